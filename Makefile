@@ -1,0 +1,38 @@
+# `make demo` and `make test` do all their set-up on a machine that has python3 (>= 3.11) with venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# One torch thread per process: two thread pools on two cores slow each other down by a hundred.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test quick lint types format clean
+.DEFAULT_GOAL := test
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
+	$(BIN)/depthmup transfer --preset small --out runs/demo
+
+test: $(READY) lint types  ## everything CI checks
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+quick: $(READY)  ## the tests that take seconds
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
+
+lint: $(READY)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(READY)
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+
+clean:
+	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache
