@@ -1,0 +1,57 @@
+"""The scaling rules of the literature as data: exact exponents, no PyTorch."""
+
+from depthmup.rules.catalogue import (
+    BLOCK_MULTIPLIER,
+    CATALOGUE,
+    COMPLETE_DP,
+    DEPTH_MUP,
+    MUP,
+    ODE,
+    SP,
+    completep,
+    general,
+    scheme,
+)
+from depthmup.rules.family import OPTIMIZERS, Family, family
+from depthmup.rules.fold import Folded, fold
+from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
+from depthmup.rules.regimes import Regime, regime
+from depthmup.rules.role import Kind, Role
+from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
+from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
+
+__all__ = [
+    "BLOCK_MULTIPLIER",
+    "CATALOGUE",
+    "COMPLETE_DP",
+    "DEPTH_MUP",
+    "MAXIMAL_UPDATE",
+    "MUP",
+    "ODE",
+    "ONE",
+    "OPTIMIZERS",
+    "SP",
+    "STANDARD",
+    "Departure",
+    "Exponent",
+    "Family",
+    "Folded",
+    "Kind",
+    "Laws",
+    "Power",
+    "Ratios",
+    "Readout",
+    "Regime",
+    "Role",
+    "RunLaws",
+    "Scheme",
+    "WidthLaw",
+    "WidthRule",
+    "completep",
+    "exponent",
+    "family",
+    "fold",
+    "general",
+    "regime",
+    "scheme",
+]

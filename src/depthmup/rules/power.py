@@ -1,0 +1,115 @@
+"""Monomials of the size ratios: the only way in which a scaling rule may depend on size."""
+
+import math
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TypeAlias
+
+Exponent: TypeAlias = Fraction | int | str | float
+
+
+def exponent(value: Exponent, *, name: str = "exponent") -> Fraction:
+    """The exact rational that ``value`` denotes.
+
+    Floats are read as they print, so ``0.6`` is 3/5 and not the nearest binary fraction.
+
+    Raises:
+        ValueError: not a finite rational number.
+
+    Example:
+        >>> exponent("1/2"), exponent(0.6), exponent(-1)
+        (Fraction(1, 2), Fraction(3, 5), Fraction(-1, 1))
+    """
+    try:
+        return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+    except (ValueError, TypeError, ZeroDivisionError, OverflowError):
+        raise ValueError(
+            f"Expected {name} to be a rational number such as 1/2, 0.5 or -1; got {value!r}."
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ratios:
+    """Sizes as multiples of the base model's, all dimensionless and positive.
+
+    ``fan_in`` and ``fan_out`` are those of one weight matrix (1 where that dimension does not
+    grow; a vector has only a ``fan_out``), ``depth`` is that of the residual stream, ``batch``
+    and ``duration`` (examples seen) are those of the run.
+    """
+
+    fan_in: float = 1.0
+    fan_out: float = 1.0
+    depth: float = 1.0
+    batch: float = 1.0
+    duration: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(
+                    f"Multiples of the base model must be positive and finite; got "
+                    f"{field.name}={value!r}. Pass target/base, e.g. depth=64 / 8."
+                )
+
+
+# How each ratio is written in tables and explanations.
+_SYMBOLS = {"fan_in": "m_in", "fan_out": "m_out", "depth": "r", "batch": "b", "duration": "d"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Power:
+    """``fan_in**a * fan_out**b * depth**c * ...`` with exact rational exponents.
+
+    Powers form a group under ``*``; ``Power()`` is the constant 1.
+
+    Example:
+        >>> hidden_init = Power(fan_in=Fraction(-1, 2))
+        >>> hidden_init.at(Ratios(fan_in=4, fan_out=4, depth=2))
+        0.5
+        >>> str(hidden_init * Power(depth=Fraction(-1)))
+        'm_in^-1/2 r^-1'
+    """
+
+    fan_in: Fraction = Fraction(0)
+    fan_out: Fraction = Fraction(0)
+    depth: Fraction = Fraction(0)
+    batch: Fraction = Fraction(0)
+    duration: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            exact = exponent(getattr(self, field.name), name=f"the exponent of {field.name}")
+            object.__setattr__(self, field.name, exact)
+
+    def at(self, ratios: Ratios) -> float:
+        """The factor at these sizes; exactly 1 at the base."""
+        return math.prod(
+            getattr(ratios, field.name) ** float(getattr(self, field.name))
+            for field in fields(self)
+            if getattr(self, field.name)
+        )
+
+    def __mul__(self, other: "Power") -> "Power":
+        return Power(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+    def __pow__(self, power: Exponent) -> "Power":
+        by = exponent(power)
+        return Power(**{f.name: getattr(self, f.name) * by for f in fields(self)})
+
+    def __truediv__(self, other: "Power") -> "Power":
+        return self * other**-1
+
+    def __str__(self) -> str:
+        parts = []
+        for field in fields(self):
+            by = getattr(self, field.name)
+            if by:
+                symbol = _SYMBOLS[field.name]
+                parts.append(symbol if by == 1 else f"{symbol}^{by}")
+        return " ".join(parts) or "1"
+
+
+ONE = Power()

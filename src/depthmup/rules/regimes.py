@@ -1,0 +1,101 @@
+"""Where a pair (alpha, gamma) lies: Claims 7.1 to 7.6 of Tensor Programs VI."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from depthmup.rules.power import Exponent, exponent
+
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Regime:
+    """What becomes of a residual network of one-matrix blocks as its depth grows.
+
+    ``kappa`` is the feature diversity exponent: x at two places eps * L layers apart differs by
+    order eps^(1 - kappa). It, ``faithful`` and ``layerwise_linear`` are None where training is
+    unstable or trivial, and the question has no meaning.
+    """
+
+    alpha: Fraction
+    gamma: Fraction
+    name: str
+    stable_at_init: bool
+    stable_in_training: bool
+    nontrivial: bool
+    faithful: bool | None
+    kappa: Fraction | None
+    layerwise_linear: bool | None
+    why: str
+
+
+def regime(alpha: Exponent, gamma: Exponent) -> Regime:
+    """The regime of branch multiplier L^-alpha and in-branch updates of size L^-gamma.
+
+    Example:
+        >>> regime("1/2", "1/2").name
+        'Depth-muP'
+        >>> regime(1, 0).kappa
+        Fraction(0, 1)
+
+    *Source:* TP6 (arXiv 2310.02244) Section 7, Claims 7.1 to 7.6 and Figure 1.
+    """
+    a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
+    total = a + g
+    stable_at_init = a >= _HALF
+    stable = stable_at_init and total >= 1
+    nontrivial = total <= 1
+    on_the_line = stable and nontrivial
+    faithful = a <= 1 if on_the_line else None
+    kappa = (_HALF if a == _HALF else Fraction(0)) if on_the_line else None
+    if not stable_at_init:
+        name = "unstable at initialization"
+        why = (
+            f"The L branches are independent at initialization and their sum has size "
+            f"L^(1/2 - alpha) = L^{_HALF - a}, which explodes with depth; alpha must be at "
+            "least 1/2."
+        )
+    elif total < 1:
+        name = "unstable in training"
+        why = (
+            f"The L updates are aligned, and together move the output by "
+            f"L^(1 - alpha - gamma) = L^{1 - total}, which explodes with depth; alpha + gamma "
+            "must be at least 1."
+        )
+    elif total > 1:
+        name = "trivial"
+        why = (
+            f"All updates together move the output by L^(1 - alpha - gamma) = L^{1 - total}, "
+            "which vanishes with depth: the network does not learn; alpha + gamma must be 1."
+        )
+    elif a > 1:
+        name = "unfaithful"
+        why = (
+            f"Pre-activations grow as L^(-gamma) = L^{-g} after the first update, so a "
+            "nonlinearity never sees inputs of order one; alpha must be at most 1."
+        )
+    elif a > _HALF:
+        name = "redundant"
+        why = (
+            "Training is stable and features are learned, but the noise of initialization "
+            "vanishes from the stream: neighbouring layers learn the same (kappa = 0), so depth "
+            "is spent on solving an ODE more finely."
+        )
+    else:
+        name = "Depth-muP"
+        why = (
+            "Stable, nontrivial and faithful, with the largest feature diversity (kappa = 1/2): "
+            "the only pair of exponents for blocks of one matrix that has all four."
+        )
+    return Regime(
+        alpha=a,
+        gamma=g,
+        name=name,
+        stable_at_init=stable_at_init,
+        stable_in_training=stable,
+        nontrivial=nontrivial,
+        faithful=faithful,
+        kappa=kappa,
+        layerwise_linear=(a < 1) if on_the_line else None,
+        why=why,
+    )

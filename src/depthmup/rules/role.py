@@ -1,0 +1,50 @@
+"""What a parameter does in the network: all that a scaling rule may ask about it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Which of a parameter's dimensions grow with width.
+
+    Example:
+        >>> Kind("hidden") is Kind.HIDDEN
+        True
+    """
+
+    INPUT = "input"  # fan-out grows, fan-in does not: input matrices, embeddings
+    HIDDEN = "hidden"  # both grow
+    READOUT = "readout"  # fan-in grows, fan-out does not
+    VECTOR = "vector"  # gains and biases
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Role:
+    """A parameter's kind and its place.
+
+    ``in_branch``: it belongs to a residual branch (and so takes the depth factors).
+    ``last``: it is in the last matrix or bias of its branch, where a multiplier may be folded.
+    ``tied``: a readout that is also the embedding.
+    """
+
+    kind: Kind
+    in_branch: bool = False
+    last: bool = False
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        if self.last and not self.in_branch:
+            raise ValueError(
+                "A role that is last of its branch must be in a branch; got last=True."
+            )
+        if self.tied and self.kind is not Kind.READOUT:
+            raise ValueError(
+                f"Only a readout can be tied to the embedding; got kind={self.kind!s}. "
+                "Give the shared matrix the role Role(kind=Kind.READOUT, tied=True)."
+            )
+
+    def __str__(self) -> str:
+        words = ["tied readout" if self.tied else str(self.kind)]
+        if self.in_branch:
+            words.append("last of branch" if self.last else "in branch")
+        return ", ".join(words)

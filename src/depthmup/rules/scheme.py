@@ -1,0 +1,123 @@
+"""A scheme: the full set of laws, from a width rule and the depth exponents (alpha, gamma)."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from depthmup.rules.family import Family
+from depthmup.rules.power import ONE, Power
+from depthmup.rules.role import Kind, Role
+from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthRule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Laws:
+    """How every quantity of one parameter depends on size.
+
+    Each law is a factor on the value that is right at the base model. ``forward`` multiplies
+    what the parameter contributes to the forward pass; a branch's own multiplier belongs to the
+    branch, not to its parameters, and is ``Scheme.branch``.
+    """
+
+    init: Power
+    forward: Power
+    lr: Power
+    epsilon: Power
+    decay: Power
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunLaws:
+    """How settings of the whole run depend on its batch size and duration."""
+
+    lr: Power = ONE
+    epsilon: Power = ONE
+    decay: Power = ONE
+    one_minus_beta: Power = ONE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Departure:
+    """One place where a published scheme differs from what the principle gives.
+
+    Applies to parameters of these ``kinds``, with this ``in_branch`` (None: anywhere), under
+    these ``families`` (empty: all), and replaces the law named ``quantity``.
+    """
+
+    quantity: str
+    law: Power
+    kinds: frozenset[Kind] = frozenset(Kind)
+    in_branch: bool | None = None
+    families: frozenset[Family] = frozenset()
+
+    def concerns(self, role: Role, family: Family) -> bool:
+        return (
+            role.kind in self.kinds
+            and self.in_branch in (None, role.in_branch)
+            and (not self.families or family in self.families)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """How initialization, forward multipliers and learning rates follow width and depth.
+
+    With r the depth ratio, a branch is multiplied by r^-alpha and an update inside a branch has
+    size r^-gamma. The gradient inside a branch then scales as r^-alpha, so that
+
+        lr(family) = width update * r^-gamma / (width gradient * r^-alpha)^degree(family)
+        epsilon    = width gradient * r^-alpha
+        decay      = 1 / lr     (lr * decay stays what it was; vectors keep their decay)
+
+    Parameters outside branches take no depth factor. ``departures`` then replace single laws, and
+    the laws of the run (batch size, duration) multiply every parameter's.
+
+    Example:
+        >>> from depthmup.rules import Kind, Ratios, Role, family, scheme
+        >>> laws = scheme("depth-mup").laws(Role(kind=Kind.HIDDEN, in_branch=True), family("adam"))
+        >>> str(laws.lr), laws.lr.at(Ratios(fan_in=4, fan_out=4, depth=16))
+        ('m_in^-1 r^-1/2', 0.0625)
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 6.1 and Tables 1 and 2. Weight decay: keep
+    lr * decay, as TP5 Appendix B.3 implies for decoupled decay.
+    """
+
+    name: str
+    title: str
+    alpha: Fraction
+    gamma: Fraction
+    source: str
+    width: WidthRule = MAXIMAL_UPDATE
+    readout: Readout = Readout.ABSORBED
+    departures: tuple[Departure, ...] = ()
+    run: RunLaws = RunLaws()
+
+    @property
+    def branch(self) -> Power:
+        """The multiplier of every residual branch."""
+        return Power(depth=-self.alpha)
+
+    def laws(self, role: Role, family: Family) -> Laws:
+        """The laws of one parameter under one optimizer family."""
+        family = family.serving(role.kind)
+        form = Readout.MULTIPLIER if role.tied else self.readout
+        width = self.width.law(role.kind, form)
+        gradient, update = width.gradient, width.update
+        if family.is_spectral:
+            update = self.width.spectral[family]
+        if role.in_branch:
+            gradient = gradient * Power(depth=-self.alpha)
+            update = update * Power(depth=-self.gamma)
+        lr = update / gradient**family.degree
+        values = {
+            "init": width.init,
+            "forward": width.forward,
+            "lr": lr,
+            "epsilon": gradient,
+            "decay": ONE if role.kind is Kind.VECTOR else ONE / lr,
+        }
+        for departure in self.departures:
+            if departure.concerns(role, family):
+                values[departure.quantity] = departure.law
+        for quantity in ("lr", "epsilon", "decay"):
+            values[quantity] = values[quantity] * getattr(self.run, quantity)
+        return Laws(**values)

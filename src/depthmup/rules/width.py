@@ -1,0 +1,101 @@
+"""Width rules: how each kind of parameter depends on the width ratios.
+
+Three scales determine a rule, and every optimizer family follows from them:
+
+- ``init``: standard deviation at initialization;
+- ``update``: size of one entry of an update (n**-c in TP6, Definition 6.1);
+- ``gradient``: size of one entry of the gradient, which Adam's epsilon must follow and which
+  an optimizer of degree k (``Family.degree``) sees to the power k:
+
+      learning rate = update / gradient**degree,    epsilon = gradient.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from types import MappingProxyType
+
+from depthmup.rules.family import Family
+from depthmup.rules.power import ONE, Power
+from depthmup.rules.role import Kind
+
+
+class Readout(StrEnum):
+    """How the readout's 1/width is expressed."""
+
+    ABSORBED = "absorbed"  # into its initialization and learning rate
+    MULTIPLIER = "multiplier"  # as a factor on the logits; the only form that permits tying
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WidthLaw:
+    """The width dependence of one kind of parameter."""
+
+    init: Power = ONE
+    forward: Power = ONE
+    update: Power = ONE
+    gradient: Power = ONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class WidthRule:
+    """A width law for every kind of parameter, and the update of spectral optimizers.
+
+    ``attention_logits`` multiplies the model's own logit scale; its ``fan_in`` is the ratio of
+    head sizes (more heads of the same size leave it at 1).
+    """
+
+    input: WidthLaw
+    hidden: WidthLaw
+    vector: WidthLaw
+    readout: WidthLaw
+    readout_with_multiplier: WidthLaw
+    attention_logits: Power
+    spectral: Mapping[Family, Power] = field(repr=False)
+
+    def law(self, kind: Kind, readout: Readout) -> WidthLaw:
+        if kind is Kind.READOUT and readout is Readout.MULTIPLIER:
+            return self.readout_with_multiplier
+        law: WidthLaw = getattr(self, kind.value)
+        return law
+
+
+_INVERSE_ROOT_FAN_IN = Power(fan_in=Fraction(-1, 2))
+_INVERSE_FAN_IN = Power(fan_in=Fraction(-1))
+_INVERSE_FAN_OUT = Power(fan_out=Fraction(-1))
+
+MAXIMAL_UPDATE = WidthRule(
+    input=WidthLaw(gradient=_INVERSE_FAN_OUT),
+    hidden=WidthLaw(init=_INVERSE_ROOT_FAN_IN, update=_INVERSE_FAN_IN, gradient=_INVERSE_FAN_OUT),
+    vector=WidthLaw(gradient=_INVERSE_FAN_OUT),
+    readout=WidthLaw(init=_INVERSE_FAN_IN, update=_INVERSE_FAN_IN),
+    readout_with_multiplier=WidthLaw(forward=_INVERSE_FAN_IN, gradient=_INVERSE_FAN_IN),
+    # 1/sqrt(d_head) becomes sqrt(d_head_base)/d_head: one more power of -1/2.
+    attention_logits=_INVERSE_ROOT_FAN_IN,
+    # An update of spectral norm sqrt(out/in) is what muP asks for, so the first needs nothing.
+    # The second has RMS 0.2, as Adam's: exact while fan-out is at least fan-in.
+    spectral=MappingProxyType(
+        {Family.SPECTRAL: ONE, Family.SPECTRAL_RMS: _INVERSE_ROOT_FAN_IN},
+    ),
+)
+"""Maximal update parametrization.
+
+*Source:* TP5 (arXiv 2203.03466) Tables 3 (absorbed readout) and 8 (readout multiplier); TP6
+(arXiv 2310.02244) Table 2.
+"""
+
+STANDARD = WidthRule(
+    input=WidthLaw(),
+    hidden=WidthLaw(init=_INVERSE_ROOT_FAN_IN),
+    vector=WidthLaw(),
+    readout=WidthLaw(init=_INVERSE_ROOT_FAN_IN),
+    readout_with_multiplier=WidthLaw(),
+    attention_logits=ONE,
+    spectral=MappingProxyType({Family.SPECTRAL: ONE, Family.SPECTRAL_RMS: ONE}),
+)
+"""Standard parametrization: fan-in initialization and one learning rate for everything.
+
+As nothing is known to scale, no factor is applied to learning rates or epsilon: the gradient
+column is constant by convention, not by analysis. *Source:* TP5 Table 3, "SP".
+"""
