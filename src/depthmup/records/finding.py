@@ -1,0 +1,76 @@
+"""What is concluded from records: estimates with intervals, and verdicts."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """A number with a confidence interval; NaN where it could not be measured."""
+
+    value: float
+    low: float
+    high: float
+    unit: str = ""
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.value)
+
+    def inside(self, low: float, high: float) -> bool:
+        """Whether the whole interval lies in [low, high]."""
+        return low <= self.low and self.high <= high
+
+    def outside(self, low: float, high: float) -> bool:
+        """Whether the whole interval lies outside [low, high]."""
+        return self.high < low or self.low > high
+
+
+UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)
+
+
+class Place(StrEnum):
+    """Where the best learning rate of one size was found."""
+
+    INTERIOR = "interior"
+    LOW_EDGE = "low edge"  # of the grid: extend it downwards
+    HIGH_EDGE = "high edge"
+    FAILED = "failed"  # no learning rate trains
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Optimum:
+    """The best log2 learning rate of one size, and the loss there."""
+
+    depth: int
+    log2_lr: Estimate
+    loss: Estimate
+    place: Place
+
+
+class Verdict(StrEnum):
+    """Whether the optimum stays where it is as the network grows."""
+
+    TRANSFERS = "transfers"
+    DRIFTS = "drifts"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transfer:
+    """The finding of one scheme: how its optimum moves with depth.
+
+    ``drift`` is in octaves of learning rate per doubling of depth; ``regret`` is the loss at the
+    largest depth with the base's learning rate, minus the best loss there.
+    """
+
+    scheme: str
+    title: str
+    alpha: str
+    gamma: str
+    optima: tuple[Optimum, ...]
+    drift: Estimate
+    regret: Estimate
+    verdict: Verdict
+    why: str

@@ -1,0 +1,126 @@
+"""A training run: its full description (a cell), and what it leaves behind (a record)."""
+
+import hashlib
+import json
+import math
+from array import array
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+NUMERICS = 1
+"""Version of everything that can change a loss curve: engines, initialization, data order.
+
+It is part of every cell's key, so that records of different numerics are never mixed.
+"""
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    FINISHED = "finished"
+    DIVERGED = "diverged"  # stopped at a loss that was not finite, or far above the initial one
+    FAILED = "failed"  # never started: the initial loss was already absurd
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """A residual MLP with every size-dependent number written out: it knows no exponent.
+
+    x^0 = U xi;  x^l = x^(l-1) + multiplier * branch(x^(l-1));  logits = V^T x^L, with entries of
+    U, W, V drawn from N(0, std^2).
+    """
+
+    inputs: int
+    outputs: int
+    width: int
+    depth: int
+    multiplier: float
+    input_std: float
+    hidden_std: float
+    readout_std: float
+    block_depth: int = 1
+    activation: str = "abs"
+    nonlinearity: str = "post"
+    mean_subtraction: bool = True
+    layer_norm: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Optimizer:
+    """An optimizer with its effective settings for the weights inside branches."""
+
+    name: str
+    lr: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Data:
+    """A data set; the label noise has a seed of its own, the same for every run."""
+
+    name: str = "digits"
+    label_noise: float = 0.3
+    label_seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """Everything that determines a run's loss curve, and nothing else.
+
+    Two cells that would train identically are equal, whatever scheme asked for them.
+    """
+
+    network: Network
+    optimizer: Optimizer
+    data: Data = field(default_factory=Data)
+    steps: int = 300
+    batch_size: int = 64
+    seed: int = 0
+    numerics: int = NUMERICS
+
+    def to_json(self) -> str:
+        """Canonical JSON: the same text for equal cells on every machine."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> "Cell":
+        raw: dict[str, Any] = json.loads(text)
+        return Cell(
+            network=Network(**raw.pop("network")),
+            optimizer=Optimizer(**raw.pop("optimizer")),
+            data=Data(**raw.pop("data")),
+            **raw,
+        )
+
+    @property
+    def key(self) -> str:
+        """A stable hash of the full configuration."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What one run left behind.
+
+    ``losses`` holds the training loss of every step that was taken, in single precision; of a
+    run that diverged at step t, the t finite losses before it.
+    """
+
+    cell: Cell
+    status: Status
+    losses: array  # of 'f'
+
+    @property
+    def last_finite_loss(self) -> float:
+        return self.losses[-1] if self.losses else math.inf
+
+    def mean_loss(self, start: int, stop: int) -> float:
+        """The mean loss over steps [start, stop), infinite if the run did not reach ``stop``."""
+        if stop > len(self.losses):
+            return math.inf
+        return math.fsum(self.losses[start:stop]) / (stop - start)

@@ -1,0 +1,57 @@
+"""A finished measurement of transfer: everything that a page, a table or a file shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from depthmup.records.finding import Estimate, Transfer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """The loss at one learning rate of one curve: the mean over seeds, with its interval.
+
+    ``diverged`` of ``seeds`` runs did not reach the end of the window; where all did, the loss is
+    unknown.
+    """
+
+    log2_lr: float
+    loss: Estimate
+    seeds: int
+    diverged: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """Loss against learning rate, for one scheme and depth."""
+
+    scheme: str
+    depth: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """What was found when training is judged by its mean loss over steps [start, stop)."""
+
+    start: int
+    stop: int
+    curves: tuple[Curve, ...]
+    transfers: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Study:
+    """A measurement of transfer: the windows in time order, the last one being the headline.
+
+    ``config`` and ``environment`` hold what JSON can: how it was run, and on what.
+    """
+
+    title: str
+    windows: tuple[Window, ...]
+    tolerance: float
+    config: Mapping[str, object]
+    environment: Mapping[str, object]
+
+    @property
+    def headline(self) -> Window:
+        return self.windows[-1]

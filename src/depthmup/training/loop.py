@@ -1,0 +1,54 @@
+"""The reference: train one cell with plain PyTorch, readable from top to bottom."""
+
+from array import array
+
+import torch
+from torch.nn import functional
+
+from depthmup.records import Cell, Record, Status
+from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.setup import batches, build, dataset
+
+
+def optimizer_of(cell: Cell, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The torch optimizer that a cell describes."""
+    o = cell.optimizer
+    if o.name == "sgd":
+        return torch.optim.SGD(
+            parameters, lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay
+        )
+    make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[o.name]
+    return make(
+        parameters,
+        lr=o.lr,
+        betas=(o.beta1, o.beta2),
+        eps=o.epsilon,
+        weight_decay=o.weight_decay,
+    )
+
+
+def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record:
+    """Train one cell, one step after another, by autograd.
+
+    ``dtype=torch.float64`` from the same initial weights tells rounding from error.
+    """
+    data, order = dataset(cell.data), batches(cell)
+    inputs, labels = data.inputs.to(dtype), data.labels
+    model = build(cell).to(dtype)
+    optimizer = optimizer_of(cell, [p for p in model.parameters() if p.requires_grad])
+    losses = array("f")
+    for step in range(cell.steps):
+        loss = functional.cross_entropy(model(inputs[order[step]]), labels[order[step]])
+        value = float(loss.detach())
+        if step == 0:
+            failed = status_at_init(value, data.classes)
+            if failed:
+                return Record(cell=cell, status=failed, losses=array("f", [value]))
+            limit = ceiling(value, data.classes)
+        if not value <= limit:  # also true of NaN
+            return Record(cell=cell, status=Status.DIVERGED, losses=losses)
+        losses.append(value)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return Record(cell=cell, status=Status.FINISHED, losses=losses)

@@ -1,0 +1,90 @@
+"""What a cell starts from: its data, its data order and its initial weights.
+
+Common random numbers: everything here depends on the cell's seed and on the place in the network
+alone, never on learning rate, multiplier or depth. So all learning rates and schemes of one seed
+see the same data in the same order from the same initialization, and the first layers of a deeper
+network equal the shallow one's.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from depthmup.data import Dataset, digits
+from depthmup.models import ResidualMLP
+from depthmup.records import Cell, Data, Network
+
+
+def stream(seed: int, *place: str | int) -> torch.Generator:
+    """An independent generator for each seed and place, e.g. ``stream(0, "branch", 3)``."""
+    digest = hashlib.sha256(repr((seed, *place)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+@lru_cache(maxsize=4)
+def dataset(data: Data) -> Dataset:
+    """The data set that a cell names."""
+    return digits(
+        label_noise=data.label_noise, generator=torch.Generator().manual_seed(data.label_seed)
+    )
+
+
+def batches(cell: Cell) -> Tensor:
+    """The examples of every step, (steps, batch_size)."""
+    generator = stream(cell.seed, "batches")
+    return dataset(cell.data).batches(cell.steps, cell.batch_size, generator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Initial weights: U (width, inputs), W (depth, block_depth, width, width), V (outputs, width).
+
+    The W are handed out layer by layer, as a deep stack need not exist twice.
+    """
+
+    network: Network
+    seed: int
+
+    def _draw(self, std: float, rows: int, columns: int, *place: str | int) -> Tensor:
+        return torch.randn(rows, columns, generator=stream(self.seed, *place)) * std
+
+    def input(self) -> Tensor:
+        return self._draw(self.network.input_std, self.network.width, self.network.inputs, "input")
+
+    def hidden(self, layer: int, matrix: int) -> Tensor:
+        n = self.network.width
+        return self._draw(self.network.hidden_std, n, n, "branch", layer, matrix)
+
+    def readout(self) -> Tensor:
+        return self._draw(
+            self.network.readout_std, self.network.outputs, self.network.width, "readout"
+        )
+
+
+def build(cell: Cell) -> ResidualMLP:
+    """The cell's network as a module, at its initial weights."""
+    spec, weights = cell.network, Weights(network=cell.network, seed=cell.seed)
+    model = ResidualMLP(
+        inputs=spec.inputs,
+        width=spec.width,
+        depth=spec.depth,
+        outputs=spec.outputs,
+        multiplier=spec.multiplier,
+        block_depth=spec.block_depth,
+        activation_name=spec.activation,
+        nonlinearity=spec.nonlinearity,  # type: ignore[arg-type]
+        mean_subtraction=spec.mean_subtraction,
+        layer_norm=spec.layer_norm,
+    )
+    with torch.no_grad():
+        model.input.weight.copy_(weights.input())
+        model.readout.weight.copy_(weights.readout())
+        for layer, branch in enumerate(model.branches):
+            for matrix, linear in enumerate(branch.matrices):  # type: ignore[arg-type]
+                linear.weight.copy_(weights.hidden(layer, matrix))
+    model.input.requires_grad_(False)
+    model.readout.requires_grad_(False)
+    return model
