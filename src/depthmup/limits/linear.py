@@ -1,0 +1,98 @@
+"""Linear residual networks: training at infinite width, at any depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from depthmup.limits.continuum import solve_continuum
+from depthmup.limits.imbedding import solve_imbedding
+from depthmup.limits.memory import Rate
+from depthmup.limits.parametrization import Exponent, check_depth, require_infinite_depth
+from depthmup.limits.problem import problem
+from depthmup.limits.recursion import solve_recursion
+from depthmup.limits.solution import Solution
+from depthmup.limits.step import Step
+
+Method = Literal["imbedding", "recursion", "continuum"]
+
+
+def linear(
+    steps: Sequence[Step],
+    *,
+    depth: float,
+    lr: Rate,
+    multiplier: float = 1.0,
+    alpha: Exponent = "1/2",
+    gamma: Exponent = "1/2",
+    momentum: float = 0.0,
+    lr_input: Rate = 0.0,
+    lr_readout: Rate = 0.0,
+    held_out: ArrayLike | None = None,
+    method: Method | None = None,
+    tol: float = 1e-10,
+    history: bool = False,
+) -> Solution:
+    """Train an infinitely wide linear residual network by SGD; nothing is sampled.
+
+    ``x^0 = U xi``, ``x^l = x^{l-1} + a L^-alpha W^l x^{l-1}`` and ``f = V^T x^L``, with entries of
+    U of variance 1, of W^l 1/n, of V 1/n^2, as n goes to infinity first. Step t subtracts
+    ``lr[t] a L^-gamma (1/n) d^l x^{l-1,T}`` from W^l, summed over the minibatch, where
+    d^l = n dloss/dx^l (raw SGD in muP, with ``n^-1 L^-gamma`` in front of ``n L^alpha`` gradient).
+    U and V stay frozen unless ``lr_input`` (U -= lr_input d^0 xi^T) or ``lr_readout``
+    (n V -= lr_readout x^L chi^T, chi = dloss/df) is given. ``lr`` and these two are one number or
+    one per step; ``momentum`` is heavy-ball, for all three.
+
+    ``depth`` is a positive integer or ``math.inf``. ``method``: "imbedding" (default) and
+    "recursion" (the paper's, O(depth^2)) are exact at finite depth; "continuum" replaces layers by
+    a differential equation in p = l/L with noise rate a^2 L^(1-2 alpha), an error of order 1/L at
+    finite depth for alpha >= 1/2 and exact at infinite depth, where it is the only method. ``tol``
+    is for the continuum: the truncation error asked for.
+    ``held_out`` (rows, d_in) are inputs to evaluate at every step and after the last.
+    ``history`` keeps every covariance.
+
+    >>> import math
+    >>> from depthmup import limits
+    >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]])), limits.Step([[-0.5]], limits.mse([[1.0]]))]
+    >>> s = limits.linear(steps, depth=math.inf, lr=1.0)
+    >>> round(float(s.outputs[1][0, 0]), 6), round(-math.e / 4, 6)
+    (-0.67957, -0.67957)
+
+    *Source:* arXiv 2310.02244, Section 4.1-4.2, Lemma C.1 and D.3, Proposition C.2. Departures: the
+    paper has batch size 1, scalar input and output, a = lr = 1 and frozen U and V; its kernel in
+    Theorem 4.1 is printed with the wrong last index (see docs/limits.md).
+    """  # noqa: E501
+    depth = check_depth(depth)
+    todo = problem(
+        steps,
+        multiplier=multiplier,
+        lr=lr,
+        alpha=alpha,
+        gamma=gamma,
+        momentum=momentum,
+        lr_input=lr_input,
+        lr_readout=lr_readout,
+        held_out=held_out,
+    )
+    chosen = method or ("continuum" if depth == math.inf else "imbedding")
+    if depth == math.inf:
+        require_infinite_depth(todo.scaling)
+        if chosen != "continuum":
+            raise ValueError(
+                f"method={chosen!r} goes through every layer, so it needs a finite depth; "
+                "leave method out for depth=math.inf."
+            )
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}.")
+    if chosen == "continuum":
+        return solve_continuum(todo, depth, tol=tol, history=history)
+    if chosen == "imbedding":
+        return solve_imbedding(todo, int(depth), history=history)
+    if chosen == "recursion":
+        if history:
+            raise ValueError("method='recursion' keeps no history; use method='imbedding'.")
+        return solve_recursion(todo, int(depth))
+    raise ValueError(f"method must be 'imbedding', 'recursion' or 'continuum'; got {chosen!r}.")

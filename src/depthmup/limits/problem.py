@@ -1,0 +1,94 @@
+"""A training problem ready to be solved: checked steps, exact scaling, weights of past updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from depthmup.limits.losses import Array, _matrix
+from depthmup.limits.memory import Rate, update_weights
+from depthmup.limits.parametrization import Exponent, Parametrization, parametrization
+from depthmup.limits.step import Step, check_steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Everything a solver needs except the depth.
+
+    Training vectors are numbered in time order: step t owns ``rows[t]``. ``hidden``, ``input``
+    and ``readout`` are ``update_weights`` of W, U and V, expanded to vectors: entry [t, s] is how
+    much of the gradient of training vector s the weights of step t carry, shape (steps + 1, N).
+    """
+
+    steps: tuple[Step, ...]
+    rows: tuple[slice, ...]
+    held_out: Array | None
+    scaling: Parametrization
+    hidden: Array
+    input: Array
+    readout: Array
+
+    @property
+    def vectors(self) -> int:
+        """N, the number of training vectors."""
+        return self.rows[-1].stop
+
+    @property
+    def d_in(self) -> int:
+        return self.steps[0].inputs.shape[1]
+
+    @property
+    def d_out(self) -> int:
+        return self.steps[0].loss.shape[1]
+
+    def queries(self) -> Iterator[tuple[int, slice, Array]]:
+        """For each step, and for the end of training: (step, its rows, the inputs to sweep).
+
+        The inputs are the minibatch followed by the held-out inputs, which see the same weights.
+        """
+        extra = np.zeros((0, self.d_in)) if self.held_out is None else self.held_out
+        for t, (step, rows) in enumerate(zip(self.steps, self.rows, strict=True)):
+            yield t, rows, np.concatenate([step.inputs, extra])
+        if self.held_out is not None:
+            yield len(self.steps), slice(self.vectors, self.vectors), extra
+
+
+def problem(
+    steps: Sequence[Step],
+    *,
+    multiplier: float,
+    lr: Rate,
+    alpha: Exponent,
+    gamma: Exponent,
+    momentum: float = 0.0,
+    lr_input: Rate = 0.0,
+    lr_readout: Rate = 0.0,
+    held_out: ArrayLike | None = None,
+) -> Problem:
+    """Check everything that can be checked before any work, and number the training vectors."""
+    checked = check_steps(steps)
+    extra = None if held_out is None else _matrix(held_out, "held_out", "(batch, d_in)")
+    if extra is not None and extra.shape[1] != checked[0].inputs.shape[1]:
+        raise ValueError(
+            f"held_out has d_in={extra.shape[1]} but the steps have "
+            f"d_in={checked[0].inputs.shape[1]}."
+        )
+    sizes = [len(step.inputs) for step in checked]
+    ends = np.cumsum(sizes)
+    rows = tuple(slice(int(e) - n, int(e)) for e, n in zip(ends, sizes, strict=True))
+
+    def weights(rate: Rate, name: str) -> Array:
+        return np.repeat(update_weights(rate, len(checked), momentum, name), sizes, axis=1)
+
+    return Problem(
+        steps=checked,
+        rows=rows,
+        held_out=extra,
+        scaling=parametrization(multiplier, alpha, gamma),
+        hidden=weights(lr, "lr"),
+        input=weights(lr_input, "lr_input"),
+        readout=weights(lr_readout, "lr_readout"),
+    )

@@ -1,0 +1,144 @@
+"""What a limit is: outputs, losses and covariances of a trained network that was never built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from depthmup.limits.losses import Array
+from depthmup.limits.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How a solve ended; ``ok`` unless the numbers should not be trusted.
+
+    ``exploded``: values overflowed, first at ``step``. ``unresolved``: the error estimate did not
+    reach the tolerance. ``message`` says why and what to do.
+    """
+
+    kind: Literal["ok", "exploded", "unresolved"] = "ok"
+    step: int | None = None
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.kind == "ok"
+
+    def __str__(self) -> str:
+        return self.kind if self.ok else f"{self.kind}: {self.message}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """Every covariance of training, per depth: N training vectors in time order.
+
+    ``x`` <x|x>, ``d`` <d|d>, ``xd`` <x|d>; ``p`` the response of x to d through lower layers,
+    ``q`` the response of d to x through upper layers (strictly earlier columns act on later rows);
+    each (depths, N, N) at the solution's ``positions``. ``m`` and ``n`` are what one layer adds to
+    the two responses: ``x^l = x^{l-1} + c F + M d^l`` at finite depth, shape (L, N, N); their
+    densities in p at infinite depth, shape (depths, N, N).
+    """
+
+    x: Array
+    d: Array
+    xd: Array
+    p: Array
+    q: Array
+    m: Array
+    n: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """Training as seen from infinite width.
+
+    Per step t, before its update: ``outputs[t]`` (batch, d_out), ``losses[t]``, and ``rms[t]``
+    (depths, batch), the root mean square entry of x at each of ``positions`` (0 is the input,
+    1 the last layer; l/L at finite depth). ``kernel`` (N, N) is <x_s|x_t> at the last layer over
+    all training vectors, ``held_out[t]`` (rows, d_out) the outputs of the held-out inputs before
+    update t, with one more entry for the end of training. Where training exploded, entries are nan.
+
+    ``error_estimate`` is an estimate of the largest absolute error of ``outputs``. ``history`` is
+    kept on request only: it has (T B)^2 entries per depth.
+    """
+
+    outputs: tuple[Array, ...]
+    losses: Array
+    rms: tuple[Array, ...]
+    positions: Array
+    kernel: Array
+    held_out: Array | None
+    status: Status
+    error_estimate: float
+    history: History | None = None
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """What has been computed so far of a solution; turned into one at any point."""
+
+    problem: Problem
+    positions: Array
+    outputs: list[Array] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    rms: list[Array] = field(default_factory=list)
+    held_out: list[Array] = field(default_factory=list)
+
+    def query(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
+        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former."""
+        if self.problem.held_out is not None:
+            self.held_out.append(outputs[batch:])
+        if t < len(self.problem.steps):
+            self.outputs.append(outputs[:batch])
+            self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
+            self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
+        return outputs[:batch]
+
+    def close(
+        self,
+        *,
+        kernel: Array,
+        status: Status,
+        error_estimate: float,
+        history: History | None = None,
+    ) -> Solution:
+        """The solution, with nan where training did not get to."""
+        depths, p = len(self.positions), self.problem
+        done = len(self.outputs)
+        missing = [len(step.inputs) for step in p.steps[done:]]
+        nan_rows: Sequence[Array] = [np.full((b, p.d_out), np.nan) for b in missing]
+        held_out = None
+        if p.held_out is not None:
+            shape = (len(p.steps) + 1, len(p.held_out), p.d_out)
+            held_out = np.full(shape, np.nan)
+            if self.held_out:
+                held_out[: len(self.held_out)] = self.held_out
+        return Solution(
+            outputs=(*self.outputs, *nan_rows),
+            losses=np.array(self.losses + [np.nan] * len(missing)),
+            rms=(*self.rms, *(np.full((depths, b), np.nan) for b in missing)),
+            positions=self.positions,
+            kernel=kernel,
+            held_out=held_out,
+            status=status,
+            error_estimate=error_estimate,
+            history=history,
+        )
+
+
+def exploded(step: int, problem: Problem, depth: float) -> Status:
+    """The status of training whose numbers overflowed at ``step``."""
+    s = problem.scaling
+    return Status(
+        kind="exploded",
+        step=step,
+        message=(
+            f"values overflowed at step {step} (depth={depth}, alpha={s.alpha}, gamma={s.gamma}, "
+            f"multiplier={s.multiplier}). Lower the learning rate or the multiplier, or use "
+            "alpha >= 1/2 and alpha + gamma >= 1."
+        ),
+    )

@@ -1,0 +1,177 @@
+"""Training as sweeps through depth: up for the outputs, down for the gradients, step by step.
+
+Finite and infinite depth share this loop. In both, x (upwards) and d (downwards) obey the same
+equations with their roles exchanged, so a sweep is a method of one ``Side`` that reads the other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self, TypeVar
+
+import numpy as np
+
+from depthmup.limits.losses import Array
+from depthmup.limits.problem import Problem
+from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
+
+S = TypeVar("S", bound="Side")
+
+
+class Side(ABC):
+    """x from the input up, or d from the loss down: what is known of it at every depth.
+
+    Stacks are (depths, N, N), in the order of the sweep; rows and columns are training vectors in
+    time order. ``response``: P (how x answers d through what lies below) or Q (how d answers x
+    through what lies above), strictly causal. ``cov`` <own|own>, ``cross`` <own|other>.
+    ``resolvent``: (I - PQ)^-1 for x, (I - QP)^-1 for d. ``feedback``: P (I - QP)^-1 or
+    Q (I - PQ)^-1. ``kick``: what one layer adds to the response (its density, at infinite depth).
+    ``source`` (N, columns): coefficients on U (the inputs) or on nV (chi).
+    """
+
+    def __init__(
+        self, depths: int, layers: int, size: int, columns: int, partner: Self | None = None
+    ) -> None:
+        self.source = np.zeros((size, columns))
+        self.response, self.cov = np.zeros((2, depths, size, size))
+        self.resolvent, self.feedback = np.zeros((2, depths, size, size))
+        self.kick = np.zeros((layers, size, size))
+        # <own|other> and <other|own> are one set of numbers: the second side views the first's.
+        self.cross: Array = (
+            np.zeros((depths, size, size)) if partner is None else turned(partner.cross)
+        )
+
+    @abstractmethod
+    def sweep(self, other: Self, start: Array, pull: Array, memory: Array) -> Array:
+        """(response, cov, cross) of new rows against the n old ones: (depths, rows, 3n).
+
+        ``start`` (rows, 3n) is where the sweep starts; ``pull`` (n,) is how far past updates move
+        the new rows, ``memory`` (N, N) the same for the old rows.
+        """
+
+    @abstractmethod
+    def among(self, other: Self, states: Array, start: Array, pull: Array) -> Array:
+        """Covariances of the new rows with each other, (depths, rows, rows), after their sweep."""
+
+    @abstractmethod
+    def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
+        """Rows of ``kick`` after a sweep: (layers, rows, n)."""
+
+    @abstractmethod
+    def extend(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to the products its equations are made of, both sweeps done."""
+
+    def boundary(self, other: Self, new: Array, n: int, w: Array) -> tuple[Array, Array]:
+        """Where a sweep starts: (response, cov, cross) of new rows, and their cov among themselves.
+
+        There ``own = source U - (w * source source^T) other``; the second term is a trained U
+        (or V). Shapes (rows, 3n) and (rows, rows).
+        """
+        known = self.source[:n]
+        own_coef = self.resolvent[0, :n, :n] @ known
+        other_coef = other.feedback[-1, :n, :n] @ known
+        across, beyond = self.cross[0, :n, :n], other.cov[-1, :n, :n]
+        response = -w * (new @ known.T)
+        cov = new @ own_coef.T + response @ across.T
+        cross = new @ other_coef.T + response @ beyond
+        mixed = new @ (response @ other_coef).T
+        among = new @ new.T + mixed + mixed.T + response @ beyond @ response.T
+        return np.concatenate([response, cov, cross], axis=1), among
+
+    def file(self, other: Self, states: Array, among: Array, rows: slice, pull: Array) -> None:
+        """Store the rows of a sweep and what follows from them alone."""
+        n = rows.start
+        response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
+        self.response[:, rows, :n] = response
+        self.cov[:, rows, :n], self.cov[:, :n, rows] = cov, cov.transpose(0, 2, 1)
+        self.cross[:, rows, :n] = cross
+        feedback = response @ other.resolvent[::-1, :n, :n]
+        self.feedback[:, rows, :n] = feedback
+        self.kick[:, rows, :n] = self.kicks(states, feedback, pull)
+        self.cov[:, rows, rows] = self.among(other, states, among, pull)
+
+    def close(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to the resolvent, once both sweeps have been filed."""
+        n, eye = rows.start, np.arange(rows.start, rows.stop)
+        self.resolvent[:, rows, :n] = self.response[:, rows, :n] @ other.feedback[::-1, :n, :n]
+        self.resolvent[:, eye, eye] = 1.0
+
+
+def turned(stack: Array) -> Array:
+    """A stack of matrices transposed, and in the other sweep's order (a view)."""
+    return stack[::-1].transpose(0, 2, 1)
+
+
+def train(
+    problem: Problem, x: S, d: S, *, pull: Array, positions: Array, depth: float, history: bool
+) -> Solution:
+    """Every step of a linear network: sweep up, loss, sweep down.
+
+    ``pull`` (steps + 1, N) is how far, in one layer, each past update moves the vectors of a step.
+    """
+    memory = pull[[t for t, step in enumerate(problem.steps) for _ in step.inputs]]
+    ledger = Ledger(problem=problem, positions=positions)
+    status, mismatch = Status(), 0.0
+    # The last update is seen by no one but held-out inputs and the history.
+    updates = len(problem.steps) - (problem.held_out is None and not history)
+
+    with np.errstate(all="ignore"):
+        for t, rows, inputs in problem.queries():
+            n, batch = rows.start, rows.stop - rows.start
+            start, among = x.boundary(d, inputs, n, problem.input[t, :n])
+            states = x.sweep(d, start, pull[t, :n], memory)
+            cov = states[-1, :, n : 2 * n]
+            on_v = states[-1, :, :n] @ (d.resolvent[0, :n, :n] @ d.source[:n])
+            outputs = on_v - (problem.readout[t, :n] * cov) @ d.source[:n]
+            if not (np.isfinite(states).all() and np.isfinite(outputs).all()):
+                status = exploded(t, problem, depth)
+                break
+            x.file(d, states[:, :batch], among[:batch, :batch], rows, pull[t, :n])
+            f = ledger.query(t, batch, outputs, np.einsum("lbb->lb", x.cov[:, rows, rows]))
+            if t == len(problem.steps):
+                break
+            # <x|d> at the top is known twice: from the sweep, and from what the top layer is.
+            top = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
+            mismatch = max(mismatch, _disagreement(states[-1, :batch, 2 * n :], top, d.source[:n]))
+            if t >= updates:
+                break
+            chi = problem.steps[t].loss.gradient(f)
+            start, among = d.boundary(x, chi, n, problem.readout[t, :n])
+            x.source[rows], d.source[rows] = inputs[:batch], chi
+            # Within a minibatch <x|d> is the same at every depth: updates are strictly causal.
+            x.cross[:, rows, rows] = on_v[:batch] @ chi.T + cov[:batch] @ start[:, :n].T
+            states = d.sweep(x, start, pull[t, :n], memory)
+            if not np.isfinite(states).all():
+                status = exploded(t, problem, depth)
+                break
+            d.file(x, states, among, rows, pull[t, :n])
+            for own, other in ((x, d), (d, x)):
+                own.close(other, rows)
+            for own, other in ((x, d), (d, x)):
+                own.extend(other, rows)
+
+    done = sum(len(f) for f in ledger.outputs)
+    return ledger.close(
+        kernel=x.cov[-1, :done, :done].copy(),
+        status=status,
+        error_estimate=mismatch if status.ok else np.nan,
+        history=_history(x, d) if history and status.ok else None,
+    )
+
+
+def _disagreement(swept: Array, known: Array, chi: Array) -> float:
+    """How far two computations of <x|d> at the top differ, in units of an output."""
+    scale = float(np.abs(chi).max(initial=0.0))
+    return float(np.abs(swept - known).max(initial=0.0)) / scale if scale else 0.0
+
+
+def _history(x: Side, d: Side) -> History:
+    return History(
+        x=x.cov,
+        d=d.cov[::-1],
+        xd=x.cross,
+        p=x.response,
+        q=d.response[::-1],
+        m=x.kick,
+        n=d.kick[::-1],
+    )
