@@ -260,3 +260,25 @@ class TestNames:
             Role(kind=Kind.HIDDEN, last=True)
         with pytest.raises(ValueError, match="Only a readout can be tied"):
             Role(kind=Kind.HIDDEN, tied=True)
+
+
+class TestSharedByAllBranches:
+    """One weight in all L branches: its gradient is the sum of L gradients of size L^-alpha."""
+
+    SHARED = Role(kind=Kind.HIDDEN, in_branch=True, shared=True)
+
+    @pytest.mark.parametrize(("name", "alpha", "gamma"), [("depth-mup", 0.5, 0.5), ("ode", 1, 0)])
+    def test_gradient_is_r_times_that_of_one_branch(self, name, alpha, gamma):
+        at = Ratios(depth=R)
+        assert factors(name, "adam", self.SHARED, at)["epsilon"] == approx(R ** (1 - alpha))
+        assert factors(name, "adam", self.SHARED, at)["lr"] == approx(R**-gamma)
+        assert factors(name, "sgd", self.SHARED, at)["lr"] == approx(R ** (alpha - gamma - 1))
+
+    @pytest.mark.parametrize("name", ["sp", "mup"])
+    def test_schemes_without_a_depth_rule_leave_it_alone(self, name):
+        for optimizer in ("sgd", "adam"):
+            assert set(factors(name, optimizer, self.SHARED, Ratios(depth=R)).values()) == {1.0}
+
+    def test_only_parameters_of_branches_are_shared_by_them(self):
+        with pytest.raises(ValueError, match="must be in a branch"):
+            Role(kind=Kind.HIDDEN, shared=True)

@@ -25,17 +25,24 @@ class Role:
     ``in_branch``: it belongs to a residual branch (and so takes the depth factors).
     ``last``: it is in the last matrix or bias of its branch, where a multiplier may be folded.
     ``tied``: a readout that is also the embedding.
+    ``shared``: one parameter serves every branch of its stream (layers tied across depth, one table
+    of relative positions for all layers), so its gradient is a sum over them.
     """
 
     kind: Kind
     in_branch: bool = False
     last: bool = False
     tied: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         if self.last and not self.in_branch:
             raise ValueError(
                 "A role that is last of its branch must be in a branch; got last=True."
+            )
+        if self.shared and not self.in_branch:
+            raise ValueError(
+                "A role that is shared by all branches must be in a branch; got shared=True."
             )
         if self.tied and self.kind is not Kind.READOUT:
             raise ValueError(
@@ -47,4 +54,6 @@ class Role:
         words = ["tied readout" if self.tied else str(self.kind)]
         if self.in_branch:
             words.append("last of branch" if self.last else "in branch")
+        if self.shared:
+            words.append("shared by all branches")
         return ", ".join(words)

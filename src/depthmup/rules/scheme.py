@@ -68,7 +68,8 @@ class Scheme:
         epsilon    = width gradient * r^-alpha
         decay      = 1 / lr     (lr * decay stays what it was; vectors keep their decay)
 
-    Parameters outside branches take no depth factor. ``departures`` then replace single laws, and
+    Parameters outside branches take no depth factor. A parameter shared by all branches sums their
+    gradients, which then scale as r^(1 - alpha). ``departures`` then replace single laws, and
     the laws of the run (batch size, duration) multiply every parameter's.
 
     Example:
@@ -96,6 +97,11 @@ class Scheme:
         """The multiplier of every residual branch."""
         return Power(depth=-self.alpha)
 
+    @property
+    def follows_depth(self) -> bool:
+        """Whether anything depends on depth; (0, 0) leaves depth alone altogether."""
+        return bool(self.alpha or self.gamma)
+
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
         family = family.serving(role.kind)
@@ -105,7 +111,8 @@ class Scheme:
         if family.is_spectral:
             update = self.width.spectral[family]
         if role.in_branch:
-            gradient = gradient * Power(depth=-self.alpha)
+            summed = role.shared and self.follows_depth
+            gradient = gradient * Power(depth=int(summed) - self.alpha)
             update = update * Power(depth=-self.gamma)
         lr = update / gradient**family.degree
         values = {
