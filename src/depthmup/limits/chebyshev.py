@@ -30,10 +30,16 @@ class Rule:
         basis = series.chebvander(2.0 * np.asarray(at) - 1.0, len(self.points) - 1)
         return np.tensordot(basis @ self.coefficients, values, axes=1)
 
-    def tail(self, values: Array) -> float:
-        """The largest of the last three coefficients of any function: what the next ones miss."""
-        flat = values.reshape(len(values), -1)
-        return float(np.abs(self.coefficients[-3:] @ flat).max(initial=0.0))
+    def neglected(self, values: Array) -> Array:
+        """An estimate of the first coefficients not kept, of functions (points, rows, kinds, m).
+
+        The largest over rows and m, per kind. Coefficients fall geometrically, so the first
+        neglected pair (a pair, as odd or even ones may vanish) follows from the last two kept.
+        """
+        last = np.tensordot(self.coefficients[-4:], values, axes=1)
+        last = np.abs(last).max(axis=(1, 3), initial=0.0)
+        late, later = np.maximum(last[0], last[1]), np.maximum(last[2], last[3])
+        return later * np.minimum(later / np.where(late > 0, late, 1.0), 1.0)
 
 
 @lru_cache(maxsize=32)

@@ -74,8 +74,8 @@ class Depths(Side):
 
     Written for x (for d the roles are exchanged), stacks of (points, N, N): ``returned`` = n P,
     ``gain`` = r (Q (I - PQ)^-1 <x|x> + (I - QP)^-1 <d|x>), from a new response to its covariance.
-    ``tail`` estimates the first Chebyshev coefficients that were not kept, relative to ``size``, the
-    largest response, covariance and cross covariance met.
+    ``tail`` estimates the first Chebyshev coefficients not kept, relative to ``size``, the largest
+    response, covariance and cross covariance met.
     """
 
     def __init__(
@@ -114,12 +114,7 @@ class Depths(Side):
     def _judge(self, states: Array) -> None:
         """Update the truncation estimate with a sweep's states (points, rows, 3, n)."""
         self.size = np.maximum(self.size, np.abs(states).max(axis=(0, 1, 3), initial=0.0))
-        coefficients = np.tensordot(self.points.coefficients[-4:], states, axes=1)
-        last = np.abs(coefficients).max(axis=(1, 3), initial=0.0)  # (4, 3)
-        late, later = np.maximum(last[0], last[1]), np.maximum(last[2], last[3])
-        # The coefficients fall geometrically: the first neglected pair follows from two kept ones.
-        ratio = np.minimum(later / np.where(late > 0, late, 1.0), 1.0)
-        neglected = ratio * later / np.where(self.size > 0, self.size, 1.0)
+        neglected = self.points.neglected(states) / np.where(self.size > 0, self.size, 1.0)
         self.tail = max(self.tail, float(neglected.max()))
 
     def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:

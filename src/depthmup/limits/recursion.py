@@ -106,7 +106,7 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
                         x.f[layer - 1, r],
                         x.b[layer - 1, r],
                     )
-                    put(x, layer, r, same, d.combine(moved, l))
+                    put(x, layer, r, same, d.combine(moved, layer))
                     x.f[layer, r, layer - 1, r] += branch * np.eye(len(inputs))
                 cov_x[layer, r, seen] = inner(x, x, layer, r, seen)
                 cov_x[layer, seen, r] = cov_x[layer, r, seen].T
@@ -137,7 +137,7 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
                         d.f[layer + 1, r],
                         d.b[layer + 1, r],
                     )
-                    put(d, layer, r, same, x.combine(moved, l))
+                    put(d, layer, r, same, x.combine(moved, layer))
                     d.b[layer, r, layer, r] += branch * np.eye(batch)
                 cov_d[layer, r, seen] = inner(d, d, layer, r, seen)
                 cov_d[layer, seen, r] = cov_d[layer, r, seen].T

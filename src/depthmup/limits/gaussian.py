@@ -1,0 +1,303 @@
+"""Gaussian expectations of an activation: all that an infinitely wide layer knows of it.
+
+For centered Gaussian (z, z') with variances A, C and covariance b,
+
+    k0  = Cov(phi(z), phi(z'))            V1  = E phi'(z) phi'(z')          = dk0/db
+    k2  = E phi''(z) phi''(z')  = d2k0/db2
+    k11 = E phi''(z) (phi(z') - E phi)    = 2 dk0/dA
+    k31 = E phi'''(z) phi'(z')            = 2 d2k0/db dA
+    vp  = dVar[phi(z)]/dA = E phi'' (phi - E phi) + E phi'^2
+
+Where phi is not smooth (relu, abs) the derivatives of k0 are the definition. Closed forms where
+they exist, otherwise the trapezoid rule, which converges geometrically for analytic phi; at the
+variances that occur (up to about 6), Gauss-Hermite rules with 60 to 100 nodes do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from depthmup.limits.losses import Array
+
+Function = Callable[[Array], Array]
+_PI = np.pi
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Expectations of two correlated entries; the names are those of the module's head."""
+
+    k0: Array
+    v1: Array
+    k2: Array
+    k11: Array
+    k31: Array
+
+
+@dataclass(frozen=True)
+class Single:
+    """Expectations of one entry: Var phi, E phi'^2, their derivative ``vp``, and E phi'."""
+
+    variance: Array
+    v1: Array
+    vp: Array
+    mean_slope: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation:
+    """A nonlinearity by its expectations: ``pair(A, b, C)`` and ``single(A)``, elementwise.
+
+    ``kinked``: phi is not smooth, so expectations are singular where two inputs are collinear.
+    """
+
+    name: str
+    pair: Callable[[Array, Array, Array], Pair]
+    single: Callable[[Array], Single]
+    kinked: bool = False
+
+
+def smooth(
+    function: Function, first: Function, second: Function, third: Function, name: str = "smooth"
+) -> Activation:
+    """Any smooth activation from phi and its first three derivatives, by quadrature.
+
+    >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
+    >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6
+    15.0
+    """
+
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        a, b, c = np.broadcast_arrays(a, b, c)
+        out = np.empty((5, *a.shape))
+        # One pair of entries at a time: the grid is what is vectorized.
+        for i in np.ndindex(a.shape):
+            u, weight = _trapezoid(round(max(float(a[i]), float(c[i])), 1))
+            root = np.sqrt(a[i])
+            slope = b[i] / root if root > 0 else 0.0
+            z = root * u
+            other = slope * u[:, None] + np.sqrt(max(c[i] - slope**2, 0.0)) * u
+            given = function(other) @ weight  # E[phi(z') | z]
+            given_first, given_second = first(other) @ weight, second(other) @ weight
+            left = weight * function(z)
+            left_second = weight * second(z)
+            mean = weight @ given
+            out[(0, *i)] = left @ given - left.sum() * mean
+            out[(1, *i)] = (weight * first(z)) @ given_first
+            out[(2, *i)] = left_second @ given_second
+            out[(3, *i)] = left_second @ given - left_second.sum() * mean
+            out[(4, *i)] = (weight * third(z)) @ given_first
+        return Pair(*out)
+
+    def single(a: Array) -> Single:
+        u, weight = _trapezoid(round(float(np.max(a, initial=1.0)), 1))
+        z = np.sqrt(a)[..., None] * u
+        value, slope = function(z), first(z)
+        deviation = value - (value @ weight)[..., None]
+        square = slope**2 @ weight
+        curved = (second(z) * deviation) @ weight
+        return Single(deviation**2 @ weight, square, curved + square, slope @ weight)
+
+    return Activation(name=name, pair=pair, single=single)
+
+
+@lru_cache(maxsize=64)
+def _trapezoid(variance: float) -> tuple[Array, Array]:
+    """Points and weights for expectations over a standard normal of functions of z = sqrt(var) u.
+
+    8.6 standard deviations hold all but 1e-17 of the mass. The error is like
+    exp(-2 pi distance / spacing), distance being that of the nearest pole in units of u: for tanh
+    (pole at i pi/2) this spacing gives 1e-17 at any variance.
+    """
+    count = math.ceil(72 * math.sqrt(max(1.0, variance)))
+    u = np.linspace(-8.6, 8.6, count)
+    weight = np.exp(-(u**2) / 2)
+    return u, weight / weight.sum()
+
+
+def _identity() -> Activation:
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        a, b, c = np.broadcast_arrays(a, b, c)
+        zero = np.zeros_like(b)
+        return Pair(b, np.ones_like(b), zero, zero, zero)
+
+    def single(a: Array) -> Single:
+        one = np.ones_like(a)
+        return Single(a, one, one, one)
+
+    return Activation(name="identity", pair=pair, single=single)
+
+
+def _erf() -> Activation:
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        p, q = 1 + 2 * a, 1 + 2 * c
+        root = np.sqrt(p * q - 4 * b**2)
+        return Pair(
+            2 / _PI * np.arcsin(2 * b / np.sqrt(p * q)),
+            4 / _PI / root,
+            16 / _PI * b / root**3,
+            -8 / _PI * b / (p * root),
+            -8 / _PI * q / root**3,
+        )
+
+    def single(a: Array) -> Single:
+        p, root = 1 + 2 * a, np.sqrt(1 + 4 * a)
+        vp = 4 / _PI / (p * root)
+        slope = 2 / np.sqrt(_PI * p)
+        return Single(2 / _PI * np.arcsin(2 * a / p), 4 / _PI / root, vp, slope)
+
+    return Activation(name="erf", pair=pair, single=single)
+
+
+def _sin() -> Activation:
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        e = np.exp(-(a + c) / 2)
+        k0, v1 = e * np.sinh(b), e * np.cosh(b)
+        return Pair(k0, v1, k0, -k0, -v1)
+
+    def single(a: Array) -> Single:
+        e, e2 = np.exp(-a), np.exp(-2 * a)
+        return Single((1 - e2) / 2, (1 + e2) / 2, e2, np.sqrt(e))
+
+    return Activation(name="sin", pair=pair, single=single)
+
+
+def _cos() -> Activation:
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        e = np.exp(-(a + c) / 2)
+        k0, v1 = e * (np.cosh(b) - 1), e * np.sinh(b)
+        return Pair(k0, v1, e * np.cosh(b), -k0, -v1)
+
+    def single(a: Array) -> Single:
+        e, e2 = np.exp(-a), np.exp(-2 * a)
+        return Single((1 + e2) / 2 - e, (1 - e2) / 2, e - e2, np.zeros_like(a))
+
+    return Activation(name="cos", pair=pair, single=single)
+
+
+def _gap(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
+    """sqrt(AC), rho, and q = sqrt(AC - b^2), zero where that is rounding."""
+    size = np.sqrt(a * c)
+    square = a * c - b**2
+    q = np.sqrt(np.where(square < 1e-11 * a * c, 0.0, square))
+    return size, np.clip(b / np.where(size > 0, size, 1.0), -1.0, 1.0), q
+
+
+def _over(numerator: Array | float, q: Array) -> Array:
+    """numerator / q, and 0 where q = 0: k2 x_s + k31 x_r has a limit there, its parts do not."""
+    return np.where(q > 0, numerator / np.where(q > 0, q, 1.0), 0.0)
+
+
+def _relu() -> Activation:
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        a, b, c = np.broadcast_arrays(a, b, c)
+        size, rho, q = _gap(a, b, c)
+        away = _PI - np.arccos(rho)
+        root = np.sqrt(np.where(a > 0, a, 1.0))
+        return Pair(
+            (q + b * away - size) / (2 * _PI),
+            away / (2 * _PI),
+            _over(1 / (2 * _PI), q),
+            (q / root - np.sqrt(c)) / (2 * _PI * root),
+            -_over(b / (2 * _PI * root**2), q),
+        )
+
+    def single(a: Array) -> Single:
+        vp = np.full_like(a, 0.5 - 0.5 / _PI)
+        half = np.full_like(a, 0.5)
+        return Single(a * vp, half, vp, half)
+
+    return Activation(name="relu", pair=pair, single=single, kinked=True)
+
+
+def _abs() -> Activation:
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        a, b, c = np.broadcast_arrays(a, b, c)
+        size, rho, q = _gap(a, b, c)
+        root = np.sqrt(np.where(a > 0, a, 1.0))
+        return Pair(
+            2 / _PI * (q + b * np.arcsin(rho) - size),
+            2 / _PI * np.arcsin(rho),
+            _over(2 / _PI, q),
+            2 / _PI * (q / root - np.sqrt(c)) / root,
+            -_over(2 / _PI * b / root**2, q),
+        )
+
+    def single(a: Array) -> Single:
+        vp = np.full_like(a, 1 - 2 / _PI)
+        return Single(a * vp, np.ones_like(a), vp, np.zeros_like(a))
+
+    return Activation(name="abs", pair=pair, single=single, kinked=True)
+
+
+def _tanh() -> Activation:
+    def first(z: Array) -> Array:
+        return 1 - np.tanh(z) ** 2
+
+    def second(z: Array) -> Array:
+        t = np.tanh(z)
+        return -2 * t * (1 - t**2)
+
+    def third(z: Array) -> Array:
+        t2 = np.tanh(z) ** 2
+        return (1 - t2) * (6 * t2 - 2)
+
+    return smooth(np.tanh, first, second, third, "tanh")
+
+
+def _gelu() -> Activation:
+    def density(z: Array) -> Array:
+        return np.exp(-(z**2) / 2) / np.sqrt(2 * _PI)
+
+    return smooth(
+        lambda z: z * special.ndtr(z),
+        lambda z: special.ndtr(z) + z * density(z),
+        lambda z: (2 - z**2) * density(z),
+        lambda z: (z**3 - 4 * z) * density(z),
+        "gelu",
+    )
+
+
+def _softplus() -> Activation:
+    def second(z: Array) -> Array:
+        s = special.expit(z)
+        return s * (1 - s)
+
+    return smooth(
+        lambda z: np.logaddexp(0.0, z),
+        special.expit,
+        second,
+        lambda z: second(z) * (1 - 2 * special.expit(z)),
+        "softplus",
+    )
+
+
+ACTIVATIONS: dict[str, Callable[[], Activation]] = {
+    "identity": _identity,
+    "erf": _erf,
+    "sin": _sin,
+    "cos": _cos,
+    "relu": _relu,
+    "abs": _abs,
+    "tanh": _tanh,
+    "gelu": _gelu,
+    "softplus": _softplus,
+}
+
+
+def resolve(activation: str | Activation) -> Activation:
+    """An activation by name, or as given."""
+    if isinstance(activation, Activation):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"activation must be one of {', '.join(ACTIVATIONS)}, or a limits.Activation made by "
+            f"limits.smooth(phi, phi', phi'', phi'''); got {activation!r}."
+        )
+    return ACTIVATIONS[activation]()

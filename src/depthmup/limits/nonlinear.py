@@ -1,0 +1,146 @@
+"""Nonlinear residual networks of infinite depth: training at infinite width.
+
+``x^l = x^{l-1} + a L^-alpha MS(phi(h^l))``, ``h^l = W^l x^{l-1}``, MS subtracting the mean over
+entries, f and W's updates as in ``linear``. With the letters of ``continuum``, z_r, z_s Gaussian of
+covariance C(p), and the expectations k0, V1, k2, k11, k31, vp of ``gaussian``:
+
+    Mh_rs = G01_rs - a w_rs C_rs                                             (s < r)
+    m_rs  = a V1_rs Mh_rs                                                    (s < r)
+    n_rs  = a [V1_rs (G10_rs - a w_rs D_rs) + k2_rs Mh_rs D_rs]              (s < r)
+    n_rr  = a [sum_{s<r} (k11_rs G10_rs + k31_rs Mh_rs D_rs) + vp_r G10_rr]
+    G01 = a nu P (I - QP)^-1,   G10 = a nu Q (I - PQ)^-1
+    P' = m + P n P, P(0) = 0,   -Q' = n + Q m Q, Q(1) = 0
+
+P is strictly causal, Q includes its diagonal: x_r itself feeds its own backward pass. Covariances
+come from those of the sources below (R) and above (S), x = (I-PQ)^-1 (u + P v),
+d = (I-QP)^-1 (Q u + v) with R = <u|u>, S = <v|v>, <u|v> = 0:
+
+    R'  = a^2 nu k0 + a^2 nu P (V1 * D) P^T + P n R + R n^T P^T,   R(0) = Gram matrix of the inputs
+    -S' = a^2 nu (V1 * D) + a^2 nu Q k0 Q^T + Q m S + S m^T Q^T,   S(1) = chi chi^T
+
+nu = 1 for Depth-muP (alpha = 1/2), 0 for 1/2 < alpha < 1; k2 and k31 survive there. At alpha = 1
+preactivations move by order one and no closed system is known.
+
+*Source:* arXiv 2310.02244, Claim E.1 and Appendix F.3.2. The forward equation is Definition E.1's;
+the backward one is not: as printed it is not the gradient of the forward pass. ``printed=True``
+solves the printed one. See docs/limits.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from depthmup.limits.gaussian import Activation, resolve
+from depthmup.limits.losses import Array
+from depthmup.limits.memory import Rate
+from depthmup.limits.mesh import Mesh, graded
+from depthmup.limits.nonlinear_sweeps import Training
+from depthmup.limits.parametrization import Exponent, require_infinite_depth
+from depthmup.limits.problem import Problem, problem
+from depthmup.limits.solution import Solution, Status
+from depthmup.limits.step import Step
+
+# Smooth problems: one panel, more points. Singular at p = 0: more panels and more points.
+_DEGREES = (16, 22, 30, 42, 60, 84)
+_GRADED = ((3, 10), (5, 12), (7, 14), (9, 17), (11, 20))
+
+
+def nonlinear(
+    steps: Sequence[Step],
+    *,
+    activation: str | Activation,
+    lr: Rate,
+    multiplier: float = 1.0,
+    alpha: Exponent = "1/2",
+    gamma: Exponent = "1/2",
+    momentum: float = 0.0,
+    held_out: ArrayLike | None = None,
+    depth: float = math.inf,
+    tol: float = 1e-9,
+    printed: bool = False,
+    history: bool = False,
+) -> Solution:
+    """Train an infinitely wide and deep nonlinear residual network by SGD; nothing is sampled.
+
+    ``activation`` is a name (identity, erf, sin, cos, relu, abs, tanh, gelu, softplus) or a
+    ``limits.smooth(phi, phi', phi'', phi''')``. The rest is as in ``limits.linear``; U and V are
+    frozen and 1/2 <= alpha < 1. relu and abs with collinear inputs (repeated samples, scalar
+    inputs) are singular at p = 0 and are solved on panels graded towards it.
+    ``printed=True`` solves the paper's Definition E.1 as printed instead, which is in error.
+
+    >>> from depthmup import limits
+    >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]])), limits.Step([[-0.5]], limits.mse([[1.0]]))]
+    >>> round(float(limits.nonlinear(steps, activation="erf", lr=1.0).outputs[1][0, 0]), 6)
+    -0.267186
+
+    *Source:* arXiv 2310.02244, Claim E.1, corrected: see the head of this file.
+    """  # noqa: E501
+    if depth != math.inf:
+        raise ValueError(
+            f"limits.nonlinear is for depth=math.inf only; got {depth}. At finite depth the exact "
+            "recursion is known for linear networks (limits.linear) alone."
+        )
+    phi = resolve(activation)
+    todo = problem(
+        steps,
+        multiplier=multiplier,
+        lr=lr,
+        alpha=alpha,
+        gamma=gamma,
+        momentum=momentum,
+        held_out=held_out,
+    )
+    require_infinite_depth(todo.scaling)
+    if todo.scaling.alpha == 1 and phi.name != "identity":
+        raise ValueError(
+            "At alpha=1 an update moves every preactivation by order one, and no closed "
+            "infinite-depth limit of a nonlinear network is known. Use 1/2 <= alpha < 1."
+        )
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}.")
+    singular = phi.kinked and _collinear(todo)
+    meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
+    before: Array | None = None
+    for mesh in meshes:
+        solution = Training(todo, phi, mesh, printed).solve(history)
+        if solution.status.kind == "exploded":
+            return solution
+        outputs = np.concatenate(solution.outputs)
+        error = solution.error_estimate
+        if singular:  # coefficients say little about a singular function: compare two meshes
+            error = math.inf if before is None else float(np.abs(outputs - before).max())
+        before = outputs
+        solution = replace(solution, error_estimate=error)
+        if error <= tol and solution.status.ok:
+            return solution
+    reason = (
+        "inputs are collinear, so the solution is singular at p = 0"
+        if singular
+        else "the solution is not resolved"
+    )
+    status = Status(
+        kind="unresolved",
+        message=(
+            f"{reason}; {len(mesh.points)} points leave an error of about {error:.1e} > "
+            f"tol={tol:.1e}. Pass a larger tol, or a smaller learning rate or multiplier."
+        ),
+    )
+    return replace(solution, status=status)
+
+
+def _collinear(todo: Problem) -> bool:
+    """Whether any two inputs (held-out ones included) are multiples of each other."""
+    inputs = [step.inputs for step in todo.steps]
+    if todo.held_out is not None:
+        inputs.append(todo.held_out)
+    rows = np.concatenate(inputs)
+    sizes = np.linalg.norm(rows, axis=1)
+    unit = rows[sizes > 0] / sizes[sizes > 0, None]
+    gram = np.abs(unit @ unit.T)
+    np.fill_diagonal(gram, 0.0)
+    return bool((sizes == 0).any() or (gram**2 > 1 - 1e-6).any())

@@ -1,0 +1,280 @@
+"""The sweeps of a nonlinear network of infinite depth: rows of P and R up, of Q and S down.
+
+The equations and their letters stand at the head of ``nonlinear``. The names here: ``p``, ``q``,
+``r``, ``s``, ``m``, ``n`` as there; ``x``, ``d``, ``k`` are C = <x|x>, D = <d|d> and <x|d>; ``mh``
+is Mh; ``e``, ``h`` are (I-PQ)^-1, (I-QP)^-1. In a sweep, "old" are the earlier training vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from depthmup.limits.gaussian import Activation, Pair
+from depthmup.limits.losses import Array
+from depthmup.limits.mesh import Mesh, integrate
+from depthmup.limits.problem import Problem
+from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
+
+
+class Training:
+    """The state of one solve: every function of p known so far, (points, N, N)."""
+
+    def __init__(self, todo: Problem, phi: Activation, mesh: Mesh, printed: bool) -> None:
+        self.todo, self.phi, self.mesh, self.printed = todo, phi, mesh, printed
+        self.a = todo.scaling.multiplier
+        self.nu = 1.0 if todo.scaling.alpha == Fraction(1, 2) else 0.0
+        shape = (len(mesh.points), todo.vectors, todo.vectors)
+        self.p, self.q, self.r, self.s = np.zeros((4, *shape))
+        self.x, self.d, self.k = np.zeros((3, *shape))  # <x|x>, <d|d>, <x|d>
+        self.m, self.n, self.mh = np.zeros((3, *shape))
+        self.k0, self.v1, self.noise = np.zeros((3, *shape))  # noise: covariance of phi'(h) d
+        self.e, self.h = np.zeros((2, *shape))  # (I - PQ)^-1, (I - QP)^-1
+        self.chi = np.zeros((todo.vectors, todo.d_out))
+        self.xi = np.concatenate([step.inputs for step in todo.steps])
+        self.pairs: Pair
+        self.tail, self.settled = 0.0, True
+
+    def solve(self, history: bool) -> Solution:
+        todo, ledger = self.todo, Ledger(problem=self.todo, positions=self.mesh.points)
+        status = Status()
+        updates = len(todo.steps) - (todo.held_out is None and not history)
+        with np.errstate(all="ignore"):
+            for t, rows, inputs in todo.queries():
+                n, batch = rows.start, rows.stop - rows.start
+                p, r, square = self.up(inputs, n, todo.hidden[t, :n])
+                outputs = p[-1] @ self.chi[:n]
+                if not (np.isfinite(p).all() and np.isfinite(square).all()):
+                    status = exploded(t, todo, math.inf)
+                    break
+                f = ledger.query(t, batch, outputs, square)
+                if t == len(todo.steps):
+                    break
+                self.file_up(rows, p[:, :batch], r[:, :batch], todo.hidden[t, :n])
+                if t >= updates:
+                    break
+                self.chi[rows] = todo.steps[t].loss.gradient(f)
+                if not self.down(rows, todo.hidden[t, :n]):
+                    status = exploded(t, todo, math.inf)
+                    break
+        if status.ok and not self.settled:
+            status = Status(kind="unresolved", message="fixed-point iterations did not settle.")
+        done = sum(len(f) for f in ledger.outputs)
+        largest = max((float(np.abs(f).max()) for f in ledger.outputs), default=0.0)
+        kept = None
+        if history and status.ok:
+            kept = History(x=self.x, d=self.d, xd=self.k, p=self.p, q=self.q, m=self.m, n=self.n)
+        return ledger.close(
+            kernel=self.x[-1, :done, :done].copy(),
+            status=status,
+            error_estimate=self.tail * max(1.0, largest),
+            history=kept,
+        )
+
+    def up(self, inputs: Array, n: int, w: Array) -> tuple[Array, Array, Array]:
+        """Rows of P and R against the n old vectors, and |x|^2, for a minibatch and held-out."""
+        old = (slice(None), slice(n), slice(n))
+        p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
+        n_p, n_r, p_n = n_old @ p_old, n_old @ self.r[old], n_old.transpose(0, 2, 1)
+        p_n = p_n @ p_old.transpose(0, 2, 1)
+        noise_p = noise @ p_old.transpose(0, 2, 1)
+        h_q = self.h[old] @ self.q[old]
+        k_t, e_t = self.k[old].transpose(0, 2, 1), self.e[old].transpose(0, 2, 1)
+        known = np.einsum("pii->pi", self.x[old])[:, None, :]
+        a, rate = self.a, self.a**2 * self.nu
+
+        def covariances(where: slice, s: Array) -> tuple[Array, Array]:
+            p, r, own = s[..., :n], s[..., n : 2 * n], s[..., 2 * n]
+            square = own + (
+                (p @ self.d[old][where] + 2 * r @ h_q[where].transpose(0, 2, 1)) * p
+            ).sum(-1)
+            return p @ k_t[where] + r @ e_t[where], square
+
+        def derivative(where: slice, s: Array) -> Array:
+            p, r = s[..., :n], s[..., n : 2 * n]
+            cov, square = covariances(where, s)
+            pair = self.phi.pair(square[..., None], cov, known[where])
+            shift = a * self.nu * p @ self.h[old][where] - a * w * cov
+            out = np.empty_like(s)
+            out[..., :n] = a * pair.v1 * shift + p @ n_p[where]
+            out[..., n : 2 * n] = (
+                rate * (pair.k0 + p @ noise_p[where]) + p @ n_r[where] + r @ p_n[where]
+            )
+            own = rate * (p @ noise[where]) * p + 2 * (p @ n_old[where]) * r
+            out[..., 2 * n] = rate * self.phi.single(square).variance + own.sum(-1)
+            return out
+
+        start = np.zeros((len(inputs), 2 * n + 1))
+        start[:, n : 2 * n] = inputs @ self.xi[:n].T
+        start[:, 2 * n] = (inputs**2).sum(1)
+        states = self.run(derivative, start, up=True)
+        _, square = covariances(slice(None), states)
+        return states[..., :n], states[..., n : 2 * n], square
+
+    def run(self, derivative: Callable[[slice, Array], Array], start: Array, *, up: bool) -> Array:
+        """Integrate through depth, keeping the account of what is unresolved."""
+        states, settled = integrate(self.mesh, derivative, start, up=up)
+        self.settled = self.settled and settled
+        size = float(np.abs(states).max(initial=0.0))
+        if size > 0 and np.isfinite(size):
+            for where, _ in self.mesh.panels:
+                missing = self.mesh.rule.neglected(states[where][:, :, None])
+                self.tail = max(self.tail, float(missing.max()) / size)
+        return states
+
+    def file_up(self, rows: slice, p: Array, r: Array, w: Array) -> None:
+        """Store a minibatch's forward rows, and solve for its covariances among itself."""
+        n, a = rows.start, self.a
+        old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))
+        h_q, rate = self.h[old] @ self.q[old], a**2 * self.nu
+        mixed = (p @ h_q) @ r.transpose(0, 2, 1)
+        drawn = p @ self.d[old] @ p.transpose(0, 2, 1) + mixed + mixed.transpose(0, 2, 1)
+        driven = p @ self.n[old] @ r.transpose(0, 2, 1)
+        driven = driven + driven.transpose(0, 2, 1)
+        driven += rate * p @ self.noise[old] @ p.transpose(0, 2, 1)
+
+        def derivative(where: slice, s: Array) -> Array:
+            return rate * self._among(s + drawn[where])[0] + driven[where]
+
+        own = self.run(derivative, self.xi[rows] @ self.xi[rows].T, up=True)
+        block = own + drawn
+        cov = p @ self.k[old].transpose(0, 2, 1) + r @ self.e[old].transpose(0, 2, 1)
+        square = np.einsum("pbb->pb", block)
+        known = np.einsum("pii->pi", self.x[old])[:, None, :]
+        self.pairs = self.phi.pair(square[..., None], cov, known)
+        self.p[new], self.r[new], self.x[new] = p, r, cov
+        self.k0[new], self.v1[new] = self.pairs.k0, self.pairs.v1
+        self.mh[new] = a * self.nu * p @ self.h[old] - a * w * cov
+        self.m[new] = a * self.v1[new] * self.mh[new]
+        self.k[new] = p @ self.d[old] + r @ h_q.transpose(0, 2, 1)
+        self.e[new] = p @ (self.q[old] @ self.e[old])
+        for array in (self.r, self.x, self.k0, self.v1):
+            array[:, :n, rows] = array[new].transpose(0, 2, 1)
+        self.r[:, rows, rows], self.x[:, rows, rows] = own, block
+        self.k0[:, rows, rows], self.v1[:, rows, rows] = self._among(block)
+        self.e[:, rows, rows] = np.eye(rows.stop - n)
+
+    def _among(self, cov: Array) -> tuple[Array, Array]:
+        """k0 and V1 of a minibatch with itself, from its covariances (points, B, B)."""
+        square = np.einsum("pbb->pb", cov)
+        single = self.phi.single(square)
+        eye = np.arange(cov.shape[1])
+        if len(eye) == 1:
+            return single.variance[..., None], single.v1[..., None]
+        first, second = np.triu_indices(len(eye), 1)
+        pair = self.phi.pair(square[:, first], cov[:, first, second], square[:, second])
+        k0, v1 = np.empty((2, *cov.shape))
+        k0[:, first, second] = k0[:, second, first] = pair.k0
+        v1[:, first, second] = v1[:, second, first] = pair.v1
+        k0[:, eye, eye], v1[:, eye, eye] = single.variance, single.v1
+        return k0, v1
+
+    def down(self, rows: slice, w: Array) -> bool:
+        """The backward rows of a minibatch; False where they overflow."""
+        n, a, batch = rows.start, self.a, rows.stop - rows.start
+        old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))
+        here, rate = (slice(None), rows, rows), a**2 * self.nu
+        q_old, s_old, m_old, k0_old = self.q[old], self.s[old], self.m[old], self.k0[old]
+        q_t, q_m_t = q_old.transpose(0, 2, 1), (q_old @ m_old).transpose(0, 2, 1)
+        h_t = self.h[old].transpose(0, 2, 1)
+        e_p = self.e[:, : rows.stop, : rows.stop] @ self.p[:, : rows.stop, : rows.stop]
+        e_p_old, e_p_new = e_p[:, :n, :n], e_p[:, n:, :n]
+        pairs, mh, v1 = self.pairs, self.mh[new], self.v1[new]
+        single = self.phi.single(np.einsum("pbb->pb", self.x[here]))
+        slope = v1
+        if self.printed:  # E MS(phi') phi' in place of E phi' phi'
+            known = self.phi.single(np.einsum("pii->pi", self.x[old])).mean_slope
+            slope = v1 - single.mean_slope[..., None] * known[:, None, :]
+        known_square = np.einsum("pii->pi", self.d[old])[:, None, :]
+
+        def unpack(s: Array) -> tuple[Array, Array, Array, Array]:
+            return s[..., :n], s[..., n : 2 * n], s[..., 2 * n], s[..., 2 * n + 1 :]
+
+        def covariances(where: slice, s: Array) -> tuple[Array, Array]:
+            """<d|d> of the new rows against old ones and among themselves."""
+            q, src, own, block = unpack(s)
+            cov = q @ self.k[old][where] + own[..., None] * self.k[new][where] + src @ h_t[where]
+            q_x = q @ self.x[old][where] + own[..., None] * self.x[new][where]
+            q_x_here = (
+                q @ self.x[new][where].transpose(0, 2, 1) + own[..., None] * self.x[here][where]
+            )
+            q_e_p = q @ e_p_old[where] + own[..., None] * e_p_new[where]
+            mixed = q_e_p @ src.transpose(0, 2, 1)
+            among = q_x @ q.transpose(0, 2, 1) + q_x_here * own[:, None, :] + block
+            return cov, among + mixed + mixed.transpose(0, 2, 1)
+
+        def noises(where: slice, cov: Array, among: Array) -> tuple[Array, Array]:
+            """Covariance of phi'(h) d, or what is printed in its place: that of phi at <d|d>."""
+            if not self.printed:
+                return v1[where] * cov, self.v1[here][where] * among
+            square = np.einsum("pbb->pb", among)
+            return (
+                self.phi.pair(square[..., None], cov, known_square[where]).k0,
+                self._among(among)[0],
+            )
+
+        def kicks(where: slice, s: Array) -> tuple[Array, Array]:
+            q, _, own, _ = unpack(s)
+            cov, _ = covariances(where, s)
+            g10 = a * self.nu * (q @ self.e[old][where] + own[..., None] * self.e[new][where])
+            kick = a * (slope[where] * g10 - v1[where] * a * w * cov)
+            if self.printed:
+                return kick, np.zeros_like(own)
+            shift = mh[where] * cov
+            kick = kick + a * pairs.k2[where] * shift
+            to_itself = (pairs.k11[where] * g10 + pairs.k31[where] * shift).sum(-1)
+            return kick, a * (to_itself + single.vp[where] * a * self.nu * own)
+
+        def derivative(where: slice, s: Array) -> Array:
+            q, src, own, _ = unpack(s)
+            cov, among = covariances(where, s)
+            noise, noise_here = noises(where, cov, among)
+            kick, kick_itself = kicks(where, s)
+            column = own[..., None]
+            q_m = q @ m_old[where] + column * self.m[new][where]
+            q_k = q @ k0_old[where] + column * self.k0[new][where]
+            q_k_here = q @ self.k0[new][where].transpose(0, 2, 1) + column * self.k0[here][where]
+            mixed = q_m @ src.transpose(0, 2, 1)
+            out = np.empty_like(s)
+            out[..., :n] = kick + q_m @ q_old[where]
+            out[..., n : 2 * n] = (
+                rate * (noise + q_k @ q_t[where]) + q_m @ s_old[where] + src @ q_m_t[where]
+            )
+            out[..., 2 * n] = kick_itself
+            out[..., 2 * n + 1 :] = (
+                rate * (noise_here + q_k @ q.transpose(0, 2, 1) + q_k_here * own[:, None, :])
+                + mixed
+                + mixed.transpose(0, 2, 1)
+            )
+            return out
+
+        start = np.zeros((batch, 2 * n + 1 + batch))
+        start[:, n : 2 * n] = self.chi[rows] @ self.chi[:n].T
+        start[:, 2 * n + 1 :] = self.chi[rows] @ self.chi[rows].T
+        states = self.run(derivative, start, up=False)
+        if not np.isfinite(states).all():
+            return False
+        every = slice(None)
+        q, src, own, block = unpack(states)
+        cov, among = covariances(every, states)
+        noise, noise_here = noises(every, cov, among)
+        kick, kick_itself = kicks(every, states)
+        eye = np.arange(rows.start, rows.stop)
+        self.q[new], self.s[new], self.d[new], self.noise[new] = q, src, cov, noise
+        for array in (self.s, self.d, self.noise):
+            array[:, :n, rows] = array[new].transpose(0, 2, 1)
+        self.s[here], self.d[here], self.noise[here] = block, among, noise_here
+        self.q[:, eye, eye], self.n[new] = own, kick
+        self.n[:, eye, eye] = kick_itself
+        q_p = q @ self.p[old] + own[..., None] * self.p[new]
+        self.h[new] = q_p @ self.h[old]
+        self.h[:, eye, eye] = 1.0
+        src_t = src.transpose(0, 2, 1)
+        q_rows = self.q[:, rows, : rows.stop].transpose(0, 2, 1)
+        self.k[:, : rows.stop, rows] = self.x[:, : rows.stop, : rows.stop] @ q_rows
+        self.k[:, :n, rows] += e_p_old @ src_t
+        self.k[here] += e_p_new @ src_t
+        return True
