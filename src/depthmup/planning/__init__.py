@@ -1,0 +1,1 @@
+"""Planning: rules meet a model."""

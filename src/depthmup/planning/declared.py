@@ -1,0 +1,125 @@
+"""What a person may declare about a model instead of having it found: branches and roles."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import nn
+
+from depthmup.planning.matching import inner
+from depthmup.planning.names import filled, matches, pattern_of, plain_name
+from depthmup.rules import Kind
+
+
+class Branch(nn.Sequential):
+    """Says in the model's own code that what comes out of it is added to a residual stream.
+
+    Computes what ``nn.Sequential`` does; without modules it is the identity and has no parameters,
+    so that a checkpoint does not change.
+
+    Example:
+        >>> import torch
+        >>> class Block(nn.Module):
+        ...     def __init__(self, width):
+        ...         super().__init__()
+        ...         self.branch = Branch(nn.LayerNorm(width), nn.Linear(width, width))
+        ...     def forward(self, x):
+        ...         return x + self.branch(x)
+        >>> Block(4)(torch.zeros(2, 4)).shape
+        torch.Size([2, 4])
+    """
+
+
+BranchHints: TypeAlias = (
+    Mapping[str, Iterable[str]] | Iterable[str] | Callable[[str, nn.Module], bool]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredRole:
+    """What a parameter is, where it cannot be found out.
+
+    ``fan_in`` and ``fan_out`` name axes of the parameter; left empty, the axes that grow are taken
+    as the kind has them: fan-out for an input matrix or a vector, fan-in for a readout, and
+    (out, in) for the first two axes of a hidden matrix, as torch stores them.
+    """
+
+    kind: Kind
+    fan_in: tuple[int, ...] = ()
+    fan_out: tuple[int, ...] = ()
+
+
+RoleHints: TypeAlias = Mapping[str, "DeclaredRole | Kind | str"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredBranch:
+    """One module whose output is added to the stream, and the parameters that belong to it."""
+
+    module: str
+    family: str
+    parameters: frozenset[str]
+
+
+def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[DeclaredBranch, ...]:
+    """The branches that hints name, or the ``Branch`` modules of a model.
+
+    Raises:
+        ValueError: a pattern that names no module, or two branches one inside the other.
+    """
+    modules = {plain_name(name): inner(m) for name, m in model.named_modules()}
+    chosen: dict[str, tuple[str, list[str]]] = {}  # module -> what repeats, further patterns
+    if hints is None:
+        for name, module in modules.items():
+            if isinstance(module, Branch):
+                chosen[name] = (pattern_of(name), [])
+    elif callable(hints):
+        for name, module in modules.items():
+            if name and hints(name, module):
+                chosen[name] = (pattern_of(name), [])
+    else:
+        more = hints if isinstance(hints, Mapping) else dict.fromkeys(hints, ())
+        for pattern, others in more.items():
+            others = (others,) if isinstance(others, str) else others
+            found = {name: match for name in modules if (match := matches(pattern, name))}
+            if not found:
+                raise ValueError(
+                    f"No module matches the branch pattern {pattern!r}. Patterns are names of "
+                    "modules with * for one segment, e.g. 'layers.*.attention'; this model has "
+                    f"{', '.join(list(dict.fromkeys(map(pattern_of, modules)))[1:9])}, ..."
+                )
+            for name, match in found.items():
+                chosen[name] = (pattern, [filled(o, match.groups()) for o in others])
+    names = [plain_name(name) for name, _ in model.named_parameters()]
+    result = []
+    for name, (family, others) in chosen.items():
+        inside = [n for n in chosen if n != name and n.startswith(f"{name}.")]
+        if inside:
+            raise ValueError(
+                f"Declared branches may not lie inside one another; got {name} and {inside[0]}. "
+                "Declare the module whose output is added to the stream, one per addition."
+            )
+        owned = {
+            n
+            for n in names
+            if any(
+                n == prefix or n.startswith(f"{prefix}.") or matches(prefix, n)
+                for prefix in (name, *others)
+            )
+        }
+        for other in others:
+            if not any(n == other or n.startswith(f"{other}.") for n in names):
+                raise ValueError(
+                    f"{other!r}, declared to belong to branch {name}, names no module or parameter "
+                    "of this model."
+                )
+        result.append(DeclaredBranch(module=name, family=family, parameters=frozenset(owned)))
+    return tuple(result)
+
+
+def declared_role(name: str, hints: RoleHints | None) -> DeclaredRole | None:
+    """The role declared for a parameter by the first pattern that matches its name."""
+    for pattern, role in (hints or {}).items():
+        if matches(pattern, name):
+            return role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
+    return None

@@ -1,0 +1,222 @@
+"""Where a multiplier of a tensor can go: into parameters, or onto the outputs of modules.
+
+``f`` is multiplied by A exactly when every term of the sum that makes it is, and a product is when
+exactly one factor is. Walking back from ``f`` by these two rules ends at parameters (the multiplier
+is folded into them) or at outputs of modules (a hook multiplies them). The walk is exact or it
+fails: it never passes a nonlinearity or a norm, and nothing else may read a scaled tensor.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Protocol
+
+from depthmup.planning.ops import (
+    AFFINE_NORMS,
+    CONVOLUTIONS,
+    HOMOGENEOUS,
+    LINEAR,
+    MATRIX_PRODUCTS,
+    SUMS,
+    ZEROS,
+)
+from depthmup.planning.trace import Graph, ModuleCall, Node, Ref
+from depthmup.planning.uses import Usage
+
+_ATTENTION = "_scaled_dot_product"
+# Alternatives are tried in order of preference; real models succeed with the first or second.
+_TRIES = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Where a multiplier goes: these parameters, or these outputs of modules.
+
+    ``uses`` are (parameter, operation) pairs; ``calls`` are (call, which output). ``scaled`` are
+    the nodes whose values the multiplier changes. ``scale`` is the product of the constants that
+    the model itself multiplies by on the way.
+    """
+
+    uses: frozenset[tuple[str, int]] = frozenset()
+    calls: frozenset[tuple[ModuleCall, int]] = frozenset()
+    scaled: frozenset[int] = frozenset()
+    scale: float = 1.0
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.uses)
+
+    def __add__(self, other: "Placement") -> "Placement":
+        return Placement(
+            uses=self.uses | other.uses,
+            calls=self.calls | other.calls,
+            scaled=self.scaled | other.scaled,
+            scale=self.scale,
+        )
+
+    def through(self, node: int, scale: float = 1.0) -> "Placement":
+        return Placement(
+            uses=self.uses,
+            calls=self.calls,
+            scaled=self.scaled | {node},
+            scale=self.scale * scale,
+        )
+
+
+def into_parameters(graph: Graph, usage: Usage, node: int, reader: int) -> Iterator[Placement]:
+    """Sets of parameters that multiply ``node``, as read by ``reader`` alone, when multiplied."""
+    for found in islice(_Walk(graph, usage, reader).parameters(Ref(node)), _TRIES):
+        if _exclusive(graph, found, node, reader):
+            yield found
+
+
+def onto_modules(graph: Graph, usage: Usage, node: int, reader: int) -> Iterator[Placement]:
+    """Sets of module outputs that multiply ``node``, as read by ``reader`` alone."""
+    for found in islice(_Walk(graph, usage, reader).modules(Ref(node)), _TRIES):
+        if _exclusive(graph, found, node, reader):
+            yield found
+
+
+def _exclusive(graph: Graph, placement: Placement, top: int, reader: int) -> bool:
+    """Whether nothing but the walk itself reads what is scaled, and no product is scaled twice."""
+    for node in placement.scaled:
+        readers = set(graph.consumers[node])
+        if node == top:
+            if readers - {reader}:
+                return False
+            continue
+        if not readers <= placement.scaled:
+            return False
+    return not any(
+        _is_product(graph.nodes[node])
+        and sum(ref.node in placement.scaled for ref in graph.nodes[node].inputs) > 1
+        for node in placement.scaled
+    )
+
+
+def _is_product(node: Node) -> bool:
+    return node.op in ("mul", "mm", "bmm", "_grouped_mm")
+
+
+class _Walk:
+    def __init__(self, graph: Graph, usage: Usage, reader: int) -> None:
+        self.graph, self.usage = graph, usage
+        self.outputs: dict[Ref, list[tuple[ModuleCall, int]]] = {}
+        counts: dict[str, int] = {}
+        for call in graph.calls:
+            counts[call.name] = counts.get(call.name, 0) + 1
+        for call in graph.calls:
+            # Outermost last: calls are recorded as they end. A module that also contains the
+            # reader, or runs more than once, cannot carry the multiplier.
+            if counts[call.name] == 1 and not call.first <= reader < call.end:
+                for which, ref in enumerate(call.outputs):
+                    self.outputs.setdefault(ref, []).append((call, which))
+
+    def linear(self, node: int) -> bool:
+        """Whether a tensor made from one parameter is proportional to it."""
+        while self.graph.nodes[node].op != "parameter":
+            this = self.graph.nodes[node]
+            tensors = [r.node for r in this.inputs if r.node not in self.usage.constant]
+            scaling = this.op in ("mul", "div") and len(tensors) == 1
+            if not (scaling or this.op in LINEAR):
+                return False
+            node = tensors[0]
+        return True
+
+    def operand(self, argument: object, reader: int) -> Iterator[Placement]:
+        """Placements that multiply one argument of ``reader``."""
+        if not isinstance(argument, Ref):
+            return
+        if argument.node in self.usage.derived:
+            if self.linear(argument.node):
+                yield Placement(uses=frozenset({(self.usage.derived[argument.node], reader)}))
+            return
+        yield from self.parameters(argument)
+
+    def parameters(self, ref: Ref) -> Iterator[Placement]:
+        yield from self.step(ref, self.operand)
+
+    def modules(self, ref: Ref) -> Iterator[Placement]:
+        def operand(argument: object, reader: int) -> Iterator[Placement]:
+            if isinstance(argument, Ref) and argument.node not in self.usage.derived:
+                yield from self.modules(argument)
+
+        if ref in self.outputs:
+            call = self.outputs[ref][-1]
+            yield Placement(calls=frozenset({call}), scaled=frozenset({ref.node}))
+        yield from self.step(ref, operand)
+
+    def step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+        node = self.graph.nodes[ref.node]
+        args = node.args
+        if node.op in ZEROS:
+            yield Placement(scaled=frozenset({node.index}))
+            return
+        if node.op in ("parameter", "buffer", "constant", "input") or not args:
+            return
+        alternatives: Iterable[Iterator[Placement]]
+        scale = 1.0
+        if node.op in ("mul", "div"):
+            tensors = [a for a in args[:2] if isinstance(a, Ref)]
+            if len(tensors) == 1:
+                other = next(a for a in args[:2] if not isinstance(a, Ref))
+                scale = float(other) if node.op == "mul" else 1 / float(other)
+            if node.op == "div":
+                tensors = tensors[:1] if isinstance(args[0], Ref) else []
+            tensors.sort(key=lambda a: a.node not in self.usage.derived)
+            alternatives = [operand(a, node.index) for a in tensors]
+        elif node.op in MATRIX_PRODUCTS:
+            at = MATRIX_PRODUCTS[node.op]
+            factors = sorted(args[at : at + 2], key=lambda a: a.node not in self.usage.derived)
+            alternatives = [
+                self.all_of([*args[:at], factor], operand, node.index) for factor in factors
+            ]
+        elif node.op in CONVOLUTIONS:
+            alternatives = [self.all_of([args[1], args[2]], operand, node.index)]
+        elif node.op in AFFINE_NORMS:
+            gain, bias = AFFINE_NORMS[node.op]
+            if len(args) > bias and isinstance(args[gain], Ref):
+                affine = [args[i] for i in dict.fromkeys((gain, bias))]
+                alternatives = [self.all_of(affine, operand, node.index)]
+            else:
+                alternatives = []
+        elif node.op in SUMS:
+            terms = self.terms(node)
+            if all(isinstance(term, Ref) for term in terms):  # else: plus a constant
+                alternatives = [self.all_of(terms, operand, node.index)]
+            else:
+                alternatives = []
+        elif node.op.startswith(_ATTENTION):
+            alternatives = [operand(args[2], node.index)]
+        elif node.op in HOMOGENEOUS:
+            alternatives = [operand(args[0], node.index)]
+        else:
+            alternatives = []
+        for placements in alternatives:
+            for placement in placements:
+                yield placement.through(node.index, scale)
+
+    def terms(self, node: Node) -> list[object]:
+        """What is added up or collected."""
+        args = node.args
+        if node.op in ("cat", "stack"):
+            return list(args[0])
+        if node.op == "index_put":  # (into, where, values)
+            return [args[0], args[2]]
+        if node.op in ("index_add", "index_copy", "scatter_add"):  # (into, dim, where, values)
+            return [args[0], args[3]]
+        return list(args[:2])
+
+    def all_of(
+        self, arguments: Sequence[object], operand: "_Operand", reader: int
+    ) -> Iterator[Placement]:
+        present = [a for a in arguments if isinstance(a, Ref)]
+        for parts in product(*(list(islice(operand(a, reader), _TRIES)) for a in present)):
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+            yield total
+
+
+class _Operand(Protocol):
+    def __call__(self, argument: object, reader: int) -> Iterator[Placement]: ...

@@ -1,0 +1,227 @@
+"""What kind of parameter: from which of its axes grow, and how it is used."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from depthmup.planning.declared import DeclaredRole
+from depthmup.planning.matching import inner
+from depthmup.planning.names import plain_name
+from depthmup.planning.sites import Traced
+from depthmup.planning.uses import How, Use
+from depthmup.rules import Kind, Ratios
+
+
+class NotUnderstood(ValueError):
+    """A parameter whose role cannot be found out; the message says how to declare it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Growth:
+    """The shape of a parameter in the model and in the base."""
+
+    name: str
+    shape: tuple[int, ...]
+    base_shape: tuple[int, ...]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        return tuple(a / b for a, b in zip(self.shape, self.base_shape, strict=True))
+
+    def along(self, axes: Sequence[int]) -> float:
+        return math.prod(self.ratios[axis] for axis in axes)
+
+    @property
+    def growing(self) -> tuple[int, ...]:
+        return tuple(axis for axis, ratio in enumerate(self.ratios) if ratio != 1)
+
+    @property
+    def words(self) -> str:
+        return f"{self.name} {list(self.shape)} against {list(self.base_shape)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """Which nodes come before and behind matrices: ``leading`` to one, ``following`` one.
+
+    An embedding counts as a matrix that is followed.
+    """
+
+    ops: tuple[str, ...]
+    leading: frozenset[int]
+    following: frozenset[int]
+
+
+def flow_of(traced: Traced) -> Flow:
+    """Order the nodes of a trace with respect to its matrices, in one pass each way."""
+    at: dict[int, How] = {}
+    for uses in traced.usage.uses.values():
+        for use in uses:
+            if use.how in (How.MATRIX, How.LOOKUP):
+                at[use.node] = use.how
+    leading: set[int] = set()
+    for node in reversed(traced.graph.nodes):
+        readers = traced.graph.consumers[node.index]
+        if any(at.get(reader) is How.MATRIX or reader in leading for reader in readers):
+            leading.add(node.index)
+    following: set[int] = set()
+    for node in traced.graph.nodes:
+        if node.index in at or any(ref.node in following for ref in node.inputs):
+            following.add(node.index)
+    return Flow(
+        ops=tuple(node.op for node in traced.graph.nodes),
+        leading=frozenset(leading),
+        following=frozenset(following),
+    )
+
+
+def kind_and_ratios(
+    growth: Growth, uses: tuple[Use, ...], flow: Flow | None, declared: DeclaredRole | None
+) -> tuple[Kind, Ratios, bool]:
+    """The kind of a parameter, its fan ratios, and whether it is a readout tied to an embedding.
+
+    A matrix is *input* if only its fan-out grows, *hidden* if both do, *readout* if only its fan-in
+    does and no other matrix follows it. A matrix from a growing to a fixed size inside the network
+    (a router, a low-rank factor) is hidden with a fan-out ratio of 1: the network behind it needs
+    outputs of order one from the start, while a readout may begin at zero. If neither dimension
+    grows, its place decides: first, last, or between.
+
+    Raises:
+        NotUnderstood: the uses contradict each other, or a dimension grows that no rule covers.
+    """
+    if declared is not None:
+        return declared.kind, _declared_ratios(growth, declared), False
+    if not uses:
+        raise NotUnderstood(
+            f"Parameter {growth.name} has no influence on the output for these example_inputs. "
+            f"Pass inputs that use it, freeze or remove it, or declare it: "
+            f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
+        )
+    found = {_one_use(growth, use, flow) for use in uses}
+    kinds = {kind for kind, _, _ in found}
+    hows = {use.how for use in uses}
+    if hows == {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
+        kind, into, _ = next(f for f in found if f[0] is Kind.READOUT)
+        return kind, Ratios(fan_in=into), True
+    if len(found) == 1:
+        kind, into, out = found.pop()
+        return kind, Ratios(fan_in=into, fan_out=out), False
+    if len(kinds) == 1:
+        # The same weight in two places, once transposed: one law only if both fans grow alike.
+        raise NotUnderstood(
+            f"Parameter {growth.name} ({growth.words}) is used in several ways whose fan-in and "
+            f"fan-out ratios differ: {sorted((into, out) for _, into, out in found)}. "
+            f"{_how_to_declare(growth)}"
+        )
+    raise NotUnderstood(
+        f"Parameter {growth.name} is used in ways that give it different roles: "
+        f"{', '.join(sorted(map(str, kinds)))}. {_how_to_declare(growth)}"
+    )
+
+
+def _one_use(growth: Growth, use: Use, flow: Flow | None) -> tuple[Kind, float, float]:
+    into, out = growth.along(use.fan_in), growth.along(use.fan_out)
+    repeated = growth.along(use.batch)
+    if use.how is How.UNKNOWN:
+        op = flow.ops[use.node] if flow is not None else "a module of unknown type"
+        raise NotUnderstood(
+            f"Parameter {growth.name} is used by {op}, in a way that does not tell fan-in from "
+            f"fan-out. {_how_to_declare(growth)}"
+        )
+    if repeated != 1:
+        raise NotUnderstood(
+            f"The number of matrices in {growth.name} grows ({growth.words}); no scaling rule is "
+            "known for the number of experts or heads of a batched matrix. "
+            f"{_how_to_declare(growth)}"
+        )
+    if use.how is How.LOOKUP:
+        if into != 1:
+            raise NotUnderstood(
+                f"The number of rows of {growth.name} differs ({growth.words}): a vocabulary or a "
+                "number of positions is not a width. Use the same in model and base, or declare "
+                f"that its rows do not matter: roles={{{growth.name!r}: DeclaredRole(kind="
+                f"Kind.INPUT, fan_out={use.fan_out})}}."
+            )
+        return Kind.INPUT, 1.0, out
+    if use.how is How.ELEMENTWISE:
+        if len(growth.growing) > 1:
+            raise NotUnderstood(
+                f"Parameter {growth.name} is added or multiplied entry by entry and grows in "
+                f"several dimensions ({growth.words}); a gain or bias grows in one. "
+                f"{_how_to_declare(growth)}"
+            )
+        return Kind.VECTOR, 1.0, out
+    last = flow is not None and use.node not in flow.leading
+    if into != 1 and out != 1:
+        return Kind.HIDDEN, into, out
+    if out != 1:
+        return Kind.INPUT, into, out
+    if into != 1:
+        return (Kind.READOUT if last or flow is None else Kind.HIDDEN), into, out
+    if flow is None:
+        return Kind.HIDDEN, 1.0, 1.0
+    if last:
+        return Kind.READOUT, 1.0, 1.0
+    first = use.activation is not None and use.activation not in flow.following
+    return (Kind.INPUT if first else Kind.HIDDEN), 1.0, 1.0
+
+
+def _how_to_declare(growth: Growth) -> str:
+    return (
+        f"Say what it is: roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector), or "
+        f"DeclaredRole(kind=..., fan_in=(axes), fan_out=(axes)) to name its axes."
+    )
+
+
+def _declared_ratios(growth: Growth, declared: DeclaredRole) -> Ratios:
+    if declared.fan_in or declared.fan_out:
+        return Ratios(fan_in=growth.along(declared.fan_in), fan_out=growth.along(declared.fan_out))
+    grown = growth.along(growth.growing)
+    if declared.kind is Kind.READOUT:
+        return Ratios(fan_in=grown)
+    if declared.kind is Kind.HIDDEN:
+        if len(growth.shape) < 2:
+            raise NotUnderstood(
+                f"Parameter {growth.name} was declared hidden but has shape {list(growth.shape)}; "
+                "a hidden parameter has a fan-in and a fan-out. Declare it a vector."
+            )
+        return Ratios(fan_in=growth.ratios[1], fan_out=growth.ratios[0])
+    return Ratios(fan_out=grown)
+
+
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_FORWARD = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def structural_uses(model: nn.Module) -> dict[str, tuple[Use, ...]]:
+    """Uses as module types imply them, for models whose forward pass cannot be followed."""
+    result: dict[str, tuple[Use, ...]] = {}
+    seen: dict[int, str] = {}
+    for name, module in model.named_modules():
+        for key, parameter in inner(module)._parameters.items():
+            if parameter is None:
+                continue
+            full = seen.setdefault(id(parameter), plain_name(f"{name}.{key}" if name else key))
+            use = _structural_use(full, module, key, parameter.dim())
+            if use not in result.get(full, ()):
+                result[full] = (*result.get(full, ()), use)
+    return result
+
+
+def _structural_use(name: str, module: nn.Module, key: str, rank: int) -> Use:
+    if rank <= 1:
+        return Use(parameter=name, node=-1, how=How.ELEMENTWISE, fan_out=tuple(range(rank)))
+    if key == "weight" and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        return Use(parameter=name, node=-1, how=How.LOOKUP, fan_in=(0,), fan_out=(1,))
+    if key == "weight" and isinstance(module, _FORWARD + _TRANSPOSED):
+        into, out = (0, 1) if isinstance(module, _TRANSPOSED) else (1, 0)
+        return Use(
+            parameter=name,
+            node=-1,
+            how=How.MATRIX,
+            fan_in=(into, *range(2, rank)),
+            fan_out=(out,),
+        )
+    return Use(parameter=name, node=-1, how=How.UNKNOWN)

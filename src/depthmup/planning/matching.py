@@ -1,0 +1,193 @@
+"""Which parameter of the base a parameter of the model corresponds to.
+
+Modules are matched by structure: same children, same parameters. Where numbered siblings (layers,
+blocks, experts) differ in number, each is matched to one of the same structure, in order.
+"""
+
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import nn
+
+from depthmup.planning.names import unwrapped
+
+
+class UnrelatedModels(ValueError):
+    """The base is not a smaller or larger sibling of the model."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """Names in the model -> names in the base, for parameters and for modules.
+
+    ``deeper``: containers whose number of repeated children differs.
+    """
+
+    parameters: Mapping[str, str]
+    modules: Mapping[str, str]
+    deeper: tuple[str, ...]
+
+
+def inner(module: nn.Module) -> nn.Module:
+    """The module inside compile, checkpoint and data-parallel wrappers."""
+    while True:
+        module = unwrapped(module)
+        wrapped = getattr(module, "_checkpoint_wrapped_module", None)
+        if not isinstance(wrapped, nn.Module):
+            return module
+        module = wrapped
+
+
+def match_models(model: nn.Module, base: nn.Module) -> Match:
+    """Match every parameter of ``model`` with one of ``base``.
+
+    Raises:
+        UnrelatedModels: a module or parameter has no counterpart.
+
+    Example:
+        >>> deep = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)))
+        >>> base = nn.Sequential(*(nn.Linear(2, 2) for _ in range(2)))
+        >>> match_models(deep, base).parameters["3.weight"]
+        '1.weight'
+    """
+    found = _Matcher()
+    found.walk(inner(model), inner(base), "", "")
+    return Match(
+        parameters=found.parameters,
+        modules=found.modules,
+        deeper=tuple(dict.fromkeys(found.deeper)),
+    )
+
+
+class _Matcher:
+    def __init__(self) -> None:
+        self.parameters: dict[str, str] = {}
+        self.modules: dict[str, str] = {}
+        self.deeper: list[str] = []
+
+    def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
+        self.modules[at] = base_at
+        ours = {k: p for k, p in model._parameters.items() if p is not None}
+        theirs = {k: p for k, p in base._parameters.items() if p is not None}
+        for key, base_key in self.pairs(ours, theirs, at, "parameter").items():
+            if ours[key].dim() != theirs[base_key].dim():
+                raise UnrelatedModels(
+                    f"Parameter {_join(at, key)} has shape {tuple(ours[key].shape)} in the model "
+                    f"and {tuple(theirs[base_key].shape)} in the base. They must have the same "
+                    "number of dimensions: build both with the same code, in two sizes."
+                )
+            self.parameters[_join(at, key)] = _join(base_at, base_key)
+        children = {k: inner(m) for k, m in model._modules.items() if m is not None}
+        base_children = {k: inner(m) for k, m in base._modules.items() if m is not None}
+        for key, base_key in self.pairs(children, base_children, at, "module").items():
+            self.walk(
+                children[key], base_children[base_key], _join(at, key), _join(base_at, base_key)
+            )
+
+    def pairs(
+        self, ours: Mapping[str, object], theirs: Mapping[str, object], at: str, what: str
+    ) -> dict[str, str]:
+        """Match keys: equal keys, except numbered siblings whose numbers differ."""
+        result: dict[str, str] = {}
+        groups, base_groups = _grouped(ours), _grouped(theirs)
+        for prefix in dict.fromkeys(chain(groups, base_groups)):
+            keys, base_keys = groups.get(prefix, []), base_groups.get(prefix, [])
+            if set(keys) == set(base_keys):
+                result.update({key: key for key in keys})
+                continue
+            if not keys or not base_keys:
+                key = (keys or base_keys)[0]
+                where = "model" if keys else "base"
+                raise UnrelatedModels(
+                    f"The {what} {_join(at, key)} exists only in the {where}. The base must be the "
+                    "same architecture in another size: build both with the same code."
+                )
+            self.deeper.append(at)
+            result.update(self.siblings(ours, theirs, keys, base_keys, at, what))
+        return result
+
+    def siblings(
+        self,
+        ours: Mapping[str, object],
+        theirs: Mapping[str, object],
+        keys: list[str],
+        base_keys: list[str],
+        at: str,
+        what: str,
+    ) -> dict[str, str]:
+        """Match repeated siblings of different number: same structure, in order."""
+        by_kind: dict[Hashable, list[str]] = {}
+        for key in base_keys:
+            by_kind.setdefault(structure(theirs[key]), []).append(key)
+        members: dict[Hashable, list[str]] = {}
+        for key in keys:
+            members.setdefault(structure(ours[key]), []).append(key)
+        result = {}
+        for kind, same in members.items():
+            if kind not in by_kind:
+                raise UnrelatedModels(
+                    f"The {what} {_join(at, same[0])} has no counterpart among "
+                    f"{', '.join(_join(at, k) for k in base_keys)} of the base: none has the same "
+                    "parts. Use a base that contains at least one of each kind of block."
+                )
+            # Of the same parts, the ones with the same proportions come first: a block that doubles
+            # the channels has the parts, but not the shapes, of one that keeps them.
+            for proportion in dict.fromkeys(_proportions(ours[k]) for k in same):
+                alike = [k for k in same if _proportions(ours[k]) == proportion]
+                pool = [k for k in by_kind[kind] if _proportions(theirs[k]) == proportion]
+                if not pool:
+                    pool = by_kind[kind]
+                    if len({_proportions(theirs[k]) for k in pool}) > 1:
+                        raise UnrelatedModels(
+                            f"The {what} {_join(at, alike[0])} could correspond to several of the "
+                            f"base ({', '.join(_join(at, k) for k in pool)}), whose proportions "
+                            "differ from its own. Use a base with the same proportions."
+                        )
+                for i, key in enumerate(alike):
+                    result[key] = pool[i * len(pool) // len(alike)]
+        return result
+
+
+def _join(at: str, key: str) -> str:
+    return f"{at}.{key}" if at else key
+
+
+def _grouped(items: Mapping[str, object]) -> dict[str, list[str]]:
+    """Keys by what stands before their trailing number; keys without one stand alone."""
+    groups: dict[str, list[str]] = {}
+    for key in items:
+        numbered = re.fullmatch(r"(.*?)\d+", key)
+        groups.setdefault(f"{numbered[1]}#" if numbered else key, []).append(key)
+    return groups
+
+
+def structure(part: object) -> Hashable:
+    """What a module is made of, whatever its sizes and however often its layers repeat."""
+    if isinstance(part, torch.Tensor):
+        return part.dim()
+    assert isinstance(part, nn.Module)
+    part = inner(part)
+    own = frozenset((k, p.dim()) for k, p in part._parameters.items() if p is not None)
+    children = {k: m for k, m in part._modules.items() if m is not None}
+    nested = frozenset(
+        (prefix, frozenset(structure(children[k]) for k in keys))
+        for prefix, keys in _grouped(children).items()
+    )
+    return own, nested
+
+
+def _proportions(part: object) -> Hashable:
+    """The sizes of a module's parameters relative to the largest, coarsely."""
+    tensors = (
+        [part]
+        if isinstance(part, torch.Tensor)
+        else list(part.parameters())
+        if isinstance(part, nn.Module)
+        else []
+    )
+    sizes = [size for tensor in tensors for size in tensor.shape]
+    largest = max(sizes, default=1)
+    return tuple(round(size / largest, 2) for size in sizes)

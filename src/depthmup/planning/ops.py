@@ -1,0 +1,80 @@
+"""Names of ATen operations, grouped by what planning needs to know of them."""
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SAME = _names(
+    """clone detach alias _to_copy contiguous lift_fresh lift_fresh_copy _unsafe_copy to copy
+    positive view_as"""
+)
+"""The tensor stays what it is, stored differently."""
+
+RESHAPES = _names("view _unsafe_view reshape _reshape_alias")
+
+TRANSPARENT = (
+    SAME | RESHAPES | _names("t transpose permute expand unsqueeze squeeze native_dropout dropout")
+)
+"""What does not change the values of a stream, only where they lie."""
+
+MAPS = _names(
+    """neg exp log sigmoid tanh softplus relu silu gelu abs sqrt rsqrt reciprocal pow square clamp
+    sin cos log1p expm1 _softmax softmax"""
+)
+"""One number in, one number out."""
+
+ELEMENTWISE = _names(
+    """mul add sub rsub div where lerp addcmul addcdiv maximum minimum pow cat stack _prelu_kernel
+    native_layer_norm native_batch_norm _native_batch_norm_legit
+    _native_batch_norm_legit_no_training _native_batch_norm_legit_functional
+    _batch_norm_with_update _batch_norm_no_update cudnn_batch_norm native_group_norm
+    _fused_rms_norm batch_norm layer_norm rms_norm index_put copy fill masked_fill slice_scatter
+    select_scatter"""
+)
+"""Combine tensors entry by entry; a parameter here is a gain, a bias or an added embedding."""
+
+MATRIX_PRODUCTS = {"mm": 0, "bmm": 0, "_grouped_mm": 0, "addmm": 1, "baddbmm": 1, "matmul": 0}
+"""Matrix products, and where the first of their two factors stands among the arguments."""
+
+CONVOLUTIONS = _names("convolution _convolution")
+
+NONLINEAR = _names(
+    """relu silu gelu tanh sigmoid _softmax _safe_softmax elu leaky_relu hardtanh hardswish mish
+    softplus threshold"""
+)
+
+NORMALIZING = _names(
+    """native_layer_norm rsqrt _fused_rms_norm native_group_norm native_batch_norm
+    _native_batch_norm_legit _native_batch_norm_legit_no_training"""
+)
+
+AFFINE_NORMS = {
+    "native_layer_norm": (2, 3),
+    "native_batch_norm": (1, 2),
+    "_native_batch_norm_legit": (1, 2),
+    "_native_batch_norm_legit_no_training": (1, 2),
+    "native_group_norm": (1, 2),
+    "_fused_rms_norm": (2, 2),
+}
+"""Norms, and where their gain and their bias stand among the arguments."""
+
+HOMOGENEOUS = (
+    SAME
+    | RESHAPES
+    | _names(
+        """t transpose permute expand repeat unsqueeze squeeze slice split split_with_sizes chunk
+        narrow select unbind index index_select gather neg sum mean cumsum roll flip
+        constant_pad_nd avg_pool2d _adaptive_avg_pool2d avg_pool1d pixel_shuffle native_dropout
+        dropout relu abs leaky_relu max_pool2d_with_indices amax amin repeat_interleave"""
+    )
+)
+"""A * f(x) = f(A * x) in the first argument, for every A > 0."""
+
+LINEAR = HOMOGENEOUS - _names("relu abs leaky_relu max_pool2d_with_indices amax amin")
+
+SUMS = _names("add sub cat stack index_add index_put index_copy scatter_add")
+"""Sums and collections of tensors: multiplied when every part is."""
+
+ZEROS = _names("zeros zeros_like new_zeros empty empty_like new_empty")
+"""Multiplied by anything, they stay what they are."""

@@ -1,0 +1,244 @@
+"""Sites: the places of a forward pass that a scheme multiplies by a factor."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from depthmup.planning.folding import Placement, into_parameters, onto_modules
+from depthmup.planning.graph import Residuals
+from depthmup.planning.ops import TRANSPARENT
+from depthmup.planning.trace import Graph, ModuleCall, Node, Ref
+from depthmup.planning.uses import How, Usage, Use
+from depthmup.rules import Ratios
+
+
+class Where(StrEnum):
+    """Which law multiplies a site."""
+
+    BRANCH = "branch"  # Scheme.branch
+    READOUT = "readout"  # Laws.forward of the readout
+    INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
+    LOGITS = "attention logits"  # WidthRule.attention_logits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hook:
+    """One tensor of a module's call: its first input, or one of its outputs."""
+
+    module: str
+    side: str  # "input" or "output"
+    index: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """One place to multiply. ``own`` is how the model's own constant there already grows.
+
+    ``folds`` are the parameters that carry the multiplier when folded (empty: it cannot be),
+    ``hooks`` the tensors to multiply when it is kept explicit (empty: it cannot be).
+    """
+
+    where: Where
+    label: str
+    ratios: Ratios
+    own: float = 1.0
+    folds: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    parameter: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traced:
+    """A model's forward pass, read three ways."""
+
+    graph: Graph
+    usage: Usage
+    residuals: Residuals
+
+
+def hooks_of(placement: Placement) -> tuple[Hook, ...]:
+    return tuple(
+        sorted(
+            (Hook(module=c.name, side="output", index=i) for c, i in placement.calls),
+            key=lambda hook: hook.module,
+        )
+    )
+
+
+def branch_placements(
+    traced: Traced, ratios: Mapping[int, Ratios]
+) -> dict[int, tuple[tuple[str, ...], tuple[Hook, ...]]]:
+    """For each branch, the parameters and the hooks that can carry its multiplier.
+
+    A parameter can when all its uses are last in branches with the same multiplier.
+    """
+    graph, usage = traced.graph, traced.usage
+    uses = {name: {(name, use.node) for use in found} for name, found in usage.uses.items()}
+    candidates = {
+        b.index: list(into_parameters(graph, usage, b.output, b.addition))
+        for b in traced.residuals.branches
+    }
+    chosen: dict[int, Placement] = {}
+    for index, placements in candidates.items():
+        for placement in placements:
+            if all(uses[name] <= placement.uses for name in placement.parameters):
+                chosen[index] = placement
+                break
+    # Layers tied across depth: the same parameters are last in every branch.
+    rest = {i: c[0] for i, c in candidates.items() if i not in chosen and c}
+    for index, placement in rest.items():
+        alike = [p for i, p in rest.items() if ratios[i] == ratios[index]]
+        covered = frozenset().union(*(p.uses for p in alike))
+        if all(uses[name] <= covered for name in placement.parameters):
+            chosen[index] = placement
+    result = {}
+    for branch in traced.residuals.branches:
+        folds = chosen[branch.index].parameters if branch.index in chosen else frozenset()
+        explicit = next(onto_modules(graph, usage, branch.output, branch.addition), None)
+        result[branch.index] = (
+            tuple(sorted(folds)),
+            hooks_of(explicit) if explicit is not None else (),
+        )
+    return result
+
+
+def input_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
+    """The module whose first input is, but for its shape, what a matrix is multiplied with."""
+    node = use.activation
+    seen = set()
+    while node is not None:
+        seen.add(node)
+        this = traced.graph.nodes[node]
+        node = this.inputs[0].node if this.op in TRANSPARENT and this.inputs else None
+    best: ModuleCall | None = None
+    for call in traced.graph.calls:
+        holds = call.first <= use.node < call.end
+        reads = bool(call.inputs) and call.inputs[0].node in seen
+        if holds and reads and (best is None or call.end - call.first < best.end - best.first):
+            best = call
+    return (Hook(module=best.name, side="input"),) if best is not None else ()
+
+
+def output_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
+    """The innermost module that returns the result of a use."""
+    for call in traced.graph.calls:
+        for index, ref in enumerate(call.outputs):
+            if ref.node == use.node and call.first <= use.node < call.end:
+                return (Hook(module=call.name, side="output", index=index),)
+    return ()
+
+
+def own_scale(traced: Traced, use: Use) -> float:
+    """The product of the constants by which the model multiplies around a use.
+
+    Behind a lookup or a readout and before a readout, as far as nothing but shapes changes and
+    nothing else reads the tensor: ``embed(x) * sqrt(width)``, ``head(x / width)``.
+    """
+    graph, scale = traced.graph, 1.0
+    node = use.node
+    while len(graph.consumers[node]) == 1:
+        node = graph.consumers[node][0]
+        factor = _constant_factor(graph.nodes[node])
+        if factor is None and graph.nodes[node].op not in TRANSPARENT:
+            break
+        scale *= factor or 1.0
+    if use.activation is not None:
+        node = use.activation
+        while True:
+            factor = _constant_factor(graph.nodes[node])
+            if factor is None and graph.nodes[node].op not in TRANSPARENT:
+                break
+            scale *= factor or 1.0
+            node = graph.nodes[node].inputs[0].node
+    return scale
+
+
+def _constant_factor(node: Node) -> float | None:
+    if node.op not in ("mul", "div") or len(node.inputs) != 1:
+        return None
+    numbers = [a for a in node.args[:2] if isinstance(a, (int, float))]
+    if len(numbers) != 1 or (node.op == "div" and not isinstance(node.args[0], Ref)):
+        return None
+    return float(numbers[0]) if node.op == "mul" else 1 / float(numbers[0])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attention:
+    """One attention: the module it runs in, its head size, and the scale of its logits."""
+
+    module: str
+    head: int
+    scale: float
+    query: int
+    reader: int
+
+
+def attentions(traced: Traced) -> Iterator[Attention]:
+    """Every softmax over products of queries and keys."""
+    graph = traced.graph
+    for node in graph.nodes:
+        if node.op.startswith("_scaled_dot_product"):
+            query = node.args[0].node
+            head = graph.nodes[query].shape[-1]
+            given = node.kwargs.get("scale")
+            yield Attention(
+                module=node.module,
+                head=head,
+                scale=(float(given) if given is not None else head**-0.5)
+                * _chain_scale(traced, query, node.index),
+                query=query,
+                reader=node.index,
+            )
+        elif node.op in ("_softmax", "_safe_softmax"):
+            found = _product_before(traced, node)
+            if found is not None:
+                product, scale = found
+                left, right = (ref.node for ref in graph.nodes[product].inputs[:2])
+                yield Attention(
+                    module=node.module,
+                    head=graph.nodes[left].shape[-1],
+                    scale=scale
+                    * _chain_scale(traced, left, product)
+                    * _chain_scale(traced, right, product),
+                    query=left,
+                    reader=product,
+                )
+
+
+def _chain_scale(traced: Traced, node: int, reader: int) -> float:
+    found = next(into_parameters(traced.graph, traced.usage, node, reader), None)
+    return found.scale if found is not None else 1.0
+
+
+def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:
+    """The product of two activations that a softmax normalizes, and the constants between."""
+    graph, usage = traced.graph, traced.usage
+    ignored = usage.constant | usage.derived.keys()
+    scale, node = 1.0, softmax.args[0].node
+    while True:
+        this = graph.nodes[node]
+        if this.op in ("bmm", "baddbmm"):
+            factors: list[Any] = list(this.args[-2:] if this.op == "bmm" else this.args[1:3])
+            return (node, scale) if not any(f.node in ignored for f in factors) else None
+        factor = _constant_factor(this)
+        if factor is not None:
+            scale *= factor
+        elif this.op not in TRANSPARENT | {"add", "where", "masked_fill", "slice"}:
+            return None
+        before = [
+            r.node
+            for r in this.inputs
+            if r.node not in ignored and graph.nodes[r.node].shape == this.shape
+        ] or [r.node for r in this.inputs[:1]]
+        if not before:
+            return None
+        node = before[0]
+
+
+def matrix_use(uses: tuple[Use, ...]) -> Use | None:
+    return next((use for use in uses if use.how is How.MATRIX), None)
+
+
+def lookup_use(uses: tuple[Use, ...]) -> Use | None:
+    return next((use for use in uses if use.how is How.LOOKUP), None)

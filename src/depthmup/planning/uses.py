@@ -1,0 +1,245 @@
+"""How each parameter is used: which of its axes are summed over, which remain, which are looked up.
+
+A parameter is followed through transpositions, views and slices to the operations that combine it
+with activations; the axes of those operations are then read back as the parameter's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from depthmup.planning.ops import (
+    CONVOLUTIONS,
+    ELEMENTWISE,
+    MAPS,
+    MATRIX_PRODUCTS,
+    RESHAPES,
+    SAME,
+)
+from depthmup.planning.trace import Graph, Node, Ref
+
+# For each dimension of a tensor made from one parameter: the parameter's axes it consists of.
+Labels: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+class How(StrEnum):
+    """The three ways of using a parameter that scaling rules tell apart, and what is left."""
+
+    MATRIX = "matrix"  # a sum over some of its axes: matrix product, convolution
+    LOOKUP = "lookup"  # rows picked by an index: embedding
+    ELEMENTWISE = "elementwise"  # gains, biases, added embeddings
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """One operation that combines a parameter with activations.
+
+    ``fan_in`` are the parameter's axes that are summed over (or indexed), ``fan_out`` those that
+    remain, ``batch`` those over which the operation is repeated (experts). ``activation`` is the
+    operand the parameter acts on.
+    """
+
+    parameter: str
+    node: int
+    how: How
+    fan_in: tuple[int, ...] = ()
+    fan_out: tuple[int, ...] = ()
+    batch: tuple[int, ...] = ()
+    activation: int | None = None
+
+
+def _split_view(labels: Labels, old: Sequence[int], new: Sequence[int]) -> Labels | None:
+    """Carry labels through a reshape, by matching runs of dimensions of equal product."""
+    result: list[tuple[int, ...]] = []
+    i = j = 0
+    while j < len(new) or i < len(old):
+        first_i, first_j = i, j
+        size_old = old[i] if i < len(old) else 1
+        size_new = new[j] if j < len(new) else 1
+        i, j = min(i + 1, len(old)), min(j + 1, len(new))
+        while size_old != size_new:
+            if size_old < size_new and i < len(old):
+                size_old, i = size_old * old[i], i + 1
+            elif size_new < size_old and j < len(new):
+                size_new, j = size_new * new[j], j + 1
+            else:
+                return None
+        axes = tuple(a for dim in range(first_i, i) if old[dim] != 1 for a in labels[dim])
+        result += [axes if new[dim] != 1 else () for dim in range(first_j, j)]
+    return tuple(result)
+
+
+def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
+    """The labels of what ``node`` makes of a tensor with these labels; None if it is not a view."""
+    rank, args = len(labels), node.args
+    new = list(labels)
+    if node.op in SAME or node.op in MAPS:
+        return labels
+    if node.op == "t":
+        return tuple(reversed(labels))
+    if node.op == "transpose":
+        a, b = args[1] % rank, args[2] % rank
+        new[a], new[b] = new[b], new[a]
+        return tuple(new)
+    if node.op == "permute":
+        return tuple(labels[d % rank] for d in args[1])
+    if node.op in RESHAPES:
+        return _split_view(labels, old, node.shape)
+    if node.op in ("expand", "repeat"):
+        return ((),) * (len(node.shape) - rank) + labels
+    if node.op == "unsqueeze":
+        new.insert(args[1] % (rank + 1), ())
+        return tuple(new)
+    if node.op == "squeeze":
+        dims = args[1:] and args[1]
+        where = [dims] if isinstance(dims, int) else list(dims or range(rank))
+        gone = {d % rank for d in where if old[d % rank] == 1}
+        return tuple(label for d, label in enumerate(labels) if d not in gone)
+    if node.op in ("slice", "split", "split_with_sizes", "chunk", "narrow", "unsafe_split"):
+        return labels
+    if node.op in ("select", "unbind"):
+        dim = (args[1] if len(args) > 1 else 0) % rank
+        return tuple(label for d, label in enumerate(labels) if d != dim)
+    if node.op in ("mul", "add", "sub", "div", "rsub"):
+        if len(node.shape) == rank:
+            return labels
+        return ((),) * (len(node.shape) - rank) + labels
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Every use of every parameter, and the tensors made from a single parameter alone.
+
+    ``derived`` maps a node made from one parameter (and constants) to that parameter's name.
+    """
+
+    uses: Mapping[str, tuple[Use, ...]]
+    derived: Mapping[int, str]
+    constant: frozenset[int]
+
+
+def find_uses(graph: Graph) -> Usage:
+    """Follow every parameter to the operations that use it.
+
+    Example:
+        >>> import torch
+        >>> from depthmup.planning.trace import trace
+        >>> usage = find_uses(trace(torch.nn.Linear(3, 5), torch.zeros(2, 3)))
+        >>> usage.uses["weight"][0].fan_in, usage.uses["weight"][0].fan_out
+        ((1,), (0,))
+    """
+    names = {index: name for name, index in graph.parameters.items()}
+    derived: dict[int, str] = {}
+    labels: dict[int, Labels] = {}
+    constant: set[int] = set()
+    uses: dict[str, list[Use]] = {name: [] for name in graph.parameters}
+    for node in graph.nodes:
+        if node.op == "parameter":
+            derived[node.index] = names.get(node.index, node.name)
+            labels[node.index] = tuple((axis,) for axis in range(len(node.shape)))
+            continue
+        if node.op in ("buffer", "constant") or (not node.inputs and node.op != "input"):
+            constant.add(node.index)
+            continue
+        if node.op == "input":
+            continue
+        sources = [ref.node for ref in node.inputs if ref.node not in constant]
+        if not sources:
+            constant.add(node.index)
+            continue
+        made_from = {derived.get(source) for source in sources}
+        if len(made_from) == 1 and None not in made_from:
+            source = sources[0]
+            carried = _carried(node, labels[source], graph.nodes[source].shape)
+            if carried is not None and node.op != "index":
+                derived[node.index] = derived[source]
+                labels[node.index] = carried
+                continue
+        for source in dict.fromkeys(sources):
+            if source in derived:
+                uses[derived[source]].append(
+                    _use(graph, node, source, derived[source], labels[source], derived)
+                )
+    return Usage(
+        uses={name: tuple(found) for name, found in uses.items()},
+        derived=derived,
+        constant=frozenset(constant),
+    )
+
+
+def _node_of(argument: Any) -> int | None:
+    return argument.node if isinstance(argument, Ref) else None
+
+
+def _axes(labels: Labels, dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted({axis for dim in dims for axis in labels[dim]}))
+
+
+def _use(
+    graph: Graph, node: Node, source: int, name: str, labels: Labels, derived: Mapping[int, str]
+) -> Use:
+    everything = tuple(range(len(graph.nodes[graph.parameters[name]].shape)))
+    elementwise = Use(parameter=name, node=node.index, how=How.ELEMENTWISE, fan_out=everything)
+    unknown = Use(parameter=name, node=node.index, how=How.UNKNOWN)
+    if node.op in MATRIX_PRODUCTS:
+        at = MATRIX_PRODUCTS[node.op]
+        if at and _node_of(node.args[0]) == source:
+            return elementwise
+        left, right = _node_of(node.args[at]), _node_of(node.args[at + 1])
+        if left in derived and right in derived:
+            return unknown
+        rank = len(labels)
+        into, out = (rank - 2, rank - 1) if right == source else (rank - 1, rank - 2)
+        return Use(
+            parameter=name,
+            node=node.index,
+            how=How.MATRIX,
+            fan_in=_axes(labels, [into]),
+            fan_out=_axes(labels, [out]),
+            batch=_axes(labels, range(rank - 2)),
+            activation=left if right == source else right,
+        )
+    if node.op in ("mv", "dot"):
+        other = [ref.node for ref in node.inputs if ref.node != source]
+        into = len(labels) - 1
+        return Use(
+            parameter=name,
+            node=node.index,
+            how=How.MATRIX,
+            fan_in=_axes(labels, [into]),
+            fan_out=_axes(labels, range(into)),
+            activation=other[0] if other else None,
+        )
+    if node.op in CONVOLUTIONS:
+        if _node_of(node.args[1]) != source:
+            return elementwise if _node_of(node.args[2]) == source else unknown
+        transposed = bool(node.args[6])
+        kernel = range(2, len(labels))
+        return Use(
+            parameter=name,
+            node=node.index,
+            how=How.MATRIX,
+            fan_in=_axes(labels, [0 if transposed else 1, *kernel]),
+            fan_out=_axes(labels, [1 if transposed else 0]),
+            activation=_node_of(node.args[0]),
+        )
+    if node.op in ("embedding", "_embedding_bag", "index_select", "index"):
+        picked = [0]
+        if node.op == "index_select":
+            picked = [node.args[1] % len(labels)]
+        elif node.op == "index":
+            picked = [d for d, index in enumerate(node.args[1]) if index is not None]
+        rest = [d for d in range(len(labels)) if d not in picked]
+        if _node_of(node.args[0]) != source:
+            return unknown
+        return Use(
+            parameter=name,
+            node=node.index,
+            how=How.LOOKUP,
+            fan_in=_axes(labels, picked),
+            fan_out=_axes(labels, rest),
+        )
+    return elementwise if node.op in ELEMENTWISE else unknown
