@@ -1,22 +1,31 @@
 """Training dynamics at infinite width, at finite and infinite depth, with no network trained."""
 
+from depthmup.limits.diversity import feature_diversity
 from depthmup.limits.gaussian import Activation, smooth
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Loss, cross_entropy, mse
 from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.propagators import Propagators, propagators, proposition_residual
+from depthmup.limits.regimes import DepthExponents, depth_exponents
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Step
 
 __all__ = [
     "Activation",
+    "DepthExponents",
     "History",
     "Loss",
+    "Propagators",
     "Solution",
     "Status",
     "Step",
     "cross_entropy",
+    "depth_exponents",
+    "feature_diversity",
     "linear",
     "mse",
     "nonlinear",
+    "propagators",
+    "proposition_residual",
     "smooth",
 ]

@@ -78,11 +78,11 @@ def smooth(
         out = np.empty((5, *a.shape))
         # One pair of entries at a time: the grid is what is vectorized.
         for i in np.ndindex(a.shape):
-            u, weight = _trapezoid(round(max(float(a[i]), float(c[i])), 1))
+            u, weight = _trapezoid(round(float(np.maximum(a[i], c[i])), 1))
             root = np.sqrt(a[i])
             slope = b[i] / root if root > 0 else 0.0
             z = root * u
-            other = slope * u[:, None] + np.sqrt(max(c[i] - slope**2, 0.0)) * u
+            other = slope * u[:, None] + np.sqrt(np.maximum(c[i] - slope**2, 0.0)) * u
             given = function(other) @ weight  # E[phi(z') | z]
             given_first, given_second = first(other) @ weight, second(other) @ weight
             left = weight * function(z)
@@ -96,7 +96,7 @@ def smooth(
         return Pair(*out)
 
     def single(a: Array) -> Single:
-        u, weight = _trapezoid(round(float(np.max(a, initial=1.0)), 1))
+        u, weight = _trapezoid(round(float(np.max(a)), 1))
         z = np.sqrt(a)[..., None] * u
         value, slope = function(z), first(z)
         deviation = value - (value @ weight)[..., None]

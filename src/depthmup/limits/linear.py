@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from depthmup.limits.continuum import solve_continuum
 from depthmup.limits.imbedding import solve_imbedding
 from depthmup.limits.memory import Rate
-from depthmup.limits.parametrization import Exponent, check_depth, require_infinite_depth
+from depthmup.limits.parametrization import check_depth, require_infinite_depth
 from depthmup.limits.problem import problem
 from depthmup.limits.recursion import solve_recursion
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
+from depthmup.rules import Exponent
 
 Method = Literal["imbedding", "recursion", "continuum"]
 

@@ -40,10 +40,11 @@ from depthmup.limits.losses import Array
 from depthmup.limits.memory import Rate
 from depthmup.limits.mesh import Mesh, graded
 from depthmup.limits.nonlinear_sweeps import Training
-from depthmup.limits.parametrization import Exponent, require_infinite_depth
+from depthmup.limits.parametrization import require_infinite_depth
 from depthmup.limits.problem import Problem, problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.step import Step
+from depthmup.rules import Exponent
 
 # Smooth problems: one panel, more points. Singular at p = 0: more panels and more points.
 _DEGREES = (16, 22, 30, 42, 60, 84)

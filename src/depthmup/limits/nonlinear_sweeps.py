@@ -66,7 +66,17 @@ class Training:
         largest = max((float(np.abs(f).max()) for f in ledger.outputs), default=0.0)
         kept = None
         if history and status.ok:
-            kept = History(x=self.x, d=self.d, xd=self.k, p=self.p, q=self.q, m=self.m, n=self.n)
+            kept = History(
+                x=self.x,
+                d=self.d,
+                xd=self.k,
+                p=self.p,
+                q=self.q,
+                m=self.m,
+                n=self.n,
+                inputs=self.xi,
+                chi=self.chi,
+            )
         return ledger.close(
             kernel=self.x[-1, :done, :done].copy(),
             status=status,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-Exponent = str | int | float | Fraction
+from depthmup.rules import Exponent, exponent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,21 +47,9 @@ def parametrization(multiplier: float, alpha: Exponent, gamma: Exponent) -> Para
         raise ValueError(f"The branch multiplier must be finite; got {multiplier}.")
     return Parametrization(
         multiplier=float(multiplier),
-        alpha=exact(alpha, "alpha"),
-        gamma=exact(gamma, "gamma"),
+        alpha=exponent(alpha, name="alpha"),
+        gamma=exponent(gamma, name="gamma"),
     )
-
-
-def exact(value: Exponent, name: str) -> Fraction:
-    """An exponent as a fraction; a float is read as the simplest one within 1e-6 (0.3 is 3/10)."""
-    try:
-        exponent = Fraction(value)
-        return exponent.limit_denominator(10**6) if isinstance(value, float) else exponent
-    except (ValueError, TypeError, ZeroDivisionError, OverflowError):
-        raise ValueError(
-            f"{name} must be a finite rational exponent such as '1/2', 0.75 or Fraction(1, 2); "
-            f"got {value!r}."
-        ) from None
 
 
 def require_infinite_depth(scaling: Parametrization) -> None:
@@ -75,17 +63,17 @@ def require_infinite_depth(scaling: Parametrization) -> None:
             f"alpha={alpha} < 1/2 has no infinite-depth limit: at initialization |x|^2 explodes "
             f"like exp(a^2 L^({1 - 2 * alpha})). Use alpha >= 1/2, or a finite depth."
         )
-    exponent = 1 - alpha - gamma
-    if exponent > 0:
+    growth = 1 - alpha - gamma
+    if growth > 0:
         raise ValueError(
             f"alpha+gamma={alpha + gamma} < 1 has no infinite-depth limit: the first update moves "
-            f"the output by L^({exponent}), which is divergent. Use gamma={1 - alpha}, or a "
+            f"the output by L^({growth}), which is divergent. Use gamma={1 - alpha}, or a "
             "finite depth."
         )
-    if exponent < 0:
+    if growth < 0:
         raise ValueError(
             f"alpha+gamma={alpha + gamma} > 1 makes the infinite-depth limit trivial: every update "
-            f"moves the output by L^({exponent}), so the network stays as initialized. "
+            f"moves the output by L^({growth}), so the network stays as initialized. "
             f"Use gamma={1 - alpha}, or a finite depth."
         )
     if alpha > 1:

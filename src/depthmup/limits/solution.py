@@ -40,7 +40,8 @@ class History:
     ``q`` the response of d to x through upper layers (strictly earlier columns act on later rows);
     each (depths, N, N) at the solution's ``positions``. ``m`` and ``n`` are what one layer adds to
     the two responses: ``x^l = x^{l-1} + c F + M d^l`` at finite depth, shape (L, N, N); their
-    densities in p at infinite depth, shape (depths, N, N).
+    densities in p at infinite depth, shape (depths, N, N). ``inputs`` (N, d_in) and ``chi`` (N,
+    d_out), the loss's gradients, are all training vectors' in the same order.
     """
 
     x: Array
@@ -50,6 +51,8 @@ class History:
     q: Array
     m: Array
     n: Array
+    inputs: Array
+    chi: Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -174,4 +174,6 @@ def _history(x: Side, d: Side) -> History:
         q=d.response[::-1],
         m=x.kick,
         n=d.kick[::-1],
+        inputs=x.source,
+        chi=d.source,
     )

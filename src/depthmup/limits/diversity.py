@@ -1,0 +1,129 @@
+"""Feature diversity: how far apart x is at two nearby depths, from the same covariances.
+
+With x = (I-PQ)^-1 (u + P v) and d = (I-QP)^-1 (Q u + v), the sources u from below form a Markov
+chain upwards and the sources v from above one downwards, so that for q < p
+
+    <x(p)|x(q)> = E(p) [Z R(q) + Y P(q)^T + P(p) S(p) T^T P(q)^T] E(q)^T,     E = (I-PQ)^-1
+    R = <u|u>,  S = <v|v>,  u(p) = Z u(q) + ...,  v(q) = T v(p) + ...,  Y = <u(p)|v(q)>
+
+where Z, T, Y depend on p only through one linear equation each, from I, I, 0 at p = q:
+
+    Z' = P n Z,   T' = T Q m,   Y' = P n Y + r (C Q^T + P D) T^T        (infinite depth)
+    Z^l = (I - P^{l-1} N^l)^-1 Z^{l-1} and so on                        (finite depth)
+
+*Source:* arXiv 2310.02244, Definition 7.4 (feature diversity exponent); the formulas are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from depthmup.limits.chebyshev import rule
+from depthmup.limits.losses import Array
+from depthmup.limits.solution import History, Solution
+from depthmup.limits.volterra import solve_volterra
+
+
+def feature_diversity(
+    solution: Solution, eps: Sequence[float], *, at: float = 0.25, noise_rate: float = 1.0
+) -> Array:
+    """``|x(at + eps) - x(at)| / sqrt(n)`` for every training vector: shape (len(eps), N).
+
+    It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1. Needs a
+    linear ``solution`` with ``history=True``; ``noise_rate`` is the a^2 L^(1-2 alpha) it was solved
+    with: a^2 for Depth-muP, 0 for 1/2 < alpha at infinite depth. At finite depth L, ``at`` and
+    ``eps`` must be multiples of 1/L.
+
+    >>> from depthmup import limits
+    >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+    >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
+    >>> near, far = limits.feature_diversity(s, [0.01, 0.04])[:, 0]
+    >>> round(float(far / near), 2)  # a random walk in depth at initialization
+    2.02
+    """
+    h = solution.history
+    if h is None:
+        raise ValueError("Feature diversity needs every covariance: pass history=True.")
+    if len(eps) == 0 or min(eps) <= 0 or at < 0 or at + max(eps) > 1 + 1e-12:
+        raise ValueError(f"0 <= at < at + eps <= 1 is needed; got at={at}, eps={list(eps)}.")
+    if len(h.m) == len(h.x):
+        return _infinite(h, solution, np.asarray(eps, dtype=float), at, noise_rate)
+    return _finite(h, np.asarray(eps, dtype=float), at, noise_rate)
+
+
+def _infinite(h: History, solution: Solution, eps: Array, at: float, rate: float) -> Array:
+    whole, size = rule(len(solution.positions) - 1), h.x.shape[1]
+    reach = float(eps.max())
+    local = rule(len(solution.positions) + 7)
+    points = at + reach * local.points
+
+    def near(values: Array) -> Array:
+        return whole.evaluate(values, points)
+
+    p, q, m, n = near(h.p), near(h.q), near(h.m), near(h.n)
+    x, d, cross = near(h.x), near(h.d), near(h.xd)
+    p_n_t, q_m = (p @ n).transpose(0, 2, 1), q @ m
+    mixing_t = rate * (x @ q.transpose(0, 2, 1) + p @ d).transpose(0, 2, 1)
+
+    def derivative(s: Array) -> Array:
+        """Rows of (Z^T, T, Y^T)."""
+        z_t, t, y_t = s[..., :size], s[..., size : 2 * size], s[..., 2 * size :]
+        return np.concatenate([z_t @ p_n_t, t @ q_m, y_t @ p_n_t + t @ mixing_t], axis=-1)
+
+    eye = np.eye(size)
+    start = np.concatenate([eye, eye, np.zeros((size, size))], axis=1)
+    s = solve_volterra(reach * local.integral, derivative, start)
+    z, y = s[..., :size].transpose(0, 2, 1), s[..., 2 * size :].transpose(0, 2, 1)
+    here = local.evaluate(_distances(p, q, x, d, cross, z, s[..., size : 2 * size], y), eps / reach)
+    return np.sqrt(np.maximum(here, 0.0))
+
+
+def _finite(h: History, eps: Array, at: float, rate: float) -> Array:
+    depth, size = len(h.m), h.x.shape[1]
+    layers = np.rint(np.append(eps, 0.0) * depth + at * depth).astype(int)
+    if not np.allclose(layers / depth, np.append(eps, 0.0) + at, rtol=0, atol=1e-9):
+        raise ValueError(
+            f"at and eps must be whole numbers of layers, multiples of 1/{depth}; got at={at}, "
+            f"eps={eps.tolist()}."
+        )
+    first, last = int(layers[-1]), int(layers.max())
+    eye, c2 = np.eye(size), rate / depth
+    z, t, y = [eye], [eye], [np.zeros((size, size))]
+    for layer in range(first + 1, last + 1):
+        p, n = h.p[layer - 1], h.n[layer - 1]
+        q, m = h.q[layer], h.m[layer - 1]
+        rise, fall = np.linalg.inv(eye - p @ n), np.linalg.inv(eye - q @ m)
+        drawn = c2 * (rise @ p @ h.d[layer] + h.x[layer - 1] @ q.T @ fall.T)
+        y.append(rise @ y[-1] + drawn @ t[-1].T)
+        z.append(rise @ z[-1])
+        t.append(t[-1] @ fall)
+    span = slice(first, last + 1)
+    squares = _distances(
+        h.p[span],
+        h.q[span],
+        h.x[span],
+        h.d[span],
+        h.xd[span],
+        np.array(z),
+        np.array(t),
+        np.array(y),
+    )
+    return np.sqrt(np.maximum(squares[layers[:-1] - first], 0.0))
+
+
+def _distances(
+    p: Array, q: Array, x: Array, d: Array, cross: Array, z: Array, t: Array, y: Array
+) -> Array:
+    """|x(p) - x(q)|^2 for every vector, at every depth p from the first, q: (points, N)."""
+    e = np.linalg.inv(np.eye(x.shape[1]) - p @ q)
+    p_k = p @ cross.transpose(0, 2, 1)
+    r = x - p_k - p_k.transpose(0, 2, 1) + p @ d @ p.transpose(0, 2, 1)
+    q_k = q @ cross
+    s = d - q_k - q_k.transpose(0, 2, 1) + q @ x @ q.transpose(0, 2, 1)
+    p0, e0 = p[0], e[0]
+    inner = z @ r[0] + y @ p0.T + p @ s @ t.transpose(0, 2, 1) @ p0.T
+    between = np.einsum("pij,pjk,ik->pi", e, inner, e0)
+    own = np.einsum("pii->pi", x)
+    return own + own[0] - 2 * between
