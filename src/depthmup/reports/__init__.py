@@ -1,0 +1,26 @@
+"""From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
+
+from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
+from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
+from depthmup.reports.export import FORMATS, export
+from depthmup.reports.frames import Frames, to_pandas
+from depthmup.reports.page import page
+from depthmup.reports.summary import summary
+from depthmup.reports.tables import plain_table, table
+
+__all__ = [
+    "CHARTS",
+    "FORMATS",
+    "Frames",
+    "drift",
+    "export",
+    "loss_against_depth",
+    "loss_against_rate",
+    "optimum_against_depth",
+    "page",
+    "plain_table",
+    "rate_panel",
+    "summary",
+    "table",
+    "to_pandas",
+]

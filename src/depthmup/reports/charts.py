@@ -1,0 +1,246 @@
+"""The charts of a study, one definition for the page and for files.
+
+Every chart holds all windows of training and shows the one that its parameter ``window_index``
+names: the last, unless a slider says otherwise. Altair is imported inside the functions, so that
+importing this module costs nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from depthmup.records import Place, Study
+from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
+from depthmup.reports.marks import (
+    CROSS,
+    Width,
+    band_of,
+    data,
+    hollow,
+    known,
+    optimum_tips,
+    same,
+    scale_of,
+    shown,
+    window_param,
+)
+from depthmup.reports.rows import (
+    base_depth,
+    depths,
+    optimum_rows,
+    point_rows,
+    title_of,
+    transfer_rows,
+    transfers,
+)
+from depthmup.reports.style import (
+    BAND,
+    INK,
+    MUTED,
+    VERDICT_COLOURS,
+    Axis,
+    configured,
+    depth_colours,
+    rate_axis,
+    study_loss_axis,
+)
+from depthmup.reports.words import number
+
+
+def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
+    """Loss against log2 learning rate: one panel per scheme, one line per depth."""
+    import altair as alt
+
+    found = transfers(study)
+    panels = [
+        rate_panel(study, t.scheme, legend=True).properties(
+            title=alt.TitleParams(text=t.title, subtitle=t.verdict.value, fontSize=13, offset=6)
+        )
+        for t in found
+    ]
+    return configured(
+        alt.concat(*panels, columns=2 if len(found) > 1 else 1, spacing=26)
+        .add_params(window_param(study, window))
+        .properties(
+            title=alt.TitleParams(
+                text="Where the minima line up, the learning rate transfers",
+                subtitle=[
+                    "Training loss against learning rate. "
+                    "Diamonds: the optimum, with its interval.",
+                    f"Dashed: the optimum at depth {base_depth(study)}. "
+                    "Crosses on top: every seed diverged.",
+                ],
+            )
+        )
+    )
+
+
+def rate_panel(
+    study: Study, scheme: str, *, width: Width = 330, height: int = 270, legend: bool = False
+) -> Any:
+    """One scheme's panel of ``loss_against_rate``, without the parameter that picks its window."""
+    import altair as alt
+
+    rates, losses, found = rate_axis(study), study_loss_axis(study), depths(study)
+    # Above the losses, one row of marks per depth: learning rates at which no run survived.
+    row = min(0.035, 0.3 / max(len(found), 1))
+    top = losses.at(1 + row * (len(found) + 1))
+    rows = {depth: losses.at(1 + row * (i + 1)) for i, depth in enumerate(found)}
+    points = [
+        {**p, "mark": rows[p["depth"]], **band_of(p, "low", "high", losses)}
+        for p in point_rows(study)
+        if p["scheme"] == scheme
+    ]
+    best = [
+        {**o, **band_of(o, "low", "high", rates)}
+        for o in optimum_rows(study)
+        if o["scheme"] == scheme and o["place"] != Place.FAILED.value and known(o["loss"])
+    ]
+
+    x = alt.X(
+        "log2_lr:Q",
+        title="log2 learning rate",
+        scale=scale_of(rates),
+        axis=alt.Axis(values=list(rates.ticks), grid=False, format="~g"),
+    )
+    y = alt.Y(
+        "loss:Q",
+        title="training loss",
+        scale=scale_of(losses, high=top),
+        axis=alt.Axis(values=list(losses.ticks), format=".3~g"),
+    )
+    colours = depth_colours(study)
+    colour = alt.Color(
+        "depth:O",
+        title="depth",
+        sort=list(found),
+        scale=alt.Scale(domain=list(found), range=[colours[d] for d in found]),
+        legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+        if legend
+        else None,
+    )
+    tips = [
+        alt.Tooltip("depth:O"),
+        alt.Tooltip("log2_lr:Q", title="log2 learning rate", format="~g"),
+        alt.Tooltip("loss:Q", format=".4~g"),
+        alt.Tooltip("low:Q", title="from", format=".4~g"),
+        alt.Tooltip("high:Q", title="to", format=".4~g"),
+        alt.Tooltip("seeds:Q"),
+        alt.Tooltip("diverged:Q"),
+    ]
+    every = alt.Chart(data(points)).transform_filter(shown()).encode(x=x, color=colour)
+    lost = f"!isValid(datum.loss) || datum.loss > {losses.high!r}"
+    optimum = alt.Chart(data(best)).transform_filter(shown())
+    reference = optimum.transform_filter(f"datum.depth === {base_depth(study)}")
+
+    layers = [
+        reference.mark_rule(strokeDash=[5, 4], color=MUTED, strokeWidth=1.2).encode(x=x),
+        every.mark_area(opacity=0.16, clip=True).encode(
+            y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", detail="depth:O"
+        ),
+        every.mark_line(strokeWidth=2, clip=True).encode(y=y, detail="depth:O"),
+        every.transform_filter(f"!({lost})")
+        .mark_point(size=26, strokeWidth=1.4, opacity=1, clip=True)
+        .encode(y=y, tooltip=tips, fill=hollow("datum.diverged > 0", colour)),
+        every.transform_filter(lost)
+        .mark_point(size=24, strokeWidth=1.6, opacity=1)
+        .encode(
+            y=alt.Y("mark:Q", **same(y)),
+            tooltip=tips,
+            shape=alt.condition(
+                "isValid(datum.loss)", alt.value("triangle-up"), alt.value(CROSS)
+            ),
+        ),
+        optimum.mark_line(color=INK, strokeWidth=1.1, opacity=0.75).encode(
+            x=x, y=y, order="depth:Q"
+        ),
+        optimum.mark_rule(strokeWidth=2.4, color=INK).encode(
+            x=alt.X("band_low:Q", **same(x)), x2="band_high:Q", y=y
+        ),
+        optimum.mark_point(
+            shape="diamond", size=95, stroke=INK, strokeWidth=1.2, filled=True, opacity=1
+        ).encode(
+            x=x, y=y, fill=colour, tooltip=optimum_tips(alt)
+        ),
+    ]  # fmt: skip
+    return alt.layer(*layers).properties(
+        width=width,
+        height=height,
+        description=f"Training loss against learning rate by depth: {title_of(study, scheme)}",
+    )
+
+
+def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any:
+    """Drift per scheme with its interval, beside the band inside which it counts as transfer."""
+    import altair as alt
+
+    rows = [dict(r) for r in transfer_rows(study)]
+    ends = [r["drift"] for r in rows if known(r["drift"])]
+    ends += [-2 * study.tolerance, 2 * study.tolerance]
+    air = 0.12 * (max(ends) - min(ends)) or 1.0
+    axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
+    titles = [t.title for t in transfers(study)]
+    names = {
+        t.scheme: t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]"
+        for t in transfers(study)
+    }
+    for row in rows:
+        row["name"] = names.get(row["scheme"], row["title"])
+        row.update(band_of(row, "drift_low", "drift_high", axis))
+        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
+        row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
+        row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
+    x = alt.X(
+        "drift:Q",
+        title="drift, octaves per doubling of depth",
+        scale=scale_of(axis),
+        axis=alt.Axis(tickCount=7, format="~g", grid=True),
+    )
+    y = alt.Y(
+        "name:N", title=None, sort=list(names.values()), axis=alt.Axis(labelLimit=140, ticks=False)
+    )
+    band = alt.Chart(data([{"least": -study.tolerance, "most": study.tolerance}]))
+    every = alt.Chart(data(rows)).transform_filter(shown()).encode(y=y)
+    tone = alt.Color("tone:N", scale=None, legend=None)
+    tips = [
+        alt.Tooltip("title:N", title="scheme"),
+        alt.Tooltip("drift:Q", format="+.3f"),
+        alt.Tooltip("drift_low:Q", title="from", format="+.3f"),
+        alt.Tooltip("drift_high:Q", title="to", format="+.3f"),
+        alt.Tooltip("verdict:N"),
+    ]
+    return configured(
+        alt.layer(
+            band.mark_rect(color=BAND, opacity=0.75).encode(
+                x=alt.X("least:Q", **same(x)), x2="most:Q"
+            ),
+            alt.Chart(data([{"zero": 0}]))
+            .mark_rule(color=MUTED, strokeDash=[5, 4])
+            .encode(x=alt.X("zero:Q", **same(x))),
+            every.mark_rule(strokeWidth=9, opacity=0.4).encode(
+                x=alt.X("band_low:Q", **same(x)), x2="band_high:Q", color=tone
+            ),
+            every.mark_point(filled=True, size=40, opacity=1).encode(x=x, color=tone, tooltip=tips),
+            every.mark_text(dy=-14, fontSize=12, fontWeight="bold").encode(
+                x=alt.X("text_at:Q", **same(x)), text="text:N", color=tone
+            ),
+        )
+        .add_params(window_param(study, window))
+        .properties(
+            width=width,
+            height=max(52 * len(names), 60),
+            description="Drift per scheme with its 95% interval",
+            title=alt.TitleParams(
+                text="Does the interval stay inside the band?",
+                subtitle=f"95% intervals. Grey: the tolerance, ±{number(study.tolerance)}.",
+            ),
+        )
+    )
+
+
+CHARTS: dict[str, Callable[..., Any]] = {
+    "drift": drift,
+    "loss-against-learning-rate": loss_against_rate,
+    "optimum-against-depth": optimum_against_depth,
+    "loss-against-depth": loss_against_depth,
+}
+"""Every chart by the name of its file."""

@@ -1,0 +1,42 @@
+"""Every chart of a study as files for papers and slides."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from depthmup.records import Study
+from depthmup.reports.charts import CHARTS
+from depthmup.reports.rows import transfers
+
+FORMATS = ("pdf", "png", "svg")
+
+
+def export(
+    study: Study,
+    folder: Path | str,
+    *,
+    formats: Iterable[str] = FORMATS,
+    window: int | None = None,
+) -> tuple[Path, ...]:
+    """Write every chart into a folder, in each format; the files written, in order.
+
+    ``window`` is the index of the window of training to draw, by default the last: the one that
+    the verdicts are about. PNGs have twice the resolution of a screen.
+    """
+    wanted = tuple(sorted({formats} if isinstance(formats, str) else set(formats)))
+    unknown = [name for name in wanted if name not in FORMATS]
+    if unknown or not wanted:
+        raise ValueError(
+            f"Charts are written as {', '.join(FORMATS)}; got {', '.join(unknown) or 'no format'}. "
+            "Pass some of those, e.g. formats={'svg'}."
+        )
+    transfers(study)  # an empty study is refused before anything is written
+    made = {name: chart(study, window=window) for name, chart in CHARTS.items()}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, chart in made.items():
+        for kind in wanted:
+            path = folder / f"{name}.{kind}"
+            chart.save(str(path), format=kind, scale_factor=2 if kind == "png" else 1)
+            paths.append(path)
+    return tuple(paths)

@@ -1,0 +1,93 @@
+"""Parts that the charts share: the window's parameter, data, intervals, tooltips."""
+
+import math
+from typing import Any
+
+from depthmup.records import Study
+from depthmup.reports.rows import Row, strict
+from depthmup.reports.style import Axis
+
+WINDOW = "window_index"
+CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
+
+Width = int | str  # pixels, or "container": as wide as the page gives
+
+
+def window_param(study: Study, window: int | None) -> Any:
+    import altair as alt
+
+    count = len(study.windows)
+    chosen = count - 1 if window is None else window
+    if not 0 <= chosen < count:
+        raise ValueError(f"The study has windows 0 to {count - 1}; got window={window}.")
+    return alt.param(name=WINDOW, value=chosen)
+
+
+def shown() -> str:
+    return f"datum.window === {WINDOW}"
+
+
+def data(rows: list[Row]) -> Any:
+    import altair as alt
+
+    # InlineData, unlike Data, is stored once however many layers draw it.
+    values: Any = strict(rows)
+    return alt.InlineData(values=values)
+
+
+def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
+    """The interval as far as the axis goes; nothing where there is none."""
+    ends = [row[low], row[high]]
+    if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
+        return {"band_low": None, "band_high": None}
+    return {
+        "band_low": axis.clamp(ends[0]),
+        "band_high": axis.clamp(ends[1]),
+    }
+
+
+def scale_of(axis: Axis, *, low: float | None = None, high: float | None = None) -> Any:
+    """The axis as a scale, fixed whatever is drawn on it."""
+    import altair as alt
+
+    domain = [axis.low if low is None else low, axis.high if high is None else high]
+    if axis.log:
+        return alt.Scale(type="log", domain=domain, nice=False)
+    return alt.Scale(domain=domain, nice=False, zero=False)
+
+
+def known(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def same(channel: Any) -> dict[str, Any]:
+    """Another field on the axis of a channel."""
+    found = channel.to_dict()
+    return {key: found[key] for key in ("title", "scale", "axis") if key in found}
+
+
+def hollow(test: str, colour: Any) -> Any:
+    """White where a test holds, else the given colour."""
+    import altair as alt
+
+    found = colour.to_dict()
+    return alt.Fill(
+        found["field"],
+        type="ordinal",
+        sort=found.get("sort"),
+        scale=found["scale"],
+        legend=None,
+        condition={"test": test, "value": "white"},
+    )
+
+
+def optimum_tips(alt: Any) -> list[Any]:
+    return [
+        alt.Tooltip("title:N", title="scheme"),
+        alt.Tooltip("depth:O"),
+        alt.Tooltip("log2_lr:Q", title="best log2 learning rate", format=".3f"),
+        alt.Tooltip("low:Q", title="from", format=".3f"),
+        alt.Tooltip("high:Q", title="to", format=".3f"),
+        alt.Tooltip("loss:Q", title="loss there", format=".4~g"),
+        alt.Tooltip("place:N"),
+    ]

@@ -1,0 +1,211 @@
+"""One self-contained HTML page from a study: opens offline, asks no server for anything."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from depthmup.records import Place, Study, Transfer, Verdict, Window
+from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
+from depthmup.reports.charts import drift, rate_panel
+from depthmup.reports.marks import window_param
+from depthmup.reports.rows import base_depth, strict, transfers
+from depthmup.reports.style import (
+    VERDICT_COLOURS,
+    configured,
+    depth_colours,
+    scheme_colours,
+)
+from depthmup.reports.words import (
+    best_rate,
+    drift_sentence,
+    headline,
+    interval,
+    number,
+    regret_sentence,
+    significant,
+)
+
+_PLACES = {
+    Place.INTERIOR: "inside the grid",
+    Place.LOW_EDGE: "low edge: extend the grid downwards",
+    Place.HIGH_EDGE: "high edge: extend the grid upwards",
+    Place.FAILED: "nothing trains",
+}
+
+
+def page(study: Study) -> str:
+    """The study as one HTML page: verdicts, charts with a slider over training, tables, set-up.
+
+    Scripts are inlined and a content security policy forbids every connection, so that the page
+    can be mailed, archived and opened from a disk. Text from the study is escaped wherever it
+    stands.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = transfers(study)
+    templates = Environment(
+        loader=PackageLoader("depthmup.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    schemes = scheme_colours(study)
+    return templates.get_template("page.html.j2").render(
+        title=study.title,
+        headline=headline(study),
+        base=base_depth(study),
+        tolerance=number(study.tolerance),
+        depths=depth_colours(study),
+        schemes=[
+            {
+                "title": t.title,
+                "colour": schemes[t.scheme],
+                "exponents": f"α = {t.alpha}, γ = {t.gamma}",
+                "verdict": t.verdict.value,
+                "symbol": _symbol(t),
+                "tone": VERDICT_COLOURS[t.verdict.value],
+                "drift": drift_sentence(t),
+                "regret": regret_sentence(study, t),
+                "why": t.why,
+                "panel": f"panel-{i}",
+                "optima": [
+                    {
+                        "depth": o.depth,
+                        "rate": best_rate(o),
+                        "interval": interval(o.log2_lr),
+                        "loss": significant(o.loss.value),
+                        "loss_interval": interval(o.loss, 3),
+                        "place": _PLACES[o.place],
+                        "usual": o.place is Place.INTERIOR,
+                    }
+                    for o in t.optima
+                ],
+            }
+            for i, t in enumerate(found)
+        ],
+        windows=[_steps(window) for window in study.windows],
+        config=facts(study.config, leave={"command"}),
+        environment=facts(study.environment),
+        command=_command(study),
+        charts=script_json(_specs(study)),
+        labels=script_json([_steps(window) for window in study.windows]),
+        verdicts=script_json(_verdicts(study)),
+        library=_library(),
+    )
+
+
+def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> list[tuple[str, str]]:
+    """Settings as pairs of a label and a text, nested ones flattened.
+
+    Example:
+        >>> facts({"batch_size": 64, "optimizer": {"name": "adam"}, "depths": [8, 16]})
+        [('batch size', '64'), ('optimizer: name', 'adam'), ('depths', '8, 16')]
+    """
+    pairs: list[tuple[str, str]] = []
+    for key, value in mapping.items():
+        if key in (leave or ()):
+            continue
+        label = str(key).replace("_", " ")
+        if isinstance(value, Mapping):
+            pairs += [(f"{label}: {inner}", text) for inner, text in facts(value)]
+        else:
+            pairs.append((label, _text(value)))
+    return pairs
+
+
+def script_json(value: object) -> Any:
+    """JSON that is safe inside a script element, whatever strings it holds.
+
+    Example:
+        >>> print(script_json({"name": "</script>"}))
+        {"name": "\\u003c/script\\u003e"}
+    """
+    from markupsafe import Markup
+
+    text = json.dumps(strict(value), ensure_ascii=False, allow_nan=False)
+    # '<' could end the element or open a comment; the two separators end a line in old parsers.
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _specs(study: Study) -> dict[str, Any]:
+    """The Vega-Lite specification of every chart on the page, by its element's id."""
+    wide: dict[str, Any] = {"width": "container", "window": None}
+    charts = {
+        f"panel-{i}": configured(
+            rate_panel(study, t.scheme, width="container").add_params(window_param(study, None))
+        )
+        for i, t in enumerate(transfers(study))
+    }
+    charts["drift"] = drift(study, **wide)
+    charts["optimum"] = optimum_against_depth(study, **wide)
+    charts["loss"] = loss_against_depth(study, **wide)
+    specs = {}
+    for name, chart in charts.items():
+        spec = chart.to_dict()
+        spec.pop("title", None)  # the page's own headings wrap on a phone, a chart's do not
+        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        specs[name] = spec
+    return specs
+
+
+@cache
+def _library() -> Any:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import altair as alt
+    import vl_convert
+    from markupsafe import Markup
+
+    version = "_".join(alt.SCHEMA_VERSION.split(".")[:2])
+    # A script element ends at the first "</script", even inside a string of the library.
+    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    return Markup(code.replace("</script", "<\\/script"))
+
+
+def _verdicts(study: Study) -> list[list[dict[str, str]]]:
+    """Per window and scheme, in the headline's order: the verdict of that window, and its colour.
+
+    Empty where a window does not hold the scheme.
+    """
+    rows = []
+    for window in study.windows:
+        found = {t.scheme: t.verdict.value for t in window.transfers}
+        words = [found.get(t.scheme, "") for t in transfers(study)]
+        rows.append([{"text": word, "tone": VERDICT_COLOURS.get(word, "")} for word in words])
+    return rows
+
+
+def _symbol(transfer: Transfer) -> str:
+    if transfer.verdict is Verdict.DRIFTS:
+        return "↘" if transfer.drift.value < 0 else "↗"
+    return "✓" if transfer.verdict is Verdict.TRANSFERS else "?"
+
+
+def _steps(window: Window) -> str:
+    return f"{window.start}–{window.stop}"
+
+
+def _command(study: Study) -> str:
+    """The command that repeats the measurement, if the configuration holds one."""
+    command = study.config.get("command", "")
+    if isinstance(command, Sequence) and not isinstance(command, str):
+        return shlex.join(str(part) for part in command)
+    return str(command or "")
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case Sequence() if not isinstance(value, str):
+            return ", ".join(_text(item) for item in value)
+        case _:
+            return str(value)

@@ -1,0 +1,141 @@
+"""A study as flat rows: what charts draw, frames hold and tables print.
+
+One row per point of a curve, per optimum, and per verdict; each says which window of training it
+belongs to (0 is the first). Numbers are the study's own, NaN where nothing could be measured.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from depthmup.records import Study, Transfer
+
+Row = dict[str, Any]
+
+
+def point_rows(study: Study) -> list[Row]:
+    """Loss at each learning rate: one row per window, scheme, depth and learning rate."""
+    return [
+        {
+            "window": index,
+            "start": window.start,
+            "stop": window.stop,
+            "scheme": curve.scheme,
+            "title": title_of(study, curve.scheme),
+            "depth": curve.depth,
+            "log2_lr": point.log2_lr,
+            "loss": point.loss.value,
+            "low": point.loss.low,
+            "high": point.loss.high,
+            "seeds": point.seeds,
+            "diverged": point.diverged,
+        }
+        for index, window in enumerate(study.windows)
+        for curve in window.curves
+        for point in curve.points
+    ]
+
+
+def optimum_rows(study: Study) -> list[Row]:
+    """The best learning rate: one row per window, scheme and depth."""
+    return [
+        {
+            "window": index,
+            "start": window.start,
+            "stop": window.stop,
+            "scheme": transfer.scheme,
+            "title": transfer.title,
+            "depth": optimum.depth,
+            "log2_lr": optimum.log2_lr.value,
+            "low": optimum.log2_lr.low,
+            "high": optimum.log2_lr.high,
+            "loss": optimum.loss.value,
+            "loss_low": optimum.loss.low,
+            "loss_high": optimum.loss.high,
+            "place": optimum.place.value,
+        }
+        for index, window in enumerate(study.windows)
+        for transfer in window.transfers
+        for optimum in transfer.optima
+    ]
+
+
+def transfer_rows(study: Study) -> list[Row]:
+    """Drift, regret and verdict: one row per window and scheme."""
+    return [
+        {
+            "window": index,
+            "start": window.start,
+            "stop": window.stop,
+            "scheme": transfer.scheme,
+            "title": transfer.title,
+            "alpha": transfer.alpha,
+            "gamma": transfer.gamma,
+            "drift": transfer.drift.value,
+            "drift_low": transfer.drift.low,
+            "drift_high": transfer.drift.high,
+            "regret": transfer.regret.value,
+            "regret_low": transfer.regret.low,
+            "regret_high": transfer.regret.high,
+            "verdict": transfer.verdict.value,
+            "why": transfer.why,
+        }
+        for index, window in enumerate(study.windows)
+        for transfer in window.transfers
+    ]
+
+
+def transfers(study: Study) -> tuple[Transfer, ...]:
+    """The headline's findings, one per scheme, in the study's order."""
+    if not study.windows:
+        raise ValueError(
+            "A report needs at least one window of training; this study has none. "
+            "Give Study(windows=...) the window that the verdict is about, last."
+        )
+    return study.headline.transfers
+
+
+def title_of(study: Study, scheme: str) -> str:
+    """The scheme's title, or its name where no finding gives one."""
+    titles = {t.scheme: t.title for window in study.windows for t in window.transfers}
+    return titles.get(scheme) or scheme
+
+
+def depths(study: Study) -> tuple[int, ...]:
+    """Every depth that was measured, shallowest first."""
+    found = {curve.depth for window in study.windows for curve in window.curves}
+    found |= {o.depth for w in study.windows for t in w.transfers for o in t.optima}
+    return tuple(sorted(found))
+
+
+def base_depth(study: Study) -> int:
+    """The depth that hyperparameters are transferred from.
+
+    It is ``study.config["base_depth"]`` where that is one of the depths, else the shallowest.
+    """
+    measured, named = depths(study), study.config.get("base_depth")
+    if isinstance(named, int) and named in measured:
+        return named
+    return measured[0] if measured else 1
+
+
+def strict(value: object) -> object:
+    """The same value as strict JSON can hold it: NaN and infinities become null.
+
+    Example:
+        >>> strict({"loss": float("inf"), "depths": (8, 16)})
+        {'loss': None, 'depths': [8, 16]}
+    """
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return str(value)  # a StrEnum's member becomes its text
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(key): strict(item) for key, item in value.items()}
+        case Sequence() if not isinstance(value, (bytes, bytearray)):
+            return [strict(item) for item in value]
+        case _:
+            return str(value)  # a path, a fraction, a version: its text is what one reads

@@ -1,0 +1,225 @@
+"""What charts share: colours, axes and the place of labels.
+
+Axes are fixed over all windows, so that a slider moves the curves and never the frame.
+Depths are ordered, so they take a sequential ramp (plasma without its pale end, deepest darkest);
+schemes are not, so they take Okabe and Ito's categorical palette. Both survive the common kinds of
+colour blindness, and shape always says the same a second time.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.records import Study
+from depthmup.reports.rows import depths, optimum_rows, point_rows, transfers
+
+INK, MUTED, GRID, BAND = "#1f2430", "#5b6472", "#e6e8ec", "#d5d9e0"
+FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'
+
+_PLASMA = ("#f89540", "#e56b5d", "#cc4778", "#a92395", "#7e03a8", "#4c02a1", "#0d0887")
+_OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_SHAPES = ("circle", "square", "diamond", "triangle-right", "triangle-left", "cross", "wedge")
+VERDICT_COLOURS = {"transfers": "#00734f", "drifts": "#a83f00", "undecided": "#5b6472"}
+
+
+def depth_colours(study: Study) -> dict[int, str]:
+    """A colour per depth, shallow light to deep dark."""
+    found = depths(study)
+    step = (len(_PLASMA) - 1) / max(len(found) - 1, 1)
+    if len(found) == 1:
+        return {found[0]: _PLASMA[-2]}
+    return {depth: _blend(_PLASMA, i * step) for i, depth in enumerate(found)}
+
+
+def scheme_colours(study: Study) -> dict[str, str]:
+    """A colour per scheme, by its name; colours repeat after seven."""
+    names = [t.scheme for t in transfers(study)]
+    return {name: _OKABE_ITO[i % len(_OKABE_ITO)] for i, name in enumerate(names)}
+
+
+def scheme_shapes(study: Study) -> dict[str, str]:
+    """A shape per scheme, by its name; shapes repeat after seven."""
+    names = [t.scheme for t in transfers(study)]
+    return {name: _SHAPES[i % len(_SHAPES)] for i, name in enumerate(names)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """A value axis: what may be drawn lies in [low, high], labelled at ``ticks``.
+
+    ``log`` axes need positive values; a quantity that can be negative gets a linear one.
+    """
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    log: bool = False
+
+    def at(self, fraction: float) -> float:
+        """The value at a fraction of the axis' length."""
+        if self.log:
+            return self.low * (self.high / self.low) ** fraction
+        return self.low + (self.high - self.low) * fraction
+
+    def where(self, value: float) -> float:
+        """The fraction of the axis' length at a value."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def clamp(self, value: float) -> float:
+        return min(max(value, self.low), self.high)
+
+
+def loss_axis(values: Iterable[float], *, must_show: Iterable[float] = ()) -> Axis:
+    """An axis that a few exploded runs cannot squash.
+
+    It ends at 25 times the best loss, which holds an untrained network's loss beside a trained
+    one's, or above whatever must be seen; larger losses are drawn as leaving the panel.
+    """
+    seen = sorted(v for v in values if math.isfinite(v))
+    needed = [v for v in must_show if math.isfinite(v)]
+    if not seen:
+        return Axis(low=0.1, high=1.0, ticks=(0.1, 1.0), log=True)
+    best, worst = seen[0], seen[-1]
+    if best > 0:
+        low = best / 1.12
+        high = 1.12 * max(min(worst, 25 * best), *needed, best * 1.5)
+        return Axis(low=low, high=high, ticks=_log_ticks(low, high), log=True)
+    usual = seen[len(seen) // 2] - best
+    high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
+    pad = 0.06 * (high - best)
+    return Axis(low=best - pad, high=high + pad, ticks=_ticks(best - pad, high + pad))
+
+
+def study_loss_axis(study: Study) -> Axis:
+    """The loss axis that every panel shares."""
+    return loss_axis(
+        [row["loss"] for row in point_rows(study)],
+        must_show=[row["loss"] for row in optimum_rows(study)],
+    )
+
+
+def best_loss_axis(study: Study) -> Axis:
+    """The axis of the best losses alone, intervals included where they are sane."""
+    rows = optimum_rows(study)
+    best = [row["loss"] for row in rows]
+    lows = [row["loss_low"] for row in rows]
+    highs = [row["loss_high"] for row in rows]
+    if all(v > 0 for v in best if math.isfinite(v)):
+        lows = [v for v in lows if v > 0]
+    return loss_axis([*best, *lows], must_show=[*best, *highs])
+
+
+def rate_axis(study: Study) -> Axis:
+    """The log2 learning rates of the grid, half a step of air on each side."""
+    rates = sorted({row["log2_lr"] for row in point_rows(study)})
+    if not rates:
+        rates = sorted(v for r in optimum_rows(study) if math.isfinite(v := r["log2_lr"]))
+    low, high = (rates[0], rates[-1]) if rates else (-1.0, 1.0)
+    step = (high - low) / max(len(rates) - 1, 1) or 1.0
+    air = min(step, 1.0) / 2
+    every = max(1, math.ceil((high - low) / 10))
+    ticks = tuple(float(t) for t in range(math.ceil(low), math.floor(high) + 1, every))
+    return Axis(low=low - air, high=high + air, ticks=ticks or (low, high))
+
+
+def optimum_axis(study: Study) -> Axis:
+    """The axis of the best learning rates: theirs and the tolerance's reach, within the grid."""
+    grid, rows = rate_axis(study), optimum_rows(study)
+    seen = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
+    seen = [grid.clamp(v) for v in seen if math.isfinite(v)]
+    if not seen:
+        return grid
+    low, high = grid.clamp(min(seen) - 0.5), grid.clamp(max(seen) + 0.5)
+    if high - low < 2:
+        low, high = grid.clamp(low - 1), grid.clamp(high + 1)
+    return Axis(low=low, high=high, ticks=tuple(t for t in grid.ticks if low <= t <= high))
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Places moved apart to at least ``gap``, order kept, each as near its own as that allows.
+
+    Example:
+        >>> [round(p, 3) for p in spread([0.5, 0.9, 0.5], 0.1)]
+        [0.45, 0.9, 0.55]
+    """
+    order = sorted(range(len(places)), key=lambda i: (places[i], i))
+    # Blocks of labels that touch: [indices, wished centre]. Overlapping blocks merge.
+    blocks: list[tuple[list[int], float]] = []
+    for index in order:
+        members, centre = [index], places[index]
+        while blocks:
+            before, theirs = blocks[-1]
+            if theirs + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
+                break
+            total = len(before) + len(members)
+            centre = (theirs * len(before) + centre * len(members)) / total
+            members = before + members
+            blocks.pop()
+        blocks.append((members, centre))
+    moved = [0.0] * len(places)
+    for members, centre in blocks:
+        for rank, index in enumerate(members):
+            moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
+    return moved
+
+
+def configured(chart: Any) -> Any:
+    """The chart with the look that all charts share."""
+    return (
+        chart.configure(font=FONT, background="white", padding=6)
+        .configure_view(stroke=None)
+        .configure_axis(
+            gridColor=GRID,
+            domainColor=MUTED,
+            tickColor=MUTED,
+            labelColor=INK,
+            titleColor=INK,
+            labelFontSize=12,
+            titleFontSize=12,
+            titleFontWeight="normal",
+            titlePadding=8,
+            labelOverlap=True,
+        )
+        .configure_legend(
+            labelColor=INK, titleColor=INK, labelFontSize=12, titleFontSize=12, symbolSize=90
+        )
+        .configure_title(
+            color=INK,
+            subtitleColor=MUTED,
+            fontSize=15,
+            subtitleFontSize=12,
+            anchor="start",
+            offset=12,
+        )
+    )
+
+
+def _blend(ramp: Sequence[str], place: float) -> str:
+    """The colour at a fractional index of a ramp."""
+    lower = min(int(place), len(ramp) - 2)
+    part = place - lower
+    pair = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in ramp[lower : lower + 2]]
+    mixed = [round(a + (b - a) * part) for a, b in zip(*pair, strict=True)]
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """1, 2, 5 of every decade; powers of ten alone over many decades."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits: tuple[float, ...] = (1, 2, 5) if high / low < 1e4 else (1,)
+    if high / low < 4:
+        digits = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+    marks = [float(f"{d}e{k}") for k in decades for d in digits]
+    return tuple(m for m in marks if low <= m <= high)
+
+
+def _ticks(low: float, high: float) -> tuple[float, ...]:
+    """About five round numbers."""
+    raw = (high - low) / 5
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return tuple(round(k * step, 12) for k in range(first, last + 1))

@@ -1,0 +1,129 @@
+"""Findings in words and numbers as people read them."""
+
+import math
+
+from depthmup.records import Estimate, Optimum, Place, Study, Transfer, Verdict
+from depthmup.reports.rows import base_depth, transfers
+
+UNKNOWN = "–"
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number with a true minus sign; a dash where it is unknown.
+
+    Example:
+        >>> number(-2.914), number(float("nan")), number(-0.001)
+        ('−2.91', '–', '0.00')
+    """
+    if math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.removeprefix("-")
+    return text.replace("-", "−")
+
+
+def significant(value: float) -> str:
+    """A loss: three decimals, or three significant digits where decimals would hide it.
+
+    Example:
+        >>> significant(0.1432), significant(2700.4), significant(0.00021)
+        ('0.143', '2.7e+03', '0.00021')
+    """
+    if not math.isfinite(value) or value == 0 or 0.001 <= abs(value) < 1000:
+        return number(value, 3)
+    return f"{value:.3g}".replace("-", "−", 1) if value < 0 else f"{value:.3g}"
+
+
+def interval(estimate: Estimate, digits: int = 2) -> str:
+    """The interval as ``[low, high]``, empty where there is none.
+
+    Example:
+        >>> interval(Estimate(value=-0.5, low=-0.61, high=-0.4))
+        '[−0.61, −0.40]'
+    """
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
+        return ""
+    return f"[{number(estimate.low, digits)}, {number(estimate.high, digits)}]"
+
+
+def best_rate(optimum: Optimum) -> str:
+    """The best log2 learning rate; an optimum on the grid's edge is only a bound."""
+    if optimum.place is Place.FAILED or not optimum.log2_lr.known:
+        return UNKNOWN
+    sign = {Place.LOW_EDGE: "≤ ", Place.HIGH_EDGE: "≥ "}.get(optimum.place, "")
+    return sign + number(optimum.log2_lr.value)
+
+
+def headline(study: Study) -> str:
+    """The study's result in one sentence."""
+    found = transfers(study)
+    good = [t.title for t in found if t.verdict is Verdict.TRANSFERS]
+    open_ = [t.title for t in found if t.verdict is Verdict.UNDECIDED]
+    reach = f"from depth {base_depth(study)} to {_deepest(found)}"
+    if not found:
+        return "No scheme was measured."
+    if len(found) == 1:
+        return {
+            Verdict.TRANSFERS: f"The best learning rate transfers {reach}.",
+            Verdict.DRIFTS: f"The best learning rate drifts {reach}.",
+            Verdict.UNDECIDED: f"Whether the best learning rate transfers {reach} is undecided.",
+        }[found[0].verdict]
+    if good:
+        verb = "transfers its" if len(good) == 1 else "transfer their"
+        text = f"{_join(good)} {verb} best learning rate {reach}"
+        others = len(found) - len(good) - len(open_)
+        if others:
+            text += f"; {others} other{'s drift' if others > 1 else ' drifts'}"
+    elif len(open_) < len(found):
+        text = f"No scheme is shown to transfer its best learning rate {reach}"
+    else:
+        return f"Undecided: no scheme's best learning rate is known well enough {reach}."
+    return text + (f"; undecided: {_join(open_)}." if open_ else ".")
+
+
+def drift_sentence(transfer: Transfer) -> str:
+    """How far the optimum moves, with its 95% interval."""
+    drift = transfer.drift
+    if not drift.known:
+        return "How far the best learning rate moves with depth could not be estimated."
+    text = (
+        f"Per doubling of depth, the best learning rate moves by {number(drift.value)} octaves"
+        if abs(drift.value) >= 0.005
+        else "Per doubling of depth, the best learning rate moves by less than 0.01 octaves"
+    )
+    if not interval(drift):
+        return f"{text} (no interval: more seeds are needed)."
+    return f"{text} (95% interval {number(drift.low)} to {number(drift.high)})."
+
+
+def regret_sentence(study: Study, transfer: Transfer) -> str:
+    """What the base's learning rate costs at the largest depth."""
+    deepest, base = _deepest((transfer,)), base_depth(study)
+    failed = [str(o.depth) for o in transfer.optima if o.place is Place.FAILED]
+    if failed:
+        return f"At depth {_join(failed)} no learning rate trains."
+    if math.isinf(transfer.regret.value):
+        return f"With the learning rate of depth {base}, training diverges at depth {deepest}."
+    if not transfer.regret.known:
+        return f"What that costs at depth {deepest} could not be measured."
+    text = (
+        f"At depth {deepest}, the learning rate of depth {base} costs "
+        f"{significant(transfer.regret.value)} in loss"
+    )
+    if not interval(transfer.regret):
+        return f"{text}."
+    return f"{text} ({significant(transfer.regret.low)} to {significant(transfer.regret.high)})."
+
+
+def _deepest(found: tuple[Transfer, ...]) -> int:
+    return max((o.depth for t in found for o in t.optima), default=0)
+
+
+def _join(names: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
