@@ -1,5 +1,6 @@
 """What work leaves behind: cells, records, findings. Standard library only."""
 
+from depthmup.records.environment import cores, environment, processor
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Status
 from depthmup.records.study import Curve, Point, Study, Window
@@ -22,4 +23,7 @@ __all__ = [
     "Transfer",
     "Verdict",
     "Window",
+    "cores",
+    "environment",
+    "processor",
 ]

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from array import array
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -96,6 +96,11 @@ class Cell:
             data=Data(**raw.pop("data")),
             **raw,
         )
+
+    @property
+    def shape(self) -> "Cell":
+        """What cells must share to be trained as one stack: all but rate, decay and seed."""
+        return replace(self, seed=0, optimizer=replace(self.optimizer, lr=0.0, weight_decay=0.0))
 
     @property
     def key(self) -> str:

@@ -1,6 +1,6 @@
 """Cells in, records out."""
 
-from depthmup.training.ensemble import shape_of, train_ensemble
+from depthmup.training.ensemble import train_ensemble
 from depthmup.training.loop import train
 from depthmup.training.setup import Weights, batches, build, dataset, stream
 
@@ -9,7 +9,6 @@ __all__ = [
     "batches",
     "build",
     "dataset",
-    "shape_of",
     "stream",
     "train",
     "train_ensemble",

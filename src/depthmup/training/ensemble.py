@@ -13,11 +13,15 @@ feature-major, (E, n, B). What makes it fast, and why each is exact:
 - Where the activation lets positive factors through, lr_e joins the branch multiplier.
 
 On the CPU a member's arithmetic does not depend on who else is in the ensemble: the same bits come
-out for any composition, and a member that diverges is removed without a trace in the others.
+out for any composition, and a member that diverges is removed without a trace in the others. Two
+things are needed for that. One thread: with more, the split of a sum depends on the batch (and they
+would not help: products are small, cores are better used by one process each). And members that
+start at a whole vector register: where sizes do not provide that, members are trained one by one.
 """
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -31,10 +35,7 @@ from depthmup.training.setup import Weights, batches, dataset
 
 Progress = Callable[[float], None]
 
-
-def shape_of(cell: Cell) -> Cell:
-    """What the members of one ensemble must share: all but learning rate, decay and seed."""
-    return replace(cell, seed=0, optimizer=replace(cell.optimizer, lr=0.0, weight_decay=0.0))
+FLOATS_PER_REGISTER = 16  # of AVX-512, and a multiple of every narrower one
 
 
 @dataclass(kw_only=True)
@@ -107,7 +108,7 @@ class _Stack:
         return self.xs[network.depth]
 
     def backward(self, dx: Tensor) -> None:
-        """Propagate dx = d loss/d x[L], in place, updating each layer once its gradient is known."""
+        """From dx = d loss/d x[L], in place, updating each layer once its gradient is known."""
         network, phi, du, other = self.cell.network, self.phi, self.branch, self.other
         for layer in reversed(range(network.depth)):
             if network.mean_subtraction:
@@ -215,10 +216,7 @@ def _stack(cells: Sequence[Cell], device: torch.device) -> _Stack:
                 drawn = initial.hidden(layer, i).to(device)
                 for e in of_seed:
                     torch.div(drawn, cells[e].optimizer.lr, out=weights[layer, i, e])
-    if cell.optimizer.name == "sgd":
-        count = 1 if cell.optimizer.momentum else 0
-    else:
-        count = 2
+    moments = {"sgd": 1 if cell.optimizer.momentum else 0}.get(cell.optimizer.name, 2)
 
     def per_member(values: list[float]) -> Tensor:
         return torch.tensor(values, device=device).reshape(members, 1, 1)
@@ -228,7 +226,7 @@ def _stack(cells: Sequence[Cell], device: torch.device) -> _Stack:
         lrs=per_member([c.optimizer.lr for c in cells]),
         decays=per_member([c.optimizer.weight_decay for c in cells]),
         weights=weights,
-        moments=[torch.zeros_like(weights) for _ in range(count)],
+        moments=[torch.zeros_like(weights) for _ in range(moments)],
         x=torch.empty(network.depth + 1, members, n, cell.batch_size, device=device),
         p=torch.empty(network.depth, k, members, n, cell.batch_size, device=device),
         gradient=torch.empty(members, n, n, device=device),
@@ -239,7 +237,17 @@ def _stack(cells: Sequence[Cell], device: torch.device) -> _Stack:
     )
 
 
-@torch.no_grad()
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread of this process inside the context."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def train_ensemble(
     cells: Sequence[Cell],
     *,
@@ -254,12 +262,27 @@ def train_ensemble(
     Raises:
         ValueError: the cells do not share everything else.
     """
-    if len({shape_of(cell) for cell in cells}) != 1:
+    if len({cell.shape for cell in cells}) != 1:
         raise ValueError(
             f"The {len(cells)} cells of an ensemble may differ in learning rate, weight decay and "
-            "seed only. Group them by depthmup.training.shape_of first."
+            "seed only. Group them by Cell.shape first."
         )
-    where, first = torch.device(device), cells[0]
+    where, size = torch.device(device), len(cells)
+    network, batch = cells[0].network, cells[0].batch_size
+    if where.type == "cpu" and any(
+        count % FLOATS_PER_REGISTER for count in (batch, network.width**2, network.width * batch)
+    ):
+        stacks = [[cell] for cell in cells]
+    else:
+        stacks = [list(cells)]
+    with one_thread(), torch.no_grad():
+        for done, stack in enumerate(stacks):
+            share, before = len(stack) / size, done * len(stack) / size
+            yield from _train(stack, where, lambda f, b=before, s=share: on_progress(b + s * f))  # type: ignore[misc]
+
+
+def _train(cells: Sequence[Cell], where: torch.device, on_progress: Progress) -> Iterator[Record]:
+    first = cells[0]
     data = dataset(first.data)
     inputs, labels = data.inputs.to(where), data.labels.to(where)
     of_seed = {seed: batches(replace(first, seed=seed)) for seed in {c.seed for c in cells}}
@@ -309,9 +332,9 @@ def train_ensemble(
             alive = torch.tensor(kept, device=where)
             stack = stack.keep(alive)
             order, u, v = order[:, alive], u[alive], v[alive]
-            members, curves, limits = (
-                [values[e] for e in kept] for values in (members, curves, limits)
-            )
+            members = [members[e] for e in kept]
+            curves = [curves[e] for e in kept]
+            limits = [limits[e] for e in kept]
         on_progress((step + 1) / first.steps)
     for cell, curve in zip(members, curves, strict=True):
         yield Record(cell=cell, status=Status.FINISHED, losses=curve)

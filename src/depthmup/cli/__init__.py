@@ -1,0 +1,5 @@
+"""The command line: names become objects here."""
+
+from depthmup.cli.main import main
+
+__all__ = ["main"]

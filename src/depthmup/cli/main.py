@@ -1,0 +1,58 @@
+"""The verbs, and what happens to their errors."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Union
+
+import tyro
+
+from depthmup.cli import regimes, report, transfer
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
+    "transfer": (transfer.Options, transfer.run),
+    "report": (report.Options, report.run),
+    "regimes": (regimes.Options, regimes.run),
+}
+
+
+def parse(arguments: Sequence[str]) -> Any:
+    """The options of the verb that the command line names."""
+    # A preset changes the defaults, so that --help shows the numbers that will be used.
+    defaults = {"transfer": transfer.preset_of(arguments)}
+    commands = [
+        Annotated[
+            options,
+            tyro.conf.subcommand(
+                verb, default=defaults.get(verb, tyro.MISSING_NONPROP), prefix_name=False
+            ),
+        ]
+        for verb, (options, _) in VERBS.items()
+    ]
+    choice: Any = Union[tuple(commands)]  # noqa: UP007 - made at run time
+    return tyro.cli(
+        choice,
+        prog="depthmup",
+        description="Measure and make hyperparameters transfer across width and depth.",
+        args=list(arguments),
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; its exit status."""
+    # One thread per process unless asked otherwise: two pools on the same cores crawl.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    chosen = parse(sys.argv[1:] if arguments is None else arguments)
+    run = next(run for options, run in VERBS.values() if type(chosen) is options)
+    try:
+        return run(chosen)
+    except (ValueError, RuntimeError, OSError) as error:
+        print(f"depthmup: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print("depthmup: interrupted.", file=sys.stderr)
+        return EXIT_INTERRUPTED

@@ -1,0 +1,85 @@
+"""What a measurement leaves in its folder and on the screen."""
+
+import json as json_format
+import os
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from depthmup import reports
+from depthmup.records import Study, environment
+from depthmup.sweep import Grid, Store, StoreError, study
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder, or say why results could not be kept there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".write-test-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"Expected --out to be a folder that can be written; {folder} is not: "
+            f"{error.strerror}. Name another folder."
+        ) from error
+
+
+def about_session(grid: Grid, *, tolerance: float, command: Sequence[str]) -> dict[str, object]:
+    """What is noted in the store about a session of work: enough to rebuild its page."""
+    return {
+        "grid": grid.to_dict(),
+        "tolerance": tolerance,
+        "command": ["depthmup", *command],
+        "environment": environment(),
+    }
+
+
+def load_study(store: Store) -> Study:
+    """The study of the grid that was asked for last, from the store alone."""
+    sessions = store.sessions()
+    if not sessions:
+        raise StoreError(
+            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
+        )
+    last = sessions[-1]
+    seconds = sum(s["seconds"] for s in sessions if s["grid"] == last["grid"])
+    return study(
+        Grid.from_dict(last["grid"]),
+        store,
+        tolerance=last["tolerance"],
+        config={
+            **last["grid"],
+            "tolerance": last["tolerance"],
+            "command": " ".join(last["command"]),
+        },
+        environment={
+            **last["environment"],
+            "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
+            "seconds": round(seconds, 1),
+        },
+    )
+
+
+def deliver(study: Study, folder: Path, *, export: Collection[str], json: bool) -> None:
+    """Write the page and the summary; show the table, or print the summary."""
+    summary = json_format.dumps(reports.summary(study), indent=2, allow_nan=False)
+    _write(folder / "summary.json", summary + "\n")
+    _write(folder / "report.html", reports.page(study))
+    if export:
+        reports.export(study, folder / "charts", formats=set(export))
+    if json:
+        print(summary)
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(reports.table(study) if console.is_terminal else reports.plain_table(study))
+    print(f"\nThe page: {(folder / 'report.html').resolve()}")
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader never sees half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

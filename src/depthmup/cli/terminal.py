@@ -1,0 +1,73 @@
+"""Progress: a live bar on a terminal, plain lines elsewhere, never on stdout."""
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from depthmup.sweep import Progress
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them.
+
+    Example:
+        >>> duration(75), duration(4), duration(7300)
+        ('1 min 15 s', '4 s', '2 h 1 min')
+    """
+    if seconds == float("inf"):
+        return "unknown"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class Display:
+    """Shows a sweep's progress and remaining time."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = Console(stderr=True)
+        self._quiet = quiet
+        self._live = console.is_terminal and not quiet
+        self._spoke = time.monotonic()
+        self._bar = Bar(
+            TextColumn("training"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=not self._live,
+        )
+        self._task = self._bar.add_task("runs", total=None, left="starting")
+
+    def __enter__(self) -> "Display":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def tell(self, progress: Progress) -> None:
+        """Show where the sweep is; called many times a second."""
+        left = f"{duration(progress.remaining)} left"
+        if self._live:
+            self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
+        elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
+            self._spoke = time.monotonic()
+            print(
+                f"{progress.done} of {progress.cells} runs, {progress.fraction:.0%} of the work, "
+                f"{left}",
+                file=sys.stderr,
+                flush=True,
+            )

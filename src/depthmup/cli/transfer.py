@@ -1,0 +1,193 @@
+"""``depthmup transfer``: the main job."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from depthmup.rules import scheme
+
+if TYPE_CHECKING:
+    from depthmup.sweep import Grid
+
+Preset = Literal["tiny", "small", "medium"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure whether the best learning rate stays where it is as a network gets deeper.
+
+    Trains residual MLPs on handwritten digits over schemes x depths x learning rates x seeds, and
+    judges how the optimum moves. Finished runs are kept in OUT/results.sqlite and never trained
+    again: the same command resumes. Writes OUT/report.html and OUT/summary.json.
+    """
+
+    preset: Preset = "small"
+    """Where defaults come from: tiny (a minute), small (minutes), medium (an hour)."""
+
+    out: Path = Path("runs/transfer")
+    """Folder for results.sqlite, report.html and summary.json."""
+
+    schemes: tuple[str, ...] = ("depth-mup", "block-multiplier", "sp", "ode")
+    """Names (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or alpha,gamma."""
+
+    depths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    """Numbers of residual branches, increasing."""
+
+    base_depth: int = 8
+    """The depth at which all schemes agree."""
+
+    log2_lrs: tuple[float, ...] = (-7, -6, -5, -4, -3, -2, -1, 0)
+    """Base learning rates: 2^k / width for Adam, 2^k for SGD; increasing."""
+
+    seeds: int = 5
+    """Independent repetitions; intervals come from these."""
+
+    width: int = 64
+    """Features of the residual stream."""
+
+    steps: int = 300
+    """Training steps."""
+
+    window: int = 60
+    """A run is judged by its mean training loss over this many last steps."""
+
+    batch_size: int = 64
+    """Examples per step, drawn with replacement."""
+
+    activation: str = "abs"
+    """abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
+
+    nonlinearity: Literal["post", "pre"] = "post"
+    """phi(W x) or W phi(x)."""
+
+    block_depth: int = 1
+    """Matrices in series in a branch."""
+
+    mean_subtraction: Literal["on", "off"] = "on"
+    """Subtract the mean over features from every branch."""
+
+    layer_norm: Literal["on", "off"] = "off"
+    """Normalize the input of every branch."""
+
+    multiplier: float = 1.0
+    """Branch multiplier at the base depth (the paper's a)."""
+
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """Optimizer."""
+
+    beta1: float = 0.9
+    """Adam's first decay rate."""
+
+    beta2: float = 0.999
+    """Adam's second decay rate."""
+
+    epsilon: float = 1e-8
+    """Adam's epsilon at the base."""
+
+    momentum: float = 0.0
+    """Momentum of SGD."""
+
+    weight_decay: float = 0.0
+    """Weight decay at the base (adamw, sgd)."""
+
+    data: str = "digits"
+    """Data set: digits."""
+
+    label_noise: float = 0.3
+    """Fraction of labels drawn anew."""
+
+    tolerance: float = 0.15
+    """Octaves per doubling of depth within which an optimum counts as staying."""
+
+    workers: int = 0
+    """Worker processes of one thread each; 0: one per core."""
+
+    device: str = "cpu"
+    """Where to train: cpu or cuda."""
+
+    export: tuple[Literal["svg", "pdf", "png"], ...] = ()
+    """Also write every chart in these formats."""
+
+    json: bool = False
+    """Print the summary as JSON, and nothing else on stdout."""
+
+
+PRESETS: dict[str, Options] = {
+    "tiny": Options(
+        preset="tiny",
+        steps=200,
+        depths=(8, 16, 32, 64),
+        log2_lrs=(-6, -5, -4, -3, -2, -1),
+        seeds=2,
+    ),
+    "small": Options(),
+    "medium": Options(preset="medium", width=128, depths=(8, 16, 32, 64, 128, 256)),
+}
+
+
+def preset_of(arguments: Sequence[str]) -> Options:
+    """The defaults of the preset that the command line names."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name = following if word == "--preset" else word.removeprefix("--preset=")
+        if word.startswith("--preset") and name in PRESETS:
+            return PRESETS[name]
+    return PRESETS["small"]
+
+
+def run(options: Options) -> int:
+    # Loaded here, so that --help is instant.
+    from depthmup.cli.outputs import about_session, deliver, load_study, prepare_folder
+    from depthmup.cli.terminal import Display
+    from depthmup.records import cores
+    from depthmup.sweep import Executor, InProcess, Processes, Store
+    from depthmup.sweep import run as run_sweep
+
+    grid = grid_of(options)
+    workers = options.workers or cores()
+    if workers < 1:
+        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
+    if not 0 < options.tolerance < float("inf"):
+        raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
+    executor: Executor = Processes(workers=workers, device=options.device)
+    if options.device != "cpu":
+        executor = InProcess(device=options.device)
+    prepare_folder(options.out)
+    with Store(options.out / "results.sqlite") as store:
+        about = about_session(grid, tolerance=options.tolerance, command=sys.argv[1:])
+        try:
+            with Display(quiet=options.json) as display:
+                run_sweep(
+                    grid.cells, store=store, executor=executor, tell=display.tell, about=about
+                )
+        except KeyboardInterrupt:
+            done = len(grid.cells) - len(store.missing(grid.cells))
+            print(
+                f"\nStopped. {done} of {len(grid.cells)} runs are kept in {store.path}; "
+                "the same command goes on from there.",
+                file=sys.stderr,
+            )
+            return 130
+        study = load_study(store)
+    deliver(study, options.out, export=options.export, json=options.json)
+    return 0
+
+
+def grid_of(options: Options) -> "Grid":
+    """The grid that the options describe; refuses what cannot be run."""
+    from depthmup.records import Data
+    from depthmup.sweep import Grid
+
+    shared = {f.name for f in fields(Grid)} & {f.name for f in fields(Options)}
+    values = {name: getattr(options, name) for name in shared}
+    return Grid(
+        **{
+            **values,
+            "schemes": tuple(scheme(name) for name in options.schemes),
+            "log2_lrs": tuple(float(k) for k in options.log2_lrs),
+            "mean_subtraction": options.mean_subtraction == "on",
+            "layer_norm": options.layer_norm == "on",
+            "data": Data(name=options.data, label_noise=options.label_noise),
+        }
+    )

@@ -1,0 +1,42 @@
+"""On what a measurement was made."""
+
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from depthmup._version import __version__
+
+
+def environment() -> dict[str, object]:
+    """Versions and hardware, without loading any of the libraries.
+
+    Example:
+        >>> sorted(environment())
+        ['cores', 'depthmup', 'numpy', 'platform', 'processor', 'python', 'torch']
+    """
+    return {
+        "depthmup": __version__,
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "numpy": metadata.version("numpy"),
+        "platform": platform.platform(),
+        "processor": processor(),
+        "cores": cores(),
+    }
+
+
+def processor() -> str:
+    """The processor's name, as far as the operating system tells it."""
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

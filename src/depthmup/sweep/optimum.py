@@ -1,0 +1,212 @@
+"""Where the best learning rate is, how it moves with depth, and how sure that is.
+
+Losses come as arrays (depths, learning rates, seeds), infinite where a run diverged.
+
+The optimum of a size is the vertex of the parabola through the three points around the lowest
+point of the curve of seed-averaged log losses. A learning rate at which any seed diverged is none
+that one would choose, and is left out. The bias of the parabola on a lopsided curve is the same at
+all sizes to leading order, so it leaves the drift alone.
+
+Every interval is a jackknife over seeds with Student's t. Seeds are the only thing that is drawn
+anew: data, initialization and order are shared by all depths and learning rates of a seed, and
+leaving out a whole seed respects that, whatever the correlations within it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from depthmup.records import UNKNOWN, Estimate, Optimum, Place, Verdict
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+TOLERANCE = 0.15
+"""Octaves per doubling of depth within which an optimum counts as staying where it is."""
+
+DRIFT_UNIT = "octaves of learning rate per doubling of depth"
+REGRET_UNIT = "nats of training loss"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vertex:
+    """The lowest point of one curve."""
+
+    at: float
+    log_loss: float
+    place: Place
+
+
+def vertex(log2_lrs: Sequence[float], log_losses: Array) -> Vertex:
+    """The minimum of a curve by the parabola through its lowest point and its neighbours.
+
+    A neighbour that diverged bounds the minimum as a wall does: the lowest point itself is then
+    the best that is known.
+
+    Example:
+        >>> found = vertex([-2, -1, 0, 1], np.array([4.0, 1.0, 0.0, 1.0]))
+        >>> found.at, found.place.value
+        (0.0, 'interior')
+    """
+    finite = np.flatnonzero(np.isfinite(log_losses))
+    if not len(finite):
+        return Vertex(at=math.nan, log_loss=math.inf, place=Place.FAILED)
+    i = int(finite[np.argmin(log_losses[finite])])
+    here = Vertex(at=float(log2_lrs[i]), log_loss=float(log_losses[i]), place=Place.INTERIOR)
+    if i == 0:
+        return Vertex(at=here.at, log_loss=here.log_loss, place=Place.LOW_EDGE)
+    if i == len(log2_lrs) - 1:
+        return Vertex(at=here.at, log_loss=here.log_loss, place=Place.HIGH_EDGE)
+    x, y = np.asarray(log2_lrs[i - 1 : i + 2], float), log_losses[i - 1 : i + 2]
+    if not np.isfinite(y).all():
+        return here
+    left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
+    curvature = (right - left) / (x[2] - x[0])
+    if not curvature > 0:
+        return here
+    at = (x[0] + x[1]) / 2 - left / (2 * curvature)
+    depth_below = curvature * (at - x[1]) ** 2
+    return Vertex(at=float(at), log_loss=float(y[1] - depth_below), place=Place.INTERIOR)
+
+
+def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> float:
+    """The curve's value between its points: the vertex's parabola near it, else linear.
+
+    Infinite where a neighbouring point diverged.
+    """
+    lowest = vertex(log2_lrs, log_losses)
+    x = np.asarray(log2_lrs, float)
+    i = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    value = float(np.interp(at, x[i - 1 : i + 1], log_losses[i - 1 : i + 1]))
+    if lowest.place is Place.INTERIOR:
+        center = int(np.argmin(np.where(np.isfinite(log_losses), log_losses, np.inf)))
+        if x[center - 1] <= at <= x[center + 1]:
+            around = slice(center - 1, center + 2)
+            if np.isfinite(log_losses[around]).all():
+                parabola = np.polynomial.Polynomial.fit(x[around], log_losses[around], 2)
+                return float(parabola(at))
+    return value if math.isfinite(value) else math.inf
+
+
+def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = "") -> Estimate:
+    """A statistic of losses (..., seeds), with its interval from leaving out each seed.
+
+    Unknown where the statistic is; the interval is unbounded where a seed decides whether the
+    statistic exists, or where there is one seed only.
+    """
+    seeds = losses.shape[-1]
+    value = statistic(losses)
+    if not math.isfinite(value):
+        return Estimate(value=value, low=value, high=value, unit=unit)
+    if seeds < 2:
+        return Estimate(value=value, low=-math.inf, high=math.inf, unit=unit)
+    without = np.array([statistic(np.delete(losses, seed, axis=-1)) for seed in range(seeds)])
+    if not np.isfinite(without).all():
+        return Estimate(value=value, low=-math.inf, high=math.inf, unit=unit)
+    error = math.sqrt((seeds - 1) / seeds * np.sum((without - without.mean()) ** 2))
+    half = float(stdtrit(seeds - 1, (1 + CONFIDENCE) / 2)) * error
+    return Estimate(value=value, low=value - half, high=value + half, unit=unit)
+
+
+def _average(losses: Array) -> Array:
+    """Log losses averaged over seeds; infinite where any seed diverged."""
+    with np.errstate(divide="ignore"):
+        averaged: Array = np.log(losses).mean(-1)
+    return averaged
+
+
+def optimum(depth: int, log2_lrs: Sequence[float], losses: Array, *, chance: float) -> Optimum:
+    """The best learning rate of one depth, from losses (learning rates, seeds).
+
+    A depth has failed when no learning rate ends below ``chance``, the loss of guessing.
+    """
+    found = vertex(log2_lrs, _average(losses))
+    if not found.log_loss < math.log(chance):
+        return Optimum(depth=depth, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+    return Optimum(
+        depth=depth,
+        log2_lr=jackknife(lambda some: vertex(log2_lrs, _average(some)).at, losses),
+        loss=jackknife(lambda some: math.exp(vertex(log2_lrs, _average(some)).log_loss), losses),
+        place=found.place,
+    )
+
+
+def drift(depths: Sequence[int], log2_lrs: Sequence[float], losses: Array) -> Estimate:
+    """The least-squares slope of the optimum against log2 depth: 0 means transfer.
+
+    Losses are (depths, learning rates, seeds), of depths that did not fail.
+    """
+    if len(depths) < 2:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=DRIFT_UNIT)
+    x = np.log2(np.asarray(depths, float))
+    x = x - x.mean()
+
+    def slope(some: Array) -> float:
+        best = [vertex(log2_lrs, _average(of_depth)).at for of_depth in some]
+        return float(x @ np.asarray(best) / (x @ x))
+
+    return jackknife(slope, losses, DRIFT_UNIT)
+
+
+def regret(log2_lrs: Sequence[float], at_base: Array, at_target: Array) -> Estimate:
+    """Loss at the target with the base's best learning rate, minus the best loss at the target.
+
+    Infinite if the target diverges there. Arrays are (learning rates, seeds).
+    """
+
+    def excess(both: Array) -> float:
+        base, target = _average(both[0]), _average(both[1])
+        transferred = log_loss_at(log2_lrs, target, vertex(log2_lrs, base).at)
+        return math.exp(transferred) - math.exp(vertex(log2_lrs, target).log_loss)
+
+    return jackknife(excess, np.stack([at_base, at_target]), REGRET_UNIT)
+
+
+def judge(
+    optima: Sequence[Optimum], drift: Estimate, *, seeds: int, tolerance: float = TOLERANCE
+) -> tuple[Verdict, str]:
+    """Whether the optimum transfers, in one word and one sentence.
+
+    Transfers: the whole interval of the drift is inside +-tolerance, and every depth trains.
+    Drifts: it is all outside. Undecided: anything else.
+    """
+    edges = [o for o in optima if o.place in (Place.LOW_EDGE, Place.HIGH_EDGE)]
+    failed = [o.depth for o in optima if o.place is Place.FAILED]
+    span = f"[{drift.low:+.2f}, {drift.high:+.2f}]"
+    fails = f" At depth {', '.join(map(str, failed))} no learning rate trains." if failed else ""
+    if edges:
+        low = [o.depth for o in edges if o.place is Place.LOW_EDGE]
+        high = [o.depth for o in edges if o.place is Place.HIGH_EDGE]
+        sides = [f"downwards (depth {', '.join(map(str, low))})"] * bool(low)
+        sides += [f"upwards (depth {', '.join(map(str, high))})"] * bool(high)
+        return Verdict.UNDECIDED, (
+            f"The best learning rate is at the edge of the grid: extend it {' and '.join(sides)}."
+            + fails
+        )
+    if not drift.known:
+        return Verdict.UNDECIDED, "Fewer than two depths have an optimum to compare." + fails
+    if seeds < 2:
+        return Verdict.UNDECIDED, "One seed gives no interval: use two or more." + fails
+    if drift.outside(-tolerance, tolerance):
+        way = "down" if drift.value < 0 else "up"
+        return Verdict.DRIFTS, (
+            f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of depth, "
+            f"95% interval {span}, outside ±{tolerance:g}.{fails}"
+        )
+    if drift.inside(-tolerance, tolerance) and not failed:
+        return Verdict.TRANSFERS, (
+            f"The optimum moves by {drift.value:+.2f} octaves per doubling of depth, "
+            f"95% interval {span}, inside ±{tolerance:g}."
+        )
+    if failed:
+        return Verdict.UNDECIDED, (
+            f"Where it trains, the optimum moves by {drift.value:+.2f} octaves per doubling of "
+            f"depth, 95% interval {span}.{fails}"
+        )
+    return Verdict.UNDECIDED, (
+        f"The interval {span} octaves per doubling of depth is neither inside nor outside "
+        f"±{tolerance:g}: use more seeds or more depths."
+    )

@@ -1,0 +1,204 @@
+"""The store: every finished run in one SQLite file, found again by its key."""
+
+import json
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from depthmup.records import Cell, Record, Status
+
+SCHEMA = 1
+APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
+
+_TABLES = """
+CREATE TABLE records (
+    key TEXT PRIMARY KEY,
+    cell TEXT NOT NULL,
+    status TEXT NOT NULL,
+    losses BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE sessions (id INTEGER PRIMARY KEY, about TEXT NOT NULL, seconds REAL NOT NULL);
+"""
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used as asked; the message says what to do."""
+
+
+class Store:
+    """Records by cell key, one transaction each, safe for several writers and sudden death.
+
+    Opening creates the file unless ``must_exist``. A record that is present is never replaced.
+
+    Raises:
+        StoreError: the file is no store, is damaged, or is of another schema version.
+
+    Example:
+        >>> import tempfile
+        >>> with Store(Path(tempfile.mkdtemp()) / "results.sqlite") as store:
+        ...     len(store)
+        0
+    """
+
+    def __init__(self, path: str | Path, *, must_exist: bool = False) -> None:
+        self.path = Path(path)
+        if must_exist and not self.path.exists():
+            raise StoreError(
+                f"Expected a store at {self.path}; there is none. Run `depthmup transfer --out "
+                f"{self.path.parent}` first, or name the folder of an earlier run."
+            )
+        existed = self.path.exists()
+        try:
+            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                f"The store {self.path} could not be opened: {error}. Check that its folder "
+                "exists and may be written."
+            ) from error
+        try:
+            with self._explained():
+                self._open(existed)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _open(self, existed: bool) -> None:
+        db = self._db
+        if existed:
+            damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if damage != "ok":
+                raise sqlite3.DatabaseError(damage)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            application = db.execute("PRAGMA application_id").fetchone()[0]
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            empty = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
+            if empty and not application:
+                for statement in _TABLES.strip().split(";\n"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version={SCHEMA}")
+            elif application != APPLICATION_ID:
+                raise StoreError(
+                    f"{self.path} is an SQLite file of another program. Name another folder."
+                )
+            elif version != SCHEMA:
+                raise StoreError(
+                    f"Expected the store {self.path} to be of schema version {SCHEMA}; it is of "
+                    f"version {version}. Use the depthmup version that wrote it, or name another "
+                    "folder."
+                )
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "full" in str(error):
+                advice = "What was finished is kept: make room, then run the same command again."
+            elif "readonly" in str(error):
+                advice = "Make the file and its folder writable, or name another folder."
+            else:
+                advice = "What was finished is kept."
+            raise StoreError(f"The store {self.path} failed: {error}. {advice}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{self.path} is not a readable store ({error}): it is damaged, truncated, or "
+                "something else. Move it away to start anew; nothing was changed."
+            ) from error
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __len__(self) -> int:
+        with self._explained():
+            count: int = self._db.execute("SELECT count(*) FROM records").fetchone()[0]
+        return count
+
+    def add(self, record: Record) -> None:
+        """Keep a record, in a transaction of its own; one that is present stays."""
+        row = (
+            record.cell.key,
+            record.cell.to_json(),
+            record.status.value,
+            _little_endian(record.losses).tobytes(),
+        )
+        with self._explained():
+            self._db.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)", row)
+
+    def get(self, cell: Cell) -> Record | None:
+        """The record of a cell, or None.
+
+        Raises:
+            StoreError: another configuration is stored under this cell's key.
+        """
+        with self._explained():
+            row = self._db.execute(
+                "SELECT cell, status, losses FROM records WHERE key = ?", (cell.key,)
+            ).fetchone()
+        if row is None:
+            return None
+        text, status, blob = row
+        if text != cell.to_json():
+            raise StoreError(
+                f"The store {self.path} holds another configuration under the key {cell.key}: "
+                f"expected {cell.to_json()}, found {text}. It was edited or written by an "
+                "incompatible version; name another folder."
+            )
+        losses = array("f")
+        losses.frombytes(blob)
+        return Record(cell=cell, status=Status(status), losses=_little_endian(losses))
+
+    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells that have no record yet, in the order given."""
+        return [cell for cell in cells if self.get(cell) is None]
+
+    def open_session(self, about: Mapping[str, object]) -> int:
+        """Note that work begins: what was asked for, when, on what. The session's number."""
+        with self._explained():
+            cursor = self._db.execute(
+                "INSERT INTO sessions(about, seconds) VALUES (?, 0)", (json.dumps(dict(about)),)
+            )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def update_session(self, session: int, seconds: float) -> None:
+        """Note how long a session has worked so far."""
+        with self._explained():
+            self._db.execute("UPDATE sessions SET seconds = ? WHERE id = ?", (seconds, session))
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """The sessions that wrote to this store, oldest first."""
+        with self._explained():
+            rows = self._db.execute("SELECT about, seconds FROM sessions ORDER BY id").fetchall()
+        return [{**json.loads(about), "seconds": seconds} for about, seconds in rows]
+
+
+def _little_endian(values: array) -> array:
+    if sys.byteorder == "little":
+        return values
+    swapped = array("f", values)
+    swapped.byteswap()
+    return swapped

@@ -1,0 +1,213 @@
+"""Sweeps: resumed, interrupted, killed, shared, broken; the result is always the same."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from depthmup.records import Status
+from depthmup.rules import DEPTH_MUP, ODE
+from depthmup.sweep import Grid, InProcess, Processes, Store, WorkerError, executors, run, study
+from depthmup.sweep.run import groups, work
+
+GRID = Grid(
+    schemes=(DEPTH_MUP, ODE),
+    depths=(2, 4),
+    base_depth=2,
+    log2_lrs=(-4.0, -3.0, -2.0),
+    seeds=2,
+    width=16,
+    steps=20,
+    window=10,
+)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Every record of the grid, trained in one go."""
+    with Store(tmp_path_factory.mktemp("whole") / "results.sqlite") as store:
+        run(GRID.cells, store=store, executor=InProcess())
+        return records_of(store)
+
+
+def records_of(store, grid=GRID):
+    return {cell: store.get(cell) for cell in grid.cells}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "results.sqlite"
+
+
+def test_groups_hold_every_cell_once_and_the_longest_come_first():
+    found = groups(GRID.cells, members=5)
+    assert sorted(c.key for group in found for c in group) == sorted(c.key for c in GRID.cells)
+    assert all(len({c.shape for c in group}) == 1 and len(group) <= 5 for group in found)
+    loads = [work(group[0]) * len(group) for group in found]
+    assert loads == sorted(loads, reverse=True)
+
+
+def test_worker_processes_give_the_same_bits(path, uninterrupted):
+    with Store(path) as store:
+        run(GRID.cells, store=store, executor=Processes(workers=2))
+        assert records_of(store) == uninterrupted
+
+
+def test_what_is_stored_is_not_trained_again(path):
+    @dataclass
+    class Counting:
+        trained: list = field(default_factory=list)
+
+        def __call__(self, todo, listener):
+            self.trained += [cell for group in todo for cell in group]
+            InProcess()(todo, listener)
+
+    first, second = Counting(), Counting()
+    with Store(path) as store:
+        run(GRID.cells[:7], store=store, executor=first)
+        run(GRID.cells, store=store, executor=second)
+    assert len(first.trained) == 7
+    assert set(first.trained) | set(second.trained) == set(GRID.cells)
+    assert not set(first.trained) & set(second.trained)
+
+
+def test_any_interruption_resumes_to_the_same_records(path, uninterrupted):
+    """An exception from the listener, as Ctrl-C makes one, after every number of records."""
+    for stop_after in (1, 3, 8):
+        with Store(path) as store:
+            before = len(GRID.cells) - len(store.missing(GRID.cells))
+
+            def tell(progress, limit=before + stop_after):
+                if progress.done >= limit:
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                run(GRID.cells, store=store, executor=InProcess(), tell=tell)
+            assert len(store) > before
+    with Store(path) as store:
+        run(GRID.cells, store=store, executor=InProcess())
+        assert records_of(store) == uninterrupted
+
+
+def test_progress_never_goes_back_and_ends_at_one(path):
+    seen = []
+    with Store(path) as store:
+        run(GRID.cells, store=store, executor=InProcess(), tell=seen.append)
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == pytest.approx(1.0)
+    assert seen[-1].done == seen[-1].cells == len(GRID.cells)
+    assert seen[-1].remaining == pytest.approx(0.0)
+
+
+def test_a_study_of_an_unfinished_sweep_says_what_is_missing(path):
+    with Store(path) as store:
+        run(GRID.cells[:5], store=store, executor=InProcess())
+        with pytest.raises(RuntimeError, match=f"{len(GRID.cells) - 5} of {len(GRID.cells)} runs"):
+            study(GRID, store, config={}, environment={})
+
+
+def test_a_study_has_every_window_and_the_numbers_of_the_records(path, uninterrupted):
+    with Store(path) as store:
+        run(GRID.cells, store=store, executor=InProcess())
+        found = study(GRID, store, config={}, environment={})
+    assert [(w.start, w.stop) for w in found.windows] == [(0, 10), (10, 20)]
+    curve = found.headline.curves[1]
+    assert (curve.scheme, curve.depth) == ("Depth-muP", 4)
+    cells = list(GRID.curve(DEPTH_MUP, 4, -3.0))
+    losses = [uninterrupted[cell].mean_loss(10, 20) for cell in cells]
+    assert curve.points[1].loss.value == pytest.approx((losses[0] * losses[1]) ** 0.5)
+    assert curve.points[1].diverged == 0
+
+
+def test_diverged_runs_are_data(path):
+    wild = replace(GRID, log2_lrs=(-3.0, 20.0), schemes=(DEPTH_MUP,))
+    with Store(path) as store:
+        run(wild.cells, store=store, executor=InProcess())
+        statuses = {cell.optimizer.lr > 1: store.get(cell).status for cell in wild.cells}
+        found = study(wild, store, config={}, environment={})
+    assert statuses == {False: Status.FINISHED, True: Status.DIVERGED}
+    assert found.headline.curves[0].points[1].diverged == 2
+
+
+def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
+    monkeypatch.setattr(executors, "_work", lambda connection, device: os._exit(7))
+    context = executors.multiprocessing.get_context("fork")
+    monkeypatch.setattr(executors.multiprocessing, "get_context", lambda kind: context)
+    with Store(path) as store, pytest.raises(WorkerError, match=r"died 3 times \(exit code 7\)"):
+        run(GRID.cells, store=store, executor=Processes(workers=2))
+
+
+def test_an_error_in_a_worker_comes_with_its_traceback(path):
+    impossible = replace(
+        GRID.cells[0], network=replace(GRID.cells[0].network, activation="no such thing")
+    )
+    with Store(path) as store, pytest.raises(WorkerError, match=r"(?s)Traceback.*no such thing"):
+        run([impossible], store=store, executor=Processes(workers=1))
+
+
+SCRIPT = """
+import json, sys
+from depthmup.sweep import Grid, Processes, Store, run
+if __name__ == "__main__":
+    grid = Grid.from_dict(json.loads(sys.argv[2]))
+    with Store(sys.argv[1]) as store:
+        run(grid.cells, store=store, executor=Processes(workers=2))
+"""
+
+
+@pytest.fixture
+def start(tmp_path, path):
+    """Starts a sweep of a grid in a process of its own."""
+    file = tmp_path / "sweep.py"
+    file.write_text(SCRIPT)
+
+    def start(grid):
+        return subprocess.Popen([sys.executable, file, path, json.dumps(grid.to_dict())])
+
+    return start
+
+
+def test_two_sweeps_on_one_store_both_finish(path, start, uninterrupted):
+    sweeps = [start(GRID), start(GRID)]
+    assert [sweep.wait(timeout=120) for sweep in sweeps] == [0, 0]
+    with Store(path) as store:
+        assert records_of(store) == uninterrupted
+        assert len(store) == len(GRID.cells)
+
+
+def children(pid):
+    listing = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in listing.read_text().split()] if listing.exists() else []
+
+
+@pytest.mark.long
+def test_killed_ten_times_at_random_moments_then_resumed(path, start, tmp_path):
+    """kill -9 leaves no orphan at work, no damaged store, and the same records in the end."""
+    grid = replace(GRID, depths=(2, 4, 8, 16), seeds=4, width=32, steps=300)
+    with Store(tmp_path / "whole.sqlite") as store:
+        run(grid.cells, store=store, executor=InProcess())
+        whole = records_of(store, grid)
+
+    rng, killed, workers = random.Random(0), 0, []
+    for _ in range(10):
+        sweep = start(grid)
+        time.sleep(rng.uniform(0.5, 3.5))
+        if sweep.poll() is None:
+            workers += children(sweep.pid)
+            sweep.kill()
+            killed += 1
+        sweep.wait()
+    assert killed >= 5
+    with Store(path) as store:
+        before = len(store)
+        run(grid.cells, store=store, executor=InProcess())
+        assert records_of(store, grid) == whole
+    assert before > 0
+    assert not [worker for worker in workers if Path(f"/proc/{worker}/status").exists()]

@@ -1,0 +1,160 @@
+"""The store: what is in it stays, what cannot be is refused, nothing is lost."""
+
+import math
+import sqlite3
+import threading
+from array import array
+from dataclasses import replace
+
+import pytest
+from cells import cell
+
+from depthmup.records import Record, Status
+from depthmup.sweep import Store, StoreError
+
+
+def record(seed=0, losses=(2.0, 1.5, 1.25)):
+    return Record(cell=cell(seed=seed), status=Status.FINISHED, losses=array("f", losses))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "results.sqlite"
+
+
+def test_a_record_comes_back_bit_for_bit(path):
+    awkward = record(losses=(0.1, 1e-40, 3.4e38, math.pi))
+    with Store(path) as store:
+        store.add(awkward)
+    with Store(path) as store:
+        assert store.get(awkward.cell) == awkward
+        assert store.get(cell(seed=1)) is None
+        assert store.missing([awkward.cell, cell(seed=1)]) == [cell(seed=1)]
+        assert len(store) == 1
+
+
+def test_infinite_losses_of_a_failed_run_survive(path):
+    failed = Record(cell=cell(), status=Status.FAILED, losses=array("f", [math.inf]))
+    with Store(path) as store:
+        store.add(failed)
+        assert store.get(failed.cell) == failed
+
+
+def test_what_is_present_is_never_replaced(path):
+    with Store(path) as store:
+        store.add(record())
+        store.add(record(losses=(9.0,)))
+        assert store.get(cell()) == record()
+
+
+def test_sessions_in_order_with_their_time(path):
+    with Store(path) as store:
+        first = store.open_session({"name": "<script>"})
+        store.open_session({"name": "second"})
+        store.update_session(first, 1.5)
+        assert store.sessions() == [
+            {"name": "<script>", "seconds": 1.5},
+            {"name": "second", "seconds": 0.0},
+        ]
+
+
+def test_another_schema_version(path):
+    Store(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match=r"schema version 1; it is of version 99"):
+        Store(path)
+
+
+def test_another_programs_database(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(StoreError, match="another program"):
+        Store(path)
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+
+
+@pytest.mark.parametrize("keep", [10, 100, 5000])
+def test_a_truncated_store(path, keep):
+    with Store(path) as store:
+        for seed in range(50):
+            store.add(record(seed))
+        store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path.write_bytes(path.read_bytes()[:keep])
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="not a readable store"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database(path):
+    path.write_text("loss,lr\n" * 1000)
+    with pytest.raises(StoreError, match="not a readable store"):
+        Store(path)
+
+
+def test_another_configuration_under_the_same_key(path):
+    with Store(path) as store:
+        store.add(record())
+    with sqlite3.connect(path) as db:
+        other = replace(cell(), steps=999).to_json()
+        db.execute("UPDATE records SET cell = ?", (other,))
+    with Store(path) as store, pytest.raises(StoreError, match="another configuration"):
+        store.get(cell())
+
+
+def test_a_folder_that_does_not_exist(tmp_path):
+    with pytest.raises(StoreError, match="could not be opened"):
+        Store(tmp_path / "nowhere" / "results.sqlite")
+
+
+def test_must_exist(path):
+    with pytest.raises(StoreError, match="Expected a store at"):
+        Store(path, must_exist=True)
+    assert not path.exists()
+
+
+def fill(store):
+    for seed in range(1, 500):
+        store.add(record(seed, losses=[1.0] * 300))
+
+
+def test_a_full_disk_keeps_what_was_finished(path):
+    """SQLite reports a full disk and a full page quota by the same error."""
+    with Store(path) as store:
+        store.add(record(0))
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(StoreError, match=r"full.*What was finished is kept: make room"):
+            fill(store)
+        kept = len(store)
+    with Store(path) as store:
+        assert len(store) == kept >= 1
+        assert store.get(cell()) == record()
+
+
+def test_two_writers_at_once_lose_nothing(path):
+    """Disjoint and shared records, from two connections at the same time."""
+    failures = []
+
+    def write(seeds):
+        try:
+            with Store(path) as store:
+                for seed in seeds:
+                    store.add(record(seed))
+        except Exception as error:
+            failures.append(error)
+
+    writers = [
+        threading.Thread(target=write, args=(seeds,))
+        for seeds in (range(120), range(60, 180), range(179, -1, -1))
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert not failures
+    with Store(path) as store:
+        assert len(store) == 180
+        assert all(store.get(cell(seed=seed)) == record(seed) for seed in range(180))

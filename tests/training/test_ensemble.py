@@ -1,0 +1,153 @@
+"""The ensemble engine against the plain loop, and against itself in other company."""
+
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from cells import cell
+
+from depthmup.records import Status
+from depthmup.training import train, train_ensemble
+
+RATES = (-7.0, -6.0, -5.0)
+
+# Single precision rounds to 6e-8; twenty well-conditioned steps must stay far below this.
+SAME = 1e-5
+
+
+def by_key(records):
+    return {record.cell.key: record for record in records}
+
+
+def ensemble(cells, **options):
+    return by_key(train_ensemble(cells, **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"activation": "relu"},
+        {"activation": "identity"},
+        {"activation": "tanh"},
+        {"activation": "gelu", "layer_norm": True},
+        {"activation": "cos", "mean_subtraction": False},
+        {"layer_norm": True},
+        {"block_depth": 2, "activation": "relu"},
+        {"block_depth": 3, "activation": "tanh", "mean_subtraction": False},
+        {"nonlinearity": "pre"},
+        {"nonlinearity": "pre", "activation": "softplus"},
+        {"nonlinearity": "pre", "activation": "tanh", "block_depth": 2, "layer_norm": True},
+        {"epsilon": 1e-3},
+        # Smooth: with abs, an h within rounding of zero may turn a gradient's sign.
+        {"name": "adamw", "weight_decay": 2.0, "activation": "tanh"},
+        {"name": "sgd"},
+        {"name": "sgd", "momentum": 0.9, "weight_decay": 0.05},
+        {"width": 15, "batch_size": 13},
+    ],
+    ids=str,
+)
+def test_agrees_with_the_plain_loop(options):
+    rates = [k + 6 for k in RATES] if options.get("name") == "sgd" else RATES
+    cells = [cell(k, seed=seed, **options) for k in rates for seed in range(2)]
+    records = ensemble(cells)
+    for each in cells:
+        assert records[each.key].status is Status.FINISHED
+        np.testing.assert_allclose(records[each.key].losses, train(each).losses, rtol=SAME)
+
+
+def test_settings_that_matter_change_the_losses():
+    """What the comparison above could not see if both engines ignored it."""
+    base = train(cell()).losses
+    for options in (
+        {"activation": "relu"},
+        {"layer_norm": True},
+        {"mean_subtraction": False},
+        {"nonlinearity": "pre"},
+        {"epsilon": 1e-3},
+        {"name": "adamw", "weight_decay": 2.0},
+        {"name": "sgd"},
+        {"multiplier": 1.0},
+    ):
+        assert not np.allclose(train(cell(**options)).losses, base, rtol=1e-3), options
+
+
+@pytest.mark.parametrize("sizes", [{}, {"width": 15, "batch_size": 13}, {"width": 64}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"activation": "tanh", "layer_norm": True}], ids=str)
+def test_the_same_bits_in_any_company(sizes, options):
+    cells = [cell(k, seed=s, **sizes, **options) for k in RATES for s in range(3)]
+    together = ensemble(cells)
+    for company in (cells[:1], cells[4:6], cells[::-1], cells[1:8]):
+        for key, record in ensemble(company).items():
+            assert record == together[key]
+
+
+def test_a_member_that_diverges_changes_no_other_by_one_bit():
+    calm = [cell(k, seed=s) for k in RATES for s in range(2)]
+    wild = [cell(20.0, seed=s) for s in range(2)]
+    alone, mixed = ensemble(calm), ensemble([*wild[:1], *calm[:3], *wild[1:], *calm[3:]])
+    for each in calm:
+        assert mixed[each.key] == alone[each.key]
+    for each in wild:
+        record = mixed[each.key]
+        assert record.status is Status.DIVERGED
+        assert 0 < len(record.losses) < each.steps
+        assert np.isfinite(record.losses).all()
+        assert record.losses[:1] == alone[calm[each.seed].key].losses[:1]
+
+
+def test_divergence_is_seen_at_the_same_step_by_both_engines():
+    wild = cell(20.0)
+    loop = train(wild)
+    record = ensemble([wild])[wild.key]
+    assert loop.status is record.status is Status.DIVERGED
+    assert len(loop.losses) == len(record.losses)
+    assert record.last_finite_loss <= 1e3 * max(record.losses[0], log(10))
+
+
+def test_an_absurd_initial_loss_is_a_failure_and_is_not_trained():
+    absurd = cell(multiplier=1e6, depth=2)
+    for record in (
+        train(absurd),
+        ensemble([absurd, cell(depth=2, multiplier=1e6, seed=1)])[absurd.key],
+    ):
+        assert record.status is Status.FAILED
+        assert len(record.losses) == 1
+        assert record.losses[0] > 100 * log(10)
+        assert record.mean_loss(0, 20) == float("inf")
+
+
+def test_records_come_as_soon_as_they_end():
+    cells = [cell(20.0), cell(-5.0)]
+    fractions = []
+    records = train_ensemble(cells, on_progress=fractions.append)
+    assert next(records).status is Status.DIVERGED
+    assert len(fractions) < cells[0].steps
+    assert next(records).status is Status.FINISHED
+    assert fractions[-1] == 1.0
+
+
+def test_cells_that_do_not_belong_together():
+    with pytest.raises(ValueError, match=r"may differ in learning rate.*only"):
+        list(train_ensemble([cell(), cell(depth=5)]))
+
+
+@pytest.mark.long
+def test_windows_agree_over_a_long_run():
+    """Beyond some tens of steps rounding is amplified: judge windows, not steps."""
+    cells = [cell(k, depth=8, width=32, steps=300) for k in (-8.0, -7.0)]
+    records = ensemble(cells)
+    for each in cells:
+        a, b = records[each.key].mean_loss(240, 300), train(each).mean_loss(240, 300)
+        assert a == pytest.approx(b, rel=0.01)
+
+
+@pytest.mark.long
+def test_double_precision_tells_rounding_from_error():
+    """The engine is no further from exact arithmetic than the plain loop is."""
+    each = cell(-6.0, depth=16, width=32)
+    exact = np.asarray(train(each, dtype=torch.float64).losses)
+    plain = np.abs(np.asarray(train(each).losses) - exact).max()
+    stacked = np.abs(np.asarray(ensemble([each])[each.key].losses) - exact).max()
+    assert stacked < 3 * plain + 1e-6
