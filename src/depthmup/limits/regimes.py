@@ -5,7 +5,7 @@ each is a measured exponent of a linear network of infinite width and growing fi
 network trained and none of the claims assumed:
 
 - ``x_0``: RMS of the last layer at initialization. Stable at init: does not grow.
-- ``f_1``: the output after one step. Stable in training: does not grow; nontrivial: does not vanish.
+- ``f_1``: the output after one step. Stable in training: does not grow. Nontrivial: nor vanish.
 - ``h_1``: RMS of preactivations W_t x after one step. Faithful: does not grow.
 - ``linearization``: the update's share of the preactivations, RMS of (W_t - W_0) x over that of
   W_0 x. Layerwise linear: vanishes.
@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def depth_exponents(
     >>> e.stable_in_training, round(e.f_1, 2)
     (False, 0.25)
     """
-    if any(b != 2 * a for a, b in zip(depths, depths[1:], strict=False)) or len(depths) < 4:
+    if len(depths) < 4 or any(b != 2 * a for a, b in pairwise(depths)):
         raise ValueError(f"depths must be at least four, each twice the last; got {list(depths)}.")
     a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
     todo = [Step([[1.0]], mse([[0.5]])), Step([[-0.5]], mse([[1.0]]))]
