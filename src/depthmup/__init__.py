@@ -1,5 +1,25 @@
 """Hyperparameters that transfer across the width and depth of neural networks."""
 
+from importlib import import_module
+from typing import Any
+
 from depthmup._version import __version__
 
-__all__ = ["__version__"]
+# Loaded when first used, so that importing the rules does not load PyTorch.
+_LAZY = {
+    "Branch": "depthmup.planning",
+    "Plan": "depthmup.planning",
+    "plan": "depthmup.planning",
+}
+
+__all__ = ["Branch", "Plan", "__version__", "plan"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

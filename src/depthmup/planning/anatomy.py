@@ -40,6 +40,7 @@ from depthmup.planning.sites import (
     branch_placements,
     hooks_of,
     input_hook,
+    logit_scale,
     lookup_use,
     matrix_use,
     output_hook,
@@ -449,17 +450,17 @@ def _logit_sites(traced: Traced, base: Traced, match: Match) -> Iterator[Site]:
             continue
         graph, usage = traced.graph, traced.usage
         folds: tuple[str, ...] = ()
-        for placement in into_parameters(graph, usage, ours.query, ours.reader):
+        for placement in into_parameters(graph, usage, ours.query, ours.reader, after=ours.after):
             if all(len(usage.uses[name]) == 1 for name in placement.parameters):
                 folds = tuple(sorted(placement.parameters))
                 break
-        explicit = next(onto_modules(graph, usage, ours.query, ours.reader), None)
+        explicit = next(onto_modules(graph, usage, ours.query, ours.reader, after=ours.after), None)
         yield Site(
             where=Where.LOGITS,
             label=ours.module,
             ratios=Ratios(fan_in=ratio),
             # The law is relative to the usual 1/sqrt(head size).
-            own=ours.scale / theirs.scale * math.sqrt(ratio),
+            own=logit_scale(traced, ours) / logit_scale(base, theirs) * math.sqrt(ratio),
             folds=folds,
             hooks=hooks_of(explicit) if explicit is not None else (),
         )

@@ -24,8 +24,11 @@ from depthmup.planning.trace import Graph, ModuleCall, Node, Ref
 from depthmup.planning.uses import Usage
 
 _ATTENTION = "_scaled_dot_product"
-# Alternatives are tried in order of preference; real models succeed with the first or second.
-_TRIES = 16
+# Alternatives are tried in order of preference, and real models succeed with the first or second:
+# the walk need not list them all, of which there may be exponentially many.
+_TRIES = 4
+_STEPS = 2000
+_LEVELS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,16 +66,23 @@ class Placement:
         )
 
 
-def into_parameters(graph: Graph, usage: Usage, node: int, reader: int) -> Iterator[Placement]:
-    """Sets of parameters that multiply ``node``, as read by ``reader`` alone, when multiplied."""
-    for found in islice(_Walk(graph, usage, reader).parameters(Ref(node)), _TRIES):
+def into_parameters(
+    graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1
+) -> Iterator[Placement]:
+    """Sets of parameters that multiply ``node``, as read by ``reader`` alone, when multiplied.
+
+    Only nodes past ``after`` are looked at.
+    """
+    for found in islice(_Walk(graph, usage, reader, after).parameters(Ref(node)), _TRIES):
         if _exclusive(graph, found, node, reader):
             yield found
 
 
-def onto_modules(graph: Graph, usage: Usage, node: int, reader: int) -> Iterator[Placement]:
+def onto_modules(
+    graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1
+) -> Iterator[Placement]:
     """Sets of module outputs that multiply ``node``, as read by ``reader`` alone."""
-    for found in islice(_Walk(graph, usage, reader).modules(Ref(node)), _TRIES):
+    for found in islice(_Walk(graph, usage, reader, after).modules(Ref(node)), _TRIES):
         if _exclusive(graph, found, node, reader):
             yield found
 
@@ -99,8 +109,9 @@ def _is_product(node: Node) -> bool:
 
 
 class _Walk:
-    def __init__(self, graph: Graph, usage: Usage, reader: int) -> None:
-        self.graph, self.usage = graph, usage
+    def __init__(self, graph: Graph, usage: Usage, reader: int, after: int) -> None:
+        self.graph, self.usage, self.after = graph, usage, after
+        self.steps_left, self.level = _STEPS, 0
         self.outputs: dict[Ref, list[tuple[ModuleCall, int]]] = {}
         counts: dict[str, int] = {}
         for call in graph.calls:
@@ -148,12 +159,21 @@ class _Walk:
 
     def step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
         node = self.graph.nodes[ref.node]
-        args = node.args
         if node.op in ZEROS:
             yield Placement(scaled=frozenset({node.index}))
             return
-        if node.op in ("parameter", "buffer", "constant", "input") or not args:
+        if node.op in ("parameter", "buffer", "constant", "input") or not node.args:
             return
+        self.steps_left -= 1
+        if self.steps_left < 0 or self.level > _LEVELS or node.index <= self.after:
+            return
+        self.level += 1
+        yield from self.through(node, operand)
+        self.level -= 1
+
+    def through(self, node: Node, operand: "_Operand") -> Iterator[Placement]:
+        """Placements that multiply the result of one operation."""
+        args = node.args
         alternatives: Iterable[Iterator[Placement]]
         scale = 1.0
         if node.op in ("mul", "div"):
@@ -211,6 +231,9 @@ class _Walk:
         self, arguments: Sequence[object], operand: "_Operand", reader: int
     ) -> Iterator[Placement]:
         present = [a for a in arguments if isinstance(a, Ref)]
+        if len(present) == 1:
+            yield from operand(present[0], reader)
+            return
         for parts in product(*(list(islice(operand(a, reader), _TRIES)) for a in present)):
             total = parts[0]
             for part in parts[1:]:

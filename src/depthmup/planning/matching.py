@@ -7,7 +7,7 @@ blocks, experts) differ in number, each is matched to one of the same structure,
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 
 import torch
 from torch import nn
@@ -119,15 +119,21 @@ class _Matcher:
         what: str,
     ) -> dict[str, str]:
         """Match repeated siblings of different number: same structure, in order."""
-        by_kind: dict[Hashable, list[str]] = {}
-        for key in base_keys:
-            by_kind.setdefault(structure(theirs[key]), []).append(key)
-        members: dict[Hashable, list[str]] = {}
-        for key in keys:
-            members.setdefault(structure(ours[key]), []).append(key)
+        runs, base_runs = _runs(ours, keys), _runs(theirs, base_keys)
+        if [kind for kind, _ in runs] == [kind for kind, _ in base_runs]:
+            # The same sequence of kinds, repeated more or less often.
+            pairs = list(zip(runs, base_runs, strict=True))
+        else:
+            by_kind: dict[Hashable, list[str]] = {}
+            for key in base_keys:
+                by_kind.setdefault(structure(theirs[key]), []).append(key)
+            members: dict[Hashable, list[str]] = {}
+            for key in keys:
+                members.setdefault(structure(ours[key]), []).append(key)
+            pairs = [((k, same), (k, by_kind.get(k, []))) for k, same in members.items()]
         result = {}
-        for kind, same in members.items():
-            if kind not in by_kind:
+        for (_, same), (_, available) in pairs:
+            if not available:
                 raise UnrelatedModels(
                     f"The {what} {_join(at, same[0])} has no counterpart among "
                     f"{', '.join(_join(at, k) for k in base_keys)} of the base: none has the same "
@@ -137,9 +143,9 @@ class _Matcher:
             # the channels has the parts, but not the shapes, of one that keeps them.
             for proportion in dict.fromkeys(_proportions(ours[k]) for k in same):
                 alike = [k for k in same if _proportions(ours[k]) == proportion]
-                pool = [k for k in by_kind[kind] if _proportions(theirs[k]) == proportion]
+                pool = [k for k in available if _proportions(theirs[k]) == proportion]
                 if not pool:
-                    pool = by_kind[kind]
+                    pool = available
                     if len({_proportions(theirs[k]) for k in pool}) > 1:
                         raise UnrelatedModels(
                             f"The {what} {_join(at, alike[0])} could correspond to several of the "
@@ -149,6 +155,11 @@ class _Matcher:
                 for i, key in enumerate(alike):
                     result[key] = pool[i * len(pool) // len(alike)]
         return result
+
+
+def _runs(items: Mapping[str, object], keys: list[str]) -> list[tuple[Hashable, list[str]]]:
+    """Consecutive keys of the same structure."""
+    return [(kind, list(run)) for kind, run in groupby(keys, key=lambda k: structure(items[k]))]
 
 
 def _join(at: str, key: str) -> str:

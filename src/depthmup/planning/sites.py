@@ -76,7 +76,7 @@ def branch_placements(
     graph, usage = traced.graph, traced.usage
     uses = {name: {(name, use.node) for use in found} for name, found in usage.uses.items()}
     candidates = {
-        b.index: list(into_parameters(graph, usage, b.output, b.addition))
+        b.index: list(into_parameters(graph, usage, b.output, b.addition, after=b.origin))
         for b in traced.residuals.branches
     }
     chosen: dict[int, Placement] = {}
@@ -95,7 +95,9 @@ def branch_placements(
     result = {}
     for branch in traced.residuals.branches:
         folds = chosen[branch.index].parameters if branch.index in chosen else frozenset()
-        explicit = next(onto_modules(graph, usage, branch.output, branch.addition), None)
+        explicit = next(
+            onto_modules(graph, usage, branch.output, branch.addition, after=branch.origin), None
+        )
         result[branch.index] = (
             tuple(sorted(folds)),
             hooks_of(explicit) if explicit is not None else (),
@@ -165,50 +167,63 @@ def _constant_factor(node: Node) -> float | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attention:
-    """One attention: the module it runs in, its head size, and the scale of its logits."""
+    """One attention: the module it runs in, its head size, its operands and who reads them.
+
+    ``constant`` is the model's own factor between the product and the softmax.
+    """
 
     module: str
     head: int
-    scale: float
+    constant: float
     query: int
+    key: int
     reader: int
+    after: int
 
 
 def attentions(traced: Traced) -> Iterator[Attention]:
     """Every softmax over products of queries and keys."""
     graph = traced.graph
+    inside = {n: b.origin for b in traced.residuals.branches for n in b.path}
     for node in graph.nodes:
         if node.op.startswith("_scaled_dot_product"):
-            query = node.args[0].node
+            query, key = node.args[0].node, node.args[1].node
             head = graph.nodes[query].shape[-1]
             given = node.kwargs.get("scale")
-            yield Attention(
-                module=node.module,
-                head=head,
-                scale=(float(given) if given is not None else head**-0.5)
-                * _chain_scale(traced, query, node.index),
-                query=query,
-                reader=node.index,
-            )
+            constant = float(given) if given is not None else head**-0.5
+            reader = node.index
         elif node.op in ("_softmax", "_safe_softmax"):
             found = _product_before(traced, node)
-            if found is not None:
-                product, scale = found
-                left, right = (ref.node for ref in graph.nodes[product].inputs[:2])
-                yield Attention(
-                    module=node.module,
-                    head=graph.nodes[left].shape[-1],
-                    scale=scale
-                    * _chain_scale(traced, left, product)
-                    * _chain_scale(traced, right, product),
-                    query=left,
-                    reader=product,
-                )
+            if found is None:
+                continue
+            reader, constant = found
+            query, key = (ref.node for ref in graph.nodes[reader].inputs[-2:])
+            head = graph.nodes[query].shape[-1]
+        else:
+            continue
+        yield Attention(
+            module=node.module,
+            head=head,
+            constant=constant,
+            query=query,
+            key=key,
+            reader=reader,
+            after=inside.get(reader, -1),
+        )
 
 
-def _chain_scale(traced: Traced, node: int, reader: int) -> float:
-    found = next(into_parameters(traced.graph, traced.usage, node, reader), None)
-    return found.scale if found is not None else 1.0
+def logit_scale(traced: Traced, attention: Attention) -> float:
+    """The product of all constants in the logits, those on queries and keys included."""
+    scale = attention.constant
+    for operand in (attention.query, attention.key):
+        found = next(
+            into_parameters(
+                traced.graph, traced.usage, operand, attention.reader, after=attention.after
+            ),
+            None,
+        )
+        scale *= found.scale if found is not None else 1.0
+    return scale
 
 
 def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:

@@ -102,6 +102,11 @@ class Scheme:
         """Whether anything depends on depth; (0, 0) leaves depth alone altogether."""
         return bool(self.alpha or self.gamma)
 
+    @property
+    def follows_width(self) -> bool:
+        """Whether the scheme has a theory of width; SP leaves a model's own constants alone."""
+        return self.width.hidden.update != ONE
+
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
         family = family.serving(role.kind)

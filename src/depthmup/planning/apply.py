@@ -1,0 +1,168 @@
+"""Applying a plan: the initial weights and the explicit multipliers."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from depthmup.planning import hooks
+from depthmup.planning.names import parameters, unwrapped
+from depthmup.planning.own_init import (
+    Measured,
+    OwnLaw,
+    UnrecognizedInit,
+    declared_law,
+    measure,
+    recognize,
+)
+from depthmup.rules import Kind
+
+if TYPE_CHECKING:
+    from depthmup.planning.plan import Plan
+
+
+class PlanMismatch(ValueError):
+    """A plan applied to a model it was not made for."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Initialized:
+    """Remembers, on the model, that a plan rescaled it and whether a checkpoint came after.
+
+    It is a hook of ``load_state_dict``, so it lives where PyTorch keeps hooks: it follows a deep
+    copy of the model and nothing is hidden on tensors.
+    """
+
+    loaded: bool = False
+
+    def __call__(self, module: nn.Module, incompatible_keys: Any) -> None:
+        self.loaded = True
+
+
+def _marker(model: nn.Module) -> _Initialized | None:
+    for hook in unwrapped(model)._load_state_dict_post_hooks.values():
+        if isinstance(hook, _Initialized):
+            return hook
+    return None
+
+
+def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
+    """The model's parameters by name, if they are the plan's.
+
+    Raises:
+        PlanMismatch: a parameter is missing, new, or of another shape.
+    """
+    found = parameters(model)
+    planned = {p.name: p for p in plan.prescriptions}
+    for name, p in planned.items():
+        if name not in found:
+            raise PlanMismatch(
+                f"The plan prescribes for {name} {list(p.shape)}, which this model does not have. "
+                "Apply a plan to the model it was made for, or make a new plan."
+            )
+        if tuple(found[name].shape) != p.shape:
+            raise PlanMismatch(
+                f"{name} has shape {list(found[name].shape)}, but the plan was made for "
+                f"{list(p.shape)}. The model was changed after planning, or it is another model: "
+                "make a new plan."
+            )
+    for name, tensor in found.items():
+        if name not in planned:
+            raise PlanMismatch(
+                f"The model's parameter {name} {list(tensor.shape)} is not in the plan. It was "
+                "added after planning, or this is another model: make a new plan."
+            )
+    return found
+
+
+def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, OwnLaw]:
+    """How each parameter's present values depend on size, measured or declared.
+
+    Raises:
+        UnrecognizedInit: neither measured nor declared, or measured and not recognized.
+    """
+    measured: dict[str, Measured] = {}
+    for name, tensor in found.items():
+        one = measure(tensor)
+        if one is None:
+            raise UnrecognizedInit(
+                f"{name} is on the meta device, where there are no values. Allocate the model "
+                "(to_empty) and run its own initialization first."
+            )
+        measured[name] = one
+    if plan.own_init is None:
+        if not plan.base_init:
+            raise UnrecognizedInit(
+                "The base is on the meta device, so there is nothing to compare the model's own "
+                "initialization with. Say how it depends on size when planning: own_init='fixed' "
+                "(the same at every size, as in most transformers classes) or own_init='fan_in' "
+                "(1/sqrt(fan-in), as torch's layers do); or use a base with values."
+            )
+        return recognize(plan.prescriptions, measured, plan.base_init)
+    beside = {
+        p.name.rpartition(".")[0]: p.ratios.fan_in
+        for p in plan.prescriptions
+        if p.role.kind is not Kind.VECTOR
+    }
+    result = {}
+    for p in plan.prescriptions:
+        fan_in = beside.get(p.name.rpartition(".")[0], 1.0)
+        if p.role.kind is not Kind.VECTOR:
+            fan_in = p.ratios.fan_in
+        constant = measured[p.name].constant is not None
+        law = declared_law(p, plan.own_init, fan_in, constant)
+        if law is None:
+            raise UnrecognizedInit(
+                f"own_init says nothing of {p.name}. Add a pattern for it, or '*' for the rest."
+            )
+        result[p.name] = law
+    return result
+
+
+def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
+    """Rescale the model's own initialization in place, and attach explicit multipliers.
+
+    The standard deviation of every parameter becomes the base's times the plan's factor, whatever
+    the model's own dependence on size, which is divided out:
+
+        w <- w * init / own ratio
+
+    Works on sharded tensors, and after ``to_empty`` followed by the model's own initialization. A
+    second call is an error (``force`` overrides it, for a model that was initialized anew); after a
+    checkpoint was loaded, it does nothing but say so.
+
+    Raises:
+        PlanMismatch: this is not the model of the plan.
+        UnrecognizedInit: the model's own initialization is unknown.
+        RuntimeError: the model has been initialized by a plan before.
+    """
+    found = check(plan, model)
+    marker = _marker(model)
+    if marker is not None and not force:
+        if marker.loaded:
+            warnings.warn(
+                "A checkpoint was loaded into this model, so its weights are not rescaled; "
+                "explicit multipliers are attached. Pass force=True if the model was initialized "
+                "anew since.",
+                stacklevel=3,
+            )
+            hooks.attach(model, plan.multipliers)
+            return
+        raise RuntimeError(
+            "This model was already initialized by a plan; doing so twice would rescale it twice. "
+            "Pass force=True if its own initialization ran again since."
+        )
+    laws = own_laws(plan, found)
+    with torch.no_grad():
+        for p in plan.prescriptions:
+            factor = p.init / laws[p.name].ratio
+            if factor != 1.0:
+                found[p.name].mul_(factor)
+    hooks.attach(model, plan.multipliers)
+    if marker is None:
+        unwrapped(model).register_load_state_dict_post_hook(_Initialized())
+    else:
+        marker.loaded = False

@@ -1,0 +1,197 @@
+"""Parameter groups: a plan's learning rates, epsilons and decays, as optimizers take them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from depthmup.planning.apply import check
+from depthmup.planning.prescription import Prescription
+from depthmup.rules import OPTIMIZERS, Family
+
+if TYPE_CHECKING:
+    from depthmup.planning.plan import Plan
+
+# The epsilon of torch.optim where the caller gives none. Families named directly have none known.
+_EPSILON = {
+    "adam": 1e-8,
+    "adamw": 1e-8,
+    "nadam": 1e-8,
+    "radam": 1e-8,
+    "adamax": 1e-8,
+    "rmsprop": 1e-8,
+    "adagrad": 1e-10,
+}
+# How torch.optim applies weight_decay: subtracted from the weight, or added to the gradient.
+_DECOUPLED = frozenset({"adamw", "lion", "muon", "muon-rms"})
+_MAY_DECOUPLE = frozenset({"adam", "nadam", "radam"})
+_COUPLED = frozenset({"adamax", "rmsprop", "adagrad", "sign"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MuonGroups:
+    """Two optimizers to build: ``Muon(groups.muon)`` and ``AdamW(groups.adamw)``."""
+
+    muon: list[dict[str, Any]]
+    adamw: list[dict[str, Any]]
+
+
+def param_groups(
+    plan: "Plan",
+    model: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    eps: float | None = None,
+    betas: tuple[float, float] | None = None,
+    decoupled: bool | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
+
+    Parameters with the same factors share a group. Each group has the settings (``lr``,
+    ``weight_decay``, ``eps``), the names of its parameters (``param_names``) and its ``lr_factor``:
+    a schedule that sets absolute rates multiplies by it, ``group["lr"] = rate *
+    group["lr_factor"]``. Other ``options`` are copied into every group. Frozen parameters are left
+    out.
+
+    For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
+    set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
+
+    Raises:
+        ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; a
+            spectral optimizer, which needs ``muon_groups``.
+    """
+    if plan.family.is_spectral:
+        raise ValueError(
+            f"{plan.optimizer} trains matrices only and needs AdamW beside it. Use "
+            "groups = plan.muon_groups(model, lr=..., adamw_lr=...), then Muon(groups.muon) and "
+            "AdamW(groups.adamw)."
+        )
+    _check_decay(plan.optimizer, plan.family, weight_decay, decoupled)
+    if weight_decay and plan.optimizer in _MAY_DECOUPLE:
+        options["decoupled_weight_decay"] = True
+    if betas is not None:
+        options["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
+    elif plan.one_minus_beta != 1.0 and plan.family is Family.ENTRYWISE:
+        raise ValueError(
+            f"{plan.title} scales 1 - beta by {plan.one_minus_beta:.6g} at this batch size and "
+            "duration. Pass the base run's betas=(..., ...)."
+        )
+    return _groups(
+        check(plan, model),
+        plan.prescriptions,
+        lr=lr,
+        weight_decay=weight_decay,
+        eps=_EPSILON.get(plan.optimizer) if eps is None else eps,
+        options=options,
+    )
+
+
+def muon_groups(
+    plan: "Plan",
+    model: nn.Module,
+    *,
+    lr: float,
+    adamw_lr: float,
+    weight_decay: float = 0.0,
+    adamw_weight_decay: float | None = None,
+    eps: float = 1e-8,
+    betas: tuple[float, float] | None = None,
+) -> MuonGroups:
+    """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
+
+    ``lr`` is Muon's and ``adamw_lr`` AdamW's, at the base; ``eps`` and ``betas`` are AdamW's, and
+    ``adamw_weight_decay`` is ``weight_decay`` unless given. With ``torch.optim.Muon`` the family
+    ``"muon"`` is its default adjustment and ``"muon-rms"`` is ``adjust_lr_fn="match_rms_adamw"``.
+    """
+    if not plan.family.is_spectral:
+        raise ValueError(
+            f"This plan is for {plan.optimizer}, which trains every parameter. Use "
+            "plan.param_groups, or plan with optimizer='muon'."
+        )
+    found = check(plan, model)
+    beside: dict[str, Any] = {}
+    if betas is not None:
+        beside["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
+    return MuonGroups(
+        muon=_groups(
+            found,
+            [p for p in plan.prescriptions if p.family.is_spectral],
+            lr=lr,
+            weight_decay=weight_decay,
+            eps=None,
+            options={},
+        ),
+        adamw=_groups(
+            found,
+            [p for p in plan.prescriptions if not p.family.is_spectral],
+            lr=adamw_lr,
+            weight_decay=weight_decay if adamw_weight_decay is None else adamw_weight_decay,
+            eps=eps,
+            options=beside,
+        ),
+    )
+
+
+def _check_decay(
+    optimizer: str, family: Family, weight_decay: float, decoupled: bool | None
+) -> None:
+    if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
+        return
+    named = optimizer in OPTIMIZERS
+    if optimizer in _DECOUPLED or optimizer in _MAY_DECOUPLE:
+        return
+    if named and optimizer in _COUPLED and not decoupled:
+        raise ValueError(
+            f"{optimizer} adds weight_decay to the gradient and then divides by the gradient's "
+            "size, so the strength of the decay depends on the gradient, which depends on width "
+            "and depth: no factor makes it transfer (Tensor Programs V, Appendix B.3). Use an "
+            "optimizer with decoupled decay, such as AdamW, or weight_decay=0. If your "
+            f"implementation of {optimizer} decouples it, pass decoupled=True."
+        )
+    if not named and decoupled is None:
+        raise ValueError(
+            f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
+            "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
+            "decay added to the gradient cannot transfer in this family."
+        )
+    if decoupled is False:
+        raise ValueError(
+            "Weight decay that is added to the gradient of an entrywise optimizer cannot be made "
+            "to transfer (Tensor Programs V, Appendix B.3). Use decoupled decay or weight_decay=0."
+        )
+
+
+def _groups(
+    found: dict[str, nn.Parameter],
+    prescriptions: Iterable[Prescription],
+    *,
+    lr: float,
+    weight_decay: float,
+    eps: float | None,
+    options: dict[str, Any],
+) -> list[dict[str, Any]]:
+    groups: dict[tuple[float, float, float], dict[str, Any]] = {}
+    for p in prescriptions:
+        if not found[p.name].requires_grad:
+            continue
+        epsilon = p.epsilon if eps is not None and p.family is Family.ENTRYWISE else 1.0
+        decay = p.decay if weight_decay else 1.0
+        group = groups.setdefault(
+            (p.lr, epsilon, decay),
+            {
+                "params": [],
+                "param_names": [],
+                "lr": lr * p.lr,
+                "lr_factor": p.lr,
+                "weight_decay": weight_decay * decay,
+                **options,
+            },
+        )
+        if eps is not None:
+            group["eps"] = eps * epsilon
+        group["params"].append(found[p.name])
+        group["param_names"].append(p.name)
+    return list(groups.values())

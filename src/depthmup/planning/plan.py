@@ -1,0 +1,217 @@
+"""The plan: a scheme applied to a model, parameter by parameter."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from depthmup.planning import apply, clipping, document, groups, hooks, table
+from depthmup.planning.anatomy import anatomy
+from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.names import parameters
+from depthmup.planning.own_init import (
+    Measured,
+    OwnInit,
+    OwnLaw,
+    UnrecognizedInit,
+    measure,
+    recognize,
+)
+from depthmup.planning.prescription import Multiplier, Prescription, prescribe
+from depthmup.planning.trace import ExampleInputs
+from depthmup.rules import Family, Ratios, Scheme
+from depthmup.rules import family as family_named
+from depthmup.rules import scheme as scheme_named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a scheme prescribes for one model under one optimizer, and how to apply it.
+
+    Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
+    names and numbers only: it can be saved, loaded, and applied to any copy of the model, wrapped
+    or sharded in any way.
+    """
+
+    scheme: str
+    title: str
+    source: str
+    optimizer: str
+    family: Family
+    prescriptions: tuple[Prescription, ...]
+    multipliers: tuple[Multiplier, ...]
+    notes: tuple[str, ...] = ()
+    one_minus_beta: float = 1.0
+    own_init: OwnInit | None = None
+    base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str) -> Prescription:
+        """The prescription of one parameter, under any of its names."""
+        for p in self.prescriptions:
+            if name in p.names:
+                return p
+        raise KeyError(
+            f"The plan has no parameter {name!r}; it has {self.prescriptions[0].name!r} and "
+            f"{len(self.prescriptions) - 1} others."
+        )
+
+    def __str__(self) -> str:
+        return table.text(self)
+
+    def __rich__(self) -> "Table":
+        return table.table(self)
+
+    def explain(self, name: str) -> str:
+        """Say in words what is prescribed for a parameter, and why."""
+        return table.explain(self, name)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row per parameter."""
+        return table.frame(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON."""
+        Path(path).write_text(document.dumps(self), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Plan":
+        """Read a plan that ``save`` wrote; refuses one that was changed since."""
+        return document.loads(Path(path).read_text(encoding="utf-8"))
+
+    def initialize(self, model: nn.Module, *, force: bool = False) -> None:
+        """Rescale the model's own initialization in place, and attach explicit multipliers."""
+        apply.initialize(self, model, force=force)
+
+    def attach(self, model: nn.Module) -> None:
+        """Install the explicit multipliers (none if all are folded). Repeating it is harmless."""
+        apply.check(self, model)
+        hooks.attach(model, self.multipliers)
+
+    def detach(self, model: nn.Module) -> None:
+        """Remove the explicit multipliers."""
+        hooks.detach(model)
+
+    def param_groups(
+        self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any
+    ) -> list[dict[str, Any]]:
+        """Parameter groups for one optimizer; see ``groups.param_groups``."""
+        return groups.param_groups(self, model, lr=lr, weight_decay=weight_decay, **options)
+
+    def muon_groups(
+        self, model: nn.Module, *, lr: float, adamw_lr: float, **options: Any
+    ) -> groups.MuonGroups:
+        """Parameter groups for Muon and for the AdamW beside it; see ``groups.muon_groups``."""
+        return groups.muon_groups(self, model, lr=lr, adamw_lr=adamw_lr, **options)
+
+    def clip_grad_norm_(
+        self, model: nn.Module, max_norm: float, *, norm_type: float = 2.0
+    ) -> Tensor:
+        """Clip by the norm of the gradients that the unfolded model would have."""
+        return clipping.clip_grad_norm_(self, model, max_norm, norm_type=norm_type)
+
+
+def plan(
+    model: nn.Module,
+    *,
+    base: nn.Module,
+    scheme: str | Scheme = "depth-mup",
+    optimizer: str | Family = "adamw",
+    example_inputs: ExampleInputs | None = None,
+    base_inputs: ExampleInputs | None = None,
+    branches: BranchHints | None = None,
+    roles: RoleHints | None = None,
+    own_init: OwnInit | None = None,
+    folding: bool = True,
+    batch: float = 1.0,
+    duration: float = 1.0,
+) -> Plan:
+    """Apply a width x depth parametrization to a model, its code unchanged.
+
+    Args:
+        model: the model to train, on any device, ``meta`` included; wrapped or not.
+        base: the same architecture in the size whose hyperparameters are known; may be on
+            ``meta``.
+        scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``.
+        optimizer: a name of ``depthmup.rules.OPTIMIZERS`` or, for any other, its family.
+        example_inputs: arguments of one forward pass: a tensor, a tuple, or a dict of keywords.
+            Only shapes and types matter.
+        base_inputs: the same for the base, where they differ.
+        branches: where the residual branches are, if the dataflow does not show it.
+        roles: what single parameters are, if their use does not show it.
+        own_init: how the model's initialization depends on its size, if it cannot be measured:
+            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names.
+        folding: keep forward multipliers in parameters where that is exact (the model's forward
+            pass stays as it is); ``False`` keeps all of them in hooks.
+        batch, duration: batch size and examples seen, as multiples of the base run's.
+
+    Raises:
+        UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
+
+    Example:
+        >>> import torch, depthmup
+        >>> def make(width, depth):
+        ...     return nn.Sequential(nn.Linear(8, width), *(Block(width) for _ in range(depth)),
+        ...                          nn.Linear(width, 2))
+        >>> class Block(nn.Module):
+        ...     def __init__(self, width):
+        ...         super().__init__()
+        ...         self.linear = nn.Linear(width, width)
+        ...     def forward(self, x):
+        ...         return x + self.linear(x).relu()
+        >>> model = make(64, 8)
+        >>> plan = depthmup.plan(model, base=make(16, 2), scheme="depth-mup", optimizer="adamw",
+        ...                      example_inputs=torch.zeros(4, 8), own_init="fan_in")
+        >>> plan["3.linear.weight"].lr    # 1/4 for width, 1/sqrt(4) for depth, folded: again 1/2
+        0.0625
+        >>> plan.initialize(model)
+        >>> optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
+    """
+    chosen, family = scheme_named(scheme), family_named(optimizer)
+    found = anatomy(
+        model,
+        base,
+        example_inputs=example_inputs,
+        base_inputs=base_inputs,
+        branches=branches,
+        roles=roles,
+    )
+    run = Ratios(batch=batch, duration=duration)
+    prescriptions, multipliers = prescribe(found, chosen, family, run=run, folding=folding)
+    base_init: dict[str, Measured] = {}
+    own_laws: Mapping[str, OwnLaw] = {}
+    notes = found.notes
+    if own_init is None:
+        base_init = _measurements(base)
+        ours = _measurements(model)
+        if ours and base_init:
+            try:
+                own_laws = recognize(prescriptions, ours, base_init)
+            except UnrecognizedInit as problem:  # parameter groups do not depend on it
+                notes += (f"initialize would refuse: {problem}",)
+    return Plan(
+        scheme=chosen.name,
+        title=chosen.title,
+        source=chosen.source,
+        optimizer=str(optimizer).lower(),
+        family=family,
+        prescriptions=prescriptions,
+        multipliers=multipliers,
+        notes=notes,
+        one_minus_beta=chosen.run.one_minus_beta.at(run),
+        own_init=own_init,
+        base_init=base_init,
+        own_laws=own_laws,
+    )
+
+
+def _measurements(model: nn.Module) -> dict[str, Measured]:
+    found = {name: measure(p) for name, p in parameters(model).items()}
+    measured = {name: m for name, m in found.items() if m is not None}
+    return measured if len(measured) == len(found) else {}

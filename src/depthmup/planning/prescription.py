@@ -1,0 +1,161 @@
+"""Prescriptions: what a scheme says about each parameter and each multiplier of one model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from depthmup.planning.anatomy import Anatomy, Place
+from depthmup.planning.kinds import NotUnderstood
+from depthmup.planning.sites import Hook, Site, Where
+from depthmup.rules import ONE, Family, Kind, Laws, Power, Ratios, Role, Scheme, fold
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prescription:
+    """The factors of one parameter, each on the value that is right at the base model.
+
+    ``init`` is on the base's standard deviation, ``lr``, ``epsilon`` and ``decay`` on what the user
+    gives the optimizer. They contain ``folded``, the multiplier that the parameter carries in place
+    of the forward pass. ``laws`` are the laws before folding; ``family`` is the optimizer family
+    that trains this parameter.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    base_name: str
+    base_shape: tuple[int, ...]
+    role: Role
+    ratios: Ratios
+    branches: tuple[str, ...]
+    family: Family
+    laws: Laws
+    folded: float
+    init: float
+    lr: float
+    epsilon: float
+    decay: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Multiplier:
+    """One forward multiplier: carried by parameters (``folds``) or by hooks on modules.
+
+    ``value = law.at(ratios) / own``, where ``own`` is what the model itself already multiplies by.
+    """
+
+    where: Where
+    label: str
+    value: float
+    law: Power
+    own: float = 1.0
+    folds: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+
+def family_of(family: Family, kind: Kind, rank: int) -> Family:
+    """Spectral optimizers train hidden matrices stored as matrices; the rest goes beside them."""
+    return Family.ENTRYWISE if family.is_spectral and rank != 2 else family.serving(kind)
+
+
+def prescribe(
+    anatomy: Anatomy, scheme: Scheme, family: Family, *, run: Ratios, folding: bool
+) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
+    """Evaluate a scheme's laws on a model's anatomy.
+
+    ``run`` has the ratios of batch size and duration; ``folding`` False keeps every multiplier in
+    the forward pass.
+
+    Raises:
+        NotUnderstood: a multiplier can neither be folded nor put on a module.
+    """
+    roles = {
+        place.name: scheme.laws(place.role, family_of(family, place.role.kind, len(place.shape)))
+        for place in anatomy.places
+    }
+    multipliers = []
+    carried: dict[str, float] = {}
+    for site in anatomy.sites:
+        multiplier = _multiplier(site, scheme, roles, folding)
+        if multiplier is None:
+            continue
+        multipliers.append(multiplier)
+        for name in multiplier.folds:
+            carried[name] = carried.get(name, 1.0) * multiplier.value
+    prescriptions = tuple(
+        _prescription(place, roles[place.name], family, run, carried.get(place.name, 1.0))
+        for place in anatomy.places
+    )
+    return prescriptions, tuple(multipliers)
+
+
+def _multiplier(
+    site: Site, scheme: Scheme, laws: Mapping[str, Laws], folding: bool
+) -> Multiplier | None:
+    own = site.own if scheme.follows_width else 1.0
+    if site.where is Where.BRANCH:
+        law, own = scheme.branch, 1.0
+    elif site.where is Where.LOGITS:
+        law = scheme.width.attention_logits
+    elif site.where is Where.READOUT:
+        law = laws[str(site.parameter)].forward
+    else:  # the tied embedding's forward law is the readout's, not the lookup's
+        law = ONE
+    value = law.at(site.ratios) / own
+    if value == 1.0:
+        return None
+    folds = site.folds if folding else ()
+    if not folds and not site.hooks:
+        raise NotUnderstood(_no_place(site, value))
+    return Multiplier(
+        where=site.where,
+        label=site.label,
+        value=value,
+        law=law,
+        own=own,
+        folds=folds,
+        hooks=() if folds else site.hooks,
+    )
+
+
+def _no_place(site: Site, value: float) -> str:
+    start = (
+        f"The {site.where} at {site.label} must be multiplied by {value:.6g}, but no parameter can "
+        "carry it exactly (something nonlinear, a norm, or another reader stands between, or the "
+        "weight is used elsewhere) and it is not the output of a module. "
+    )
+    if site.where is Where.BRANCH:
+        return start + (
+            "Give the branch a module: x + self.branch(f(x)) with self.branch = depthmup.Branch(), "
+            "which has no parameters."
+        )
+    if site.where is Where.LOGITS:
+        return start + (
+            "Grow the number of heads instead of their size, or compute queries with a module of "
+            "their own."
+        )
+    return start + "Compute it with a module (nn.Linear, nn.Embedding) of its own."
+
+
+def _prescription(
+    place: Place, laws: Laws, family: Family, run: Ratios, folded: float
+) -> Prescription:
+    served = family_of(family, place.role.kind, len(place.shape))
+    ratios = replace(place.ratios, batch=run.batch, duration=run.duration)
+    moved = fold(folded, served)
+    return Prescription(
+        name=place.name,
+        names=place.names,
+        shape=place.shape,
+        base_name=place.base_name,
+        base_shape=place.base_shape,
+        role=place.role,
+        ratios=ratios,
+        branches=place.branches,
+        family=served,
+        laws=laws,
+        folded=folded,
+        init=laws.init.at(ratios) * moved.init,
+        lr=laws.lr.at(ratios) * moved.lr,
+        epsilon=laws.epsilon.at(ratios) * moved.epsilon,
+        decay=laws.decay.at(ratios) * moved.decay,
+    )

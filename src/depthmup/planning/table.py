@@ -1,0 +1,237 @@
+"""A plan as people read it: a table, a sentence, a data frame."""
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from depthmup.planning.names import pattern_of
+from depthmup.planning.prescription import Multiplier, Prescription
+from depthmup.rules import Power
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from depthmup.planning.plan import Plan
+
+_WIDTH = 150
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """Parameters that share a row: the same pattern of names, the same factors."""
+
+    pattern: str
+    first: Prescription
+    count: int
+    own: str
+
+
+def rows(plan: "Plan") -> list[Row]:
+    """Prescriptions grouped over repeated layers."""
+    grouped: dict[tuple[object, ...], list[Prescription]] = {}
+    for p in plan.prescriptions:
+        own = plan.own_laws[p.name].law if p.name in plan.own_laws else ""
+        key = (
+            pattern_of(p.name), p.shape, p.base_shape, p.role, p.ratios, p.folded, p.family, own,
+        )  # fmt: skip
+        grouped.setdefault(key, []).append(p)
+    return [
+        Row(
+            pattern=pattern_of(members[0].name) if len(members) > 1 else members[0].name,
+            first=members[0],
+            count=len(members),
+            own=str(key[-1]),
+        )
+        for key, members in grouped.items()
+    ]
+
+
+def table(plan: "Plan") -> Table:
+    """The plan as a Rich table; each factor stands above its law."""
+    found = rows(plan)
+    measured = any(row.own for row in found)
+    result = Table(
+        title=f"{plan.title} for {plan.optimizer}",
+        caption=_caption(plan),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        title_style="bold",
+    )
+    result.add_column("parameter", overflow="fold", min_width=36)
+    result.add_column("shape <- base", overflow="fold")
+    result.add_column("role", overflow="fold")
+    if measured:
+        result.add_column("own init", overflow="fold")
+    for column in ("init", "multiplier", "lr", "epsilon", "decay"):
+        result.add_column(column, overflow="fold")
+    for row in found:
+        p, laws = row.first, row.first.laws
+        cells = [
+            Text(row.pattern + (f"  x{row.count}" if row.count > 1 else "")),
+            Text(f"{_sizes(p.shape)}\n<- {_sizes(p.base_shape)}"),
+            Text(str(p.role)),
+        ]
+        if measured:
+            cells.append(Text(row.own))
+        cells += [
+            _cell(p.init, laws.init, p.folded != 1, "A"),
+            _forward(plan, p),
+            _cell(p.lr, laws.lr, p.folded != 1, "A^2" if p.family.degree else "A"),
+            _cell(p.epsilon, laws.epsilon, p.folded != 1, "A^-1")
+            if not p.family.is_spectral and not p.family.degree
+            else Text("-"),
+            _cell(p.decay, laws.decay, p.folded != 1, "A^-2" if p.family.degree else "A^-1"),
+        ]
+        result.add_row(*cells)
+    return result
+
+
+def text(plan: "Plan", width: int = _WIDTH) -> str:
+    """The table as plain text."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
+    console.print(table(plan))
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in output.splitlines())
+
+
+def _sizes(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape)) or "scalar"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _cell(value: float, law: Power, folded: bool, letter: str) -> Text:
+    words = [str(law)] if law != Power() else []
+    if folded:
+        words.append(letter)
+    cell = Text(_number(value))
+    if words:
+        cell.append("\n" + " ".join(words), style="dim")
+    return cell
+
+
+def _carried_by(plan: "Plan", p: Prescription) -> list[Multiplier]:
+    return [m for m in plan.multipliers if p.name in m.folds]
+
+
+def _forward(plan: "Plan", p: Prescription) -> Text:
+    """The multiplier that the parameter carries, or that hooks apply to its branch or output."""
+    carried = _carried_by(plan, p)
+    if carried:
+        laws = " ".join(str(m.law) for m in carried)
+        return Text(f"A = {_number(p.folded)}\n{laws}, folded")
+    explicit = [
+        m
+        for m in plan.multipliers
+        if m.hooks and (m.label == p.name or (p.role.in_branch and m.label in p.branches))
+    ]
+    if not explicit:
+        return Text("")
+    return Text("\n".join(f"{_number(m.value)} by hook\n{m.law}" for m in explicit))
+
+
+def _caption(plan: "Plan") -> str:
+    lines = [
+        f"Source: {plan.source}. Factors multiply the base model's values; m_in, m_out: fan-in and "
+        "fan-out as multiples of the base's, r: depth, A: multiplier folded into the parameter."
+    ]
+    explicit = [m for m in plan.multipliers if m.hooks]
+    if explicit:
+        kinds = dict.fromkeys(str(m.where) for m in explicit)
+        lines.append(f"{len(explicit)} multipliers stay explicit, as hooks: {', '.join(kinds)}.")
+    lines += [f"Note: {note}" for note in plan.notes]
+    return "\n".join(lines)
+
+
+def explain(plan: "Plan", name: str) -> str:
+    """What is prescribed for a parameter, and why, in words."""
+    p = plan[name]
+    growth = (
+        f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."
+    )
+    place = (
+        f"It lies in the residual branch {' inside '.join(reversed(p.branches))}, one of "
+        f"{p.ratios.depth:g} times as many as in the base."
+        if p.role.in_branch
+        else "It lies in no residual branch, so nothing depends on depth."
+    )
+    lines = [
+        f"{name}: {p.role}.",
+        f"{growth} Fan-in grows {p.ratios.fan_in:g}-fold, fan-out {p.ratios.fan_out:g}-fold. "
+        f"{place}",
+    ]
+    if p.role.tied:
+        lines.append(f"It is one tied parameter: {', '.join(p.names)}.")
+    if p.role.shared:
+        lines.append("All branches share it, so its gradient is the sum of theirs.")
+    for m in plan.multipliers:
+        if p.name in m.folds or p.name == m.label or m.label in p.branches:
+            how = (
+                f"folded into {', '.join(m.folds)}"
+                if m.folds
+                else "applied by a hook on the "
+                + ", ".join(f"{h.side} of {h.module}" for h in m.hooks)
+            )
+            own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
+            lines.append(f"The {m.where} is multiplied by {m.value:.6g} (law {m.law}{own}), {how}.")
+    if p.folded != 1:
+        lines.append(
+            f"It carries a multiplier A = {p.folded:.6g}: init and step are scaled by A so that it "
+            "follows the trajectory of A times the unfolded parameter."
+        )
+    own_law = plan.own_laws.get(p.name)
+    measured = (
+        f"; the model's own is {own_law.law}, corrected by {p.init / own_law.ratio:.6g}"
+        if own_law
+        else ""
+    )
+    lines += [
+        f"Initial standard deviation: the base's times {p.init:.6g} (law {p.laws.init}{measured}).",
+        f"Learning rate ({p.family}): times {p.lr:.6g} (law {p.laws.lr}).",
+        f"Weight decay: times {p.decay:.6g} (law {p.laws.decay}).",
+    ]
+    if not p.family.degree and not p.family.is_spectral:
+        lines.append(f"Epsilon: times {p.epsilon:.6g} (law {p.laws.epsilon}).")
+    lines.append(f"Source: {plan.source}.")
+    return "\n".join(lines)
+
+
+def frame(plan: "Plan") -> "pd.DataFrame":
+    """One row per parameter, with numbers and laws."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {
+                "parameter": p.name,
+                "shape": p.shape,
+                "base_shape": p.base_shape,
+                "role": str(p.role),
+                "branch": p.branches[-1] if p.branches else "",
+                "m_in": p.ratios.fan_in,
+                "m_out": p.ratios.fan_out,
+                "r": p.ratios.depth,
+                "family": str(p.family),
+                "own_init": plan.own_laws[p.name].law if p.name in plan.own_laws else "",
+                "folded": p.folded,
+                "init": p.init,
+                "lr": p.lr,
+                "epsilon": p.epsilon,
+                "decay": p.decay,
+                "init_law": str(p.laws.init),
+                "lr_law": str(p.laws.lr),
+                "epsilon_law": str(p.laws.epsilon),
+                "decay_law": str(p.laws.decay),
+            }
+            for p in plan.prescriptions
+        ]
+    )
