@@ -230,8 +230,7 @@ def _depth_x(study: Study, width: Width) -> Any:
         scale=alt.Scale(
             type="log",
             base=2,
-            domainMin=low,
-            domainMax=alt.ExprRef(f"width < {_LABEL_FROM} ? {high!r} : {labelled!r}"),
+            domain=[low, alt.ExprRef(f"width < {_LABEL_FROM} ? {high!r} : {labelled!r}")],
             nice=False,
         ),
         axis=alt.Axis(values=list(found), format="d", grid=False),

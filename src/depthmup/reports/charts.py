@@ -184,6 +184,8 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         for t in transfers(study)
     }
     for row in rows:
+        # Sorted by number: a sort by name would put names into an expression of Vega's.
+        row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
         row["name"] = names.get(row["scheme"], row["title"])
         row.update(band_of(row, "drift_low", "drift_high", axis))
         row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
@@ -196,7 +198,10 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         axis=alt.Axis(tickCount=7, format="~g", grid=True),
     )
     y = alt.Y(
-        "name:N", title=None, sort=list(names.values()), axis=alt.Axis(labelLimit=140, ticks=False)
+        "name:N",
+        title=None,
+        sort=alt.EncodingSortField("order", op="min"),
+        axis=alt.Axis(labelLimit=140, ticks=False),
     )
     band = alt.Chart(data([{"least": -study.tolerance, "most": study.tolerance}]))
     every = alt.Chart(data(rows)).transform_filter(shown()).encode(y=y)

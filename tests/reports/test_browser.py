@@ -1,0 +1,95 @@
+"""The page in a real browser: it loads from a file, draws, follows the slider, fits a phone."""
+
+import pytest
+
+from depthmup.reports import page
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+DRAWN = """
+[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('svg path').length)
+"""
+PICTURES = "[...document.querySelectorAll('.chart')].map(c => c.querySelector('svg').innerHTML)"
+MOVE = """
+(async () => {
+  slider.value = %d;
+  slider.dispatchEvent(new Event('input'));
+  await show();
+})()
+"""
+
+
+@pytest.fixture
+def written(study, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(page(study), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_loads_offline_without_a_complaint(browser, written, width):
+    tab = browser.open(written, width=width)
+    tab.run(MOVE % 1)
+    assert tab.requests == [written.as_uri()]
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_chart_renders_and_nothing_scrolls_sideways(browser, written, width):
+    tab = browser.open(written, width=width)
+    drawn = tab.run(DRAWN)
+    assert len(drawn) == 4 + 3
+    assert min(drawn) > 8
+    assert tab.run("document.documentElement.scrollWidth") == width
+    wide = tab.run(
+        "[...document.querySelectorAll('.chart svg')]"
+        ".filter(s => s.getBoundingClientRect().right > innerWidth).length"
+    )
+    assert wide == 0
+
+
+def test_the_slider_drives_every_chart(browser, written):
+    tab = browser.open(written, width=1280)
+    last = tab.run(PICTURES)
+    assert tab.run("document.getElementById('steps').textContent") == "240–300"
+    tab.run(MOVE % 0)
+    first = tab.run(PICTURES)
+    assert tab.run("document.getElementById('steps').textContent") == "0–60"
+    assert all(a != b for a, b in zip(first, last, strict=True))
+    assert tab.run("document.querySelector('.now').textContent") == "undecided"
+    tab.run(MOVE % 4)
+    assert tab.run(PICTURES) == last
+
+
+def test_the_slider_is_reached_and_moved_by_keys(browser, written):
+    tab = browser.open(written, width=1280)
+    tab.run("slider.focus()")
+    for kind in ("keyDown", "keyUp"):
+        tab.call("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", code="ArrowLeft",
+                 windowsVirtualKeyCode=37)  # fmt: skip
+    assert tab.run("slider.value") == "3"
+    assert tab.run("slider.getAttribute('aria-valuetext')") == "steps 180–240"
+
+
+def test_hostile_names_are_shown_and_never_run(browser, odd_study, tmp_path, hostile):
+    path = tmp_path / "report.html"
+    path.write_text(page(odd_study), encoding="utf-8")
+    tab = browser.open(path, width=390)
+    assert tab.requests == [path.as_uri()]
+    assert tab.complaints == []
+    assert tab.run("document.title") == " ".join(hostile.split(" "))
+    assert tab.run("document.querySelectorAll('img').length") == 0
+    assert min(tab.run(DRAWN)) > 0
+    assert tab.run("document.documentElement.scrollWidth") == 390
+    assert tab.run("getComputedStyle(document.querySelector('.control')).display") == "none"
+
+
+def test_a_page_that_reaches_out_would_be_seen(browser, written):
+    """The checks above can fail: a page with a remote picture and an error has both recorded."""
+    text = written.read_text(encoding="utf-8").replace("default-src 'none'", "img-src *")
+    bad = written.with_name("bad.html")
+    reach = "<img src='http://127.0.0.1:9/x.png'><script>console.error('oh')</script></body>"
+    bad.write_text(text.replace("img-src data: blob:", "").replace("</body>", reach), "utf-8")
+    tab = browser.open(bad, width=1280)
+    assert "http://127.0.0.1:9/x.png" in tab.requests
+    assert any("oh" in said for said in tab.complaints)

@@ -1,0 +1,178 @@
+"""Charts draw the study's numbers, keep one frame for all windows, and become valid files."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from depthmup.records import Estimate
+from depthmup.reports import CHARTS, export, loss_against_depth, optimum_against_depth, rate_panel
+from depthmup.reports.style import (
+    depth_colours,
+    loss_axis,
+    scheme_colours,
+    spread,
+    study_loss_axis,
+)
+
+
+def rows(spec: dict) -> list[dict]:
+    return [row for values in spec["datasets"].values() for row in values]
+
+
+def domains(node: object, channel: str) -> list:
+    """Every scale domain of a channel, anywhere in a specification."""
+    if isinstance(node, list):
+        return [found for item in node for found in domains(item, channel)]
+    if not isinstance(node, dict):
+        return []
+    here = node.get("encoding", {}).get(channel, {}).get("scale", {}).get("domain")
+    return ([here] if here else []) + [f for v in node.values() for f in domains(v, channel)]
+
+
+def test_a_panel_draws_every_point_of_every_window(study):
+    drawn = {
+        (r["window"], r["depth"], r["log2_lr"]): r
+        for r in rows(rate_panel(study, "ode").to_dict())
+        if "seeds" in r
+    }
+    for index, window in enumerate(study.windows):
+        for curve in window.curves:
+            if curve.scheme != "ode":
+                continue
+            for point in curve.points:
+                row = drawn.pop((index, curve.depth, point.log2_lr))
+                known = point.loss.known
+                assert row["loss"] == (point.loss.value if known else None)
+                assert row["diverged"] == point.diverged
+    assert not drawn
+
+
+def test_all_panels_and_windows_share_their_axes(study):
+    specs = [rate_panel(study, t.scheme).to_dict() for t in study.headline.transfers]
+    for channel in ("x", "y"):
+        found = {json.dumps(d) for spec in specs for d in domains(spec, channel)}
+        assert len(found) == 1
+
+
+def test_exploded_runs_do_not_squash_the_rest(study):
+    usual = study_loss_axis(study)
+    curve = study.headline.curves[0]
+    wild = replace(curve.points[-2], loss=Estimate(value=1e9, low=1e8, high=1e10))
+    curves = (replace(curve, points=(*curve.points[:-2], wild)), *study.headline.curves[1:])
+    exploded = replace(study, windows=(*study.windows[:-1], replace(study.headline, curves=curves)))
+    assert study_loss_axis(exploded).high <= 1.5 * usual.high
+    drawn = rows(rate_panel(exploded, curve.scheme).to_dict())
+    assert any(r.get("loss") == 1e9 for r in drawn)  # drawn as leaving the panel, not dropped
+    assert all(r["band_high"] is None or r["band_high"] <= usual.high * 1.5
+               for r in drawn if "seeds" in r)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values", [[], [math.nan], [0.5], [0.0, 1.0, 2.0], [-3.0, -2.5, 1e6], [1e-9, 2.3]]
+)
+def test_a_loss_axis_exists_for_any_losses(values):
+    axis = loss_axis(values, must_show=values[:2])
+    assert axis.low < axis.high
+    assert axis.ticks
+    assert all(axis.low <= tick <= axis.high for tick in axis.ticks)
+    for value in values[:2]:
+        if math.isfinite(value):
+            assert axis.low <= value <= axis.high
+
+
+def test_the_band_widens_by_the_tolerance_per_doubling(study):
+    wedge = {
+        r["x"]: r
+        for r in rows(optimum_against_depth(study).to_dict())
+        if "centre" in r and r["window"] == 4
+    }
+    at_base = [t.optima[0].log2_lr.value for t in study.headline.transfers]
+    centre = sum(at_base) / len(at_base)
+    for depth in (8, 16, 32, 64, 128):
+        octaves = 0.15 * math.log2(depth / 8)
+        assert wedge[depth]["least"] == pytest.approx(centre - octaves)
+        assert wedge[depth]["most"] == pytest.approx(centre + octaves)
+
+
+def test_edges_and_failures_are_marked_differently(odd_study, hostile):
+    for chart in (optimum_against_depth, loss_against_depth):
+        marks = {
+            (r["scheme"], r["depth"]): r
+            for r in rows(chart(odd_study).to_dict())
+            if "mark" in r and r["place"] != "failed"
+        }
+        assert marks[hostile, 2]["mark"] == "high edge"
+        assert marks["edges", 2]["mark"] == "low edge"
+        assert marks["edges", 4]["mark"] == "edges"
+        failed = [
+            r for r in rows(chart(odd_study).to_dict())
+            if r.get("place") == "failed" and r["value"] is not None
+        ]  # fmt: skip
+        assert [(r["scheme"], r["depth"]) for r in failed] == [(hostile, 4)]
+
+
+def test_a_single_seed_has_no_band(odd_study):
+    drawn = [r for r in rows(rate_panel(odd_study, "edges").to_dict()) if "seeds" in r]
+    assert drawn
+    assert all(r["band_low"] is None and r["band_high"] is None for r in drawn)
+
+
+def test_colours_are_distinct_and_depth_darkens(study):
+    assert len(set(scheme_colours(study).values())) == 4
+
+    def luminance(colour: str) -> float:
+        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    shades = [luminance(c) for c in depth_colours(study).values()]
+    assert shades == sorted(shades, reverse=True)
+    assert min(a - b for a, b in pairwise(shades)) > 8
+
+
+def test_labels_keep_their_distance():
+    wished = [0.1, 0.1, 0.12, 0.5, 0.9]
+    moved = spread(wished, 0.05)
+    gaps = [b - a for a, b in pairwise(moved)]
+    assert min(gaps) >= 0.05 - 1e-9
+    assert moved[3:] == wished[3:]
+
+
+def test_charts_refuse_a_window_that_is_not_there(study):
+    with pytest.raises(ValueError, match="windows 0 to 4; got window=5"):
+        CHARTS["drift"](study, window=5)
+
+
+def test_export_writes_valid_files_in_every_format(study, tmp_path):
+    paths = export(study, tmp_path / "new" / "figures")
+    assert {p.name for p in paths} == {f"{n}.{f}" for n in CHARTS for f in ("svg", "pdf", "png")}
+    for path in paths:
+        content = path.read_bytes()
+        if path.suffix == ".svg":
+            assert content.startswith(b"<svg")
+            assert b"NaN" not in content
+        elif path.suffix == ".png":
+            assert content.startswith(b"\x89PNG\r\n\x1a\n")
+            assert int.from_bytes(content[16:20]) > 800  # pixels: twice a screen's
+        else:
+            assert content.startswith(b"%PDF-")
+            assert b"%%EOF" in content[-32:]
+
+
+def test_export_draws_odd_studies_and_the_window_asked_for(study, odd_study, tmp_path):
+    for path in export(odd_study, tmp_path / "odd", formats={"svg"}):
+        assert not re.search(rb"NaN|undefined|Infinity", path.read_bytes()), path.name
+    last, first = (
+        {p.name: p.read_bytes() for p in export(study, tmp_path / str(w), formats="svg", window=w)}
+        for w in (None, 0)
+    )
+    assert all(last[name] != first[name] for name in last)
+
+
+def test_export_refuses_unknown_formats_before_writing(study, tmp_path):
+    with pytest.raises(ValueError, match="written as pdf, png, svg; got gif"):
+        export(study, tmp_path / "figures", formats={"svg", "gif"})
+    assert not (tmp_path / "figures").exists()

@@ -1,0 +1,169 @@
+"""The numbers that are shown, summarized and tabled are the numbers of the study."""
+
+import io
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from depthmup.records import Estimate, Place, Study, Verdict
+from depthmup.reports import plain_table, summary, table, to_pandas
+from depthmup.reports.words import best_rate, drift_sentence, headline, number, regret_sentence
+
+
+def test_summary_has_exactly_the_published_keys(study):
+    found = summary(study)
+    assert list(found) == ["schemes", "config", "environment"]
+    for scheme in found["schemes"]:
+        assert set(scheme) == {
+            "scheme", "alpha", "gamma", "depths", "optimum", "drift", "regret", "verdict", "why",
+        }  # fmt: skip
+        for optimum in scheme["optimum"]:
+            assert set(optimum) == {"depth", "log2_lr", "low", "high", "loss", "status"}
+        for estimate in (scheme["drift"], scheme["regret"]):
+            assert set(estimate) == {"estimate", "low", "high", "unit"}
+            assert estimate["unit"]
+
+
+def test_summary_holds_the_numbers_of_the_last_window(study):
+    for given, found in zip(study.headline.transfers, summary(study)["schemes"], strict=True):
+        assert (found["scheme"], found["alpha"], found["gamma"]) == (
+            given.scheme, given.alpha, given.gamma,
+        )  # fmt: skip
+        assert found["verdict"] == given.verdict.value
+        assert found["drift"]["estimate"] == given.drift.value
+        assert (found["drift"]["low"], found["drift"]["high"]) == (
+            given.drift.low,
+            given.drift.high,
+        )
+        assert found["depths"] == [o.depth for o in given.optima]
+        for o, shown in zip(given.optima, found["optimum"], strict=True):
+            if o.place is Place.FAILED:
+                assert (shown["log2_lr"], shown["loss"], shown["status"]) == (None, None, "failed")
+            else:
+                assert (shown["log2_lr"], shown["low"], shown["high"], shown["loss"]) == (
+                    o.log2_lr.value, o.log2_lr.low, o.log2_lr.high, o.loss.value,
+                )  # fmt: skip
+
+
+def test_summary_is_strict_json_whatever_was_measured(odd_study, hostile):
+    text = json.dumps(summary(odd_study), allow_nan=False)
+    found = json.loads(text)
+    assert found["environment"] == {"memory": None, "host": hostile, "path": "/tmp/x"}
+    assert found["config"][hostile] is None
+    failed = found["schemes"][0]
+    assert failed["drift"] == {
+        "estimate": None, "low": None, "high": None, "unit": "octaves per doubling of depth",
+    }  # fmt: skip
+    assert failed["regret"]["estimate"] is None
+    assert [o["status"] for o in failed["optimum"]] == ["high edge", "failed"]
+
+
+def test_frames_hold_every_window(study):
+    frames = to_pandas(study)
+    assert len(frames.points) == 5 * 4 * 5 * 8
+    assert len(frames.optima) == 5 * 4 * 5
+    assert len(frames.transfers) == 5 * 4
+    curve = study.windows[2].curves[7]
+    rows = frames.points.query("window == 2 and scheme == @curve.scheme and depth == @curve.depth")
+    for point, loss in zip(curve.points, rows["loss"], strict=True):
+        assert loss == point.loss.value or (math.isnan(loss) and math.isnan(point.loss.value))
+
+
+def test_frames_keep_what_could_not_be_measured_as_nan(odd_study):
+    frames = to_pandas(odd_study)
+    assert frames.optima["low"].isna().all()
+    assert frames.points["loss"].isna().sum() == 4
+    assert frames.transfers["regret"].map(math.isinf).all()
+
+
+def test_tables_show_rates_drift_and_verdict(study):
+    text = plain_table(study)
+    row = next(line for line in text.splitlines() if line.endswith(" transfers"))
+    assert row.startswith("Depth-muP ")
+    given = study.headline.transfers[0]
+    for optimum in given.optima:
+        assert number(optimum.log2_lr.value) in row
+    assert "−0.02" in row
+    assert "[−0.05, 0.01]" in row
+    assert row.endswith("transfers")
+    assert text.splitlines()[0] == headline(study)
+    sp = next(line for line in text.splitlines() if line.startswith("SP "))
+    assert sp.count("fails") == 3
+    assert "diverges" in sp
+
+
+def test_plain_table_is_plain(study):
+    assert all(ord(sign) >= 32 or sign == "\n" for sign in plain_table(study))
+
+
+def test_rich_table_shows_the_same_and_takes_names_literally(study, odd_study):
+    from rich.console import Console
+
+    for given in (study, odd_study):
+        console = Console(file=io.StringIO(), width=250, color_system=None)
+        console.print(table(given))
+        shown = console.file.getvalue()
+        for transfer in given.headline.transfers:
+            assert transfer.title.split("\u2028")[-1] in shown  # "[bold]" is text, not markup
+            assert transfer.verdict.value in shown
+
+
+def test_words_of_drift_and_regret(study):
+    mup, _, sp, ode = study.headline.transfers
+    assert drift_sentence(mup) == (
+        "Per doubling of depth, the best learning rate moves by −0.02 octaves "
+        "(95% interval −0.05 to 0.01)."
+    )
+    assert regret_sentence(study, ode) == (
+        "At depth 128, the learning rate of depth 8 costs 0.210 in loss (0.170 to 0.260)."
+    )
+    assert regret_sentence(study, sp) == "At depth 32, 64 and 128 no learning rate trains."
+
+
+def test_words_where_little_is_known(odd_study):
+    unknown, edges = odd_study.headline.transfers
+    assert "could not be estimated" in drift_sentence(unknown)
+    assert "no interval" in drift_sentence(edges)
+    assert "diverges at depth 4" in regret_sentence(odd_study, edges)
+    assert best_rate(edges.optima[0]) == "≤ −3.00"
+    assert best_rate(unknown.optima[0]) == "≥ −1.00"
+    assert best_rate(unknown.optima[1]) == "–"
+
+
+def test_headline_counts_the_verdicts(study):
+    assert headline(study) == (
+        "Depth-muP transfers its best learning rate from depth 8 to 128; 3 others drift."
+    )
+    assert headline(_judged(study, "tttt")).startswith("Depth-muP, (1/2, 0), SP and ODE transfer")
+    assert headline(_judged(study, "tduu")).endswith("1 other drifts; undecided: SP and ODE.")
+    assert headline(_judged(study, "dddd")).startswith("No scheme is shown to transfer")
+    assert headline(_judged(study, "uuuu")).startswith("Undecided")
+    assert headline(_judged(study, "d")) == ("The best learning rate drifts from depth 8 to 128.")
+
+
+def test_the_base_is_the_configured_depth(study):
+    moved = replace(study, config={**study.config, "base_depth": 32})
+    assert "from depth 32 to 128" in headline(moved)
+    assert "from depth 8 to 128" in headline(replace(study, config={"base_depth": "32"}))
+
+
+def test_an_empty_study_says_what_it_needs(study):
+    with pytest.raises(ValueError, match="at least one window"):
+        summary(replace(study, windows=()))
+
+
+def test_tiny_losses_keep_their_digits(study):
+    tiny = Estimate(value=2.5e-5, low=1e-5, high=4e-5)
+    transfer = replace(study.headline.transfers[0], regret=tiny)
+    assert "2.5e-05" in regret_sentence(study, transfer)
+
+
+def _judged(study: Study, letters: str) -> Study:
+    meaning = {"t": Verdict.TRANSFERS, "d": Verdict.DRIFTS, "u": Verdict.UNDECIDED}
+    transfers = tuple(
+        replace(transfer, verdict=meaning[letter])
+        for transfer, letter in zip(study.headline.transfers, letters, strict=False)
+    )
+    return replace(study, windows=(replace(study.headline, transfers=transfers),))

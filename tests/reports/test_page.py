@@ -1,0 +1,111 @@
+"""The page as text: it holds the study's numbers, escapes its strings and asks no server."""
+
+import html
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from depthmup.records import Place
+from depthmup.reports import page
+from depthmup.reports.words import best_rate, headline, significant
+
+
+class Reader(HTMLParser):
+    """Collects the elements, the visible text and the scripts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.text, self.scripts, self._inside = "", [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        if tag == self._inside:
+            self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif not self._inside:
+            self.text += data
+
+
+def charts_of(reader: Reader) -> dict:
+    line = re.search(r"^const CHARTS = (.*);$", reader.scripts[-1], re.MULTILINE)
+    return json.loads(line[1])
+
+
+def test_headline_verdicts_and_numbers_come_from_the_study(study):
+    text = Reader(page(study)).text
+    assert headline(study) in text
+    for transfer in study.headline.transfers:
+        assert transfer.title in text
+        assert transfer.why in text
+        for optimum in transfer.optima:
+            assert best_rate(optimum) in text
+            assert significant(optimum.loss.value) in text
+    assert text.index(headline(study)) < text.index("Where the minima line up")
+    assert text.count("nothing trains") >= 3
+
+
+def test_the_page_says_how_it_was_run(study):
+    text = Reader(page(study)).text
+    assert study.config["command"] in text
+    for said in ("2.13.0+cpu", "2 cores of an AMD EPYC 9R14", "151.3", "label noise", "1e-08"):
+        assert said in text
+
+
+def test_hostile_text_stays_text(odd_study, hostile):
+    reader = Reader(page(odd_study))
+    assert hostile in reader.text
+    assert not [attrs for tag, attrs in reader.tags if tag == "img" or "onerror" in attrs]
+    # The library, then our script: a name that ended one early would make another.
+    assert len(reader.scripts) == 2
+    assert "window.drawn" in reader.scripts[-1]
+    assert "49" not in re.findall(r"\[bold\](\S+)", reader.text)  # no template runs in a name
+    assert "\u2028" not in "".join(reader.scripts)
+    names = {row.get("title") for spec in charts_of(reader).values()
+             for values in spec["datasets"].values() for row in values}  # fmt: skip
+    assert hostile in names
+
+
+def test_commands_given_as_words_are_quoted(odd_study, hostile):
+    text = Reader(page(odd_study)).text
+    assert f"depthmup '{hostile}'" in text
+
+
+def test_the_page_refers_to_nothing_outside(study):
+    text = page(study)
+    reader = Reader(text)
+    for tag, attrs in reader.tags:
+        assert not attrs.get("src"), tag
+        assert attrs.get("href", "data:").startswith("data:"), tag
+    assert "default-src 'none'" in html.unescape(text)
+    assert "@import" not in text
+    assert "url(" not in text.split("</style>")[0]
+
+
+def test_the_page_is_the_same_every_time(study):
+    assert page(study) == page(study)
+
+
+def test_odd_studies_have_pages(study, odd_study):
+    assert "≤ −3.00" in Reader(page(odd_study)).text
+    headline_ = study.headline
+    bare = replace(study, windows=(replace(headline_, curves=()),), config={}, environment={})
+    assert "How it was run" in Reader(page(bare)).text
+    dead = tuple(
+        replace(t, optima=tuple(replace(o, place=Place.FAILED) for o in t.optima))
+        for t in headline_.transfers
+    )
+    assert page(replace(study, windows=(replace(headline_, transfers=dead),)))
+    one = replace(headline_, transfers=headline_.transfers[:1], curves=headline_.curves[:1])
+    assert page(replace(study, windows=(one,)))
