@@ -50,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = next(run for options, run in VERBS.values() if type(chosen) is options)
     try:
         return run(chosen)
+    except BrokenPipeError:
+        # The reader of our output had enough (`depthmup ... | head`): end as quietly as others do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_INTERRUPTED
     except (ValueError, RuntimeError, OSError) as error:
         print(f"depthmup: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT

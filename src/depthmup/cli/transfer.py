@@ -150,6 +150,8 @@ def run(options: Options) -> int:
         raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     if not 0 < options.tolerance < float("inf"):
         raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
+    if options.device.partition(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {options.device!r}.")
     executor: Executor = Processes(workers=workers, device=options.device)
     if options.device != "cpu":
         executor = InProcess(device=options.device)

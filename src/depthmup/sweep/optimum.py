@@ -121,14 +121,20 @@ def _average(losses: Array) -> Array:
 def optimum(depth: int, log2_lrs: Sequence[float], losses: Array, *, chance: float) -> Optimum:
     """The best learning rate of one depth, from losses (learning rates, seeds).
 
-    A depth has failed when no learning rate ends below ``chance``, the loss of guessing.
+    A depth has failed when no learning rate ends below ``chance``, the loss of guessing. At an edge
+    of the grid the interval is open towards the outside.
     """
     found = vertex(log2_lrs, _average(losses))
     if not found.log_loss < math.log(chance):
         return Optimum(depth=depth, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+    at = jackknife(lambda some: vertex(log2_lrs, _average(some)).at, losses)
+    if found.place is Place.LOW_EDGE:
+        at = Estimate(value=at.value, low=-math.inf, high=at.value)
+    elif found.place is Place.HIGH_EDGE:
+        at = Estimate(value=at.value, low=at.value, high=math.inf)
     return Optimum(
         depth=depth,
-        log2_lr=jackknife(lambda some: vertex(log2_lrs, _average(some)).at, losses),
+        log2_lr=at,
         loss=jackknife(lambda some: math.exp(vertex(log2_lrs, _average(some)).log_loss), losses),
         place=found.place,
     )
@@ -137,7 +143,7 @@ def optimum(depth: int, log2_lrs: Sequence[float], losses: Array, *, chance: flo
 def drift(depths: Sequence[int], log2_lrs: Sequence[float], losses: Array) -> Estimate:
     """The least-squares slope of the optimum against log2 depth: 0 means transfer.
 
-    Losses are (depths, learning rates, seeds), of depths that did not fail.
+    Losses are (depths, learning rates, seeds), of depths whose optimum is inside the grid.
     """
     if len(depths) < 2:
         return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=DRIFT_UNIT)

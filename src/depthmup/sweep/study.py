@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -128,15 +129,16 @@ def _transfer(grid: Grid, scheme: Scheme, values: Array, tolerance: float) -> Tr
         optimum(depth, grid.log2_lrs, of_depth, chance=math.log(classes))
         for depth, of_depth in zip(grid.depths, values, strict=True)
     )
-    trains = [i for i, found in enumerate(optima) if found.place is not Place.FAILED]
+    inside = [i for i, found in enumerate(optima) if found.place is Place.INTERIOR]
     moved = UNKNOWN
-    if trains:
-        moved = drift([grid.depths[i] for i in trains], grid.log2_lrs, values[trains])
-    base = grid.depths.index(grid.base_depth)
-    if base in trains and len(grid.depths) - 1 in trains:
-        price = regret(grid.log2_lrs, values[base], values[-1])
-    else:
-        price = Estimate(value=math.inf, low=math.inf, high=math.inf, unit=REGRET_UNIT)
+    if inside:
+        moved = drift([grid.depths[i] for i in inside], grid.log2_lrs, values[inside])
+    base, target = grid.depths.index(grid.base_depth), len(grid.depths) - 1
+    price = UNKNOWN
+    if optima[target].place is Place.FAILED:
+        price = Estimate(value=math.inf, low=math.inf, high=math.inf)
+    elif base in inside and target in inside:
+        price = regret(grid.log2_lrs, values[base], values[target])
     verdict, why = judge(optima, moved, seeds=grid.seeds, tolerance=tolerance)
     return Transfer(
         scheme=scheme.name,
@@ -144,8 +146,8 @@ def _transfer(grid: Grid, scheme: Scheme, values: Array, tolerance: float) -> Tr
         alpha=str(scheme.alpha),
         gamma=str(scheme.gamma),
         optima=optima,
-        drift=Estimate(value=moved.value, low=moved.low, high=moved.high, unit=DRIFT_UNIT),
-        regret=price,
+        drift=replace(moved, unit=DRIFT_UNIT),
+        regret=replace(price, unit=REGRET_UNIT),
         verdict=verdict,
         why=why,
     )

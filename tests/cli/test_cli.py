@@ -1,0 +1,213 @@
+"""The command line as a person and as a script would use it."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from depthmup.cli import main
+
+TINY = [
+    *("--depths", "2", "4", "--base-depth", "2", "--log2-lrs", "-5", "-3", "-1", "1", "3"),
+    *("--seeds", "2", "--width", "16", "--steps", "20", "--window", "10", "--workers", "1"),
+    *("--schemes", "depth-mup", "3/4,1/4"),
+]
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "depthmup", *arguments], capture_output=True, text=True, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished")
+    done = run("transfer", *TINY, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def test_json_is_all_that_stdout_holds(finished):
+    out, done = finished
+    summary = json.loads(done.stdout)
+    assert summary == json.loads((out / "summary.json").read_text())
+    assert done.stderr == ""
+
+
+def test_the_summary_has_the_agreed_form(finished):
+    summary = json.loads(finished[1].stdout)
+    assert {"schemes", "config", "environment"} <= set(summary)
+    first, second = summary["schemes"]
+    assert (first["scheme"], first["alpha"], first["gamma"]) == ("depth-mup", "1/2", "1/2")
+    assert (second["scheme"], second["alpha"], second["gamma"]) == ("3/4,1/4", "3/4", "1/4")
+    for scheme in (first, second):
+        assert scheme["depths"] == [2, 4]
+        assert [o["depth"] for o in scheme["optimum"]] == [2, 4]
+        assert set(scheme["optimum"][0]) == {"depth", "log2_lr", "low", "high", "loss", "status"}
+        assert set(scheme["drift"]) == {"estimate", "low", "high", "unit"}
+        assert set(scheme["regret"]) == {"estimate", "low", "high", "unit"}
+        assert scheme["verdict"] in ("transfers", "drifts", "undecided")
+        assert scheme["why"]
+    assert summary["config"]["steps"] == 20
+    assert summary["environment"]["torch"]
+
+
+def test_the_same_command_again_trains_nothing(finished, capsys):
+    out, done = finished
+    before = (out / "results.sqlite").stat().st_size
+    assert main(["transfer", *TINY, "--out", str(out), "--json"]) == 0
+    again, first = json.loads(capsys.readouterr().out), json.loads(done.stdout)
+    assert again["schemes"] == first["schemes"]
+    assert (out / "results.sqlite").stat().st_size <= before + 8192
+
+
+def test_report_rebuilds_the_page_from_the_store_alone(finished, tmp_path):
+    out, _ = finished
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    (copy / "results.sqlite").write_bytes((out / "results.sqlite").read_bytes())
+    assert main(["report", str(copy), "--export", "svg"]) == 0
+    assert (copy / "report.html").read_text() == (out / "report.html").read_text()
+    assert json.loads((copy / "summary.json").read_text()) == json.loads(
+        (out / "summary.json").read_text()
+    )
+    assert list((copy / "charts").glob("*.svg"))
+
+
+def test_the_table_and_the_page_are_announced(finished, capsys):
+    assert main(["report", str(finished[0])]) == 0
+    shown = capsys.readouterr().out
+    assert "Depth-muP" in shown
+    assert str(finished[0] / "report.html") in shown
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--schemes", "nope"], "Expected a scheme (sp, mup, depth-mup"),
+        (["--schemes", "x,1/2"], "Expected alpha to be a rational number"),
+        (["--activation", "swich"], "Expected activation to be one of abs"),
+        (["--depths", "0", "8"], "Expected depths to be at least 1"),
+        (["--depths", "16", "32"], "contain the base depth 8"),
+        (["--depths", "16", "8"], "strictly increasing"),
+        (["--log2-lrs"], "Expected log2_lrs to be a list"),
+        (["--log2-lrs", "0", "-1"], "strictly increasing"),
+        (["--log2-lrs", "nan"], "finite numbers"),
+        (["--seeds", "0"], "at least 1"),
+        (["--tolerance", "-1"], "Expected tolerance to be positive"),
+        (["--workers", "-1"], "Expected workers"),
+        (["--data", "imagenet"], "Expected data to be one of digits"),
+        (["--device", "abacus"], "Expected device"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(wrong, message, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["transfer", "--out", str(out), *wrong]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("wrong", [["--depths", "8.5"], ["--preset", "huge"], ["--optimiser"]])
+def test_what_is_no_option_is_refused_by_the_parser(wrong, tmp_path, capsys):
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as refused:
+        main(["transfer", "--out", str(out), *wrong])
+    assert refused.value.code == 2
+    assert not out.exists()
+
+
+def test_an_output_folder_that_cannot_be_written(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert main(["transfer", *TINY, "--out", str(file / "out")]) == 2
+    assert "Expected --out to be a folder that can be written" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
+def test_a_store_that_is_none_is_left_alone(tmp_path, capsys):
+    store = tmp_path / "results.sqlite"
+    store.write_text("not a database " * 100)
+    assert main(["transfer", *TINY, "--out", str(tmp_path)]) == 2
+    assert "not a readable store" in capsys.readouterr().err
+    assert store.read_text() == "not a database " * 100
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["results.sqlite"]
+
+
+def test_report_of_an_empty_folder(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
+    assert "Expected a store at" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_presets_show_in_help(capsys):
+    for preset, steps in (("tiny", "200"), ("small", "300")):
+        with pytest.raises(SystemExit):
+            main(["transfer", "--preset", preset, "--help"])
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"Training steps. (default: {steps})" in shown
+
+
+def test_regimes(capsys):
+    assert main(["regimes", "--alpha", "3/4", "--gamma", "1/4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "redundant"
+    assert main(["regimes", "--alpha", "1", "--gamma", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "faithful" in shown
+    assert "kappa" in shown
+    assert main(["regimes", "--alpha", "x"]) == 2
+    assert "Expected alpha to be a rational number" in capsys.readouterr().err
+
+
+def interrupted(out, **streams):
+    """A sweep that gets Ctrl-C once its first record is stored."""
+    command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
+    sweep = subprocess.Popen([*command, "--workers", "1", "--steps", "60"], **streams)
+    store = out / "results.sqlite-wal"
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (store.exists() and store.stat().st_size > 60_000):
+        time.sleep(0.05)
+    sweep.send_signal(signal.SIGINT)
+    return sweep
+
+
+@pytest.mark.long
+def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path):
+    sweep = interrupted(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _, shown = sweep.communicate(timeout=60)
+    assert sweep.returncode == 130
+    assert "the same command goes on from there" in shown
+    assert "Traceback" not in shown
+    assert not (tmp_path / "summary.json").exists()
+
+
+@pytest.mark.long
+def test_a_terminal_sees_live_progress(tmp_path):
+    """On a terminal: a bar that is redrawn, with the number of runs and the time that is left."""
+    ours, theirs = pty.openpty()
+    sweep = interrupted(tmp_path, stdout=theirs, stderr=theirs, stdin=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:  # the other side of the terminal is gone
+        pass
+    assert sweep.wait(timeout=60) == 130
+    assert b"training" in shown
+    assert b"left" in shown
+    assert b"\x1b[" in shown
+
+
+def test_module_and_script_are_the_same_command():
+    script = Path(sys.executable).with_name("depthmup")
+    ours = run("regimes", "--json").stdout
+    assert (
+        ours == subprocess.run([script, "regimes", "--json"], capture_output=True, text=True).stdout
+    )
