@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 
 from depthmup.rules import Exponent, exponent
 
@@ -85,7 +86,7 @@ def require_infinite_depth(scaling: Parametrization) -> None:
 
 def check_depth(depth: float) -> int | float:
     """A positive whole number of layers, or infinity."""
-    if isinstance(depth, bool) or not isinstance(depth, (int, float)):
+    if isinstance(depth, bool) or not isinstance(depth, Real):
         raise TypeError(
             f"depth must be a positive integer or math.inf; got {type(depth).__name__}."
         )

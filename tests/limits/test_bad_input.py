@@ -1,0 +1,145 @@
+"""Wrong input raises at once and says what to do; what diverges or stays coarse is a result."""
+
+import math
+
+import numpy as np
+import pytest
+
+from depthmup import limits
+
+
+def step(inputs=((1.0,),), targets=((0.5,),)):
+    return limits.Step(inputs, limits.mse(targets))
+
+
+GOOD = step()
+
+
+@pytest.mark.parametrize("solve", [limits.linear, limits.nonlinear])
+def test_mismatched_steps(solve):
+    options = {"depth": math.inf, "lr": 1.0}
+    if solve is limits.nonlinear:
+        options["activation"] = "erf"
+    with pytest.raises(ValueError, match=r"steps\[1\] has d_in=2"):
+        solve([GOOD, step([[1.0, 2.0]])], **options)
+    with pytest.raises(ValueError, match=r"steps\[1\] has d_out=2"):
+        solve([GOOD, step(targets=[[1.0, 2.0]])], **options)
+    with pytest.raises(ValueError, match="at least one step"):
+        solve([], **options)
+    with pytest.raises(TypeError, match=r"not a limits\.Step"):
+        solve([([[1.0]], [[1.0]])], **options)
+    with pytest.raises(ValueError, match="held_out has d_in=3"):
+        solve([GOOD], held_out=[[1.0, 2.0, 3.0]], **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: step([[math.nan]]), r"inputs must be finite; got nan at index \(0, 0\)"),
+        (lambda: step([[1.0]], [[math.inf]]), "targets must be finite"),
+        (lambda: step([1.0]), r"shape \(batch, d_in\).*got shape \(1,\)"),
+        (lambda: step(np.zeros((0, 3))), "neither empty"),
+        (lambda: step([[1.0], [2.0]]), "2 rows but the loss is for 1"),
+        (lambda: limits.cross_entropy([0, 4], classes=4), r"range\(4\)"),
+        (lambda: limits.cross_entropy([0.5], classes=4), "integer labels"),
+    ],
+)
+def test_bad_data(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("loss", [lambda f: f.sum(), None, 3.0])
+def test_a_loss_without_gradient(loss):
+    with pytest.raises(TypeError, match="gradient"):
+        limits.Step([[1.0]], loss)
+
+
+@pytest.mark.parametrize("depth", [0, -1, 3.5, math.nan, -math.inf])
+def test_impossible_depths(depth):
+    with pytest.raises(ValueError, match=r"positive integer or math\.inf"):
+        limits.linear([GOOD], depth=depth, lr=1.0)
+
+
+@pytest.mark.parametrize("depth", ["64", None, True])
+def test_depths_that_are_no_numbers(depth):
+    with pytest.raises(TypeError, match=r"positive integer or math\.inf"):
+        limits.linear([GOOD], depth=depth, lr=1.0)
+
+
+def test_whole_floats_are_depths():
+    assert len(limits.linear([GOOD], depth=4.0, lr=1.0).positions) == 5
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gamma", "message"),
+    [
+        ("1/4", "3/4", r"explodes like exp\(a\^2 L\^\(1/2\)\)"),
+        ("1/2", "1/4", r"L\^\(1/4\), which is divergent"),
+        ("1/2", "3/4", r"trivial.*L\^\(-1/4\)"),
+        ("5/4", "-1/4", r"unfaithful: preactivations grow like L\^\(1/4\)"),
+    ],
+)
+def test_no_infinite_depth_limit(alpha, gamma, message):
+    for solve in (
+        lambda **k: limits.linear([GOOD], depth=math.inf, lr=1.0, **k),
+        lambda **k: limits.nonlinear([GOOD], activation="erf", lr=1.0, **k),
+    ):
+        with pytest.raises(ValueError, match=message):
+            solve(alpha=alpha, gamma=gamma)
+    assert limits.linear([GOOD], depth=4, lr=1.0, alpha=alpha, gamma=gamma).status.ok
+
+
+def test_nonlinear_restrictions():
+    with pytest.raises(ValueError, match="one of identity, erf, sin"):
+        limits.nonlinear([GOOD], activation="swish", lr=1.0)
+    with pytest.raises(ValueError, match="alpha=1"):
+        limits.nonlinear([GOOD], activation="erf", lr=1.0, alpha=1, gamma=0)
+    with pytest.raises(ValueError, match=r"depth=math\.inf only"):
+        limits.nonlinear([GOOD], activation="erf", lr=1.0, depth=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr": [1.0, 2.0]}, r"lr must be one number or one per step, shape \(1,\)"),
+        ({"lr": math.nan}, "lr must be finite"),
+        ({"lr": 1.0, "momentum": 1.0}, r"momentum must lie in \[0, 1\)"),
+        ({"lr": 1.0, "multiplier": math.inf}, "multiplier must be finite"),
+        ({"lr": 1.0, "alpha": "half"}, "alpha"),
+        ({"lr": 1.0, "tol": 0.0}, "tol must be positive"),
+        ({"lr": 1.0, "method": "exact"}, "'imbedding', 'recursion' or 'continuum'"),
+        ({"lr": 1.0, "method": "recursion", "history": True}, "keeps no history"),
+        ({"lr": 1.0, "method": "imbedding", "depth": math.inf}, "leave method out"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        limits.linear([GOOD], **({"depth": 4} | options))
+
+
+@pytest.mark.parametrize("activation", ["relu", "abs"])
+def test_collinear_inputs_with_too_tight_a_tolerance(reference, activation):
+    s = limits.nonlinear(reference, activation=activation, lr=1.0, tol=1e-15)
+    assert s.status.kind == "unresolved"
+    assert "collinear" in s.status.message
+    assert np.isfinite(np.ravel(s.outputs)).all()
+    assert 0 < s.error_estimate < 1e-9
+
+
+def test_a_nonlinear_explosion_is_a_result(reference):
+    s = limits.nonlinear(reference, activation="identity", lr=1e80)
+    assert s.status.kind == "exploded"
+    assert s.status.step is not None
+    assert s.status.step >= 1
+    assert np.isnan(s.outputs[-1]).all()
+
+
+def test_diversity_arguments(make_steps):
+    s = limits.linear(make_steps(0), depth=8, lr=0.5, history=True)
+    with pytest.raises(ValueError, match="multiples of 1/8"):
+        limits.feature_diversity(s, [0.1])
+    with pytest.raises(ValueError, match="at < at"):
+        limits.feature_diversity(s, [0.9])
+    with pytest.raises(ValueError, match="history=True"):
+        limits.feature_diversity(limits.linear(make_steps(0), depth=8, lr=0.5), [0.5])
