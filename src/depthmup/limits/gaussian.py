@@ -55,12 +55,14 @@ class Activation:
     """A nonlinearity by its expectations: ``pair(A, b, C)`` and ``single(A)``, elementwise.
 
     ``kinked``: phi is not smooth, so expectations are singular where two inputs are collinear.
+    ``sampled``: pairs cost a quadrature each, so a solver should ask for few.
     """
 
     name: str
     pair: Callable[[Array, Array, Array], Pair]
     single: Callable[[Array], Single]
     kinked: bool = False
+    sampled: bool = False
 
 
 def smooth(
@@ -96,7 +98,7 @@ def smooth(
         return Pair(*out)
 
     def single(a: Array) -> Single:
-        u, weight = _trapezoid(round(float(np.max(a)), 1))
+        u, weight = _trapezoid(round(float(a.max()), 1) if a.size else 1.0)
         z = np.sqrt(a)[..., None] * u
         value, slope = function(z), first(z)
         deviation = value - (value @ weight)[..., None]
@@ -104,7 +106,7 @@ def smooth(
         curved = (second(z) * deviation) @ weight
         return Single(deviation**2 @ weight, square, curved + square, slope @ weight)
 
-    return Activation(name=name, pair=pair, single=single)
+    return Activation(name=name, pair=pair, single=single, sampled=True)
 
 
 @lru_cache(maxsize=64)
@@ -289,6 +291,21 @@ ACTIVATIONS: dict[str, Callable[[], Activation]] = {
     "gelu": _gelu,
     "softplus": _softplus,
 }
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """k0 and V1 to first order around pairs that have been computed, the second variance fixed."""
+
+    pair: Pair
+    a: Array
+    b: Array
+
+    def at(self, a: Array, b: Array, where: slice) -> tuple[Array, Array]:
+        """(k0, V1) at nearby variances and covariances, for the depths ``where``."""
+        p, da, db = self.pair, 0.5 * (a - self.a[where]), b - self.b[where]
+        k0 = p.k0[where] + p.v1[where] * db + p.k11[where] * da
+        return k0, p.v1[where] + p.k2[where] * db + p.k31[where] * da
 
 
 def resolve(activation: str | Activation) -> Activation:

@@ -13,11 +13,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from depthmup.limits.gaussian import Activation, Pair
+from depthmup.limits.gaussian import Activation, Expansion, Pair
 from depthmup.limits.losses import Array
 from depthmup.limits.mesh import Mesh, integrate
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
+
+_MOST_EXPANSIONS = 30
 
 
 class Training:
@@ -94,7 +96,7 @@ class Training:
         h_q = self.h[old] @ self.q[old]
         k_t, e_t = self.k[old].transpose(0, 2, 1), self.e[old].transpose(0, 2, 1)
         known = np.einsum("pii->pi", self.x[old])[:, None, :]
-        a, rate = self.a, self.a**2 * self.nu
+        a, rate, every = self.a, self.a**2 * self.nu, slice(None)
 
         def covariances(where: slice, s: Array) -> tuple[Array, Array]:
             p, r, own = s[..., :n], s[..., n : 2 * n], s[..., 2 * n]
@@ -103,16 +105,22 @@ class Training:
             ).sum(-1)
             return p @ k_t[where] + r @ e_t[where], square
 
+        near: Expansion | None = None
+
+        def pairs(where: slice, square: Array, cov: Array) -> tuple[Array, Array]:
+            if near is not None:
+                return near.at(square[..., None], cov, where)
+            pair = self.phi.pair(square[..., None], cov, known[where])
+            return pair.k0, pair.v1
+
         def derivative(where: slice, s: Array) -> Array:
             p, r = s[..., :n], s[..., n : 2 * n]
             cov, square = covariances(where, s)
-            pair = self.phi.pair(square[..., None], cov, known[where])
+            k0, v1 = pairs(where, square, cov)
             shift = a * self.nu * p @ self.h[old][where] - a * w * cov
             out = np.empty_like(s)
-            out[..., :n] = a * pair.v1 * shift + p @ n_p[where]
-            out[..., n : 2 * n] = (
-                rate * (pair.k0 + p @ noise_p[where]) + p @ n_r[where] + r @ p_n[where]
-            )
+            out[..., :n] = a * v1 * shift + p @ n_p[where]
+            out[..., n : 2 * n] = rate * (k0 + p @ noise_p[where]) + p @ n_r[where] + r @ p_n[where]
             own = rate * (p @ noise[where]) * p + 2 * (p @ n_old[where]) * r
             out[..., 2 * n] = rate * self.phi.single(square).variance + own.sum(-1)
             return out
@@ -120,8 +128,24 @@ class Training:
         start = np.zeros((len(inputs), 2 * n + 1))
         start[:, n : 2 * n] = inputs @ self.xi[:n].T
         start[:, 2 * n] = (inputs**2).sum(1)
-        states = self.run(derivative, start, up=True)
-        _, square = covariances(slice(None), states)
+        if self.phi.sampled and n:
+            # Newton: solve with expectations expanded around the last solution's covariances.
+            cov, square = covariances(every, np.repeat(start[None], len(self.p), axis=0))
+            for _ in range(_MOST_EXPANSIONS):
+                pair = self.phi.pair(square[..., None], cov, known)
+                near = Expansion(pair, square[..., None], cov)
+                states = self.run(derivative, start, up=True)
+                before, (cov, square) = (cov, square), covariances(every, states)
+                moved = max(
+                    float(np.abs(cov - before[0]).max()), float(np.abs(square - before[1]).max())
+                )
+                if not moved > 1e-13 * float(square.max()):
+                    break
+            else:
+                self.settled = False
+        else:
+            states = self.run(derivative, start, up=True)
+        _, square = covariances(every, states)
         return states[..., :n], states[..., n : 2 * n], square
 
     def run(self, derivative: Callable[[slice, Array], Array], start: Array, *, up: bool) -> Array:

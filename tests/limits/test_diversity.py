@@ -1,0 +1,141 @@
+"""Feature diversity and the depth exponents of every regime."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from depthmup import limits, rules
+
+EPS = [1 / 32, 1 / 16, 1 / 8, 1 / 4]
+
+
+def slopes(distances):
+    return np.diff(np.log2(distances), axis=0)
+
+
+def test_at_initialization_it_is_a_random_walk(reference):
+    """|x(p + eps) - x(p)|^2 = (e^eps - 1) e^p |xi|^2; at finite depth powers of 1 + 1/L."""
+    s = limits.linear(reference, depth=math.inf, lr=1.0, history=True)
+    got = limits.feature_diversity(s, EPS)[:, 0] ** 2
+    assert np.allclose(got, np.expm1(EPS) * math.exp(0.25), rtol=1e-12)
+    s = limits.linear(reference, depth=32, lr=1.0, history=True)
+    got = limits.feature_diversity(s, EPS)[:, 0] ** 2
+    growth = (1 + 1 / 32) ** (32 * np.array(EPS)) - 1
+    assert np.allclose(got, growth * (1 + 1 / 32) ** 8, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "step", "expected"),
+    [
+        ("1/2", 1, [0.54, 0.58, 0.66]),
+        ("1/2", 2, [0.490, 0.481, 0.466]),
+        (1, 1, [1.0, 1.0, 1.0]),
+    ],
+)
+def test_known_slopes(reference, alpha, step, expected):
+    s = limits.linear(
+        reference, depth=math.inf, lr=1.0, alpha=alpha, gamma=1 - Fraction(alpha), history=True
+    )
+    rate = 1.0 if alpha == "1/2" else 0.0
+    got = slopes(limits.feature_diversity(s, EPS, noise_rate=rate))[:, step]
+    assert np.allclose(got, expected, rtol=0, atol=0.006)
+
+
+def test_the_exponent_at_small_eps(reference):
+    near = [2.0**-k for k in range(14, 10, -1)]
+    s = limits.linear(reference, depth=math.inf, lr=1.0, history=True)
+    assert np.allclose(slopes(limits.feature_diversity(s, near)), 0.5, atol=1e-3)
+    s = limits.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0, history=True)
+    got = slopes(limits.feature_diversity(s, near, noise_rate=0.0))[:, 1:]
+    assert np.allclose(got, 1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize("extra", [{}, {"lr_input": 0.2, "lr_readout": 0.1}])
+def test_finite_depth_approaches_infinite_depth(reference, extra):
+    exact = limits.feature_diversity(
+        limits.linear(reference, depth=math.inf, lr=1.0, history=True, **extra), EPS
+    )
+    gaps = []
+    for depth in (64, 128, 256, 512):
+        s = limits.linear(reference, depth=depth, lr=1.0, history=True, **extra)
+        gaps.append(np.abs(limits.feature_diversity(s, EPS) - exact).max())
+    assert np.allclose(np.diff(np.log2(gaps)), -1.0, atol=0.05)
+
+
+def test_diversity_of_wide_networks(make_steps):
+    """The mean square distance between two depths of simulated networks, after three steps."""
+    steps, width, depth, lr = make_steps(8, count=3, batch=1, d_out=1), 500, 8, 1.0
+    samples = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        u, v = rng.normal(size=(width, 3)), rng.normal(size=(width, 1))
+        w = rng.normal(size=(depth, width, width)) / np.sqrt(width)
+        rows = []
+        for step in steps:
+            x = [step.inputs @ u.T]
+            for weight in w:
+                x.append(x[-1] + x[-1] @ weight.T / np.sqrt(depth))
+            rows.append([np.mean((x[2 + k] - x[2]) ** 2) for k in (2, 4)])
+            d = step.loss.gradient(x[-1] @ v / width) @ v.T
+            for layer in range(depth - 1, -1, -1):
+                before = d @ w[layer]
+                w[layer] -= lr / np.sqrt(depth) / width * d.T @ x[layer]
+                d = d + before / np.sqrt(depth)
+        samples.append(rows)
+    mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / 4
+    s = limits.linear(steps, depth=depth, lr=lr, history=True)
+    exact = limits.feature_diversity(s, [0.25, 0.5], at=0.25) ** 2
+    z = (mean - exact.T) / np.maximum(error, 2 / width)
+    assert np.abs(z).max() < 4.5
+    wrong = limits.feature_diversity(s, [0.25, 0.5], at=0.25, noise_rate=0.0) ** 2
+    assert np.abs((mean - wrong.T) / error).max() > 4.5
+
+
+def check(alpha, gamma, tolerance=0.02):
+    """Every statement of the claims about one point against its computed exponents."""
+    claimed = rules.regime(alpha, gamma)
+    found = limits.depth_exponents(alpha, gamma)
+    assert found.stable_at_init == claimed.stable_at_init
+    assert found.stable_in_training == claimed.stable_in_training
+    if not claimed.stable_at_init:
+        return
+    assert found.nontrivial == claimed.nontrivial
+    assert found.f_1 == pytest.approx(float(1 - alpha - gamma), abs=tolerance)
+    assert found.x_0 == pytest.approx(0, abs=0.01)
+    if claimed.faithful is not None:
+        assert found.faithful == claimed.faithful
+        assert found.h_1 == pytest.approx(max(0.0, -float(gamma)), abs=0.02)
+        assert found.layerwise_linear == claimed.layerwise_linear
+        assert found.linearization == pytest.approx(-float(gamma), abs=0.01)
+        assert found.kappa == pytest.approx(float(claimed.kappa), abs=0.02)
+    else:
+        assert math.isnan(found.kappa)
+
+
+@pytest.mark.parametrize("gamma", ["-1/2", "0", "1/4", "1/2", "1"])
+@pytest.mark.parametrize("alpha", ["1/4", "1/2", "3/4", "1", "3/2"])
+def test_computed_regimes_are_the_claimed_ones(alpha, gamma):
+    check(Fraction(alpha), Fraction(gamma))
+
+
+@pytest.mark.long
+def test_computed_regimes_on_a_finer_grid():
+    for i in range(2, 13):
+        for j in range(-4, 9):
+            # At alpha = 5/8 corrections of order L^-1/4 leave 0.05 of an exponent.
+            check(Fraction(i, 8), Fraction(j, 8), tolerance=0.06)
+
+
+def test_exponents_tell_points_of_the_line_apart():
+    muon = limits.depth_exponents("1/2", "1/2")
+    ode = limits.depth_exponents(1, 0)
+    assert muon.layerwise_linear
+    assert not ode.layerwise_linear
+    assert muon.kappa > 0.45 > 0.05 > ode.kappa
+
+
+def test_depths_must_double():
+    with pytest.raises(ValueError, match="each twice the last"):
+        limits.depth_exponents("1/2", "1/2", depths=[16, 32, 48, 64])

@@ -1,0 +1,115 @@
+"""Gaussian expectations: closed forms against derivatives of k0, quadrature and Monte Carlo."""
+
+import numpy as np
+import pytest
+
+from depthmup import limits
+from depthmup.limits.gaussian import ACTIVATIONS, resolve
+
+FUNCTIONS = {
+    "identity": lambda z: z,
+    "erf": lambda z: np.vectorize(__import__("math").erf)(z),
+    "sin": np.sin,
+    "cos": np.cos,
+    "relu": lambda z: np.maximum(z, 0),
+    "abs": np.abs,
+    "tanh": np.tanh,
+    "gelu": lambda z: z * 0.5 * (1 + np.vectorize(__import__("math").erf)(z / np.sqrt(2))),
+    "softplus": lambda z: np.log1p(np.exp(z)),
+}
+# Moderate, nearly collinear, negatively correlated, large variance.
+POINTS = [(1.0, 0.3, 0.7), (1.2, 1.0, 0.9), (0.8, -0.5, 1.5), (5.0, 1.0, 6.0)]
+
+
+def pair(name, a, b, c):
+    return resolve(name).pair(*(np.array(value) for value in (a, b, c)))
+
+
+def test_every_activation_is_tested():
+    assert set(FUNCTIONS) == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_all_are_derivatives_of_k0(name, point):
+    a, b, c = point
+    h = 1e-4
+
+    def k0(a, b, c):
+        return float(pair(name, a, b, c).k0)
+
+    here = pair(name, a, b, c)
+    db = (k0(a, b + h, c) - k0(a, b - h, c)) / (2 * h)
+    dbb = (k0(a, b + h, c) - 2 * k0(a, b, c) + k0(a, b - h, c)) / h**2
+    da = (k0(a + h, b, c) - k0(a - h, b, c)) / (2 * h)
+    dab = (
+        k0(a + h, b + h, c) - k0(a + h, b - h, c) - k0(a - h, b + h, c) + k0(a - h, b - h, c)
+    ) / (4 * h**2)
+    # Second differences: truncation h^2 times a fourth derivative (up to about 50 for relu and abs
+    # near collinearity), rounding 1e-16 / h^2.
+    got = np.array([here.v1, here.k2, here.k11 / 2, here.k31 / 2])
+    assert np.allclose(got, [db, dbb, da, dab], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_k0_by_brute_force(name):
+    """A trapezoid rule on a square grid of both entries, which assumes no structure at all."""
+    a, b, c = 1.3, -0.4, 0.8
+    u = np.linspace(-8, 8, 1601)
+    inverse = np.linalg.inv([[a, b], [b, c]])
+    x, y = u[:, None], u
+    density = np.exp(
+        -0.5 * (inverse[0, 0] * x**2 + 2 * inverse[0, 1] * x * y + inverse[1, 1] * y**2)
+    )
+    density /= density.sum()
+    phi = FUNCTIONS[name](u)
+    covariance = phi @ density @ phi - (density.sum(1) @ phi) * (density.sum(0) @ phi)
+    # Kinks cost the trapezoid rule h^2 / 12 with h = 0.01.
+    assert pair(name, a, b, c).k0 == pytest.approx(covariance, abs=2e-5)
+
+
+@pytest.mark.parametrize("variance", [0.7, 4.0])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_singles_by_brute_force(name, variance):
+    z = np.linspace(-9, 9, 200_001) * np.sqrt(variance)
+    weight = np.exp(-(z**2) / (2 * variance))
+    weight /= weight.sum()
+    phi = FUNCTIONS[name](z)
+    slope = np.gradient(phi, z)
+    single = resolve(name).single(np.array(variance))
+    assert single.variance == pytest.approx(weight @ phi**2 - (weight @ phi) ** 2, abs=1e-6)
+    assert single.v1 == pytest.approx(weight @ slope**2, abs=1e-4)  # np.gradient at a kink
+    assert single.mean_slope == pytest.approx(weight @ slope, abs=1e-4)
+    h = 1e-4
+    above, below = (resolve(name).single(np.array(variance + s)).variance for s in (h, -h))
+    assert single.vp == pytest.approx((above - below) / (2 * h), abs=1e-7)
+
+
+def test_quadrature_reproduces_closed_forms():
+    sine = limits.smooth(np.sin, np.cos, lambda z: -np.sin(z), lambda z: -np.cos(z))
+    for a, b, c in POINTS:
+        point = np.array(a), np.array(b), np.array(c)
+        ours, closed = sine.pair(*point), resolve("sin").pair(*point)
+        for name in ("k0", "v1", "k2", "k11", "k31"):
+            assert getattr(ours, name) == pytest.approx(float(getattr(closed, name)), abs=1e-13)
+
+
+def test_gauss_hermite_would_not_do():
+    """Why the trapezoid rule: 60 Gauss-Hermite nodes miss E tanh'^2 at variance 6 by 1e-4."""
+    exact = float(resolve("tanh").single(np.array(6.0)).v1)
+    z = np.linspace(-9, 9, 4001) * np.sqrt(6)
+    weight = np.exp(-(z**2) / 12)
+    slope = 1 - np.tanh(z) ** 2
+    assert exact == pytest.approx(weight @ slope**2 / weight.sum(), abs=1e-14)
+    nodes, hermite = np.polynomial.hermite_e.hermegauss(60)
+    slope = 1 - np.tanh(nodes * np.sqrt(6)) ** 2
+    assert abs(hermite @ slope**2 / hermite.sum() - exact) > 1e-5
+
+
+@pytest.mark.parametrize("name", ["relu", "abs"])
+def test_collinear_pairs_are_finite(name):
+    here = pair(name, 1.0, 1.0, 1.0)
+    assert np.isfinite([here.k0, here.v1, here.k2, here.k11, here.k31]).all()
+    single = resolve(name).single(np.array(1.0))
+    assert here.k0 == pytest.approx(float(single.variance), abs=1e-12)
+    assert here.v1 == pytest.approx(float(single.v1), abs=1e-12)
