@@ -286,16 +286,20 @@ def _from_dataflow(
                 "grows with depth. Use a base that shares layers in the same pattern."
             )
     placed = branch_placements(traced, {i: Ratios(depth=r) for i, r in own.items()})
-    sites = tuple(
-        Site(
+    # Branches that are one module run several times are one site: multiplied once, it is each time.
+    distinct: dict[object, Site] = {}
+    for b in ours.branches:
+        folds, hooks = placed[b.index]
+        key = (level[b.index], own[b.index], folds, hooks) if folds or hooks else b.index
+        site = Site(
             where=Where.BRANCH,
             label=b.label,
             ratios=Ratios(depth=own[b.index]),
-            folds=placed[b.index][0],
-            hooks=placed[b.index][1],
+            folds=folds,
+            hooks=hooks,
         )
-        for b in ours.branches
-    )
+        distinct.setdefault(key, site)
+    sites = tuple(distinct.values())
     notes = [
         f"The stream of {ours.branches[s.branches[0]].label} is normalized after its additions "
         "(post-norm). Each norm rescales the whole sum, so a branch multiplier sets how much of "

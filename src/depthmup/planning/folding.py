@@ -113,13 +113,10 @@ class _Walk:
         self.graph, self.usage, self.after = graph, usage, after
         self.steps_left, self.level = _STEPS, 0
         self.outputs: dict[Ref, list[tuple[ModuleCall, int]]] = {}
-        counts: dict[str, int] = {}
-        for call in graph.calls:
-            counts[call.name] = counts.get(call.name, 0) + 1
         for call in graph.calls:
             # Outermost last: calls are recorded as they end. A module that also contains the
-            # reader, or runs more than once, cannot carry the multiplier.
-            if counts[call.name] == 1 and not call.first <= reader < call.end:
+            # reader cannot carry the multiplier.
+            if not call.first <= reader < call.end:
                 for which, ref in enumerate(call.outputs):
                     self.outputs.setdefault(ref, []).append((call, which))
 

@@ -121,14 +121,19 @@ class _Finder:
         return self.projection(left, right)
 
     def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[int]:
-        """The stream's operand, and what the stream was before each addition that made it."""
+        """The stream's operand, and what the stream was before each step that made it.
+
+        Steps are residual additions, and operations that leave the values alone (a copy before an
+        in-place addition).
+        """
         yield stream
         while True:
-            while stream not in streams and self.graph.nodes[stream].op in TRANSPARENT:
+            if stream in streams:
+                stream = streams[stream]
+            elif self.graph.nodes[stream].op in TRANSPARENT:
                 stream = self.graph.nodes[stream].inputs[0].node
-            if stream not in streams:
+            else:
                 return
-            stream = streams[stream]
             yield stream
 
     def projection(self, left: int, right: int) -> tuple[int, int, int] | None:

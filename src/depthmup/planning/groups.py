@@ -8,7 +8,7 @@ from torch import nn
 
 from depthmup.planning.apply import check
 from depthmup.planning.prescription import Prescription
-from depthmup.rules import OPTIMIZERS, Family
+from depthmup.rules import OPTIMIZERS, Family, Kind
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -46,6 +46,7 @@ def param_groups(
     eps: float | None = None,
     betas: tuple[float, float] | None = None,
     decoupled: bool | None = None,
+    vector_weight_decay: float | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
@@ -55,6 +56,9 @@ def param_groups(
     a schedule that sets absolute rates multiplies by it, ``group["lr"] = rate *
     group["lr_factor"]``. Other ``options`` are copied into every group. Frozen parameters are left
     out.
+
+    ``vector_weight_decay`` is the decay of gains and biases (usually 0); ``weight_decay`` unless
+    given.
 
     For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
     set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
@@ -69,8 +73,9 @@ def param_groups(
             "groups = plan.muon_groups(model, lr=..., adamw_lr=...), then Muon(groups.muon) and "
             "AdamW(groups.adamw)."
         )
-    _check_decay(plan.optimizer, plan.family, weight_decay, decoupled)
-    if weight_decay and plan.optimizer in _MAY_DECOUPLE:
+    decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
+    _check_decay(plan.optimizer, plan.family, max(decays), decoupled)
+    if max(decays) and plan.optimizer in _MAY_DECOUPLE:
         options["decoupled_weight_decay"] = True
     if betas is not None:
         options["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
@@ -83,7 +88,7 @@ def param_groups(
         check(plan, model),
         plan.prescriptions,
         lr=lr,
-        weight_decay=weight_decay,
+        decays=decays,
         eps=_EPSILON.get(plan.optimizer) if eps is None else eps,
         options=options,
     )
@@ -97,13 +102,15 @@ def muon_groups(
     adamw_lr: float,
     weight_decay: float = 0.0,
     adamw_weight_decay: float | None = None,
+    vector_weight_decay: float | None = None,
     eps: float = 1e-8,
     betas: tuple[float, float] | None = None,
 ) -> MuonGroups:
     """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
 
     ``lr`` is Muon's and ``adamw_lr`` AdamW's, at the base; ``eps`` and ``betas`` are AdamW's, and
-    ``adamw_weight_decay`` is ``weight_decay`` unless given. With ``torch.optim.Muon`` the family
+    ``adamw_weight_decay`` is ``weight_decay``, and ``vector_weight_decay`` is
+    ``adamw_weight_decay``, unless given. With ``torch.optim.Muon`` the family
     ``"muon"`` is its default adjustment and ``"muon-rms"`` is ``adjust_lr_fn="match_rms_adamw"``.
     """
     if not plan.family.is_spectral:
@@ -112,6 +119,7 @@ def muon_groups(
             "plan.param_groups, or plan with optimizer='muon'."
         )
     found = check(plan, model)
+    others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
     beside: dict[str, Any] = {}
     if betas is not None:
         beside["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
@@ -120,7 +128,7 @@ def muon_groups(
             found,
             [p for p in plan.prescriptions if p.family.is_spectral],
             lr=lr,
-            weight_decay=weight_decay,
+            decays=(weight_decay, weight_decay),
             eps=None,
             options={},
         ),
@@ -128,7 +136,7 @@ def muon_groups(
             found,
             [p for p in plan.prescriptions if not p.family.is_spectral],
             lr=adamw_lr,
-            weight_decay=weight_decay if adamw_weight_decay is None else adamw_weight_decay,
+            decays=(others, others if vector_weight_decay is None else vector_weight_decay),
             eps=eps,
             options=beside,
         ),
@@ -169,29 +177,24 @@ def _groups(
     prescriptions: Iterable[Prescription],
     *,
     lr: float,
-    weight_decay: float,
+    decays: tuple[float, float],
     eps: float | None,
     options: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    groups: dict[tuple[float, float, float], dict[str, Any]] = {}
+    groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for p in prescriptions:
         if not found[p.name].requires_grad:
             continue
-        epsilon = p.epsilon if eps is not None and p.family is Family.ENTRYWISE else 1.0
-        decay = p.decay if weight_decay else 1.0
-        group = groups.setdefault(
-            (p.lr, epsilon, decay),
-            {
-                "params": [],
-                "param_names": [],
-                "lr": lr * p.lr,
-                "lr_factor": p.lr,
-                "weight_decay": weight_decay * decay,
-                **options,
-            },
-        )
+        settings = {
+            "lr": lr * p.lr,
+            "weight_decay": decays[p.role.kind is Kind.VECTOR] * p.decay,
+        }
         if eps is not None:
-            group["eps"] = eps * epsilon
+            settings["eps"] = eps * (p.epsilon if p.family is Family.ENTRYWISE else 1.0)
+        group = groups.setdefault(
+            tuple(settings.values()),
+            {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},
+        )
         group["params"].append(found[p.name])
         group["param_names"].append(p.name)
     return list(groups.values())

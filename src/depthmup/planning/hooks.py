@@ -48,7 +48,7 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
     """Install the explicit multipliers; those of an earlier plan are removed first."""
     detach(model)
     modules = named_modules(model)
-    wanted: dict[tuple[str, str, int], float] = {}
+    values: dict[tuple[str, str, int], float] = {}
     for multiplier in multipliers:
         for hook in multiplier.hooks:
             if hook.module not in modules:
@@ -56,9 +56,9 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
                     f"The plan multiplies the {hook.side} of module {hook.module!r}, which this "
                     "model does not have. Apply a plan to the model it was made for."
                 )
-            key = (hook.module, hook.side, hook.index)
-            wanted[key] = wanted.get(key, 1.0) * multiplier.value
-    for (name, side, index), factor in wanted.items():
+            at = (hook.module, hook.side, hook.index)
+            values[at] = values.get(at, 1.0) * multiplier.value
+    for (name, side, index), factor in values.items():
         module = modules[name]
         if side == "output":
             module.register_forward_hook(MultiplyOutput(factor=factor, index=index))

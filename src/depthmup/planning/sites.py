@@ -92,15 +92,29 @@ def branch_placements(
         covered = frozenset().union(*(p.uses for p in alike))
         if all(uses[name] <= covered for name in placement.parameters):
             chosen[index] = placement
+    explicit = {
+        b.index: next(onto_modules(graph, usage, b.output, b.addition, after=b.origin), None)
+        for b in traced.residuals.branches
+    }
+    # A module that runs several times can carry a multiplier if it is the same each time.
+    runs: dict[str, int] = {}
+    for call in graph.calls:
+        runs[call.name] = runs.get(call.name, 0) + 1
+    hooked: dict[tuple[str, Ratios], set[int]] = {}
+    for index, found in explicit.items():
+        for call, _ in found.calls if found is not None else ():
+            hooked.setdefault((call.name, ratios[index]), set()).add(call.first)
     result = {}
     for branch in traced.residuals.branches:
         folds = chosen[branch.index].parameters if branch.index in chosen else frozenset()
-        explicit = next(
-            onto_modules(graph, usage, branch.output, branch.addition, after=branch.origin), None
+        found = explicit[branch.index]
+        fits = found is not None and all(
+            len(hooked[call.name, ratios[branch.index]]) == runs[call.name]
+            for call, _ in found.calls
         )
         result[branch.index] = (
             tuple(sorted(folds)),
-            hooks_of(explicit) if explicit is not None else (),
+            hooks_of(found) if found is not None and fits else (),
         )
     return result
 

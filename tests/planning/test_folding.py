@@ -1,0 +1,162 @@
+"""Folded and explicit multipliers are the same model: the strongest test of a plan's numbers.
+
+The explicit form multiplies in the forward pass and is what the theory states; the folded form
+leaves the forward pass alone. Both must follow one trajectory, for every family.
+"""
+
+import copy
+
+import pytest
+import torch
+from planning_zoo import (
+    ConvNeXt,
+    GatedBlock,
+    InPlaceBlock,
+    MLPBlock,
+    ParallelBlock,
+    ResidualMLP,
+    SandwichBlock,
+    Transformer,
+    batches,
+    images,
+    tokens,
+    tower,
+    train,
+    vectors,
+)
+from pytest import approx
+
+import depthmup
+from depthmup.planning import Where
+from depthmup.planning.hooks import attached
+
+# Depth ratio 4 and alpha in {1/2, 1}, width ratio 4: multipliers are powers of two, so that Muon's
+# bfloat16 iteration rounds alike in both forms.
+BASE, TARGET = (16, 2), (64, 8)
+MODELS = {
+    "mlp": (ResidualMLP, vectors()),
+    "transformer": (Transformer, tokens()),
+    "tied": (lambda w, d: Transformer(w, d, tied=True), tokens()),
+    "gated": (tower(GatedBlock), vectors()),
+    "sandwich": (tower(SandwichBlock), vectors()),
+    "parallel": (tower(ParallelBlock), vectors()),
+    "in-place": (tower(InPlaceBlock), vectors()),
+    "convnext": (lambda w, d: ConvNeXt(w // 2, d // 2, drop=0.0), images()),
+    "shared": (tower(MLPBlock, shared=True), vectors()),
+}
+
+
+def optimizers(plan, model, name):
+    if name == "sgd":
+        groups = plan.param_groups(model, lr=0.02, weight_decay=0.1, momentum=0.9)
+        return [torch.optim.SGD(groups)]
+    if name == "adamw":
+        return [torch.optim.AdamW(plan.param_groups(model, lr=0.01, weight_decay=0.1, eps=1e-3))]
+    groups = plan.muon_groups(model, lr=0.05, adamw_lr=0.01, weight_decay=0.1, eps=1e-3)
+    adjust = "original" if name == "muon" else "match_rms_adamw"
+    muon = [torch.optim.Muon(groups.muon, adjust_lr_fn=adjust)] if groups.muon else []
+    return [*muon, torch.optim.AdamW(groups.adamw)]
+
+
+def run(name, optimizer, scheme, *, folding, steps=20, mutate=None):
+    make, x = MODELS[name]
+    torch.manual_seed(0)
+    base, model = make(*BASE).double(), make(*TARGET).double()
+    plan = depthmup.plan(
+        model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=x,
+        own_init="fixed", folding=folding,
+    )  # fmt: skip
+    plan.initialize(model)
+    if mutate:
+        mutate(model)
+    shape = model(x if not x.is_floating_point() else x.double()).shape
+    losses = train(model, optimizers(plan, model, optimizer), batches(x, shape, steps))
+    return plan, model, losses
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "muon", "muon-rms"])
+@pytest.mark.parametrize("scheme", ["depth-mup", "completep"])
+@pytest.mark.parametrize("name", MODELS)
+def test_same_trajectory(name, scheme, optimizer):
+    folded, model, losses = run(name, optimizer, scheme, folding=True)
+    explicit, reference, expected = run(name, optimizer, scheme, folding=False)
+    assert attached(reference) > attached(model)
+    assert max(abs(p.folded - 1) for p in folded.prescriptions) >= 0.5
+    assert all(not m.hooks for m in folded.multipliers if m.where is Where.BRANCH)
+    assert losses == approx(expected, rel=1e-10)
+    for p in folded.prescriptions:
+        whole = model.get_parameter(p.name).detach()
+        part = reference.get_parameter(p.name).detach() * (p.folded / explicit[p.name].folded)
+        torch.testing.assert_close(whole, part, rtol=1e-9, atol=1e-12)
+
+
+def test_a_wrong_power_of_the_multiplier_is_caught():
+    """The comparison above sees an error of one part in a thousand in one parameter."""
+
+    def mutate(model):
+        with torch.no_grad():
+            model.blocks[3].down.weight.mul_(1.001)
+
+    _, _, losses = run("mlp", "adamw", "depth-mup", folding=True, mutate=mutate)
+    _, _, expected = run("mlp", "adamw", "depth-mup", folding=False)
+    assert losses != approx(expected, rel=1e-10)
+
+
+def test_folding_leaves_the_forward_pass_to_the_model():
+    _, model, _ = run("mlp", "sgd", "depth-mup", folding=True, steps=1)
+    assert attached(model) == 0
+    plain = MODELS["mlp"][0](*TARGET).double()
+    plain.load_state_dict(model.state_dict())
+    x = torch.randn(4, 6, dtype=torch.float64)
+    assert torch.equal(plain(x), model(x))
+
+
+def test_clipping_sees_the_same_norm_in_both_forms():
+    x = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    norms, clipped, naive = [], [], []
+    for folding in (True, False):
+        plan, model, _ = run("mlp", "sgd", "completep", folding=folding, steps=1)
+        model.zero_grad()
+        model(x).square().sum().backward()
+        naive.append(torch.nn.utils.get_total_norm(p.grad for p in model.parameters()).item())
+        norms.append(plan.clip_grad_norm_(model, 1e-2).item())
+        clipped.append(plan.clip_grad_norm_(model, 1e9).item())
+    assert norms[0] == approx(norms[1], rel=1e-9)
+    assert clipped == approx([1e-2, 1e-2], rel=1e-3)
+    assert naive[0] != approx(naive[1], rel=1e-2)
+
+
+def test_clipped_trajectories_are_the_same():
+    results = []
+    for folding in (True, False):
+        make, x = MODELS["mlp"]
+        torch.manual_seed(0)
+        base, model = make(*BASE).double(), make(*TARGET).double()
+        plan = depthmup.plan(
+            model, base=base, scheme="completep", optimizer="sgd", example_inputs=x,
+            own_init="fixed", folding=folding,
+        )  # fmt: skip
+        plan.initialize(model)
+        results.append(
+            train(
+                model,
+                optimizers(plan, model, "sgd"),
+                batches(x, (4, 2), 20),
+                clip=lambda m, plan=plan: plan.clip_grad_norm_(m, 0.1),
+            )
+        )
+    assert results[0] == approx(results[1], rel=1e-10)
+
+
+def test_hooks_survive_deepcopy_and_detach_removes_them():
+    plan, model, _ = run("mlp", "sgd", "depth-mup", folding=False, steps=1)
+    x = torch.randn(4, 6, dtype=torch.float64)
+    twin = copy.deepcopy(model)
+    assert attached(twin) == attached(model) == 8
+    assert torch.equal(twin(x), model(x))
+    plan.detach(twin)
+    assert attached(twin) == 0
+    assert not torch.equal(twin(x), model(x))
+    plan.attach(twin)
+    plan.attach(twin)
+    assert torch.equal(twin(x), model(x))
