@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from depthmup.records import Place
+from depthmup.records import UNKNOWN, Place
 from depthmup.reports import page
 from depthmup.reports.words import best_rate, headline, significant
 
@@ -103,7 +103,12 @@ def test_odd_studies_have_pages(study, odd_study):
     bare = replace(study, windows=(replace(headline_, curves=()),), config={}, environment={})
     assert "How it was run" in Reader(page(bare)).text
     dead = tuple(
-        replace(t, optima=tuple(replace(o, place=Place.FAILED) for o in t.optima))
+        replace(
+            t,
+            optima=tuple(
+                replace(o, place=Place.FAILED, log2_lr=UNKNOWN, loss=UNKNOWN) for o in t.optima
+            ),
+        )
         for t in headline_.transfers
     )
     assert page(replace(study, windows=(replace(headline_, transfers=dead),)))

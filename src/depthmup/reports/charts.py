@@ -86,7 +86,11 @@ def rate_panel(
     top = losses.at(1 + row * (len(found) + 1))
     rows = {depth: losses.at(1 + row * (i + 1)) for i, depth in enumerate(found)}
     points = [
-        {**p, "mark": rows[p["depth"]], **band_of(p, "low", "high", losses)}
+        {
+            **{key: p[key] for key in _DRAWN},
+            "mark": rows[p["depth"]],
+            **band_of(p, "low", "high", losses),
+        }
         for p in point_rows(study)
         if p["scheme"] == scheme
     ]
@@ -241,6 +245,8 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         )
     )
 
+
+_DRAWN = ("window", "depth", "log2_lr", "loss", "low", "high", "seeds", "diverged")
 
 CHARTS: dict[str, Callable[..., Any]] = {
     "drift": drift,

@@ -30,9 +30,10 @@ def shown() -> str:
 def data(rows: list[Row]) -> Any:
     import altair as alt
 
-    # InlineData, unlike Data, is stored once however many layers draw it.
+    # InlineData, unlike Data, is stored once however many layers draw it; a tuple, unlike a list,
+    # is not copied whenever a chart is (half of a page's time).
     values: Any = strict(rows)
-    return alt.InlineData(values=values)
+    return alt.InlineData(values=tuple(values))
 
 
 def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:

@@ -1,6 +1,5 @@
 """The result as a table for the terminal: one row per scheme, one column per depth."""
 
-import math
 from typing import TYPE_CHECKING
 
 from depthmup.records import Place, Study, Transfer
@@ -21,14 +20,24 @@ def table(study: Study) -> "Table":
 
     found = transfers(study)
     # Text, not markup: a scheme's name may hold square brackets.
-    made = Table(title=Text(headline(study)), box=box.SIMPLE_HEAD, title_justify="left")
-    for index, name in enumerate(_header(found)):
-        made.add_column(Text(name), justify="left" if index == 0 else "right", no_wrap=index == 0)
+    made = Table(
+        title=Text(headline(study)),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    # Five depths and short names fit 80 columns: the interval stands below its drift, and
+    # long names fold.
+    made.add_column(Text("scheme"), overflow="fold")
+    for name in _header(found)[1:]:
+        if name != "95%":
+            made.add_column(Text(name), justify="right", no_wrap=True)
     for transfer in found:
-        *cells, verdict = _cells(found, transfer)
-        made.add_row(
-            *(Text(cell) for cell in cells), Text(verdict, style=_STYLES[transfer.verdict.value])
-        )
+        title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(found, transfer))
+        verdict.stylize(_STYLES[transfer.verdict.value])
+        made.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
     made.caption = Text(_CAPTION)
     made.caption_justify = "left"
     return made
@@ -73,12 +82,11 @@ def _cells(found: tuple[Transfer, ...], transfer: Transfer) -> list[str]:
         else best_rate(optimum)
         for depth in _depths(found)
     ]  # fmt: skip
-    regret = "diverges" if transfer.regret.value == math.inf else significant(transfer.regret.value)
     return [
         transfer.title,
         *rates,
         number(transfer.drift.value),
         interval(transfer.drift),
-        regret,
+        significant(transfer.regret.value),  # infinite where training diverges
         transfer.verdict.value,
     ]
