@@ -161,32 +161,39 @@ def test_positively_homogeneous_initialization(make_steps):
         assert np.allclose(squares, expected, rtol=1e-11)
 
 
-SIMULATED = {
-    "relu": (lambda z: np.maximum(z, 0), lambda z: (z > 0).astype(float), "relu"),
-    "abs": (np.abs, np.sign, "abs"),
-    "cos": (np.cos, lambda z: -np.sin(z), "cos"),
-    "tanh(z + 1)": (lambda z: np.tanh(z + 1), lambda z: 1 - np.tanh(z + 1) ** 2, SHIFTED),
+SIMULATED = {  # problems where the printed and the corrected limit are far apart
+    "relu": (lambda z: np.maximum(z, 0), lambda z: (z > 0).astype(float), 6, 1.0, 1.0),
+    "abs": (np.abs, np.sign, 18, 1.5, 1.3),
+    "cos": (np.cos, lambda z: -np.sin(z), 12, 1.5, 1.3),
 }
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SIMULATED)
-def test_deviation_of_finite_networks_falls_with_depth(make_steps, simulated, name):
-    phi, slope, activation = SIMULATED[name]
-    steps = make_steps(11, count=3, batch=1, d_in=2, d_out=1)
-    lr = 3.0
-    limit = outputs(limits.nonlinear(steps, activation=activation, lr=lr))
-    printed = outputs(limits.nonlinear(steps, activation=activation, lr=lr, printed=True))
+@pytest.mark.parametrize("activation", SIMULATED)
+def test_deviation_of_finite_networks_falls_with_depth(make_steps, simulated, activation):
+    phi, slope, seed, lr, multiplier = SIMULATED[activation]
+    steps = make_steps(seed, count=4, batch=1, d_in=2, d_out=1)
+    options = {"lr": lr, "multiplier": multiplier}
+    limit, printed = (
+        outputs(limits.nonlinear(steps, activation=activation, printed=p, **options))
+        for p in (False, True)
+    )
+    worst = np.abs(limit - printed).argmax()
     means, errors = [], []
-    for depth in (2, 8, 32):
+    for depth in (4, 16, 64):
         runs = [
-            simulated(steps, width=384, depth=depth, seed=s, lr=lr, phi=phi, slope=slope)[0].ravel()
-            for s in range(48)
+            simulated(steps, width=256, depth=depth, seed=s, phi=phi, slope=slope, **options)[0]
+            for s in range(20)
         ]
-        means.append(np.mean(runs, axis=0))
-        errors.append(np.std(runs, axis=0, ddof=1) / np.sqrt(len(runs)))
-    gaps = [np.abs(mean - limit).max() for mean in means]
-    print(name, limit, printed, means, errors)
-    assert gaps[0] > gaps[1]
-    # At depth 32 what is left of order 1/L is a sixteenth of that at depth 2, and the noise.
-    assert gaps[2] < gaps[0] / 8 + 4 * errors[2].max()
+        runs = np.array(runs)[:, worst, 0]
+        means.append(runs.mean())
+        errors.append(runs.std(ddof=1) / np.sqrt(len(runs)))
+    gaps = np.abs(np.array(means) - limit[worst])
+    # From depth 4 to 64 a deviation of order L^-1/2 to L^-1 falls by 4 to 16.
+    assert gaps[2] < gaps[0] / 2.5 + 2 * errors[2]
+    assert gaps[0] > 4 * errors[0]
+    if activation == "relu":  # its two limits are closer than networks of depth 64 are to either
+        return
+    # What is printed is not where it is going.
+    assert abs(means[2] - printed[worst]) > 4 * errors[2]
+    assert abs(means[2] - printed[worst]) > 1.5 * gaps[2]
