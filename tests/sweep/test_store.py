@@ -75,7 +75,7 @@ def test_another_programs_database(path):
         assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
 
 
-@pytest.mark.parametrize("keep", [10, 100, 5000])
+@pytest.mark.parametrize("keep", [10, 100, 5000, -4096])
 def test_a_truncated_store(path, keep):
     with Store(path) as store:
         for seed in range(50):

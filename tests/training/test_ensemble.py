@@ -34,6 +34,7 @@ def ensemble(cells, **options):
         {"activation": "gelu", "layer_norm": True},
         {"activation": "cos", "mean_subtraction": False},
         {"layer_norm": True},
+        {"layer_norm": True, "mean_subtraction": False, "activation": "relu"},
         {"block_depth": 2, "activation": "relu"},
         {"block_depth": 3, "activation": "tanh", "mean_subtraction": False},
         {"nonlinearity": "pre"},
@@ -97,8 +98,9 @@ def test_a_member_that_diverges_changes_no_other_by_one_bit():
         assert record.losses[:1] == alone[calm[each.seed].key].losses[:1]
 
 
-def test_divergence_is_seen_at_the_same_step_by_both_engines():
-    wild = cell(20.0)
+@pytest.mark.parametrize("log2_lr", [20.0, 120.0], ids=["far too large", "not a number at once"])
+def test_divergence_is_seen_at_the_same_step_by_both_engines(log2_lr):
+    wild = cell(log2_lr)
     loop = train(wild)
     record = ensemble([wild])[wild.key]
     assert loop.status is record.status is Status.DIVERGED

@@ -74,7 +74,10 @@ def deliver(study: Study, folder: Path, *, export: Collection[str], json: bool) 
     from rich.console import Console
 
     console = Console()
-    console.print(reports.table(study) if console.is_terminal else reports.plain_table(study))
+    if console.is_terminal:
+        console.print(reports.table(study))
+    else:
+        print(reports.plain_table(study))
     print(f"\nThe page: {(folder / 'report.html').resolve()}")
 
 
