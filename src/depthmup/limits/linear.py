@@ -42,7 +42,7 @@ def linear(
     ``x^0 = U xi``, ``x^l = x^{l-1} + a L^-alpha W^l x^{l-1}`` and ``f = V^T x^L``, with entries of
     U of variance 1, of W^l 1/n, of V 1/n^2, as n goes to infinity first. Step t subtracts
     ``lr[t] a L^-gamma (1/n) d^l x^{l-1,T}`` from W^l, summed over the minibatch, where
-    d^l = n dloss/dx^l (raw SGD in muP, with ``n^-1 L^-gamma`` in front of ``n L^alpha`` gradient).
+    d^l = n dloss/dx^l: plain SGD on W^l with learning rate ``lr[t] L^(alpha-gamma)``.
     U and V stay frozen unless ``lr_input`` (U -= lr_input d^0 xi^T) or ``lr_readout``
     (n V -= lr_readout x^L chi^T, chi = dloss/df) is given. ``lr`` and these two are one number or
     one per step; ``momentum`` is heavy-ball, for all three.

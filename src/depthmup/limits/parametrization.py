@@ -16,7 +16,7 @@ class Parametrization:
 
     ``x^l = x^{l-1} + a L^-alpha W^l x^{l-1}`` and, at step t,
     ``W^l <- W^l - lr a L^-gamma (1/n) d^l x^{l-1,T}``, where ``d = n dloss/dx`` is of order one.
-    Plain SGD on W with learning rate ``lr L^(alpha-gamma)`` is this update (times n, in muP).
+    Plain SGD on W with learning rate ``lr L^(alpha-gamma)`` is this update: lr for Depth-muP.
 
     *Source:* arXiv 2310.02244, Definition 6.1 (raw gradients, Q the identity).
     """

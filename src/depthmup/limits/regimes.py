@@ -29,7 +29,7 @@ from depthmup.limits.losses import Array, mse
 from depthmup.limits.problem import problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
-from depthmup.rules import Exponent, exponent
+from depthmup.rules import Exponent, exponent, region
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,17 @@ class DepthExponents:
     @property
     def layerwise_linear(self) -> bool:
         return self.linearization <= -self.margin
+
+    @property
+    def region(self) -> str:
+        """The region of Figure 1 that these exponents are in; kappa is 1/2 or 0."""
+        return region(
+            stable_at_init=self.stable_at_init,
+            stable_in_training=self.stable_in_training,
+            nontrivial=self.nontrivial,
+            faithful=self.faithful,
+            diverse=self.kappa > 1 / 4,
+        )
 
 
 def depth_exponents(

@@ -1,0 +1,131 @@
+"""Finite networks approach the limits, and the measurement would notice if they did not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from depthmup import limits
+from depthmup.diagnostics import agreement
+
+
+def make_steps(count=3, batch=2, d_in=3, d_out=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        limits.Step(
+            rng.normal(size=(batch, d_in)) / np.sqrt(d_in),
+            limits.mse(rng.normal(size=(batch, d_out))),
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh", "abs"])
+def test_factored_training_is_autograd_training(activation):
+    """The same network with explicit weights, torch's backward and torch's SGD."""
+    steps, width, depth, lr, a = make_steps(), 24, 4, 0.7, 0.9
+    options = {"width": width, "depth": depth, "seed": 5, "lr": lr, "multiplier": a}
+    found = agreement.train(steps, activation=activation, dtype=torch.float64, **options)
+
+    def draw(stream, *shape):
+        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    u, v = draw(0, width, 3), draw(1, width, 2)
+    weights = [
+        (draw(2 + k, width, width) / math.sqrt(width)).requires_grad_() for k in range(depth)
+    ]
+    # Depth-muP is plain SGD: dloss/dW carries a / (n sqrt(L)) already.
+    optimizer = torch.optim.SGD(weights, lr=lr)
+    expected = []
+    for step in steps:
+        x = torch.tensor(step.inputs) @ u.T
+        for w in weights:
+            out = x @ w.T
+            if activation != "identity":
+                out = getattr(torch, activation)(out)
+                out = out - out.mean(1, keepdim=True)
+            x = x + a / math.sqrt(depth) * out
+        f = x @ v / width
+        expected.append(f.detach().numpy())
+        optimizer.zero_grad()
+        f.backward(torch.tensor(step.loss.gradient(f.detach().numpy())))
+        optimizer.step()
+    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+
+
+def test_what_does_not_fit_is_drawn_again():
+    steps = make_steps()
+    options = {"width": 32, "depth": 5, "seed": 1, "lr": 0.5}
+    layer = 32 * 32 * 4
+    runs = [agreement.train(steps, memory=m * layer, **options) for m in (0, 2, 5)]
+    for run in runs[1:]:
+        assert np.array_equal(run.outputs, runs[0].outputs)
+        assert np.array_equal(run.rms, runs[0].rms)
+
+
+def test_error_falls_as_one_over_root_width():
+    found = agreement.agreement_with_width(
+        make_steps(), widths=[64, 128, 256, 512], depth=8, runs=24, lr=0.5
+    )
+    for side in (found.outputs, found.rms):
+        assert side.slope.low <= -0.5 <= side.slope.high, side
+        assert side.slope.high - side.slope.low < 0.4
+        assert side.agrees
+        assert side.errors[0] > 2 * side.errors[-1]
+
+
+def test_a_wrong_limit_is_noticed(monkeypatch):
+    """Against the limit of another learning rate the error stops falling."""
+    right = limits.linear
+
+    def wrong(steps, *, lr, **options):
+        return right(steps, lr=1.6 * lr, **options)
+
+    monkeypatch.setattr(limits, "linear", wrong)
+    found = agreement.agreement_with_width(
+        make_steps(), widths=[64, 128, 256, 512], depth=8, runs=24, lr=0.5
+    )
+    assert not found.outputs.agrees
+
+
+def test_infinite_width_approaches_infinite_depth():
+    found = agreement.agreement_with_depth(make_steps(), depths=[64, 128, 256, 512, 1024], lr=0.5)
+    assert found.agrees
+    assert found.slope.value == pytest.approx(-1, abs=0.03)
+
+
+@pytest.mark.long
+def test_trained_networks_approach_infinite_depth():
+    steps = make_steps(count=4, batch=1, d_in=2, d_out=1, seed=12)
+    found = agreement.agreement_with_depth(
+        steps, depths=[2, 4, 8, 16], width=384, runs=48, lr=1.5, multiplier=1.3, activation="cos"
+    )
+    # Corrections of relative order L^-1/2 remain at these depths: the error falls, at a power of
+    # L between -1/2 and -1.
+    assert found.errors[-1] < 0.6 * found.errors[0]
+    assert -1.2 < found.slope.value < -0.3
+    assert found.slope.high < 0
+
+
+def test_slope_of_made_up_errors():
+    rng = np.random.default_rng(0)
+    sizes = [100, 200, 400, 800]
+    scale = np.array(sizes, dtype=float)[:, None] ** -1.0
+    falling = [
+        agreement.approach(sizes, scale * rng.chisquare(4, size=(4, 50)), expected=-0.5)
+        for _ in range(40)
+    ]
+    # A 95 % interval misses 2 of 40 on average, and 7 or more once in 200 such tests.
+    assert sum(not found.agrees for found in falling) < 7
+    assert np.mean([found.slope.value for found in falling]) == pytest.approx(-0.5, abs=0.02)
+    flat = agreement.approach(sizes, rng.chisquare(4, size=(4, 50)), expected=-0.5)
+    assert not flat.agrees
+
+
+def test_only_linear_networks_have_an_exact_limit_at_finite_depth():
+    with pytest.raises(ValueError, match="linear networks only"):
+        agreement.agreement_with_depth(make_steps(), depths=[2, 4], activation="relu")
+    with pytest.raises(ValueError, match="identity or one of"):
+        agreement.train(make_steps(), width=4, depth=2, seed=0, lr=1.0, activation="swish")
