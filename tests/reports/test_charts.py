@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from depthmup.records import Estimate
+from depthmup.records import Estimate, Study
 from depthmup.reports import CHARTS, export, loss_against_depth, optimum_against_depth, rate_panel
 from depthmup.reports.style import (
+    best_loss_axis,
     depth_colours,
     loss_axis,
     scheme_colours,
@@ -49,6 +50,40 @@ def test_a_panel_draws_every_point_of_every_window(study):
                 assert row["loss"] == (point.loss.value if known else None)
                 assert row["diverged"] == point.diverged
     assert not drawn
+
+
+def test_curves_may_name_their_scheme_by_its_title_but_not_by_another(study):
+    def named(scheme: str) -> Study:
+        curve = replace(study.headline.curves[0], scheme=scheme)
+        return replace(study, windows=(replace(study.headline, curves=(curve,)),))
+
+    by_name, by_title = (
+        rate_panel(named(n), "depth-mup").to_dict() for n in ("depth-mup", "Depth-muP")
+    )
+    assert rows(by_title) == rows(by_name)
+    with pytest.raises(ValueError, match="scheme 'mup', for which there is no finding"):
+        rate_panel(named("mup"), "depth-mup")
+
+
+def test_wide_intervals_do_not_squash_the_best_losses(study):
+    usual = best_loss_axis(study)
+    first, *others = study.headline.transfers
+    wild = replace(first.optima[0], loss=replace(first.optima[0].loss, low=1e-9, high=1e9))
+    transfers = (replace(first, optima=(wild, *first.optima[1:])), *others)
+    wide = replace(
+        study, windows=(*study.windows[:-1], replace(study.headline, transfers=transfers))
+    )
+    axis = best_loss_axis(wide)
+    assert axis.low > usual.low / 3
+    assert axis.high < usual.high * 3
+    bar = next(r for r in rows(loss_against_depth(wide).to_dict()) if r.get("loss_high") == 1e9)
+    assert (bar["band_low"], bar["band_high"]) == (axis.low, axis.high)
+
+
+def test_the_loss_axis_ends_a_little_above_an_untrained_network(study):
+    axis = study_loss_axis(study)
+    untrained = study.windows[0].curves[0].points[0].loss.value
+    assert untrained < axis.high < 2 * untrained
 
 
 def test_all_panels_and_windows_share_their_axes(study):

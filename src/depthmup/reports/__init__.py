@@ -3,8 +3,11 @@
 from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
 from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
 from depthmup.reports.export import FORMATS, export
+from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.frames import Frames, to_pandas
+from depthmup.reports.limit_chart import limit_chart
 from depthmup.reports.page import page
+from depthmup.reports.regime_map import MapPoint, regime_map
 from depthmup.reports.summary import summary
 from depthmup.reports.tables import plain_table, table
 
@@ -12,15 +15,20 @@ __all__ = [
     "CHARTS",
     "FORMATS",
     "Frames",
+    "MapPoint",
     "drift",
     "export",
+    "limit_chart",
     "loss_against_depth",
     "loss_against_rate",
     "optimum_against_depth",
     "page",
     "plain_table",
     "rate_panel",
+    "regime_map",
+    "save_chart",
     "summary",
     "table",
     "to_pandas",
+    "write_text",
 ]

@@ -138,7 +138,7 @@ def rate_panel(
 
     layers = [
         reference.mark_rule(strokeDash=[5, 4], color=MUTED, strokeWidth=1.2).encode(x=x),
-        every.mark_area(opacity=0.16, clip=True).encode(
+        every.mark_area(opacity=0.12, clip=True).encode(
             y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", detail="depth:O"
         ),
         every.mark_line(strokeWidth=2, clip=True).encode(y=y, detail="depth:O"),
@@ -157,7 +157,7 @@ def rate_panel(
         optimum.mark_line(color=INK, strokeWidth=1.1, opacity=0.75).encode(
             x=x, y=y, order="depth:Q"
         ),
-        optimum.mark_rule(strokeWidth=2.4, color=INK).encode(
+        optimum.mark_rule(strokeWidth=1.6, color=INK, opacity=0.7).encode(
             x=alt.X("band_low:Q", **same(x)), x2="band_high:Q", y=y
         ),
         optimum.mark_point(
@@ -180,6 +180,10 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
     rows = [dict(r) for r in transfer_rows(study)]
     ends = [r["drift"] for r in rows if known(r["drift"])]
     ends += [-2 * study.tolerance, 2 * study.tolerance]
+    # Intervals too, unless they are so wide that they would squash the estimates.
+    reach = 1.5 * max(map(abs, ends))
+    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
+    ends += [min(max(v, -reach), reach) for v in between if known(v)]
     air = 0.12 * (max(ends) - min(ends)) or 1.0
     axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
     titles = [t.title for t in transfers(study)]

@@ -9,6 +9,7 @@ colour blindness, and shape always says the same a second time.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from depthmup.records import Study
@@ -72,11 +73,13 @@ class Axis:
         return min(max(value, self.low), self.high)
 
 
-def loss_axis(values: Iterable[float], *, must_show: Iterable[float] = ()) -> Axis:
+def loss_axis(
+    values: Iterable[float], *, must_show: Iterable[float] = (), reach: float = math.inf
+) -> Axis:
     """An axis that a few exploded runs cannot squash.
 
-    It ends at 25 times the best loss, which holds an untrained network's loss beside a trained
-    one's, or above whatever must be seen; larger losses are drawn as leaving the panel.
+    It ends at ``reach`` or 25 times the best loss, whichever is less, but above whatever must be
+    seen; larger losses are drawn as leaving the panel.
     """
     seen = sorted(v for v in values if math.isfinite(v))
     needed = [v for v in must_show if math.isfinite(v)]
@@ -85,7 +88,7 @@ def loss_axis(values: Iterable[float], *, must_show: Iterable[float] = ()) -> Ax
     best, worst = seen[0], seen[-1]
     if best > 0:
         low = best / 1.12
-        high = 1.12 * max(min(worst, 25 * best), *needed, best * 1.5)
+        high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
         return Axis(low=low, high=high, ticks=_log_ticks(low, high), log=True)
     usual = seen[len(seen) // 2] - best
     high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
@@ -94,22 +97,35 @@ def loss_axis(values: Iterable[float], *, must_show: Iterable[float] = ()) -> Ax
 
 
 def study_loss_axis(study: Study) -> Axis:
-    """The loss axis that every panel shares."""
+    """The loss axis that every panel shares.
+
+    Learning rates that are too small leave a network as it was; those that are too large make it
+    worse without bound. So the losses at the smallest rates say how far the axis has to reach.
+    """
+    slow = [
+        curve.points[0].loss.value
+        for window in study.windows
+        for curve in window.curves
+        if curve.points and curve.points[0].loss.known
+    ]
     return loss_axis(
         [row["loss"] for row in point_rows(study)],
         must_show=[row["loss"] for row in optimum_rows(study)],
+        reach=1.5 * median(slow) if slow else math.inf,
     )
 
 
 def best_loss_axis(study: Study) -> Axis:
-    """The axis of the best losses alone, intervals included where they are sane."""
+    """The axis of the best losses alone, with as much of their intervals as leaves them legible.
+
+    Two seeds give intervals over many decades; those are drawn to the axis' ends.
+    """
     rows = optimum_rows(study)
-    best = [row["loss"] for row in rows]
-    lows = [row["loss_low"] for row in rows]
-    highs = [row["loss_high"] for row in rows]
-    if all(v > 0 for v in best if math.isfinite(v)):
-        lows = [v for v in lows if v > 0]
-    return loss_axis([*best, *lows], must_show=[*best, *highs])
+    best = [row["loss"] for row in rows if math.isfinite(row["loss"])]
+    ends = [row[end] for row in rows for end in ("loss_low", "loss_high")]
+    if best and min(best) > 0:
+        ends = [min(max(v, min(best) / 2), 2 * max(best)) for v in ends if math.isfinite(v)]
+    return loss_axis([*best, *ends], must_show=[*best, *ends])
 
 
 def rate_axis(study: Study) -> Axis:
