@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from depthmup.cli import regimes, report, transfer
+from depthmup.cli import limit, regimes, report, transfer
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -15,6 +15,7 @@ EXIT_INTERRUPTED = 130
 VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "transfer": (transfer.Options, transfer.run),
     "report": (report.Options, report.run),
+    "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
 }
 

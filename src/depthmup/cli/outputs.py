@@ -64,8 +64,8 @@ def load_study(store: Store) -> Study:
 def deliver(study: Study, folder: Path, *, export: Collection[str], json: bool) -> None:
     """Write the page and the summary; show the table, or print the summary."""
     summary = json_format.dumps(reports.summary(study), indent=2, allow_nan=False)
-    _write(folder / "summary.json", summary + "\n")
-    _write(folder / "report.html", reports.page(study))
+    reports.write_text(folder / "summary.json", summary + "\n")
+    reports.write_text(folder / "report.html", reports.page(study))
     if export:
         reports.export(study, folder / "charts", formats=set(export))
     if json:
@@ -79,10 +79,3 @@ def deliver(study: Study, folder: Path, *, export: Collection[str], json: bool) 
     else:
         print(reports.plain_table(study))
     print(f"\nThe page: {(folder / 'report.html').resolve()}")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader never sees half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

@@ -1,5 +1,6 @@
 """Figure 1 of Tensor Programs VI: where every pair (alpha, gamma) lies."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,8 +44,18 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
         for point in points
     ]
     wrong = [row for row in rows if row["region"] != row["theory"]]
-    x = alt.X("alpha:Q", title="alpha: branch multiplier L^-alpha", scale=alt.Scale(nice=False))
-    y = alt.Y("gamma:Q", title="gamma: updates inside branches L^-gamma")
+    x = alt.X(
+        "alpha:Q",
+        title="alpha: branch multiplier L^-alpha",
+        scale=_padded([point.alpha for point in points]),
+        axis=alt.Axis(grid=False, values=_quarters([point.alpha for point in points])),
+    )
+    y = alt.Y(
+        "gamma:Q",
+        title="gamma: updates inside branches L^-gamma",
+        scale=_padded([point.gamma for point in points]),
+        axis=alt.Axis(grid=False, values=_quarters([point.gamma for point in points])),
+    )
     squares = (
         alt.Chart(alt.Data(values=rows))
         .mark_point(shape="square", filled=True, size=320, opacity=1)
@@ -65,3 +76,17 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
         .encode(x="alpha:Q", y="gamma:Q")
     )
     return configured((squares + crosses).properties(title=title, width=420, height=420))
+
+
+def _padded(values: Sequence[Fraction]) -> "alt.Scale":
+    """A scale that leaves room for the squares at its ends."""
+    import altair as alt
+
+    low, high = float(min(values)), float(max(values))
+    pad = 0.06 * max(high - low, 0.1)
+    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
+
+
+def _quarters(values: Sequence[Fraction]) -> list[float]:
+    """The multiples of 1/4 within the values: where the named points of the theory lie."""
+    return [k / 4 for k in range(math.ceil(4 * min(values)), math.floor(4 * max(values)) + 1)]

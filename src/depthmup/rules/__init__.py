@@ -15,7 +15,7 @@ from depthmup.rules.catalogue import (
 from depthmup.rules.family import OPTIMIZERS, Family, family
 from depthmup.rules.fold import Folded, fold
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
-from depthmup.rules.regimes import Regime, regime
+from depthmup.rules.regimes import REGIONS, Regime, regime, region
 from depthmup.rules.role import Kind, Role
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
@@ -30,6 +30,7 @@ __all__ = [
     "ODE",
     "ONE",
     "OPTIMIZERS",
+    "REGIONS",
     "SP",
     "STANDARD",
     "Departure",
@@ -53,5 +54,6 @@ __all__ = [
     "fold",
     "general",
     "regime",
+    "region",
     "scheme",
 ]

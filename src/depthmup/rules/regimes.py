@@ -29,6 +29,60 @@ class Regime:
     why: str
 
 
+REGIONS = (
+    "unstable at initialization",
+    "unstable in training",
+    "trivial",
+    "unfaithful",
+    "redundant",
+    "Depth-muP",
+)
+"""The regions of Figure 1, worst first."""
+
+_WHY = {
+    "unstable at initialization": (
+        "The L branches are independent at initialization and their sum has size "
+        "L^(1/2 - alpha) = L^{init}, which explodes with depth; alpha must be at least 1/2."
+    ),
+    "unstable in training": (
+        "The L updates are aligned, and together move the output by L^(1 - alpha - gamma) = "
+        "L^{training}, which explodes with depth; alpha + gamma must be at least 1."
+    ),
+    "trivial": (
+        "All updates together move the output by L^(1 - alpha - gamma) = L^{training}, which "
+        "vanishes with depth: the network does not learn; alpha + gamma must be 1."
+    ),
+    "unfaithful": (
+        "Pre-activations grow as L^(-gamma) = L^{preactivations} after the first update, so a "
+        "nonlinearity never sees inputs of order one; alpha must be at most 1."
+    ),
+    "redundant": (
+        "Training is stable and features are learned, but the noise of initialization vanishes "
+        "from the stream: neighbouring layers learn the same (kappa = 0), so depth is spent on "
+        "solving an ODE more finely."
+    ),
+    "Depth-muP": (
+        "Stable, nontrivial and faithful, with the largest feature diversity (kappa = 1/2): the "
+        "only pair of exponents for blocks of one matrix that has all four."
+    ),
+}
+
+
+def region(
+    *,
+    stable_at_init: bool,
+    stable_in_training: bool,
+    nontrivial: bool,
+    faithful: bool,
+    diverse: bool,
+) -> str:
+    """The region of Figure 1 with these properties, whether they are claimed or computed."""
+    good = (stable_at_init, stable_in_training, nontrivial, faithful, diverse)
+    return next(
+        (name for name, holds in zip(REGIONS, good, strict=False) if not holds), REGIONS[-1]
+    )
+
+
 def regime(alpha: Exponent, gamma: Exponent) -> Regime:
     """The regime of branch multiplier L^-alpha and in-branch updates of size L^-gamma.
 
@@ -48,45 +102,14 @@ def regime(alpha: Exponent, gamma: Exponent) -> Regime:
     on_the_line = stable and nontrivial
     faithful = a <= 1 if on_the_line else None
     kappa = (_HALF if a == _HALF else Fraction(0)) if on_the_line else None
-    if not stable_at_init:
-        name = "unstable at initialization"
-        why = (
-            f"The L branches are independent at initialization and their sum has size "
-            f"L^(1/2 - alpha) = L^{_HALF - a}, which explodes with depth; alpha must be at "
-            "least 1/2."
-        )
-    elif total < 1:
-        name = "unstable in training"
-        why = (
-            f"The L updates are aligned, and together move the output by "
-            f"L^(1 - alpha - gamma) = L^{1 - total}, which explodes with depth; alpha + gamma "
-            "must be at least 1."
-        )
-    elif total > 1:
-        name = "trivial"
-        why = (
-            f"All updates together move the output by L^(1 - alpha - gamma) = L^{1 - total}, "
-            "which vanishes with depth: the network does not learn; alpha + gamma must be 1."
-        )
-    elif a > 1:
-        name = "unfaithful"
-        why = (
-            f"Pre-activations grow as L^(-gamma) = L^{-g} after the first update, so a "
-            "nonlinearity never sees inputs of order one; alpha must be at most 1."
-        )
-    elif a > _HALF:
-        name = "redundant"
-        why = (
-            "Training is stable and features are learned, but the noise of initialization "
-            "vanishes from the stream: neighbouring layers learn the same (kappa = 0), so depth "
-            "is spent on solving an ODE more finely."
-        )
-    else:
-        name = "Depth-muP"
-        why = (
-            "Stable, nontrivial and faithful, with the largest feature diversity (kappa = 1/2): "
-            "the only pair of exponents for blocks of one matrix that has all four."
-        )
+    name = region(
+        stable_at_init=stable_at_init,
+        stable_in_training=stable,
+        nontrivial=nontrivial,
+        faithful=a <= 1,
+        diverse=a == _HALF,
+    )
+    why = _WHY[name].format(init=_HALF - a, training=1 - total, preactivations=-g)
     return Regime(
         alpha=a,
         gamma=g,
