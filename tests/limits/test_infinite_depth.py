@@ -176,6 +176,22 @@ def test_the_ode_limit_is_approached_slower_near_one_half(reference, alpha, slop
     assert (np.diff(np.log2(gaps)) < -0.97).all()
 
 
+@pytest.mark.parametrize(("alpha", "power"), [("2/5", -0.6), ("1/2", -1.0), ("1", -3.0)])
+def test_the_continuum_of_initialization(reference, alpha, power):
+    """log |x_0|^2 is L log(1 + c^2) in layers and L c^2 in the continuum: L^(1 - 4 alpha)/2 apart.
+
+    Below alpha = 1/2 that is more than 1/L.
+    """
+    for depth in (64, 256, 1024):
+        layers, continuum = (
+            limits.linear(reference[:1], depth=depth, lr=1.0, alpha=alpha, gamma="1/2", method=m)
+            for m in ("imbedding", "continuum")
+        )
+        gap = 2 * np.log(continuum.rms[0][-1, 0] / layers.rms[0][-1, 0])
+        c2 = depth ** (-2 * float(Fraction(alpha)))  # the next order, relatively
+        assert gap == pytest.approx(0.5 * depth**power, rel=c2, abs=1e-13)
+
+
 def test_held_out_and_kernel(make_steps):
     steps, held_out = make_steps(7, count=3), np.random.default_rng(0).normal(size=(3, 3))
     s = limits.linear(steps, depth=math.inf, lr=0.7, held_out=held_out)

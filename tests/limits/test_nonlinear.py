@@ -99,6 +99,15 @@ def test_definition_e1_as_printed_is_not_a_gradient(make_steps, activation):
     assert gradient_gap(steps, activation) < 1e-7
 
 
+@pytest.mark.parametrize("activation", CLOSED)
+def test_f32_as_printed_is_not_a_gradient(make_steps, activation):
+    """F.3.2 (1/2 < alpha < 1) lacks the terms in phi's second and third derivatives, which are zero for the identity
+    alone."""
+    steps = make_steps(3, batch=2, d_in=3, d_out=2)
+    gap = gradient_gap(steps, activation, printed=True, alpha="3/4", gamma="1/4")
+    assert gap < 1e-7 if activation == "identity" else gap > 1e-3
+
+
 def test_where_the_printed_definition_goes_wrong(make_steps):
     """With phi the identity its covariance of d is right, so the second output is; its responses
     are not, so the third is not. With any other phi the covariance is wrong already."""
