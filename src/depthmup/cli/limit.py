@@ -70,12 +70,11 @@ class Options:
 def run(options: Options) -> int:
     from depthmup import limits, reports
 
-    depth = _depth(options.depth)
+    depth, steps = _depth(options.depth), _steps(options)
     if options.check:
         from depthmup.cli.agreement import check
 
-        return check(json=options.json)
-    steps = _steps(options)
+        return check(steps, json=options.json)
     common = {
         "lr": options.lr,
         "multiplier": options.multiplier,

@@ -1,0 +1,50 @@
+"""The check of ``depthmup limit``: real networks of growing size against the limit."""
+
+import json as json_format
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from depthmup import limits
+from depthmup.diagnostics import Approach, agreement_with_depth, agreement_with_width
+
+WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
+DEPTHS = (32, 64, 128, 256, 512, 1024)
+
+
+def check(steps: Sequence[limits.Step], *, json: bool) -> int:
+    """Train, compare, report; the exit status is 1 if a measured slope excludes the theory's."""
+    with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
+        by_width = agreement_with_width(steps, widths=WIDTHS, depth=DEPTH, runs=RUNS)
+        by_depth = agreement_with_depth(steps, depths=DEPTHS)
+    found = {
+        f"outputs against width, depth {DEPTH}": by_width.outputs,
+        f"RMS of x against width, depth {DEPTH}": by_width.rms,
+        "outputs against depth, infinite width": by_depth,
+    }
+    if json:
+        print(json_format.dumps({name: _plain(each) for name, each in found.items()}, indent=2))
+    else:
+        for name, each in found.items():
+            print(name)
+            for size, error in zip(each.sizes, each.errors, strict=True):
+                print(f"  {size:>6}  error {error:.2e}")
+            print(
+                f"  slope {each.slope.value:+.3f} [{each.slope.low:+.3f}, {each.slope.high:+.3f}], "
+                f"theory {each.expected:+g}: {'agrees' if each.agrees else 'DISAGREES'}\n"
+            )
+    return 0 if all(each.agrees for each in found.values()) else 1
+
+
+def _plain(approach: Approach) -> dict[str, object]:
+    return {
+        "sizes": approach.sizes,
+        "errors": approach.errors,
+        "slope": {
+            "estimate": approach.slope.value,
+            "low": approach.slope.low,
+            "high": approach.slope.high,
+        },
+        "expected": approach.expected,
+        "agrees": approach.agrees,
+    }
