@@ -119,7 +119,7 @@ def test_a_study_has_every_window_and_the_numbers_of_the_records(path, uninterru
         found = study(GRID, store, config={}, environment={})
     assert [(w.start, w.stop) for w in found.windows] == [(0, 10), (10, 20)]
     curve = found.headline.curves[1]
-    assert (curve.scheme, curve.depth) == ("Depth-muP", 4)
+    assert (curve.scheme, curve.depth) == ("depth-mup", 4)
     cells = list(GRID.curve(DEPTH_MUP, 4, -3.0))
     losses = [uninterrupted[cell].mean_loss(10, 20) for cell in cells]
     assert curve.points[1].loss.value == pytest.approx((losses[0] * losses[1]) ** 0.5)

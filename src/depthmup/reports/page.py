@@ -19,7 +19,6 @@ from depthmup.reports.style import (
 )
 from depthmup.reports.words import (
     best_rate,
-    drift_sentence,
     headline,
     interval,
     number,
@@ -67,7 +66,6 @@ def page(study: Study) -> str:
                 "verdict": t.verdict.value,
                 "symbol": _symbol(t),
                 "tone": VERDICT_COLOURS[t.verdict.value],
-                "drift": drift_sentence(t),
                 "regret": regret_sentence(study, t),
                 "why": t.why,
                 "panel": f"panel-{i}",

@@ -15,14 +15,14 @@ Row = dict[str, Any]
 
 def point_rows(study: Study) -> list[Row]:
     """Loss at each learning rate: one row per window, scheme, depth and learning rate."""
-    names = _names(study)
+    titles = _titles(study)
     return [
         {
             "window": index,
             "start": window.start,
             "stop": window.stop,
-            "scheme": names[curve.scheme],
-            "title": title_of(study, names[curve.scheme]),
+            "scheme": curve.scheme,
+            "title": titles[curve.scheme],
             "depth": curve.depth,
             "log2_lr": point.log2_lr,
             "loss": point.loss.value,
@@ -120,19 +120,18 @@ def base_depth(study: Study) -> int:
     return measured[0] if measured else 1
 
 
-def _names(study: Study) -> dict[str, str]:
-    """The scheme that each curve belongs to; a curve may call it by its title."""
+def _titles(study: Study) -> dict[str, str]:
+    """The title of every scheme that has curves."""
     found = {t.scheme: t.title for window in study.windows for t in window.transfers}
-    names = {title: scheme for scheme, title in found.items()} | {s: s for s in found}
     for window in study.windows:
         for curve in window.curves:
-            if curve.scheme not in names:
+            if curve.scheme not in found:
                 raise ValueError(
                     f"A curve is of scheme {curve.scheme!r}, for which there is no finding; there "
                     f"are findings for {', '.join(map(repr, found)) or 'none'}. Give each curve "
                     "the scheme of one of the study's transfers."
                 )
-    return names
+    return found
 
 
 def strict(value: object) -> object:

@@ -84,27 +84,11 @@ def headline(study: Study) -> str:
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
 
 
-def drift_sentence(transfer: Transfer) -> str:
-    """How far the optimum moves, with its 95% interval."""
-    drift = transfer.drift
-    if not drift.known:
-        return "How far the best learning rate moves with depth could not be estimated."
-    text = (
-        f"Per doubling of depth, the best learning rate moves by {number(drift.value)} octaves"
-        if abs(drift.value) >= 0.005
-        else "Per doubling of depth, the best learning rate moves by less than 0.01 octaves"
-    )
-    if not interval(drift):
-        return f"{text} (no interval: more seeds are needed)."
-    return f"{text} (95% interval {number(drift.low)} to {number(drift.high)})."
-
-
 def regret_sentence(study: Study, transfer: Transfer) -> str:
-    """What the base's learning rate costs at the largest depth."""
+    """What the base's learning rate costs at the largest depth; empty if nothing trains there."""
     deepest, base = _deepest((transfer,)), base_depth(study)
-    failed = [str(o.depth) for o in transfer.optima if o.place is Place.FAILED]
-    if failed:
-        return f"At depth {_join(failed)} no learning rate trains."
+    if any(o.depth == deepest and o.place is Place.FAILED for o in transfer.optima):
+        return ""
     if math.isinf(transfer.regret.value):
         return f"With the learning rate of depth {base}, training diverges at depth {deepest}."
     if not transfer.regret.known:

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from depthmup.records import Cell, Data, Network, Optimizer
+from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
 from depthmup.rules import DEPTH_MUP, MAXIMAL_UPDATE, Kind, Ratios, Role, Scheme, family, scheme
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -27,6 +27,8 @@ class Grid:
     rate of a hidden matrix there, i.e. 2^k / base_width for entrywise optimizers and 2^k for SGD;
     schemes take it to other sizes. ``multiplier`` is the paper's a. At the base shape W has
     entries N(0, 1/width), U N(0, 1/inputs) and V N(0, 1/width^2); U and V are not trained.
+
+    ``numerics`` is the version of the engines; an older one names records of the past.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
     """
@@ -54,6 +56,7 @@ class Grid:
     momentum: float = 0.0
     weight_decay: float = 0.0
     data: Data = field(default_factory=Data)
+    numerics: int = NUMERICS
 
     def __post_init__(self) -> None:
         _check(self)
@@ -141,6 +144,7 @@ class Grid:
             steps=self.steps,
             batch_size=self.batch_size,
             seed=seed,
+            numerics=self.numerics,
         )
 
 

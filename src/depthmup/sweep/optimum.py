@@ -181,7 +181,7 @@ def judge(
     """
     edges = [o for o in optima if o.place in (Place.LOW_EDGE, Place.HIGH_EDGE)]
     failed = [o.depth for o in optima if o.place is Place.FAILED]
-    span = f"[{drift.low:+.2f}, {drift.high:+.2f}]"
+    span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
     fails = f" At depth {', '.join(map(str, failed))} no learning rate trains." if failed else ""
     if edges:
         low = [o.depth for o in edges if o.place is Place.LOW_EDGE]
@@ -204,15 +204,26 @@ def judge(
         )
     if drift.inside(-tolerance, tolerance) and not failed:
         return Verdict.TRANSFERS, (
-            f"The optimum moves by {drift.value:+.2f} octaves per doubling of depth, "
+            f"The optimum moves by {_signed(drift.value)} octaves per doubling of depth, "
             f"95% interval {span}, inside ±{tolerance:g}."
         )
     if failed:
         return Verdict.UNDECIDED, (
-            f"Where it trains, the optimum moves by {drift.value:+.2f} octaves per doubling of "
+            f"Where it trains, the optimum moves by {_signed(drift.value)} octaves per doubling of "
             f"depth, 95% interval {span}.{fails}"
         )
     return Verdict.UNDECIDED, (
         f"The interval {span} octaves per doubling of depth is neither inside nor outside "
         f"±{tolerance:g}: use more seeds or more depths."
     )
+
+
+def _signed(value: float) -> str:
+    """Two decimals with a sign, as print sets it.
+
+    Example:
+        >>> _signed(-0.031), _signed(0.2), _signed(-0.001)
+        ('−0.03', '+0.20', '0.00')
+    """
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text

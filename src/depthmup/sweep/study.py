@@ -93,7 +93,7 @@ def _window(
         values = losses(grid, records, scheme, slice(start, stop))
         curves += [
             Curve(
-                scheme=scheme.title,
+                scheme=scheme.name,
                 depth=depth,
                 points=tuple(
                     _point(log2_lr, of_seeds)

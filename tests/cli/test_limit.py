@@ -1,0 +1,97 @@
+"""``depthmup limit`` and the computed map."""
+
+import json
+import math
+
+import pytest
+
+from depthmup.cli import main, regimes
+
+SMALL = ["--steps", "3", "--batch-size", "2"]
+
+
+def limit(capsys, *arguments):
+    status = main(["limit", *SMALL, *arguments, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_finite_depth_approaches_infinite_depth(capsys):
+    """Error of order 1/L: doubling the depth halves the distance."""
+    _, infinite = limit(capsys)
+    gaps = []
+    for depth in ("64", "128"):
+        status, finite = limit(capsys, "--depth", depth)
+        assert status == 0
+        gaps.append(abs(finite["losses"][2] - infinite["losses"][2]))
+    assert gaps[1] == pytest.approx(gaps[0] / 2, rel=0.1)
+
+
+def test_an_untrained_network_guesses(capsys):
+    _, found = limit(capsys)
+    assert found["losses"][0] == pytest.approx(math.log(10))
+    assert found["rms"][0][0] == pytest.approx(1.0)
+    assert found["rms"][0][-1] == pytest.approx(math.exp(0.5))
+
+
+def test_a_nonlinear_limit(capsys):
+    status, found = limit(capsys, "--activation", "relu")
+    assert status == 0
+    assert found["status"] == "ok"
+    assert found["losses"][1:] != limit(capsys, "--activation", "abs")[1]["losses"][1:]
+
+
+def test_files_beside_each_other(tmp_path, capsys):
+    out = tmp_path / "new" / "limit.json"
+    assert main(["limit", *SMALL, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["status"] == "ok"
+    assert "vega" in out.with_suffix(".html").read_text().lower()
+    assert "step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--depth", "3.5"], "positive integer or inf"),
+        (["--depth", "0"], "depth"),
+        (["--steps", "0"], "at least 1"),
+        (["--alpha", "1/4"], "explodes"),
+        (["--gamma", "1"], "gamma"),
+        (["--activation", "swich"], "activation"),
+        (["--activation", "relu", "--depth", "8"], "depth=math.inf only"),
+    ],
+)
+def test_bad_input(wrong, message, tmp_path, capsys):
+    out = tmp_path / "limit.json"
+    assert main(["limit", *SMALL, "--out", str(out), *wrong]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_map_agrees_with_the_claims(tmp_path, monkeypatch, capsys):
+    """A slice of Figure 1 that crosses every region; the full one is a command away."""
+    monkeypatch.setattr(regimes, "ALPHAS", regimes.ALPHAS[2::2])
+    monkeypatch.setattr(regimes, "GAMMAS", regimes.GAMMAS[::4])
+    assert main(["regimes", "--map", str(tmp_path / "map.svg"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["disagreements"] == 0
+    assert {point["region"] for point in found["points"]} >= {
+        "unstable at initialization",
+        "unstable in training",
+        "trivial",
+        "redundant",
+        "Depth-muP",
+    }
+    assert (tmp_path / "map.svg").read_text().startswith("<svg")
+
+
+def test_a_map_in_no_known_format(tmp_path, capsys):
+    assert main(["regimes", "--map", str(tmp_path / "map.bmp")]) == 2
+    assert "to end in .html" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_check_finds_the_slopes_of_the_theory(capsys):
+    assert main(["limit", *SMALL, "--check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["expected"] for each in found.values()] == [-0.5, -0.5, -1.0]
+    assert all(each["agrees"] for each in found.values())
