@@ -101,8 +101,7 @@ def test_definition_e1_as_printed_is_not_a_gradient(make_steps, activation):
 
 @pytest.mark.parametrize("activation", CLOSED)
 def test_f32_as_printed_is_not_a_gradient(make_steps, activation):
-    """F.3.2 (1/2 < alpha < 1) lacks the terms in phi's second and third derivatives, which are zero for the identity
-    alone."""
+    """F.3.2 (1/2 < alpha < 1) lacks terms in higher derivatives of phi; the identity has none."""
     steps = make_steps(3, batch=2, d_in=3, d_out=2)
     gap = gradient_gap(steps, activation, printed=True, alpha="3/4", gamma="1/4")
     assert gap < 1e-7 if activation == "identity" else gap > 1e-3

@@ -32,7 +32,7 @@ from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, Status
-from depthmup.limits.sweeps import Side, train
+from depthmup.limits.sweeps import Side, remembered, train
 from depthmup.limits.volterra import solve_volterra
 
 _DEGREES = (16, 24, 36, 54, 80, 120)
@@ -56,8 +56,9 @@ def solve_continuum(
 
 def _solve(problem: Problem, depth: float, points: Rule, history: bool) -> Solution:
     rate = problem.scaling.noise_rate(depth)
-    x = Depths(points, rate, problem.vectors, problem.d_in)
-    d = Depths(points, rate, problem.vectors, problem.d_out, partner=x)
+    size = remembered(problem, history)
+    x = Depths(points, rate, size, problem.d_in)
+    d = Depths(points, rate, size, problem.d_out, partner=x)
     pull = problem.scaling.drift_rate(depth) * problem.hidden
     solution = train(
         problem, x, d, pull=pull, positions=points.points, depth=depth, history=history
@@ -121,11 +122,11 @@ class Depths(Side):
         n = len(pull)
         return self.rate * feedback - states[:, :, n : 2 * n] * pull
 
-    def among(self, other: Self, states: Array, start: Array, pull: Array) -> Array:
-        n = len(pull)
+    def among(
+        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
+    ) -> Array:
+        n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
-        feedback = response @ other.resolvent[::-1, :n, :n]
-        kick = self.kicks(states, feedback, pull)
         echo = response @ other.feedback[::-1, :n, :n]
         half = kick @ cross.transpose(0, 2, 1) + self.rate * cov @ echo.transpose(0, 2, 1)
         drive = half + half.transpose(0, 2, 1)

@@ -36,7 +36,7 @@ from scipy.signal import lfilter
 from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
-from depthmup.limits.sweeps import Side, train
+from depthmup.limits.sweeps import Side, remembered, train
 
 # The transfer matrices of a sweep are assembled for as many layers at a time as fit in this.
 _CHUNK_BYTES = 32 * 2**20
@@ -45,8 +45,9 @@ _CHUNK_BYTES = 32 * 2**20
 def solve_imbedding(problem: Problem, depth: int, *, history: bool = False) -> Solution:
     """Train a linear network of the given depth; exact at infinite width."""
     c = problem.scaling.branch(depth)
-    x = Layers(depth, c, problem.vectors, problem.d_in)
-    d = Layers(depth, c, problem.vectors, problem.d_out, partner=x)
+    size = remembered(problem, history)
+    x = Layers(depth, c, size, problem.d_in)
+    d = Layers(depth, c, size, problem.d_out, partner=x)
     # Two branch factors: one from the forward pass, one from the gradient.
     pull = c * problem.scaling.kick(depth) * problem.hidden
     positions = np.arange(depth + 1) / depth
@@ -111,11 +112,11 @@ class Layers(Side):
         n = len(pull)
         return self.c**2 * feedback[:-1] - states[:-1, :, n : 2 * n] * pull
 
-    def among(self, other: Self, states: Array, start: Array, pull: Array) -> Array:
-        n = len(pull)
+    def among(
+        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
+    ) -> Array:
+        n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
-        feedback = response @ other.resolvent[::-1, :n, :n]
-        kick = self.kicks(states, feedback, pull)
         beyond, back = other.cov[::-1][1:, :n, :n], other.kick[::-1, :n, :n]
         c2 = self.c**2
         before = cross[:-1] - c2 * feedback[:-1] @ beyond - cov[:-1] @ back.transpose(0, 2, 1)

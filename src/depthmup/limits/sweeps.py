@@ -50,8 +50,14 @@ class Side(ABC):
         """
 
     @abstractmethod
-    def among(self, other: Self, states: Array, start: Array, pull: Array) -> Array:
-        """Covariances of the new rows with each other, (depths, rows, rows), after their sweep."""
+    def among(
+        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
+    ) -> Array:
+        """Covariances of the new rows with each other, (depths, rows, rows), after their sweep.
+
+        ``feedback`` (depths, rows, n) and ``kick`` (layers, rows, n) are theirs, ``start`` (rows,
+        rows) the covariances where the sweep started.
+        """
 
     @abstractmethod
     def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
@@ -78,17 +84,24 @@ class Side(ABC):
         among = new @ new.T + mixed + mixed.T + response @ beyond @ response.T
         return np.concatenate([response, cov, cross], axis=1), among
 
-    def file(self, other: Self, states: Array, among: Array, rows: slice, pull: Array) -> None:
-        """Store the rows of a sweep and what follows from them alone."""
+    def follow(
+        self, other: Self, states: Array, start: Array, pull: Array
+    ) -> tuple[Array, Array, Array]:
+        """What follows from the rows of a sweep: their feedback, kick, and covariances ``among``."""
+        n = len(pull)
+        feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
+        kick = self.kicks(states, feedback, pull)
+        return feedback, kick, self.among(other, states, feedback, kick, start)
+
+    def file(self, states: Array, rows: slice, followed: tuple[Array, Array, Array]) -> None:
+        """Store the rows of a sweep and what follows from them."""
         n = rows.start
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         self.response[:, rows, :n] = response
         self.cov[:, rows, :n], self.cov[:, :n, rows] = cov, cov.transpose(0, 2, 1)
         self.cross[:, rows, :n] = cross
-        feedback = response @ other.resolvent[::-1, :n, :n]
-        self.feedback[:, rows, :n] = feedback
-        self.kick[:, rows, :n] = self.kicks(states, feedback, pull)
-        self.cov[:, rows, rows] = self.among(other, states, among, pull)
+        self.feedback[:, rows, :n], self.kick[:, rows, :n] = followed[:2]
+        self.cov[:, rows, rows] = followed[2]
 
     def close(self, other: Self, rows: slice) -> None:
         """Append a step's rows to the resolvent, once both sweeps have been filed."""
@@ -109,11 +122,11 @@ def train(
 
     ``pull`` (steps + 1, N) is how far, in one layer, each past update moves the vectors of a step.
     """
+    kernel = np.zeros((problem.vectors, problem.vectors))
     memory = pull[[t for t, step in enumerate(problem.steps) for _ in step.inputs]]
     ledger = Ledger(problem=problem, positions=positions)
     status, mismatch = Status(), 0.0
-    # The last update is seen by no one but held-out inputs and the history.
-    updates = len(problem.steps) - (problem.held_out is None and not history)
+    updates = _updates(problem, history)
 
     with np.errstate(all="ignore"):
         for t, rows, inputs in problem.queries():
@@ -126,15 +139,20 @@ def train(
             if not (np.isfinite(states).all() and np.isfinite(outputs).all()):
                 status = exploded(t, problem, depth)
                 break
-            x.file(d, states[:, :batch], among[:batch, :batch], rows, pull[t, :n])
-            f = ledger.query(t, batch, outputs, np.einsum("lbb->lb", x.cov[:, rows, rows]))
             if t == len(problem.steps):
+                ledger.query(t, 0, outputs, np.zeros((len(positions), 0)))
                 break
+            mine = states[:, :batch]
+            followed = x.follow(d, mine, among[:batch, :batch], pull[t, :n])
+            f = ledger.query(t, batch, outputs, np.einsum("lbb->lb", followed[2]))
+            kernel[rows, :n], kernel[:n, rows] = cov[:batch], cov[:batch].T
+            kernel[rows, rows] = followed[2][-1]
             # <x|d> at the top is known twice: from the sweep, and from what the top layer is.
             top = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
             mismatch = max(mismatch, _disagreement(states[-1, :batch, 2 * n :], top, d.source[:n]))
             if t >= updates:
                 break
+            x.file(mine, rows, followed)
             chi = problem.steps[t].loss.gradient(f)
             start, among = d.boundary(x, chi, n, problem.readout[t, :n])
             x.source[rows], d.source[rows] = inputs[:batch], chi
@@ -144,7 +162,7 @@ def train(
             if not np.isfinite(states).all():
                 status = exploded(t, problem, depth)
                 break
-            d.file(x, states, among, rows, pull[t, :n])
+            d.file(states, rows, d.follow(x, states, among, pull[t, :n]))
             for own, other in ((x, d), (d, x)):
                 own.close(other, rows)
             for own, other in ((x, d), (d, x)):
@@ -152,11 +170,22 @@ def train(
 
     done = sum(len(f) for f in ledger.outputs)
     return ledger.close(
-        kernel=x.cov[-1, :done, :done].copy(),
+        kernel=kernel[:done, :done],
         status=status,
         error_estimate=mismatch if status.ok else np.nan,
         history=_history(x, d) if history and status.ok else None,
     )
+
+
+def _updates(problem: Problem, history: bool) -> int:
+    """How many steps' updates anyone sees: only held-out inputs and the history see the last."""
+    return len(problem.steps) - (problem.held_out is None and not history)
+
+
+def remembered(problem: Problem, history: bool) -> int:
+    """How many training vectors a ``Side`` has to hold: those whose updates are seen."""
+    updates = _updates(problem, history)
+    return problem.rows[updates - 1].stop if updates else 0
 
 
 def _disagreement(swept: Array, known: Array, chi: Array) -> float:
