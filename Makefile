@@ -9,9 +9,11 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test quick lint types format clean
 .DEFAULT_GOAL := test
 
+# mup is only tested against; its torchvision requirement would replace torch.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hf]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mup
 	touch $@
 
 demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
