@@ -55,6 +55,17 @@ def test_a_loss_without_gradient(loss):
         limits.Step([[1.0]], loss)
 
 
+def test_a_gradient_of_the_wrong_shape():
+    loss = limits.Loss(value=lambda f: 0.0, gradient=lambda f: f.sum(axis=1), shape=(1, 1))
+    for solve in (
+        lambda steps: limits.linear(steps, depth=3, lr=1.0),
+        lambda steps: limits.linear(steps, depth=3, lr=1.0, method="recursion"),
+        lambda steps: limits.nonlinear(steps, activation="erf", lr=1.0),
+    ):
+        with pytest.raises(ValueError, match=r"shape of the outputs, \(1, 1\); got \(1,\)"):
+            solve([limits.Step([[1.0]], loss)] * 2)
+
+
 @pytest.mark.parametrize("depth", [0, -1, 3.5, math.nan, -math.inf])
 def test_impossible_depths(depth):
     with pytest.raises(ValueError, match=r"positive integer or math\.inf"):

@@ -58,7 +58,7 @@ class Training:
                 self.file_up(rows, p[:, :batch], r[:, :batch], todo.hidden[t, :n])
                 if t >= updates:
                     break
-                self.chi[rows] = todo.steps[t].loss.gradient(f)
+                self.chi[rows] = todo.steps[t].gradient(f)
                 if not self.down(rows, todo.hidden[t, :n]):
                     status = exploded(t, todo, math.inf)
                     break

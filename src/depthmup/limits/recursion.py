@@ -124,7 +124,7 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
             if t == len(problem.steps):
                 break
             r, seen = rows, slice(0, rows.stop)
-            chi[r] = problem.steps[t].loss.gradient(outputs)
+            chi[r] = problem.steps[t].gradient(outputs)
             put(d, depth, r, x.combine(-problem.readout[t, old] * (chi[r] @ chi[old].T), depth))
             d.v[depth, r] += chi[r]
             for layer in range(depth, -1, -1):

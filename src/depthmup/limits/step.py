@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, Loss, _matrix
@@ -41,6 +42,16 @@ class Step:
             )
         object.__setattr__(self, "inputs", rows)
         object.__setattr__(self, "loss", loss)
+
+    def gradient(self, outputs: Array) -> Array:
+        """The loss's gradient at these outputs, once it is known to be one: (batch, d_out)."""
+        gradient = np.asarray(self.loss.gradient(outputs), dtype=np.float64)
+        if gradient.shape != outputs.shape:
+            raise ValueError(
+                f"A loss's gradient has the shape of the outputs, {outputs.shape}; got "
+                f"{gradient.shape}. Return one derivative per sample and output."
+            )
+        return gradient
 
 
 def check_steps(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -87,7 +87,7 @@ class Side(ABC):
     def follow(
         self, other: Self, states: Array, start: Array, pull: Array
     ) -> tuple[Array, Array, Array]:
-        """What follows from the rows of a sweep: their feedback, kick, and covariances ``among``."""
+        """What follows from the rows of a sweep: feedback, kick, and covariances among them."""
         n = len(pull)
         feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
         kick = self.kicks(states, feedback, pull)
@@ -153,7 +153,7 @@ def train(
             if t >= updates:
                 break
             x.file(mine, rows, followed)
-            chi = problem.steps[t].loss.gradient(f)
+            chi = problem.steps[t].gradient(f)
             start, among = d.boundary(x, chi, n, problem.readout[t, :n])
             x.source[rows], d.source[rows] = inputs[:batch], chi
             # Within a minibatch <x|d> is the same at every depth: updates are strictly causal.
