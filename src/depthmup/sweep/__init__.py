@@ -1,8 +1,9 @@
 """Grids of cells, where and how they run, and what follows from them."""
 
+from depthmup.sweep.cost import check_memory
 from depthmup.sweep.executors import Executor, InProcess, Processes, WorkerError
 from depthmup.sweep.grid import Grid
-from depthmup.sweep.run import Progress, run
+from depthmup.sweep.run import Progress, groups, run
 from depthmup.sweep.store import Store, StoreError
 from depthmup.sweep.study import study
 
@@ -15,6 +16,8 @@ __all__ = [
     "Store",
     "StoreError",
     "WorkerError",
+    "check_memory",
+    "groups",
     "run",
     "study",
 ]

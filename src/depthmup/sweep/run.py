@@ -6,17 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from depthmup.records import Cell, Record
+from depthmup.sweep.cost import work
 from depthmup.sweep.executors import Executor, Group
 from depthmup.sweep.store import Store
 
 MEMBERS = 12
 """Networks trained as one stack: enough to amortize overhead, few enough for the cache."""
-
-
-def work(cell: Cell) -> float:
-    """Parameters times steps: what a cell's time is proportional to."""
-    network = cell.network
-    return network.depth * network.block_depth * network.width**2 * cell.steps
 
 
 def groups(cells: Iterable[Cell], *, members: int = MEMBERS) -> list[Group]:

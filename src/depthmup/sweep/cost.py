@@ -1,0 +1,68 @@
+"""What a sweep costs: time, to share it out and foretell its end; memory, to refuse in time."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from depthmup.records import Cell
+
+BYTES = 4  # single precision
+PROCESS = 400 * 2**20
+"""What a worker holds before it has a network: PyTorch and the data, measured."""
+
+
+def work(cell: Cell) -> float:
+    """Parameters times steps: what a run's time is proportional to.
+
+    One step of one network takes 6 x batch operations per parameter (three matrix products), and
+    moves its weight and optimizer state once; at a batch of 64 the former dominates.
+    """
+    network = cell.network
+    return network.depth * network.block_depth * network.width**2 * cell.steps
+
+
+def memory(group: Sequence[Cell]) -> int:
+    """Bytes that training a group as one stack takes at most.
+
+    Per member: weights with Adam's two moments, and the residual stream and every product of the
+    forward pass, which the backward pass needs again.
+    """
+    cell = group[0]
+    network = cell.network
+    matrices = network.depth * network.block_depth
+    weights = 3 * matrices * network.width**2
+    activations = (network.depth + 1 + matrices) * network.width * cell.batch_size
+    return BYTES * len(group) * (weights + activations)
+
+
+def check_memory(groups: Sequence[Sequence[Cell]], *, workers: int) -> None:
+    """Refuse a sweep that would not fit, before it starts.
+
+    Raises:
+        ValueError: the largest groups that could run side by side need more than there is.
+    """
+    largest = sorted((memory(group) for group in groups), reverse=True)[:workers]
+    needed = sum(largest) + PROCESS * len(largest)
+    there = available()
+    if there is not None and needed > there:
+        deepest = max(groups, key=memory)[0].network
+        raise ValueError(
+            f"This sweep would need {needed / 2**30:.1f} GiB with {workers} workers, and "
+            f"{there / 2**30:.1f} GiB are available; its largest networks have width "
+            f"{deepest.width} and depth {deepest.depth}. Use fewer --workers, or smaller sizes."
+        )
+
+
+def available() -> int | None:
+    """Bytes of memory that can still be used, or None where the system does not say."""
+    if sys.platform != "linux":
+        return None
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _reclaimable()
+
+
+def _reclaimable() -> int:
+    """Bytes that the page cache holds and would give back."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        parts = [line.partition(":") for line in lines]
+    sizes = {name: int(rest.split()[0]) for name, _, rest in parts}
+    return max(0, (sizes.get("MemAvailable", 0) - sizes.get("MemFree", 0)) * 1024)

@@ -1,0 +1,43 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from cells import cell
+
+from depthmup.sweep import check_memory, cost
+from depthmup.sweep.cost import memory, work
+
+
+def test_work_is_proportional_to_parameters_and_steps():
+    base = cell(width=16, depth=4, steps=20)
+    assert work(cell(width=32, depth=4, steps=20)) == 4 * work(base)
+    assert work(cell(width=16, depth=8, steps=20)) == 2 * work(base)
+    assert work(cell(width=16, depth=4, steps=60)) == 3 * work(base)
+    assert work(cell(width=16, depth=4, steps=20, block_depth=2)) == 2 * work(base)
+
+
+def test_memory_is_what_the_engine_allocates():
+    """Counted from the stack's own tensors: the bound holds, and is no wild guess."""
+    from depthmup.training.ensemble import _stack
+
+    cells = [cell(width=32, depth=8, seed=seed) for seed in range(3)]
+    stack = _stack(cells, torch.device("cpu"))
+    held = [stack.weights, *stack.moments, stack.x, stack.p]
+    assert memory(cells) == sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def test_a_sweep_that_would_not_fit_is_refused_with_the_number(monkeypatch):
+    monkeypatch.setattr(cost, "available", lambda: 2**30)
+    huge = replace(cell().network, width=8192, depth=64)
+    groups = [(replace(cell(), network=huge),), (cell(),)]
+    with pytest.raises(ValueError, match=r"need 48\.\d GiB with 2 workers, and 1\.0 GiB are"):
+        check_memory(groups, workers=2)
+
+
+def test_small_sweeps_fit():
+    check_memory([(cell(),)], workers=2)
+
+
+def test_the_system_tells_its_memory():
+    there = cost.available()
+    assert there is None or there > 2**20
