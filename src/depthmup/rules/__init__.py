@@ -15,6 +15,7 @@ from depthmup.rules.catalogue import (
 from depthmup.rules.family import OPTIMIZERS, Family, family
 from depthmup.rules.fold import Folded, fold
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
+from depthmup.rules.predictions import Observable, Prediction, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, regime, region
 from depthmup.rules.role import Kind, Role
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
@@ -39,7 +40,9 @@ __all__ = [
     "Folded",
     "Kind",
     "Laws",
+    "Observable",
     "Power",
+    "Prediction",
     "Ratios",
     "Readout",
     "Regime",
@@ -49,10 +52,12 @@ __all__ = [
     "WidthLaw",
     "WidthRule",
     "completep",
+    "effect",
     "exponent",
     "family",
     "fold",
     "general",
+    "predict",
     "regime",
     "region",
     "scheme",

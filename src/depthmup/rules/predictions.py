@@ -1,0 +1,184 @@
+"""Predictions: how fast a scheme lets each observable of a network grow with width and depth.
+
+Every prediction is a product of the scheme's own laws, so that it follows a scheme that the user
+wrote as well as those of the catalogue. Two facts of sums turn laws into observables: a sum of n
+independent terms grows as n^(1/2) (a fresh weight acting on its input), a sum of n aligned terms
+as n (an update acting on the input that made it; the updates of L branches on the stream).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from depthmup.rules.family import Family
+from depthmup.rules.power import Power
+from depthmup.rules.role import Kind, Role
+from depthmup.rules.scheme import Scheme
+from depthmup.rules.width import Readout
+
+_HALF = Fraction(1, 2)
+_SUM = Power(fan_in=Fraction(1))  # of aligned terms
+_RANDOM_SUM = Power(fan_in=_HALF)
+
+
+class Observable(StrEnum):
+    """What is measured on a network, every one as a root mean square over entries."""
+
+    STREAM = "stream"  # residual stream at initialization
+    STREAM_CHANGE = "stream change"  # what training did to it
+    BRANCH = "branch output"  # what one branch adds to the stream, at initialization
+    BRANCH_CHANGE = "branch change"
+    PREACTIVATION = "pre-activation"  # W_0 x of an inner matrix of a branch
+    UPDATE = "update effect"  # (W_t - W_0) x, relative to W_0 x
+    READOUT_UPDATE = "readout update"  # (V_t - V_0) x, absolute: it is a part of the logits
+    SPECTRAL_UPDATE = "spectral update"  # |W_t - W_0| / |W_0|, spectral norms
+    ENTRY_UPDATE = "entry update"  # RMS(W_t - W_0) / RMS(W_0)
+    LOGITS = "logits"  # the output at initialization
+    LOGITS_CHANGE = "logits change"
+    ATTENTION_LOGITS = "attention logits"  # at initialization
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prediction:
+    """Exponents of width and depth; None where theory predicts no power law.
+
+    ``why`` gives the reason for a None, or the product that made the exponents.
+    """
+
+    width: Fraction | None
+    depth: Fraction | None
+    why: str
+
+
+def effect(scheme: Scheme, family: Family, role: Role) -> Power:
+    """What an update of one parameter does to its own output, as a power of the size ratios.
+
+        lr * gradient^degree * (aligned sum over fan-in) * forward
+
+    where an orthogonalized update of norm sqrt(out/in) already is a sum. At muP's laws the width
+    cancels and r^-gamma is left.
+
+    Example:
+        >>> from depthmup.rules import DEPTH_MUP, Kind, Role
+        >>> str(effect(DEPTH_MUP, Family.ENTRYWISE, Role(kind=Kind.HIDDEN, in_branch=True)))
+        'r^-1/2'
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 6.1 and Section 7; TP5 (2203.03466) Appendix J.
+    """
+    served = family.serving(role.kind)
+    laws = scheme.laws(role, served)
+    width = scheme.width.law(role.kind, Readout.MULTIPLIER if role.tied else scheme.readout)
+    gradient = width.gradient
+    if role.in_branch:
+        summed = role.shared and scheme.follows_depth
+        gradient = gradient * Power(depth=int(summed) - scheme.alpha)
+    total = laws.lr / scheme.run.lr * gradient**served.degree * laws.forward
+    if served.is_spectral:
+        return total / scheme.width.spectral[served]
+    return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
+
+
+def predict(
+    scheme: Scheme,
+    family: Family,
+    observable: Observable,
+    *,
+    role: Role | None = None,
+    head_grows: bool = False,
+) -> Prediction:
+    """The exponents of one observable; those of a parameter need its ``role``.
+
+    ``head_grows``: attention heads grow with width (otherwise their number does).
+
+    Example:
+        >>> from depthmup.rules import DEPTH_MUP
+        >>> found = predict(DEPTH_MUP, Family.ENTRYWISE, Observable.BRANCH)
+        >>> found.width, found.depth
+        (Fraction(0, 1), Fraction(-1, 2))
+
+    *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.4; TP5 (arXiv 2203.03466) Appendix J.
+    """
+    stable = scheme.alpha >= _HALF
+    on_the_line = stable and scheme.alpha + scheme.gamma == 1
+    width: Fraction | None = Fraction(0)
+    depth: Fraction | None
+    match observable:
+        case Observable.STREAM:
+            depth, why = Fraction(0), "a sum of L independent branches of size L^-alpha"
+        case Observable.BRANCH:
+            depth, why = -scheme.alpha, "the branch multiplier"
+        case Observable.PREACTIVATION:
+            width = _exponent(_init(scheme, _HIDDEN), Kind.HIDDEN)
+            depth, why = Fraction(0), "a fresh matrix on a stream of order one"
+        case Observable.ATTENTION_LOGITS:
+            # The usual 1/sqrt(head) normalizes a random sum; the law comes on top.
+            law = scheme.width.attention_logits
+            width = law.fan_in if head_grows else Fraction(0)
+            depth, why = Fraction(0), "the attention law on a random sum over the head"
+        case Observable.LOGITS:
+            role = role or Role(kind=Kind.READOUT)
+            width = None if role.tied else _exponent(_init(scheme, role), Kind.READOUT)
+            depth = Fraction(0)
+            why = (
+                "a tied readout meets its own embedding in the stream: no single power"
+                if role.tied
+                else "init * forward * random sum over the fan-in"
+            )
+        case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
+            role = _needed(role, observable)
+            served = family.serving(role.kind)
+            after, before = effect(scheme, family, role), _init(scheme, role)
+            ratio = after / before
+            if observable is Observable.ENTRY_UPDATE and role.kind is Kind.HIDDEN:
+                ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
+            width = _exponent(ratio, role.kind)
+            if served.is_spectral and observable is Observable.ENTRY_UPDATE:
+                width = None  # of full rank or not: as the batch has it
+            depth, why = ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
+            if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
+                width = None  # judged as an absolute part of the logits
+        case Observable.READOUT_UPDATE:
+            role = _needed(role, observable)
+            power = effect(scheme, family, role)
+            width, depth = _exponent(power, Kind.READOUT), power.depth
+            why = "lr * gradient^degree * forward * aligned sum over the fan-in"
+        case Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE:
+            # What is outside branches moves by order one at any depth.
+            depth = max(Fraction(0), 1 - scheme.alpha - scheme.gamma)
+            why = "L aligned updates of size L^(-alpha - gamma), and those outside branches"
+        case Observable.BRANCH_CHANGE:
+            depth, why = None, "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
+    if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
+        depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
+    if not stable and depth is not None:
+        depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
+    if not scheme.follows_width:
+        width, why = None, f"{why}; {scheme.title} has no theory of width"
+    return Prediction(width=width, depth=depth, why=why)
+
+
+_HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
+
+
+def _needed(role: Role | None, observable: Observable) -> Role:
+    if role is None:
+        raise ValueError(f"The {observable} is that of a parameter: pass its role.")
+    return role
+
+
+def _init(scheme: Scheme, role: Role) -> Power:
+    """Size of W_0 x on an input of order one."""
+    law = scheme.width.law(role.kind, Readout.MULTIPLIER if role.tied else scheme.readout)
+    size = law.init * law.forward
+    return size * _RANDOM_SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else size
+
+
+def _exponent(power: Power, kind: Kind) -> Fraction:
+    """The exponent of width, where all dimensions that grow with it do so alike."""
+    match kind:
+        case Kind.HIDDEN:
+            return power.fan_in + power.fan_out
+        case Kind.READOUT:
+            return power.fan_in
+        case _:
+            return power.fan_out

@@ -1,0 +1,111 @@
+"""Predicted exponents against the claims of Section 7 and against perturbed laws."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from depthmup.rules import (
+    CATALOGUE,
+    DEPTH_MUP,
+    MAXIMAL_UPDATE,
+    ODE,
+    SP,
+    Departure,
+    Family,
+    Kind,
+    Observable,
+    Power,
+    Role,
+    effect,
+    general,
+    predict,
+)
+
+HALF = Fraction(1, 2)
+FOLLOWING = [s for s in CATALOGUE if s.follows_width and s.follows_depth]
+ROLES = [Role(kind=k, in_branch=b) for k in Kind for b in (False, True) if k is not Kind.READOUT]
+READOUT = Role(kind=Kind.READOUT)
+
+
+@pytest.mark.parametrize("scheme", FOLLOWING, ids=lambda s: s.name)
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("role", ROLES, ids=str)
+def test_relative_updates_ignore_width_and_shrink_by_gamma(scheme, family, role):
+    """The defining property of maximal updates, for every scheme, family and role."""
+    found = predict(scheme, family, Observable.UPDATE, role=role)
+    assert (found.width, found.depth) == (0, -scheme.gamma if role.in_branch else 0)
+
+
+@pytest.mark.parametrize("scheme", FOLLOWING, ids=lambda s: s.name)
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_readout_moves_the_logits_by_order_one(scheme, family, tied):
+    role = replace(READOUT, tied=tied)
+    found = predict(scheme, family, Observable.READOUT_UPDATE, role=role)
+    assert (found.width, found.depth) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("observable", "depth_mup", "ode"),
+    [
+        (Observable.STREAM, (0, 0), (0, 0)),
+        (Observable.BRANCH, (0, -HALF), (0, -1)),
+        (Observable.PREACTIVATION, (0, 0), (0, 0)),
+        (Observable.STREAM_CHANGE, (0, 0), (0, 0)),
+        (Observable.LOGITS, (-HALF, 0), (-HALF, 0)),
+        (Observable.LOGITS_CHANGE, (0, 0), (0, 0)),
+        (Observable.BRANCH_CHANGE, (0, None), (0, None)),
+    ],
+)
+def test_table(observable, depth_mup, ode):
+    for scheme, expected in ((DEPTH_MUP, depth_mup), (ODE, ode)):
+        found = predict(scheme, Family.ENTRYWISE, observable)
+        assert (found.width, found.depth) == expected
+
+
+def test_entries_of_an_update_shrink_faster_than_its_norm():
+    """Adam's entries are 1/m beside weights of m^-1/2, yet the norms keep their ratio."""
+    role = Role(kind=Kind.HIDDEN)
+    entry = predict(DEPTH_MUP, Family.ENTRYWISE, Observable.ENTRY_UPDATE, role=role)
+    norm = predict(DEPTH_MUP, Family.ENTRYWISE, Observable.SPECTRAL_UPDATE, role=role)
+    assert (entry.width, norm.width) == (-HALF, 0)
+
+
+def test_attention_logits_follow_the_head_only():
+    grown = predict(DEPTH_MUP, Family.RAW, Observable.ATTENTION_LOGITS, head_grows=True)
+    more = predict(DEPTH_MUP, Family.RAW, Observable.ATTENTION_LOGITS)
+    assert (grown.width, more.width) == (-HALF, 0)
+
+
+def test_a_scheme_with_another_law_is_predicted_by_that_law():
+    """Nothing is looked up by name: a learning rate of m_in^-1/2 is seen as one."""
+    wrong = Departure(quantity="lr", law=Power(fan_in=-HALF), kinds=frozenset({Kind.HIDDEN}))
+    mine = replace(DEPTH_MUP, departures=(wrong,))
+    role = Role(kind=Kind.HIDDEN, in_branch=True)
+    assert effect(mine, Family.ENTRYWISE, role) == Power(fan_in=HALF)
+    found = predict(mine, Family.ENTRYWISE, Observable.UPDATE, role=role)
+    assert (found.width, found.depth) == (HALF, 0)
+
+
+def test_nothing_is_claimed_where_theory_has_no_power_law():
+    unstable = general("1/4", "3/4")
+    off_the_line = general("1/2", 0)
+    assert predict(unstable, Family.RAW, Observable.STREAM).depth is None
+    assert predict(off_the_line, Family.RAW, Observable.STREAM_CHANGE).depth is None
+    assert predict(off_the_line, Family.RAW, Observable.BRANCH).depth == -HALF
+    assert predict(SP, Family.ENTRYWISE, Observable.UPDATE, role=ROLES[0]).width is None
+    tied = predict(DEPTH_MUP, Family.RAW, Observable.LOGITS, role=replace(READOUT, tied=True))
+    assert tied.width is None
+
+
+def test_a_parameters_observable_needs_its_role():
+    with pytest.raises(ValueError, match="pass its role"):
+        predict(DEPTH_MUP, Family.RAW, Observable.UPDATE)
+
+
+def test_shared_parameters_sum_the_gradients_of_all_branches():
+    """With the law for sharing taken away, SGD's update would be L times too large."""
+    role = Role(kind=Kind.HIDDEN, in_branch=True, shared=True)
+    assert effect(DEPTH_MUP, Family.RAW, role).depth == -HALF
+    assert MAXIMAL_UPDATE.law(Kind.HIDDEN, DEPTH_MUP.readout).gradient == Power(fan_out=-1)
