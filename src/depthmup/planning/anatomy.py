@@ -273,11 +273,17 @@ def _from_dataflow(
         times = len({b for b, _ in pairs if level[b] == level[innermost]})
         base_pairs = base_holders.get(base_of[name], ())
         base_times = len({b for b, _ in base_pairs if base_level[b] == level[innermost]})
+        if not base_times:
+            raise UnrelatedModels(
+                f"Parameter {name} lies in the residual branch {labels[-1]} of the model, and its "
+                f"counterpart {base_of[name]} in no branch of the base. Build both with the same "
+                "code."
+            )
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
-        elif base_times and math.isclose(times / base_times, r):
+        elif math.isclose(times / base_times, r):
             if all(feeds for _, feeds in pairs) and _reads_a_stream(traced, uses):
-                continue  # the end of another stream (an encoder's last norm), read by all branches
+                continue  # the end of another stream: an encoder's last norm, read by all branches
             inside[name] = (labels, r, True)
         else:
             raise NotUnderstood(

@@ -1,0 +1,380 @@
+"""Roles and ratios, and the errors that name a parameter and say what to declare."""
+
+import pytest
+import torch
+from planning_zoo import (
+    VOCABULARY,
+    ConvNeXt,
+    MLPBlock,
+    NestedBlock,
+    PostNormBlock,
+    ResidualMLP,
+    ResNet,
+    Tower,
+    Transformer,
+    UnfoldableBlock,
+    images,
+    tokens,
+    tower,
+    vectors,
+)
+from pytest import approx
+from torch import nn
+from torch.nn import functional as F
+
+import depthmup
+from depthmup.planning import (
+    DeclaredRole,
+    NotUnderstood,
+    TraceError,
+    UnrelatedModels,
+    Where,
+    anatomy,
+)
+from depthmup.rules import Kind, Ratios, Role
+
+
+def places(make, inputs, target=(32, 8), base=(8, 2), **options):
+    found = anatomy(make(*target), make(*base), example_inputs=inputs, **options)
+    return {p.name: p for p in found.places}
+
+
+def role(place):
+    return place.role.kind, place.role.in_branch, place.role.last
+
+
+def test_residual_mlp():
+    found = places(ResidualMLP, vectors())
+    at = {name: (role(p), p.ratios) for name, p in found.items()}
+    deep = {"depth": 4.0}
+    assert at["inp.weight"] == ((Kind.INPUT, False, False), Ratios(fan_out=4))
+    assert at["inp.bias"] == ((Kind.VECTOR, False, False), Ratios(fan_out=4))
+    assert at["blocks.5.norm.weight"] == ((Kind.VECTOR, True, False), Ratios(fan_out=4, **deep))
+    hidden = Ratios(fan_in=4, fan_out=4, **deep)
+    assert at["blocks.5.up.weight"] == ((Kind.HIDDEN, True, False), hidden)
+    assert at["blocks.5.down.weight"] == ((Kind.HIDDEN, True, True), hidden)
+    assert at["blocks.5.down.bias"] == ((Kind.VECTOR, True, True), Ratios(fan_out=4, **deep))
+    assert at["out.weight"] == ((Kind.READOUT, False, False), Ratios(fan_in=4))
+    assert at["out.bias"] == ((Kind.VECTOR, False, False), Ratios())
+
+
+def test_names_do_not_matter():
+    """The same network under misleading names has the same anatomy."""
+
+    class Misnamed(ResidualMLP):
+        def __init__(self, width, depth):
+            super().__init__(width, depth)
+            self.lm_head, self.embedding = self.inp, self.out
+            del self.inp, self.out
+
+        def forward(self, x):
+            x = self.lm_head(x)
+            for block in self.blocks:
+                x = block(x)
+            return self.embedding(self.norm(x))
+
+    named, misnamed = places(ResidualMLP, vectors()), places(Misnamed, vectors())
+    assert misnamed["lm_head.weight"].role == named["inp.weight"].role
+    assert misnamed["embedding.weight"].role == named["out.weight"].role
+
+
+def test_equal_width_leaves_kinds_to_the_place():
+    found = places(ResidualMLP, vectors(), target=(8, 8))
+    kinds = {n: found[n].role.kind for n in ("inp.weight", "blocks.0.up.weight", "out.weight")}
+    assert list(kinds.values()) == [Kind.INPUT, Kind.HIDDEN, Kind.READOUT]
+    assert all(p.ratios in (Ratios(), Ratios(depth=4)) for p in found.values())
+
+
+def test_tied_embedding_is_one_readout():
+    found = places(lambda w, d: Transformer(w, d, tied=True), tokens())
+    tied = found["tokens.weight"]
+    assert tied.role == Role(kind=Kind.READOUT, tied=True)
+    assert tied.ratios == Ratios(fan_in=4)
+    assert tied.names == ("tokens.weight", "head.weight")
+    assert found["positions"].role.kind is Kind.VECTOR
+
+
+def test_convolutions_count_their_kernel_and_depthwise_ones_do_not_grow_in_fan_in():
+    found = places(ConvNeXt, images())
+    assert found["stem.weight"].ratios == Ratios(fan_out=4)
+    depthwise = found["stages.1.3.dwconv.weight"]
+    assert (depthwise.role.kind, depthwise.ratios) == (Kind.INPUT, Ratios(fan_out=4, depth=4))
+    assert found["stages.1.3.gamma"].role.last
+    assert found["down.1.weight"].role == Role(kind=Kind.HIDDEN)
+
+
+def test_resnet_blocks_are_matched_by_proportion():
+    """Base stages of two blocks: the first changes the channels, the others keep them."""
+    found = places(ResNet, images())
+    assert found["layer2.0.conv1.weight"].base_name == "layer2.0.conv1.weight"
+    assert found["layer2.7.conv1.weight"].base_name == "layer2.1.conv1.weight"
+    assert found["layer2.7.conv1.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
+    assert not found["layer2.0.down.0.weight"].role.in_branch
+    assert found["layer2.7.bn2.weight"].role.last
+    with pytest.raises(UnrelatedModels, match=r"layer\d.1 has no counterpart|several"):
+        places(ResNet, images(), base=(8, 1))
+
+
+def test_nested_branches_multiply_their_ratios():
+    found = places(tower(NestedBlock), vectors())
+    assert found["blocks.0.adapter_out.weight"].ratios.depth == 4
+    assert len(found["blocks.0.adapter_out.weight"].branches) == 2
+    # From four fixed to a growing number, from a growing number to four.
+    assert found["blocks.0.adapter_out.weight"].role.kind is Kind.INPUT
+    narrow = found["blocks.0.adapter_in.weight"]
+    assert (narrow.role.kind, narrow.ratios.fan_in, narrow.ratios.fan_out) == (Kind.HIDDEN, 4, 1)
+
+
+def test_layers_tied_across_depth_are_shared():
+    found = places(tower(MLPBlock, shared=True), vectors())
+    up = found["blocks.0.up.weight"]
+    assert up.role.shared
+    assert up.ratios.depth == 4
+    assert not places(tower(MLPBlock, shared=True), vectors(), target=(32, 2))[
+        "blocks.0.up.weight"
+    ].role.shared
+
+
+def test_experts_grouped_queries_and_shared_gains():
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.heads, kv = width // 4, width // 8
+            self.q, self.k = nn.Linear(width, width), nn.Linear(width, 4 * kv)
+            self.gain = nn.Parameter(torch.ones(4))
+            self.router = nn.Linear(width, 3, bias=False)
+            self.experts = nn.Parameter(torch.randn(3, width, width))
+
+        def forward(self, x):
+            b, t, n = x.shape
+            q = F.normalize(self.q(x).view(b, t, -1, 4), dim=-1) * self.gain
+            k = self.k(x).view(b, t, -1, 4).repeat_interleave(2, 2)
+            weights = self.router((q * k).reshape(b, t, n)).softmax(-1)
+            y = torch.einsum("btn,enm->betm", x, self.experts)
+            return x + torch.einsum("bte,betm->btm", weights, y)
+
+    class Net(nn.Module):
+        def __init__(self, width, depth):
+            super().__init__()
+            self.embed = nn.Embedding(VOCABULARY, width)
+            self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+
+        def forward(self, ids):
+            x = self.embed(ids)
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    found = places(Net, tokens())
+    experts = found["blocks.0.experts"]
+    assert (experts.role.kind, experts.role.last) == (Kind.HIDDEN, True)
+    assert experts.ratios == Ratios(fan_in=4, fan_out=4, depth=4)
+    assert found["blocks.0.router.weight"].ratios == Ratios(fan_in=4, depth=4)
+    assert found["blocks.0.router.weight"].role.kind is Kind.HIDDEN
+    assert found["blocks.0.gain"].ratios == Ratios(depth=4)
+    assert found["blocks.0.k.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_growing_heads_scale_the_logits(fused):
+    class Separate(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.q, self.kv = nn.Linear(width, width), nn.Linear(width, 2 * width)
+            self.proj = nn.Linear(width, width)
+
+        def forward(self, x):
+            b, t, n = x.shape
+            q, k, v = (
+                y.view(b, t, self.heads, -1).transpose(1, 2)
+                for y in (self.q(x), *self.kv(x).split(n, -1))
+            )
+            y = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+            return self.proj(y.transpose(1, 2).reshape(b, t, n))
+
+    def make(width, depth):
+        model = Transformer(width, depth, head=width // 2)
+        if not fused:
+            for block in model.blocks:
+                block.attention = Separate(width, 2)
+        return model
+
+    if fused:
+        with pytest.raises(NotUnderstood, match=r"attention logits at blocks\.0\.attention"):
+            depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens())
+        return
+    plan = depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens(), own_init="fan_in")
+    found = [m for m in plan.multipliers if m.where is Where.LOGITS]
+    assert [m.folds for m in found] == [
+        (f"blocks.{i}.attention.q.bias", f"blocks.{i}.attention.q.weight") for i in range(2)
+    ]
+    # 1/sqrt(16) becomes sqrt(4)/16: half of it.
+    assert [m.value for m in found] == approx([0.5, 0.5])
+
+
+def test_a_models_own_forward_scale_is_not_counted_twice():
+    """Embeddings times sqrt(width), logits times width^-1/2, as in Gemma and T5."""
+
+    class Scaled(Transformer):
+        def forward(self, ids):
+            x = self.tokens(ids) * self.norm.weight.shape[0] ** 0.5
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x) * self.norm.weight.shape[0] ** -0.5)
+
+    def make(width, depth):
+        model = Scaled(width, depth, tied=True)
+        del model.positions
+        return model
+
+    plan = depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens(), own_init="fixed")
+    found = {m.where: m for m in plan.multipliers}
+    assert found[Where.READOUT].value == approx(1 / 4 * 4**0.5)
+    assert found[Where.INPUT].value == approx(4**-0.5)
+
+
+class TestErrors:
+    def test_missing_inputs(self):
+        with pytest.raises(ValueError, match="Expected example_inputs"):
+            anatomy(ResidualMLP(8, 2), ResidualMLP(4, 2))
+
+    def test_control_flow_on_data(self):
+        class Branching(ResidualMLP):
+            def forward(self, x):
+                return super().forward(x) if x.sum() > 0 else x
+
+        with pytest.raises(TraceError, match=r"Branching could not be followed.*branches="):
+            anatomy(Branching(8, 2), Branching(4, 2), example_inputs=vectors())
+
+    def test_unrelated_base(self):
+        with pytest.raises(UnrelatedModels, match="exists only in the"):
+            anatomy(ResidualMLP(8, 2), Tower(MLPBlock, 8, 2), example_inputs=vectors())
+        with pytest.raises(UnrelatedModels, match="in no branch of the base"):
+            anatomy(Tower(MLPBlock, 8, 4), Tower(PostNormBlock, 8, 2), example_inputs=vectors())
+
+    def test_wider_here_and_narrower_there_is_said(self):
+        def make(width, hidden):
+            return nn.Sequential(nn.Linear(6, width), MLPBlock(width, hidden), nn.Linear(width, 2))
+
+        found = anatomy(make(16, 8), make(8, 32), example_inputs=vectors())
+        assert any("narrower in some dimensions" in note for note in found.notes)
+        up = next(p for p in found.places if p.name == "1.up.weight")
+        assert up.ratios == Ratios(fan_in=2, fan_out=1 / 4)
+
+    def test_unused_parameter(self):
+        def make(width):
+            model = Tower(MLPBlock, width, 2)
+            model.spare = nn.Linear(width, width)
+            return model
+
+        with pytest.raises(NotUnderstood, match=r"spare.weight has no influence.*roles="):
+            anatomy(make(8), make(4), example_inputs=vectors())
+        found = anatomy(make(8), make(4), example_inputs=vectors(), roles={
+            "spare.weight": "hidden", "spare.bias": Kind.VECTOR,
+        })  # fmt: skip
+        spare = next(p for p in found.places if p.name == "spare.weight")
+        assert (spare.role.kind, spare.ratios) == (Kind.HIDDEN, Ratios(fan_in=2, fan_out=2))
+
+    def test_a_vocabulary_is_not_a_width(self):
+        def make(width, rows):
+            return nn.Sequential(nn.Embedding(rows, width), nn.Linear(width, 4))
+
+        with pytest.raises(NotUnderstood, match=r"rows of 0.weight differs"):
+            anatomy(make(8, 64), make(4, 32), example_inputs=tokens())
+        declared = {"0.weight": DeclaredRole(kind=Kind.INPUT, fan_out=(1,))}
+        found = anatomy(make(8, 64), make(4, 32), example_inputs=tokens(), roles=declared)
+        assert found.places[0].ratios == Ratios(fan_out=2)
+
+    def test_unknown_use(self):
+        def make(width):
+            model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width))
+            torch.nn.utils.parametrizations.weight_norm(model[1])
+            return model
+
+        with pytest.raises(NotUnderstood, match=r"1\.parametrizations.*roles="):
+            anatomy(make(8), make(4), example_inputs=vectors())
+
+    def test_tied_in_one_model_only(self):
+        with pytest.raises(UnrelatedModels, match="Tie both or neither"):
+            anatomy(Transformer(16, 2, tied=True), Transformer(8, 2), example_inputs=tokens())
+        with pytest.raises(UnrelatedModels, match="Tie both or neither"):
+            anatomy(Transformer(16, 2), Transformer(8, 2, tied=True), example_inputs=tokens())
+
+    def test_deeper_without_residual_branches(self):
+        def make(depth):
+            return nn.Sequential(*(nn.Linear(6, 6) for _ in range(depth)))
+
+        with pytest.raises(NotUnderstood, match="no residual addition was found"):
+            anatomy(make(4), make(2), example_inputs=vectors())
+
+    def test_a_multiplier_that_has_no_place(self):
+        class Block(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.linear = nn.Linear(width, width)
+                self.branch = nn.Identity()
+
+            def forward(self, x):
+                return x + torch.tanh(self.linear(x))
+
+        class WithBranch(Block):
+            def __init__(self, width):
+                super().__init__(width)
+                self.branch = depthmup.Branch()
+
+            def forward(self, x):
+                return x + self.branch(torch.tanh(self.linear(x)))
+
+        with pytest.raises(NotUnderstood, match=r"branch at blocks.0.*depthmup\.Branch"):
+            depthmup.plan(Tower(Block, 8, 4), base=Tower(Block, 8, 2), example_inputs=vectors())
+        plan = depthmup.plan(
+            Tower(WithBranch, 8, 4), base=Tower(WithBranch, 8, 2), example_inputs=vectors()
+        )
+        assert [m.hooks[0].module for m in plan.multipliers] == [
+            f"blocks.{i}.branch" for i in range(4)
+        ]
+        assert WithBranch(8).state_dict().keys() == Block(8).state_dict().keys()
+
+
+class TestHints:
+    class Opaque(Tower):
+        """Cannot be traced."""
+
+        def forward(self, x):
+            return super().forward(x) if x.sum().item() != 1e9 else x
+
+    def make(self, width, depth):
+        return self.Opaque(UnfoldableBlock, width, depth)
+
+    def test_declared_branches_stand_in_for_the_trace(self):
+        traced = depthmup.plan(
+            Tower(UnfoldableBlock, 16, 8), base=Tower(UnfoldableBlock, 8, 2), own_init="fan_in",
+            example_inputs=vectors(),
+        )  # fmt: skip
+        hinted = depthmup.plan(
+            self.make(16, 8), base=self.make(8, 2), own_init="fan_in", example_inputs=vectors(),
+            branches={"blocks.*.act": ("blocks.*.norm", "blocks.*.linear")},
+        )  # fmt: skip
+        assert any("could not be followed" in note for note in hinted.notes)
+        for p, q in zip(traced.prescriptions, hinted.prescriptions, strict=True):
+            assert (p.name, p.role, p.ratios) == (q.name, q.role, q.ratios)
+            assert (p.init, p.lr, p.epsilon, p.decay) == (q.init, q.lr, q.epsilon, q.decay)
+        assert [(m.hooks, m.value) for m in traced.multipliers] == [
+            (m.hooks, m.value) for m in hinted.multipliers
+        ]
+
+    def test_branches_by_a_function_or_in_the_model(self):
+        def is_branch(name, module):
+            return isinstance(module, nn.Tanh)
+
+        found = anatomy(self.make(8, 4), self.make(8, 2), branches=is_branch)
+        assert [s.label for s in found.sites] == [f"blocks.{i}.act" for i in range(4)]
+
+    def test_patterns_that_match_nothing(self):
+        with pytest.raises(ValueError, match="No module matches the branch pattern 'layers"):
+            anatomy(self.make(8, 4), self.make(8, 2), branches={"layers.*": ()})
+        with pytest.raises(ValueError, match="names no module or parameter"):
+            anatomy(self.make(8, 4), self.make(8, 2), branches={"blocks.*.act": ("blocks.*.x",)})
+        with pytest.raises(ValueError, match="may not lie inside one another"):
+            anatomy(self.make(8, 4), self.make(8, 2), branches=["blocks.*", "blocks.*.act"])

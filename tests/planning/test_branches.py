@@ -1,0 +1,225 @@
+"""Residual branches found in the dataflow, on models written in every common way."""
+
+import pytest
+import torch
+from planning_zoo import (
+    ConvNeXt,
+    GatedBlock,
+    InPlaceBlock,
+    MLPBlock,
+    NestedBlock,
+    ParallelBlock,
+    PostNormBlock,
+    ResidualMLP,
+    ResNet,
+    SandwichBlock,
+    Tower,
+    Transformer,
+    images,
+    tokens,
+    tower,
+    vectors,
+)
+from torch import nn
+from torch.nn import functional as F
+
+from depthmup.planning import find_branches, find_uses, trace
+
+
+def read(model, *inputs):
+    graph = trace(model, inputs if len(inputs) > 1 else inputs[0])
+    usage = find_uses(graph)
+    return graph, usage, find_branches(graph, usage)
+
+
+def owned(usage, branch):
+    """Parameters used in a branch, on its path or feeding it from the side."""
+    nodes = branch.path | branch.feeders
+    return {name for name, uses in usage.uses.items() if any(u.node in nodes for u in uses)}
+
+
+def parameters_under(model, *prefixes):
+    return {
+        n for n, _ in model.named_parameters() if n.startswith(tuple(p + "." for p in prefixes))
+    }
+
+
+@pytest.mark.parametrize(
+    "block", [MLPBlock, GatedBlock, SandwichBlock, InPlaceBlock], ids=lambda b: b.__name__
+)
+def test_each_block_is_one_branch_with_all_its_parameters(block):
+    model = Tower(block, 8, 3)
+    _, usage, found = read(model, vectors())
+    assert [b.label.split(".")[1] for b in found.branches] == ["0", "1", "2"]
+    assert [s.depth for s in found.streams] == [3]
+    for i, branch in enumerate(found.branches):
+        assert owned(usage, branch) == parameters_under(model, f"blocks.{i}")
+
+
+def test_transformer_attention_and_mlp():
+    model = Transformer(16, 2)
+    _, usage, found = read(model, tokens())
+    expected = [
+        parameters_under(model, f"blocks.{i}.{norm}", f"blocks.{i}.{part}")
+        for i in range(2)
+        for norm, part in (("norm1", "attention"), ("norm2", "mlp"))
+    ]
+    assert [owned(usage, b) for b in found.branches] == expected
+    assert found.streams[0].depth == 4
+    assert not found.streams[0].normalized
+
+
+def test_parallel_branches_written_as_two_additions():
+    """x + one(norm(x)) + two(norm(x)): both read the stream at x."""
+    model = Tower(ParallelBlock, 8, 2)
+    _, usage, found = read(model, vectors())
+    assert len(found.branches) == 4
+    assert found.streams[0].depth == 4
+    first, second = found.branches[:2]
+    assert first.origin == second.origin
+    assert owned(usage, first) == parameters_under(model, "blocks.0.one", "blocks.0.norm")
+    assert owned(usage, second) == parameters_under(model, "blocks.0.two", "blocks.0.norm")
+
+
+def test_nested_branches_count_along_their_own_stream():
+    model = Tower(NestedBlock, 8, 3)
+    _, usage, found = read(model, vectors())
+    outer = [b for b in found.branches if not b.parents]
+    inner = [b for b in found.branches if b.parents]
+    assert len(outer) == len(inner) == 3
+    assert sorted(s.depth for s in found.streams) == [1, 1, 1, 3]
+    assert owned(usage, inner[0]) == parameters_under(
+        model, "blocks.0.adapter_in", "blocks.0.adapter_out"
+    )
+    assert owned(usage, outer[0]) == parameters_under(model, "blocks.0")
+
+
+def test_post_norm_is_noticed():
+    _, usage, found = read(Tower(PostNormBlock, 8, 3), vectors())
+    assert [(s.depth, s.normalized) for s in found.streams] == [(3, True)]
+    assert owned(usage, found.branches[1]) == {
+        f"blocks.1.{part}.{kind}" for part in ("up", "down") for kind in ("weight", "bias")
+    }
+
+
+def test_resnet_with_projection_shortcuts_and_in_place_additions():
+    model = ResNet(8, 2)
+    _, usage, found = read(model, images())
+    assert [s.depth for s in found.streams] == [4]
+    for branch, prefix in zip(
+        found.branches, ("layer1.0", "layer1.1", "layer2.0", "layer2.1"), strict=True
+    ):
+        parts = [f"{prefix}.{part}" for part in ("conv1", "bn1", "conv2", "bn2")]
+        assert owned(usage, branch) == parameters_under(model, *parts)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_convnext_with_stages_and_stochastic_depth(training):
+    model = ConvNeXt(8, 2).train(training)
+    _, usage, found = read(model, images())
+    assert [s.depth for s in found.streams] == [4]
+    assert owned(usage, found.branches[3]) == parameters_under(model, "stages.1.1")
+    assert model.training is training
+
+
+def test_layers_shared_between_positions():
+    _, usage, found = read(Tower(MLPBlock, 8, 5, shared=True), vectors())
+    assert found.streams[0].depth == 5
+    assert len(usage.uses["blocks.0.up.weight"]) == 5
+    assert all(owned(usage, b) == owned(usage, found.branches[0]) for b in found.branches)
+
+
+class EncoderDecoder(nn.Module):
+    """The decoder reads the encoder's normed output in every layer."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp = nn.Linear(6, width)
+        self.encoder = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        self.key = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.decoder = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.out = nn.Linear(width, 2)
+
+    def forward(self, x):
+        memory = self.inp(x)
+        for block in self.encoder:
+            memory = block(memory)
+        memory, y = self.norm(memory), self.inp(x)
+        for key, layer in zip(self.key, self.decoder, strict=True):
+            y = y + layer(y * key(memory).sigmoid())
+        return self.out(y)
+
+
+def test_encoder_and_decoder_are_two_streams():
+    _, usage, found = read(EncoderDecoder(8, 3), vectors())
+    assert sorted(s.depth for s in found.streams) == [3, 3]
+    assert {"key.1.weight", "key.1.bias", "decoder.1.weight"} <= owned(usage, found.branches[4])
+    assert "encoder.2.up.weight" not in owned(usage, found.branches[4])
+
+
+class NoResiduals(nn.Module):
+    """Additions that are none: positions, biases, gates, rotations, low-rank factors, highways."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.embed, self.positions = nn.Embedding(32, width), nn.Embedding(16, width)
+        self.linear, self.gate = nn.Linear(width, width), nn.Linear(width, width)
+        self.a, self.b = nn.Linear(width, 2), nn.Linear(2, 2 * width)
+        self.wide = nn.Linear(width, 2 * width)
+        self.bias = nn.Parameter(torch.zeros(2 * width))
+
+    def forward(self, ids):
+        x = self.embed(ids) + self.positions(torch.arange(ids.shape[1]))
+        x = x + 0.044715 * x.pow(3)  # no parameters on the path
+        t = torch.sigmoid(self.gate(x))
+        x = t * self.linear(x) + (1 - t) * x.tanh()
+        half = x.shape[-1] // 2
+        x = x * 0.5 + torch.cat((-x[..., half:], x[..., :half]), -1) * 0.5
+        x = self.wide(x) + self.b(self.a(x)) + self.bias
+        return F.log_softmax(x, -1)
+
+
+def test_other_additions_are_not_residual():
+    _, _, found = read(NoResiduals(8), tokens())
+    assert found.branches == ()
+
+
+def test_a_whole_network_inside_a_global_skip():
+    class Skip(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = Tower(MLPBlock, 8, 3)
+            self.back = nn.Linear(2, 6)
+
+        def forward(self, x):
+            return x + self.back(self.net(x))
+
+    _, _, found = read(Skip(), vectors())
+    assert sorted(s.depth for s in found.streams) == [1, 3]
+    assert sum(not b.parents for b in found.branches) == 1
+
+
+def test_wrapped_and_meta_models_are_read_alike():
+    plain = read(ResidualMLP(8, 2), vectors())[2]
+    with torch.device("meta"):
+        meta = ResidualMLP(8, 2)
+    compiled = torch.compile(ResidualMLP(8, 2))
+    for model in (meta, compiled):
+        assert [b.label for b in read(model, vectors())[2].branches] == [
+            b.label for b in plain.branches
+        ]
+
+
+def test_tracing_leaves_no_trace():
+    model = ResNet(8, 1)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    read(model, images())
+    assert model.training
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+@pytest.mark.parametrize("make", [tower(MLPBlock), ResidualMLP])
+def test_twice_the_depth_is_twice_the_branches(make):
+    assert [read(make(8, d), vectors())[2].streams[0].depth for d in (2, 4, 8)] == [2, 4, 8]
