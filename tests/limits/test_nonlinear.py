@@ -124,6 +124,16 @@ def test_where_the_printed_definition_goes_wrong(make_steps):
     assert gaps("erf")[0] > 1e-3
 
 
+def test_many_held_out_rows_are_solved_in_parts(make_steps):
+    steps, rows = make_steps(0), np.random.default_rng(0).normal(size=(150, 3))
+    many, few = (
+        limits.nonlinear(steps, activation="erf", lr=0.5, held_out=r).held_out
+        for r in (rows, rows[[0, 70, 149]])
+    )
+    assert many.shape == (4, 150, 2)
+    assert np.abs(many[:, [0, 70, 149]] - few).max() < 1e-9
+
+
 @pytest.mark.parametrize("activation", ["relu", "abs"])
 def test_collinear_inputs(reference, activation):
     """Scalar inputs: log-singular at p = 0, solved on graded panels, and the estimate holds."""

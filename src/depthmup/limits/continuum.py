@@ -36,6 +36,7 @@ from depthmup.limits.sweeps import Side, remembered, train
 from depthmup.limits.volterra import solve_volterra
 
 _DEGREES = (16, 24, 36, 54, 80, 120)
+_PART = 64
 
 
 def solve_continuum(
@@ -88,7 +89,9 @@ class Depths(Side):
         self.tail, self.size = 0.0, np.zeros(3)
         self.returned, self.gain = np.zeros((2, depths, size, size))
 
-    def sweep(self, other: Self, start: Array, pull: Array, memory: Array) -> Array:
+    def sweep(
+        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
+    ) -> tuple[Array, Array]:
         n = len(pull)
         old = (slice(None), slice(n), slice(n))
         beyond = other.cov[::-1][old]
@@ -108,9 +111,15 @@ class Depths(Side):
             out[:, :, 2 * n :] = cov @ cov_to_cross
             return out
 
-        states = solve_volterra(self.points.integral, derivative, start)
-        self._judge(states.reshape(*states.shape[:2], 3, n))
-        return states
+        states, last = np.empty((len(beyond), 0, 3 * n)), []
+        # Held-out rows go in parts: the solver holds some twenty copies of what it works on.
+        for part in np.split(start, range(keep, len(start), _PART)):
+            solved = solve_volterra(self.points.integral, derivative, part)
+            self._judge(solved.reshape(len(beyond), len(part), 3, n))
+            last.append(solved[-1])
+            if len(last) == 1:
+                states = solved
+        return states, np.concatenate(last)
 
     def _judge(self, states: Array) -> None:
         """Update the truncation estimate with a sweep's states (points, rows, 3, n)."""

@@ -71,17 +71,21 @@ class Layers(Side):
         self.carry, self.kick_back, self.carry_gain = np.zeros((3, depth, size, size))
         self.residue, self.gain = np.zeros((2, depth, size, size))
 
-    def sweep(self, other: Self, start: Array, pull: Array, memory: Array) -> Array:
+    def sweep(
+        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
+    ) -> tuple[Array, Array]:
         depth, n = len(self.kick), len(pull)
-        states = np.empty((depth + 1, *start.shape))
-        states[0] = start
+        states = np.empty((depth + 1, keep, 3 * n))
+        states[0], rest = start[:keep], start[keep:]
         chunk = max(1, _CHUNK_BYTES // (72 * max(1, n) ** 2))
         for first in range(0, depth, chunk):
             layers = slice(first, min(depth, first + chunk))
             transfer = self._transfer(other, layers, pull, memory[:n, :n])
             for layer, matrix in enumerate(transfer, start=first):
                 np.matmul(states[layer], matrix, out=states[layer + 1])
-        return states
+                if len(rest):
+                    rest = rest @ matrix
+        return states, np.concatenate([states[-1], rest])
 
     def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array) -> Array:
         """A of some layers, (layers, 3n, 3n): blocks from (row) and to (column) P, C, K.

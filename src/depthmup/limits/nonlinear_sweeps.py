@@ -20,6 +20,7 @@ from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
 
 _MOST_EXPANSIONS = 30
+_PART = 64  # held-out rows solved at a time
 
 
 class Training:
@@ -47,15 +48,18 @@ class Training:
         with np.errstate(all="ignore"):
             for t, rows, inputs in todo.queries():
                 n, batch = rows.start, rows.stop - rows.start
-                p, r, square = self.up(inputs, n, todo.hidden[t, :n])
-                outputs = p[-1] @ self.chi[:n]
-                if not (np.isfinite(p).all() and np.isfinite(square).all()):
+                p, r, square = self.up(inputs[:batch], n, todo.hidden[t, :n])
+                tops = [p[-1]]
+                for part in np.split(inputs[batch:], range(_PART, len(inputs) - batch, _PART)):
+                    tops.append(self.up(part, n, todo.hidden[t, :n])[0][-1])
+                outputs = np.concatenate(tops) @ self.chi[:n]
+                if not (np.isfinite(outputs).all() and np.isfinite(square).all()):
                     status = exploded(t, todo, math.inf)
                     break
                 f = ledger.query(t, batch, outputs, square)
                 if t == len(todo.steps):
                     break
-                self.file_up(rows, p[:, :batch], r[:, :batch], todo.hidden[t, :n])
+                self.file_up(rows, p, r, todo.hidden[t, :n])
                 if t >= updates:
                     break
                 self.chi[rows] = todo.steps[t].gradient(f)
@@ -136,10 +140,8 @@ class Training:
                 near = Expansion(pair, square[..., None], cov)
                 states = self.run(derivative, start, up=True)
                 before, (cov, square) = (cov, square), covariances(every, states)
-                moved = max(
-                    float(np.abs(cov - before[0]).max()), float(np.abs(square - before[1]).max())
-                )
-                if not moved > 1e-13 * float(square.max()):
+                changes = np.abs(cov - before[0]), np.abs(square - before[1])
+                if not max(c.max(initial=0.0) for c in changes) > 1e-13 * square.max(initial=0.0):
                     break
             else:
                 self.settled = False

@@ -42,11 +42,14 @@ class Side(ABC):
         )
 
     @abstractmethod
-    def sweep(self, other: Self, start: Array, pull: Array, memory: Array) -> Array:
-        """(response, cov, cross) of new rows against the n old ones: (depths, rows, 3n).
+    def sweep(
+        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
+    ) -> tuple[Array, Array]:
+        """(response, cov, cross) of new rows against the n old ones, side by side.
 
-        ``start`` (rows, 3n) is where the sweep starts; ``pull`` (n,) is how far past updates move
-        the new rows, ``memory`` (N, N) the same for the old rows.
+        For the first ``keep`` rows at every depth, (depths, keep, 3n), and for all rows where the
+        sweep ends, (rows, 3n). ``start`` (rows, 3n) is where it starts; ``pull`` (n,) is how far
+        past updates move the new rows, ``memory`` (N, N) the same for the old rows.
         """
 
     @abstractmethod
@@ -67,11 +70,11 @@ class Side(ABC):
     def extend(self, other: Self, rows: slice) -> None:
         """Append a step's rows to the products its equations are made of, both sweeps done."""
 
-    def boundary(self, other: Self, new: Array, n: int, w: Array) -> tuple[Array, Array]:
-        """Where a sweep starts: (response, cov, cross) of new rows, and their cov among themselves.
+    def boundary(self, other: Self, new: Array, n: int, w: Array, keep: int) -> tuple[Array, Array]:
+        """Where a sweep starts: (response, cov, cross) of new rows, and the first ones' mutual cov.
 
         There ``own = source U - (w * source source^T) other``; the second term is a trained U
-        (or V). Shapes (rows, 3n) and (rows, rows).
+        (or V). Shapes (rows, 3n) and (keep, keep).
         """
         known = self.source[:n]
         own_coef = self.resolvent[0, :n, :n] @ known
@@ -80,8 +83,9 @@ class Side(ABC):
         response = -w * (new @ known.T)
         cov = new @ own_coef.T + response @ across.T
         cross = new @ other_coef.T + response @ beyond
-        mixed = new @ (response @ other_coef).T
-        among = new @ new.T + mixed + mixed.T + response @ beyond @ response.T
+        mine, back = new[:keep], response[:keep]
+        mixed = mine @ (back @ other_coef).T
+        among = mine @ mine.T + mixed + mixed.T + back @ beyond @ back.T
         return np.concatenate([response, cov, cross], axis=1), among
 
     def follow(
@@ -131,34 +135,33 @@ def train(
     with np.errstate(all="ignore"):
         for t, rows, inputs in problem.queries():
             n, batch = rows.start, rows.stop - rows.start
-            start, among = x.boundary(d, inputs, n, problem.input[t, :n])
-            states = x.sweep(d, start, pull[t, :n], memory)
-            cov = states[-1, :, n : 2 * n]
-            on_v = states[-1, :, :n] @ (d.resolvent[0, :n, :n] @ d.source[:n])
+            start, among = x.boundary(d, inputs, n, problem.input[t, :n], batch)
+            mine, top = x.sweep(d, start, pull[t, :n], memory, batch)
+            cov = top[:, n : 2 * n]
+            on_v = top[:, :n] @ (d.resolvent[0, :n, :n] @ d.source[:n])
             outputs = on_v - (problem.readout[t, :n] * cov) @ d.source[:n]
-            if not (np.isfinite(states).all() and np.isfinite(outputs).all()):
+            if not (np.isfinite(mine).all() and np.isfinite(outputs).all()):
                 status = exploded(t, problem, depth)
                 break
             if t == len(problem.steps):
                 ledger.query(t, 0, outputs, np.zeros((len(positions), 0)))
                 break
-            mine = states[:, :batch]
-            followed = x.follow(d, mine, among[:batch, :batch], pull[t, :n])
+            followed = x.follow(d, mine, among, pull[t, :n])
             f = ledger.query(t, batch, outputs, np.einsum("lbb->lb", followed[2]))
             kernel[rows, :n], kernel[:n, rows] = cov[:batch], cov[:batch].T
             kernel[rows, rows] = followed[2][-1]
             # <x|d> at the top is known twice: from the sweep, and from what the top layer is.
-            top = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
-            mismatch = max(mismatch, _disagreement(states[-1, :batch, 2 * n :], top, d.source[:n]))
+            known = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
+            mismatch = max(mismatch, _disagreement(top[:batch, 2 * n :], known, d.source[:n]))
             if t >= updates:
                 break
             x.file(mine, rows, followed)
             chi = problem.steps[t].gradient(f)
-            start, among = d.boundary(x, chi, n, problem.readout[t, :n])
+            start, among = d.boundary(x, chi, n, problem.readout[t, :n], batch)
             x.source[rows], d.source[rows] = inputs[:batch], chi
             # Within a minibatch <x|d> is the same at every depth: updates are strictly causal.
             x.cross[:, rows, rows] = on_v[:batch] @ chi.T + cov[:batch] @ start[:, :n].T
-            states = d.sweep(x, start, pull[t, :n], memory)
+            states, _ = d.sweep(x, start, pull[t, :n], memory, batch)
             if not np.isfinite(states).all():
                 status = exploded(t, problem, depth)
                 break

@@ -25,7 +25,7 @@ def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Arra
     """
     points, (rows, m) = len(integral), start.shape
     first = np.repeat(start[None], points, axis=0)
-    if m == 0:
+    if first.size == 0:
         return first
 
     def moved(s: Array) -> Array:
