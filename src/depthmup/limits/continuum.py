@@ -43,10 +43,15 @@ def solve_continuum(
     problem: Problem, depth: float, *, tol: float, history: bool = False
 ) -> Solution:
     """Train the continuum, with as many collocation points as the tolerance needs."""
+    before = np.inf
     for degree in _DEGREES:
         solution = _solve(problem, depth, rule(degree), history)
-        if solution.status.kind == "exploded" or solution.error_estimate <= tol:
+        error = solution.error_estimate
+        if solution.status.kind == "exploded" or error <= tol:
             return solution
+        if 0.1 * before < error < 1e-3:  # truncation would have fallen: this is rounding
+            break
+        before = error
     message = (
         f"{degree + 1} Chebyshev points leave an error of about {solution.error_estimate:.1e} > "
         f"tol={tol:.1e}. Pass a larger tol, a smaller learning rate or multiplier, or fewer steps: "

@@ -1,0 +1,25 @@
+"""The examples in the docstrings run and print what they say."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+from depthmup import limits
+
+MODULES = [module.name for module in pkgutil.iter_modules(limits.__path__)]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    module = importlib.import_module(f"depthmup.limits.{name}")
+    found = doctest.testmod(module)
+    assert found.failed == 0
+
+
+def test_the_public_functions_have_examples():
+    for name in ("linear", "nonlinear", "mse", "cross_entropy", "Step", "Loss", "smooth"):
+        assert ">>>" in getattr(limits, name).__doc__, name
+    for name in ("propagators", "feature_diversity", "depth_exponents"):
+        assert ">>>" in getattr(limits, name).__doc__, name
