@@ -15,10 +15,10 @@ from depthmup.planning.own_init import (
     OwnLaw,
     UnrecognizedInit,
     declared_law,
+    fan_in_beside,
     measure,
     recognize,
 )
-from depthmup.rules import Kind
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -102,18 +102,11 @@ def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, Ow
                 "(1/sqrt(fan-in), as torch's layers do); or use a base with values."
             )
         return recognize(plan.prescriptions, measured, plan.base_init)
-    beside = {
-        p.name.rpartition(".")[0]: p.ratios.fan_in
-        for p in plan.prescriptions
-        if p.role.kind is not Kind.VECTOR
-    }
+    fans = fan_in_beside(plan.prescriptions)
     result = {}
     for p in plan.prescriptions:
-        fan_in = beside.get(p.name.rpartition(".")[0], 1.0)
-        if p.role.kind is not Kind.VECTOR:
-            fan_in = p.ratios.fan_in
         constant = measured[p.name].constant is not None
-        law = declared_law(p, plan.own_init, fan_in, constant)
+        law = declared_law(p, plan.own_init, fans[p.name], constant)
         if law is None:
             raise UnrecognizedInit(
                 f"own_init says nothing of {p.name}. Add a pattern for it, or '*' for the rest."

@@ -21,10 +21,11 @@ OwnInit: TypeAlias = str | Power | Mapping[str, "str | Power"]
 
 # How far from a law a measurement may lie (at 5 sigma, 1 tensor in 1.7 million is refused by
 # chance), and how much better than the next law it must be: differences of squared scores are twice
-# the logarithm of odds, so 6 is 20 to 1. Laws that few models follow start behind by as much again.
+# the logarithm of odds, so 6 is 20 to 1. Laws that few models follow start 9 behind: where one
+# fits no better than a common law, the common one is believed.
 _SIGMAS = 5.0
 _MARGIN = 6.0
-_RARE = 6.0
+_RARE = 9.0
 _CHUNK = 1 << 24
 
 
@@ -56,6 +57,10 @@ class OwnLaw:
 
 class UnrecognizedInit(ValueError):
     """A model's own initialization follows no law in the list; the message says what to do."""
+
+
+class _Uncertain(UnrecognizedInit):
+    """Several laws fit: too few entries to tell them apart."""
 
 
 def measure(tensor: Tensor) -> Measured | None:
@@ -98,7 +103,9 @@ def recognize(
 ) -> dict[str, OwnLaw]:
     """The own law of every parameter, from measurements of the model and of the base.
 
-    Repeated layers are measured together, unless they differ among themselves.
+    Repeated layers are measured together, unless they differ among themselves. Tensors with too few
+    entries to tell two laws apart (a bias of two numbers) follow the law of the others, if those
+    agree.
 
     Raises:
         UnrecognizedInit: a ratio is not that of any law, or two laws fit it.
@@ -109,17 +116,74 @@ def recognize(
         groups.setdefault(key, []).append(p)
     widths = sorted({p.ratios.fan_in for p in prescriptions} - {1.0})
     depths = sorted({p.ratios.depth for p in prescriptions} - {1.0})
-    result = {}
+    fans = fan_in_beside(prescriptions)
+    result: dict[str, OwnLaw] = {}
+    uncertain: list[tuple[list[Prescription], _Uncertain]] = []
     for members in groups.values():
         ours = [model[p.name] for p in members]
         theirs = [base[name] for name in dict.fromkeys(p.base_name for p in members)]
-        if _alike(ours) and _alike(theirs):
-            law = _law(members[0], _pooled(ours), _pooled(theirs), widths, depths)
-            result.update({p.name: law for p in members})
-        else:
-            for p in members:
-                result[p.name] = _law(p, model[p.name], base[p.base_name], widths, depths)
+        together = _alike(ours) and _alike(theirs)
+        for part in [members] if together else [[p] for p in members]:
+            try:
+                law = _law(
+                    part[0],
+                    _pooled([model[p.name] for p in part]),
+                    _pooled([base[name] for name in {p.base_name for p in part}]),
+                    widths,
+                    depths,
+                )
+            except _Uncertain as problem:
+                uncertain.append((part, problem))
+            else:
+                result.update({p.name: law for p in part})
+    for part, doubt in uncertain:
+        habit = _as_the_others(part[0], prescriptions, result, fans)
+        if habit is None:
+            raise doubt
+        result.update({p.name: habit for p in part})
     return result
+
+
+def fan_in_beside(prescriptions: Sequence[Prescription]) -> dict[str, float]:
+    """The fan-in ratio of every matrix, and for vectors that of the matrix in the same module."""
+    matrices = {
+        p.name.rpartition(".")[0]: p.ratios.fan_in
+        for p in prescriptions
+        if p.role.kind is not Kind.VECTOR
+    }
+    return {
+        p.name: matrices.get(p.name.rpartition(".")[0], 1.0)
+        if p.role.kind is Kind.VECTOR
+        else p.ratios.fan_in
+        for p in prescriptions
+    }
+
+
+def _as_the_others(
+    p: Prescription,
+    prescriptions: Sequence[Prescription],
+    known: Mapping[str, OwnLaw],
+    fans: Mapping[str, float],
+) -> OwnLaw | None:
+    """Fixed or fan-in, if all other tensors (vectors for a vector) that can tell agree on one."""
+    is_vector = p.role.kind is Kind.VECTOR
+    for alike in (True, False):
+        habits = set()
+        for q in prescriptions:
+            law = known.get(q.name)
+            if law is None or law.law.startswith(("zero", "constant")) or fans[q.name] == 1:
+                continue
+            if alike and (q.role.kind is Kind.VECTOR) != is_vector:
+                continue
+            fan_in = math.isclose(law.ratio, fans[q.name] ** -0.5, rel_tol=1e-9)
+            habits.add("fan_in" if fan_in else "fixed" if law.ratio == 1 else law.law)
+        if habits == {"fan_in"}:
+            return OwnLaw(law="fan-in, as the others", ratio=fans[p.name] ** -0.5)
+        if habits == {"fixed"}:
+            return OwnLaw(law="1, as the others", ratio=1.0)
+        if habits:
+            return None
+    return None
 
 
 def _pooled(parts: Sequence[Measured]) -> Measured:
@@ -174,7 +238,8 @@ def candidates(
         if same and name not in same[0].split(" or "):
             # At this size the two cannot differ, and need not be told apart.
             other, (ratio, rarest) = same[0], found.pop(same[0])
-            found[f"{other} or {name}"] = (ratio, min(rarest, rarity))
+            both = f"{other} or {name}" if rarest == rarity else other if rarest < rarity else name
+            found[both] = (ratio, min(rarest, rarity))
         elif not same:
             found[name] = (value, rarity)
     return found
@@ -213,13 +278,13 @@ def _law(
     known = ", ".join(f"{law} = {value:.4g}" for law, (value, _) in laws.items())
     if scores[best] > _SIGMAS**2:
         raise UnrecognizedInit(
-            f"{measured}, which is none of the ways in which models depend on size: {known}. If a "
-            "checkpoint was loaded, the model needs no initialization: plan.attach(model) is "
+            f"{measured}, which is none of the ways in which models depend on size: {known}. If "
+            "a checkpoint was loaded, the model needs no initialization: plan.attach(model) is "
             f"enough. {_advice(p)}"
         )
     odds = [scores[law] + laws[law][1] for law in ranked]
     if len(odds) > 1 and odds[1] - odds[0] < _MARGIN:
-        raise UnrecognizedInit(
+        raise _Uncertain(
             f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
             f"{known}. Use a larger base. {_advice(p)}"
         )

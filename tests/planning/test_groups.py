@@ -1,0 +1,157 @@
+"""Parameter groups for every optimizer of torch.optim, and the decay that cannot transfer."""
+
+import pytest
+import torch
+from planning_zoo import ConvNeXt, ResidualMLP, Transformer, batches, images, tokens, train, vectors
+from pytest import approx
+
+import depthmup
+
+CLASSES = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adamax": torch.optim.Adamax,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+}
+
+
+def pair(optimizer, scheme="depth-mup"):
+    torch.manual_seed(0)
+    model = ResidualMLP(32, 8)
+    plan = depthmup.plan(
+        model, base=ResidualMLP(16, 2), scheme=scheme, optimizer=optimizer,
+        example_inputs=vectors(), own_init="fan_in",
+    )  # fmt: skip
+    plan.initialize(model)
+    return plan, model
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_optimizer_takes_them_and_trains(name):
+    plan, model = pair(name)
+    built = CLASSES[name](plan.param_groups(model, lr=1e-3))
+    losses = train(model, [built], list(batches(vectors(), (4, 2), 1, dtype=torch.float32)) * 10)
+    assert losses[-1] < losses[0]
+    assert len(built.param_groups) < 12
+    names = [n for g in built.param_groups for n in g["param_names"]]
+    assert sorted(names) == sorted(n for n, _ in model.named_parameters())
+    for group in built.param_groups:
+        for parameter, label in zip(group["params"], group["param_names"], strict=True):
+            assert parameter is model.get_parameter(label)
+            assert group["lr"] == approx(1e-3 * plan[label].lr)
+            assert group["lr_factor"] == plan[label].lr
+            if "eps" in group:
+                assert group["eps"] == approx(built.defaults["eps"] * plan[label].epsilon)
+
+
+def test_an_update_has_the_planned_size():
+    """One step of Adam moves each entry by lr * factor: the factors arrive where they belong."""
+    plan, model = pair("adamw")
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    built = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, eps=1e-30))
+    train(model, [built], batches(vectors(), (4, 2), 1, dtype=torch.float32))
+    for name, p in model.named_parameters():
+        step = (p.detach() - before[name]).abs().max().item()
+        assert step == approx(1e-2 * plan[name].lr, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["adamax", "rmsprop", "adagrad"])
+def test_coupled_decay_is_refused_with_the_reason(name):
+    plan, model = pair(name)
+    with pytest.raises(ValueError, match=r"no factor makes it transfer.*decoupled decay"):
+        plan.param_groups(model, lr=1e-3, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("name", ["adam", "nadam", "radam"])
+def test_decay_is_decoupled_where_torch_can(name):
+    plan, model = pair(name)
+    built = CLASSES[name](plan.param_groups(model, lr=1e-3, weight_decay=0.1))
+    assert all(group["decoupled_weight_decay"] for group in built.param_groups)
+    assert not CLASSES[name](model.parameters()).defaults["decoupled_weight_decay"]
+
+
+def test_families_for_optimizers_of_others():
+    plan, model = pair("entrywise")
+    groups = plan.param_groups(model, lr=1e-3)
+    assert not any("eps" in group for group in groups)
+    with pytest.raises(ValueError, match="How does your entrywise optimizer apply weight_decay"):
+        plan.param_groups(model, lr=1e-3, weight_decay=0.1)
+    with pytest.raises(ValueError, match="cannot be made to transfer"):
+        plan.param_groups(model, lr=1e-3, weight_decay=0.1, decoupled=False)
+    groups = plan.param_groups(model, lr=1e-3, weight_decay=0.1, decoupled=True, eps=1e-6)
+    assert all("eps" in group for group in groups)
+
+
+def test_an_unknown_optimizer_asks_for_its_family():
+    with pytest.raises(ValueError, match=r"Expected an optimizer .*name its family"):
+        pair("shampoo")
+
+
+def test_decay_of_vectors_can_be_switched_off():
+    plan, model = pair("adamw")
+    for group in plan.param_groups(model, lr=1e-3, weight_decay=0.1, vector_weight_decay=0.0):
+        for name in group["param_names"]:
+            assert (group["weight_decay"] == 0) == (model.get_parameter(name).dim() == 1)
+
+
+def test_schedules_of_absolute_rates_use_the_factor():
+    plan, model = pair("adamw")
+    built = torch.optim.AdamW(plan.param_groups(model, lr=1.0))
+    for group in built.param_groups:
+        group["lr"] = 0.5 * group["lr_factor"]
+        assert group["lr"] == approx(0.5 * plan[group["param_names"][0]].lr)
+    relative = torch.optim.SGD(plan.param_groups(model, lr=1.0))
+    torch.optim.lr_scheduler.LambdaLR(relative, lambda step: 0.1)  # sets rates when it is made
+    for group in relative.param_groups:
+        assert group["lr"] == approx(0.1 * group["lr_factor"])
+
+
+def test_the_optimizers_state_is_saved_and_loaded():
+    plan, model = pair("adamw")
+    built = torch.optim.AdamW(plan.param_groups(model, lr=1e-3))
+    train(model, [built], batches(vectors(), (4, 2), 2, dtype=torch.float32))
+    other = torch.optim.AdamW(plan.param_groups(model, lr=1e-3))
+    other.load_state_dict(built.state_dict())
+    assert [g["param_names"] for g in other.param_groups] == [
+        g["param_names"] for g in built.param_groups
+    ]
+
+
+class TestMuon:
+    def plan(self, make, x, optimizer="muon"):
+        torch.manual_seed(0)
+        model = make(32, 8)
+        return model, depthmup.plan(
+            model, base=make(16, 2), scheme="ode", optimizer=optimizer, example_inputs=x,
+            own_init="fixed",
+        )  # fmt: skip
+
+    def test_hidden_matrices_to_muon_and_the_rest_to_adamw(self):
+        model, plan = self.plan(Transformer, tokens())
+        groups = plan.muon_groups(model, lr=0.02, adamw_lr=1e-3, weight_decay=0.1)
+        muon = {n for g in groups.muon for n in g["param_names"]}
+        adamw = {n for g in groups.adamw for n in g["param_names"]}
+        assert muon == {
+            n for n, p in model.blocks.named_parameters(prefix="blocks") if p.dim() == 2
+        }
+        assert muon | adamw == {n for n, _ in model.named_parameters()}
+        torch.optim.Muon(groups.muon)
+        assert all("eps" in g for g in groups.adamw)
+
+    def test_hidden_tensors_that_are_no_matrices_go_to_adamw(self):
+        model, plan = self.plan(ConvNeXt, images())
+        groups = plan.muon_groups(model, lr=0.02, adamw_lr=1e-3)
+        assert "down.1.weight" in {n for g in groups.adamw for n in g["param_names"]}
+        assert plan["down.1.weight"].lr == approx(1 / 2)  # entrywise: 1/m_in
+
+    def test_the_other_method_says_which_to_use(self):
+        model, plan = self.plan(Transformer, tokens())
+        with pytest.raises(ValueError, match=r"plan\.muon_groups"):
+            plan.param_groups(model, lr=0.1)
+        model, plan = self.plan(Transformer, tokens(), "adamw")
+        with pytest.raises(ValueError, match=r"plan\.param_groups"):
+            plan.muon_groups(model, lr=0.1, adamw_lr=0.1)

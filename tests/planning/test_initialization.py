@@ -1,0 +1,234 @@
+"""A model's own initialization is recognized and corrected, never counted twice."""
+
+import copy
+import math
+
+import pytest
+import torch
+from planning_zoo import MLPBlock, ResidualMLP, Tower, vectors
+from pytest import approx
+from torch import nn
+
+import depthmup
+from depthmup.planning import PlanMismatch, UnrecognizedInit
+from depthmup.rules import Power
+
+BASE, TARGET = (64, 2), (256, 8)
+M, R = 4, 4
+
+
+def own(weight, bias="zero"):
+    """A residual MLP with an initialization of its own: ``weight(fan_in, depth)`` is the std."""
+
+    def make(width, depth):
+        model = ResidualMLP(width, depth)
+        for name, p in model.named_parameters():
+            if p.dim() == 2:
+                last = ".down." in name
+                nn.init.normal_(p, std=weight(p.shape[1], depth if last else 1))
+            elif "norm" not in name and bias == "zero":
+                nn.init.zeros_(p)
+        return model
+
+    return make
+
+
+INITS = {
+    "fixed": own(lambda fan_in, depth: 0.02),
+    "fan-in": own(lambda fan_in, depth: fan_in**-0.5),
+    "mean field": own(lambda fan_in, depth: 1 / fan_in),
+    "GPT-2": own(lambda fan_in, depth: 0.02 / math.sqrt(2 * depth)),
+    "fan-in and depth": own(lambda fan_in, depth: (fan_in * depth) ** -0.5),
+    "torch": ResidualMLP,
+}
+
+
+def std(parameter):
+    return parameter.detach().double().square().mean().sqrt().item()
+
+
+@pytest.mark.parametrize("folding", [True, False], ids=["folded", "explicit"])
+@pytest.mark.parametrize("init", INITS)
+def test_every_model_ends_at_the_base_times_the_law(init, folding):
+    torch.manual_seed(0)
+    base, model = INITS[init](*BASE), INITS[init](*TARGET)
+    plan = depthmup.plan(
+        model, base=base, scheme="completep", example_inputs=vectors(), folding=folding
+    )
+    plan.initialize(model)
+    for p in plan.prescriptions:
+        expected = std(base.get_parameter(p.base_name)) * p.init
+        ours = model.get_parameter(p.name)
+        # Two independent tensors: sqrt(1/2N + 1/2N'), normal entries; 5 sigma of the smallest.
+        error = 5 * math.hypot((2 * ours.numel()) ** -0.5, (2 * math.prod(p.base_shape)) ** -0.5)
+        assert std(ours) == approx(expected, rel=max(error, 1e-6), abs=1e-12), p.name
+
+
+def test_the_correction_is_exact_and_not_the_measured_ratio():
+    torch.manual_seed(0)
+    base, model = INITS["GPT-2"](*BASE), INITS["GPT-2"](*TARGET)
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    plan = depthmup.plan(model, base=base, scheme="completep", example_inputs=vectors())
+    plan.initialize(model)
+    factors = {
+        "inp.weight": 1,
+        "blocks.3.up.weight": M**-0.5,
+        "blocks.3.down.weight": M**-0.5 / R * R**0.5,  # its own 1/sqrt(2L) is undone
+        "out.weight": 1 / M,
+    }
+    for name, factor in factors.items():
+        torch.testing.assert_close(
+            model.get_parameter(name).detach(), before[name] * factor, rtol=1e-6, atol=0
+        )
+    assert plan.own_laws["blocks.3.down.weight"].law == "m_in^-1/2 or r^-1/2"  # the same here
+    assert plan.own_laws["blocks.3.up.weight"].law == "1"
+    assert plan.own_laws["blocks.3.norm.weight"].law == "constant"
+    assert plan.own_laws["blocks.3.up.bias"].law == "zero"
+
+
+def test_an_unknown_law_is_refused_and_can_be_declared():
+    make = own(lambda fan_in, depth: 0.3 if fan_in in (256, 512) else 0.02)
+    torch.manual_seed(0)
+    base, model = make(*BASE), make(*TARGET)
+    plan = depthmup.plan(model, base=base, example_inputs=vectors())
+    assert any("initialize would refuse" in note for note in plan.notes)
+    with pytest.raises(UnrecognizedInit, match=r"none of the ways.*own_init="):
+        plan.initialize(model)
+    assert plan.param_groups(model, lr=1.0)
+    declared = depthmup.plan(
+        model, base=base, example_inputs=vectors(),
+        own_init={"*.weight": Power(fan_in="1/3"), "*": "fixed"},
+    )  # fmt: skip
+    declared.initialize(model)
+    with pytest.raises(ValueError, match="Expected own_init to be 'fixed'"):
+        depthmup.plan(
+            make(*TARGET), base=base, example_inputs=vectors(), own_init="xavier"
+        ).initialize(make(*TARGET))
+
+
+def test_too_small_to_tell():
+    """Two laws within the error of the measurement are not chosen between."""
+    torch.manual_seed(0)
+    model, base = INITS["fixed"](5, 2), INITS["fixed"](4, 2)
+    plan = depthmup.plan(model, base=base, example_inputs=vectors())
+    with pytest.raises(UnrecognizedInit, match="too uncertain to tell apart"):
+        plan.initialize(model)
+
+
+def test_a_base_on_meta_needs_to_be_told():
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        base, shape_only = ResidualMLP(*BASE), ResidualMLP(*TARGET)
+    model = ResidualMLP(*TARGET)
+    plan = depthmup.plan(model, base=base, example_inputs=vectors())
+    assert len(plan.param_groups(model, lr=1.0)) > 1
+    with pytest.raises(UnrecognizedInit, match=r"base is on the meta device.*own_init='fixed'"):
+        plan.initialize(model)
+    with pytest.raises(UnrecognizedInit, match=r"inp\.weight is on the meta device"):
+        plan.initialize(shape_only)
+    real = ResidualMLP(*BASE)
+    measured = depthmup.plan(copy.deepcopy(model), base=real, example_inputs=vectors())
+    told = depthmup.plan(model, base=base, example_inputs=vectors(), own_init="fan_in")
+    twin = copy.deepcopy(model)
+    measured.initialize(twin)
+    told.initialize(model)
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_after_to_empty_and_the_models_own_initialization():
+    with torch.device("meta"):
+        model = ResidualMLP(*TARGET)
+    plan = depthmup.plan(model, base=ResidualMLP(*BASE), example_inputs=vectors())
+    model.to_empty(device="cpu")
+    torch.manual_seed(3)
+    for module in model.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    plan.initialize(model)
+    reference = ResidualMLP(*TARGET)
+    torch.manual_seed(3)
+    for module in reference.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    plan.initialize(reference)
+    for a, b in zip(model.parameters(), reference.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+class TestOnlyOnce:
+    def pair(self):
+        torch.manual_seed(0)
+        model = ResidualMLP(*TARGET)
+        plan = depthmup.plan(model, base=ResidualMLP(*BASE), example_inputs=vectors())
+        plan.initialize(model)
+        return plan, model
+
+    def test_a_second_call_is_an_error(self):
+        plan, model = self.pair()
+        weights = copy.deepcopy(model.state_dict())
+        for again in (model, copy.deepcopy(model)):
+            with pytest.raises(RuntimeError, match="already initialized by a plan"):
+                plan.initialize(again)
+            assert all(torch.equal(weights[k], v) for k, v in again.state_dict().items())
+
+    def test_unless_forced_after_a_new_initialization(self):
+        plan, model = self.pair()
+        fresh = ResidualMLP(*TARGET)
+        with torch.no_grad():
+            for p, q in zip(model.parameters(), fresh.parameters(), strict=True):
+                p.copy_(q)
+        plan.initialize(model, force=True)
+        plan.initialize(fresh)
+        for p, q in zip(model.parameters(), fresh.parameters(), strict=True):
+            assert torch.equal(p, q)
+
+    def test_a_checkpoint_is_not_rescaled(self):
+        plan, model = self.pair()
+        checkpoint = {k: torch.randn_like(v) for k, v in model.state_dict().items()}
+        model.load_state_dict(checkpoint)
+        with pytest.warns(UserWarning, match="checkpoint was loaded"):
+            plan.initialize(model)
+        assert all(torch.equal(checkpoint[k], v) for k, v in model.state_dict().items())
+
+    def test_the_state_dict_has_nothing_new(self):
+        _, model = self.pair()
+        assert model.state_dict().keys() == ResidualMLP(*TARGET).state_dict().keys()
+
+
+class TestOtherModels:
+    def plan(self):
+        return depthmup.plan(
+            ResidualMLP(32, 4), base=ResidualMLP(16, 2), example_inputs=vectors(), own_init="fan_in"
+        )
+
+    @pytest.mark.parametrize("action", ["initialize", "attach", "param_groups"])
+    def test_another_model(self, action):
+        def act(model):
+            options = {"lr": 1.0} if action == "param_groups" else {}
+            getattr(self.plan(), action)(model, **options)
+
+        with pytest.raises(PlanMismatch, match="does not have"):
+            act(ResidualMLP(32, 3))
+        with pytest.raises(PlanMismatch, match=r"has shape \[64, 6\].*made for \[32, 6\]"):
+            act(ResidualMLP(64, 4))
+        with pytest.raises(PlanMismatch, match="is not in the plan"):
+            act(ResidualMLP(32, 5))
+        with pytest.raises(PlanMismatch, match="does not have"):
+            act(Tower(MLPBlock, 32, 4))
+
+    def test_a_parameter_changed_after_planning(self):
+        plan, model = self.plan(), ResidualMLP(32, 4)
+        model.out = nn.Linear(32, 7)
+        with pytest.raises(PlanMismatch, match=r"out.weight has shape \[7, 32\]"):
+            plan.param_groups(model, lr=1.0)
+        model.extra = nn.Parameter(torch.zeros(3))
+        model.out = nn.Linear(32, 2)
+        with pytest.raises(PlanMismatch, match=r"extra .* is not in the plan"):
+            plan.param_groups(model, lr=1.0)
+
+    def test_a_frozen_parameter_is_left_out(self):
+        plan, model = self.plan(), ResidualMLP(32, 4)
+        model.inp.requires_grad_(False)
+        names = [n for g in plan.param_groups(model, lr=1.0) for n in g["param_names"]]
+        assert len(names) == len(list(model.parameters())) - 2
