@@ -25,13 +25,20 @@ def prepare_folder(folder: Path) -> None:
         ) from error
 
 
-def about_session(grid: Grid, *, tolerance: float, command: Sequence[str]) -> dict[str, object]:
+def about_session(
+    grid: Grid, *, tolerance: float, command: Sequence[str], device: str = "cpu"
+) -> dict[str, object]:
     """What is noted in the store about a session of work: enough to rebuild its page."""
+    from depthmup.training import engine_for
+
     return {
         "grid": grid.to_dict(),
         "tolerance": tolerance,
         "command": ["depthmup", *command],
-        "environment": environment(),
+        "environment": {
+            **environment(),
+            "engine": str(engine_for(grid.cells[0], device=device)),
+        },
     }
 
 
@@ -51,7 +58,7 @@ def load_study(store: Store) -> Study:
         config={
             **last["grid"],
             "tolerance": last["tolerance"],
-            "command": " ".join(last["command"]),
+            "command": last["command"],
         },
         environment={
             **last["environment"],

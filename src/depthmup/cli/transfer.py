@@ -141,7 +141,7 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import about_session, deliver, load_study, prepare_folder
     from depthmup.cli.terminal import Display
     from depthmup.records import cores
-    from depthmup.sweep import Executor, InProcess, Processes, Store
+    from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, groups
     from depthmup.sweep import run as run_sweep
 
     grid = grid_of(options)
@@ -155,9 +155,13 @@ def run(options: Options) -> int:
     executor: Executor = Processes(workers=workers, device=options.device)
     if options.device != "cpu":
         executor = InProcess(device=options.device)
+    else:
+        check_memory(groups(grid.cells), workers=workers)
     prepare_folder(options.out)
     with Store(options.out / "results.sqlite") as store:
-        about = about_session(grid, tolerance=options.tolerance, command=sys.argv[1:])
+        about = about_session(
+            grid, tolerance=options.tolerance, command=sys.argv[1:], device=options.device
+        )
         try:
             with Display(quiet=options.json) as display:
                 run_sweep(

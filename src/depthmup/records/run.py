@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-NUMERICS = 1
+NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.
 
-It is part of every cell's key, so that records of different numerics are never mixed.
+It is part of every cell's key, so that records of different numerics are never mixed. Engines of
+one version agree to rounding. Which of them trained a cell is the machine's matter and no part of
+the key; sessions note it in their environment.
 """
 
 

@@ -37,12 +37,12 @@ class WorkerError(RuntimeError):
 
 
 def _train(group: Group, device: str, listener: Listener) -> None:
-    from depthmup.training import train_ensemble
+    from depthmup.training import train_group
 
     def on_progress(fraction: float) -> None:
         listener.on_progress(group, fraction)
 
-    for record in train_ensemble(group, device=device, on_progress=on_progress):
+    for record in train_group(group, device=device, on_progress=on_progress):
         listener.on_record(record)
 
 

@@ -1,0 +1,42 @@
+"""``depthmup doctor``: what this installation runs on."""
+
+import json as json_format
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Show versions, hardware, and which engine trains networks on the CPU here, and why."""
+
+    json: bool = False
+    """Print JSON."""
+
+
+def run(options: Options) -> int:
+    import torch
+
+    from depthmup.records import environment
+    from depthmup.training import engine_for
+    from depthmup.training.native import cache_folder, compiler
+
+    chosen = engine_for()
+    found = {
+        **environment(),
+        "engine": chosen.name,
+        "why": chosen.why,
+        "compiler": compiler(),
+        "cache": str(cache_folder()),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+    if options.json:
+        print(json_format.dumps(found, indent=2))
+        return 0
+    for name, value in found.items():
+        print(f"{name:<12}{'none' if value is None else value}")
+    if chosen.name == "torch" and compiler() is None:
+        print(
+            "\nThe native engine trains several times as many networks per second. It needs a C "
+            "compiler:\ninstall one (e.g. `apt install gcc`, `xcode-select --install`), then run "
+            "this again."
+        )
+    return 0

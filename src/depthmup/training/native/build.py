@@ -1,0 +1,110 @@
+"""Compiling the kernel for the processor at hand, once per machine.
+
+A compiled extension in a wheel would have to serve the oldest processor that it may meet, or
+carry one build for each. The kernel is one C file, and takes a system compiler seconds; so it is
+built on first use, for exactly this processor, and kept in the user's cache folder.
+"""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("kernel.c")
+COMPILERS = ("cc", "gcc", "clang")
+SECONDS = 300.0
+
+# No -ffast-math: sums keep their order, and NaN must stay NaN for divergence to be seen. Without
+# errno a square root is one instruction. Multiply-adds may be contracted (the GNU default).
+FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=fast", "-fPIC", "-shared")
+
+
+class BuildError(RuntimeError):
+    """The kernel could not be built; the message says why."""
+
+
+def processor_flags() -> tuple[str, ...]:
+    """What tells a compiler to use all of this processor."""
+    arm = platform.machine().lower() in ("aarch64", "arm64")
+    return ("-mcpu=native",) if arm else ("-march=native",)
+
+
+def compiler() -> str | None:
+    """The path of the system's C compiler, or None: the first of cc, gcc, clang."""
+    return next((path for name in COMPILERS if (path := shutil.which(name))), None)
+
+
+def cache_folder() -> Path:
+    """Where built kernels are kept: ``$XDG_CACHE_HOME/depthmup``, by default in ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "depthmup"
+
+
+def _processor() -> str:
+    """All that -march=native may look at: a cache folder may be shared by several machines."""
+    listing = Path("/proc/cpuinfo")
+    wanted = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU ")
+    if listing.exists():
+        lines = listing.read_text(errors="replace").partition("\n\n")[0].splitlines()
+        return "\n".join(line for line in lines if line.startswith(wanted))
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def _run(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SECONDS
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"The C compiler {command[0]} could not be run: {error}.") from error
+    if done.returncode:
+        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
+        raise BuildError(f"The C compiler {command[0]} failed: {first.strip()[:300]}")
+    return done.stdout
+
+
+def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Path:
+    """The shared library of this machine, built if it is not in the cache yet.
+
+    Its name holds a hash of source, compiler, flags and processor, and one of its own content: a
+    damaged file is built anew, not loaded. It is moved into place in one step: processes that
+    build it at once do the work twice and disturb nobody.
+
+    Raises:
+        BuildError: there is no compiler, it fails, or the cache cannot be written.
+    """
+    path = compiler()
+    if path is None:
+        raise BuildError(f"There is no C compiler: none of {', '.join(COMPILERS)} is on the PATH.")
+    version = _run([path, "--version"])
+    flags = (*FLAGS, *processor_flags(), *extra_flags)
+    source = SOURCE.read_bytes()
+    about = repr((source, path, version, flags, _processor())).encode()
+    folder = folder or cache_folder()
+    key = hashlib.sha256(about).hexdigest()[:32]
+    for library in sorted(folder.glob(f"kernel-{key}-*.so")):
+        if library == _named(folder, key, library.read_bytes()):
+            return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=f"kernel-{key}", suffix=".draft", dir=folder)
+        os.close(handle)
+    except OSError as error:
+        raise BuildError(
+            f"The cache folder {folder} cannot be written: {error.strerror}. Make it writable, or "
+            "set XDG_CACHE_HOME."
+        ) from error
+    try:
+        _run([path, *flags, "-o", draft, str(SOURCE), "-lm"])
+        library = _named(folder, key, Path(draft).read_bytes())
+        os.replace(draft, library)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+    return library
+
+
+def _named(folder: Path, key: str, content: bytes) -> Path:
+    return folder / f"kernel-{key}-{hashlib.sha256(content).hexdigest()[:16]}.so"

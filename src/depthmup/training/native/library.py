@@ -1,0 +1,98 @@
+"""The compiled kernel as Python sees it: one struct, one function."""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from depthmup.training.native.build import BuildError, build
+
+ACTIVATIONS = (
+    "identity",
+    "abs",
+    "relu",
+    "tanh",
+    "gelu",
+    "silu",
+    "softplus",
+    "erf",
+    "sin",
+    "cos",
+)  # in the order of the kernel's enum
+
+SIZES = ("width", "width_stride", "batch", "batch_stride", "depth", "block_depth", "outputs")
+OPTIONS = ("activation", "post", "mean_subtraction", "layer_norm", "sgd")
+SETTINGS = ("multiplier", "lr", "beta1", "beta2", "epsilon", "momentum", "coupled", "retained")
+ARRAYS = (
+    *("table", "order", "labels", "readout", "weights", "first", "second"),
+    *("kept", "operands", "normalized", "scales"),
+    *("x", "dx", "u", "d", "e", "mean", "logits"),
+)
+
+
+class Struct(ctypes.Structure):
+    """``struct member`` of kernel.c, field by field."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_int64) for name in (*SIZES, *OPTIONS)),
+        *((name, ctypes.c_double) for name in SETTINGS),
+        *((name, ctypes.c_void_p) for name in ARRAYS),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A loaded kernel. ``advance`` trains a member through some steps without the GIL."""
+
+    path: Path
+    register_length: int
+    advance: Callable[..., int]
+
+
+def load(path: Path) -> Library:
+    """Load a built kernel.
+
+    Raises:
+        BuildError: the file cannot be loaded, or is not what it should be.
+    """
+    try:
+        found = ctypes.CDLL(str(path))
+        size, length = found.depthmup_member_size, found.depthmup_register_length
+        advance = found.depthmup_advance
+    except (OSError, AttributeError) as error:
+        raise BuildError(f"The kernel {path} cannot be loaded: {error}. Delete it.") from error
+    size.restype = length.restype = advance.restype = ctypes.c_int64
+    size.argtypes = length.argtypes = []
+    advance.argtypes = [
+        ctypes.POINTER(Struct),
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_double,
+        ctypes.c_void_p,
+    ]
+    if size() != ctypes.sizeof(Struct):
+        raise BuildError(f"The kernel {path} is of another version of this package. Delete it.")
+    return Library(path=path, register_length=length(), advance=advance)
+
+
+@lru_cache(maxsize=1)
+def _attempt() -> Library | BuildError:
+    """Failure is remembered too: a compiler that fails would do so once per group of cells."""
+    try:
+        return load(build())
+    except BuildError as error:
+        return error
+
+
+def library() -> Library:
+    """The kernel of this machine, built and loaded on first use.
+
+    Raises:
+        BuildError: it cannot be had here.
+    """
+    found = _attempt()
+    if isinstance(found, BuildError):
+        raise found
+    return found

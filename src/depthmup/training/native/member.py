@@ -1,0 +1,180 @@
+"""One member's memory: what the kernel reads and writes, checked before it does."""
+
+import ctypes
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from depthmup.records import Cell
+from depthmup.training.native.library import ACTIVATIONS, Library, Struct
+from depthmup.training.setup import Weights, batches, dataset
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+
+
+def supports(cell: Cell) -> str | None:
+    """None if the native engine can train cells of this shape, else why not.
+
+    Example:
+        >>> from depthmup.sweep import Grid
+        >>> supports(Grid().cells[0]) is None
+        True
+    """
+    network, optimizer = cell.network, cell.optimizer
+    if network.activation not in ACTIVATIONS:
+        return f"the activation {network.activation!r} is not in the kernel"
+    if network.nonlinearity not in ("post", "pre"):
+        return f"the nonlinearity {network.nonlinearity!r} is not in the kernel"
+    if optimizer.name not in OPTIMIZERS:
+        return f"the optimizer {optimizer.name!r} is not in the kernel"
+    return None
+
+
+def check(cell: Cell) -> None:
+    """Refuse what the kernel must not see.
+
+    Raises:
+        ValueError: a size or setting is out of range, or the data do not fit the network.
+    """
+    network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
+    if reason := supports(cell):
+        raise ValueError(f"Expected a cell that the native engine supports; {reason}.")
+    sizes = {
+        **{name: getattr(network, name) for name in ("width", "depth", "block_depth", "outputs")},
+        **{name: getattr(cell, name) for name in ("steps", "batch_size")},
+    }
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"Expected {name} to be a whole number, at least 1; got {size!r}.")
+    settings = ("lr", "beta1", "beta2", "epsilon", "momentum", "weight_decay")
+    numbers = {name: getattr(optimizer, name) for name in settings}
+    for name, value in {**numbers, "multiplier": network.multiplier}.items():
+        if not math.isfinite(value):
+            raise ValueError(f"Expected {name} to be a finite number; got {value!r}.")
+    for name, value in numbers.items():
+        if value < 0:
+            raise ValueError(f"Expected {name} not to be negative; got {value!r}.")
+    for name in ("beta1", "beta2"):
+        if numbers[name] >= 1:
+            raise ValueError(f"Expected {name} to be in [0, 1); got {numbers[name]!r}.")
+    if data.inputs.ndim != 2 or data.inputs.shape[1] != network.inputs:
+        raise ValueError(
+            f"Expected a network of {data.inputs.shape[1]} inputs, as {cell.data.name!r} has; got "
+            f"one of {network.inputs}."
+        )
+    if int(data.labels.min()) < 0 or int(data.labels.max()) >= network.outputs:
+        raise ValueError(
+            f"Expected labels below the number of outputs, {network.outputs}; got labels up to "
+            f"{int(data.labels.max())}."
+        )
+
+
+def whole(floats: int, register_length: int) -> int:
+    """Room for this many floats in whole registers."""
+    return -(-floats // register_length) * register_length
+
+
+def row_stride(width: int, register_length: int) -> int:
+    """Floats from one row of W to the next.
+
+    Rows a multiple of 512 bytes apart fall into few sets of the first cache and evict each other;
+    one more register per row spreads them.
+    """
+    stride = whole(width, register_length)
+    return stride + register_length if stride % 128 == 0 else stride
+
+
+@dataclass(kw_only=True)
+class Member:
+    """A cell's training state in the kernel's layout; ``arrays`` keeps the memory alive."""
+
+    struct: Struct
+    arrays: dict[str, Tensor]
+    losses: Tensor = field(repr=False)
+
+    def advance(self, library: Library, start: int, stop: int, limit: float) -> int:
+        """Take steps [start, stop); the step before which it ended: at a loss above ``limit``."""
+        if not 0 <= start <= stop <= len(self.losses):
+            raise ValueError(
+                f"Expected steps within 0 to {len(self.losses)}; got {start} to {stop}."
+            )
+        losses = ctypes.c_void_p(self.losses.data_ptr())
+        return library.advance(ctypes.byref(self.struct), start, stop, limit, losses)
+
+
+def member(cell: Cell, register_length: int) -> Member:
+    """Allocate a cell's state and fill in its initial weights, its data and their order.
+
+    Raises:
+        ValueError: the cell or its data cannot be trained.
+    """
+    check(cell)
+    network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
+    n, k, layers = network.width, network.block_depth, network.depth
+    stride, batch = row_stride(n, register_length), whole(cell.batch_size, register_length)
+    initial = Weights(network=network, seed=cell.seed)
+    order = batches(cell).contiguous()
+    if int(order.min()) < 0 or int(order.max()) >= len(data.labels):
+        raise ValueError(
+            f"Expected examples 0 to {len(data.labels) - 1}; got {int(order.min())} to "
+            f"{int(order.max())}."
+        )
+
+    # Padding must be finite: zeros.
+    weights = torch.zeros(layers, k, n, stride)
+    for layer in range(layers):
+        for i in range(k):
+            weights[layer, i, :, :n] = initial.hidden(layer, i)
+    table = torch.zeros(len(data.inputs), stride)
+    torch.matmul(data.inputs.float(), initial.input().T, out=table[:, :n])
+    readout = torch.zeros(network.outputs, stride)
+    readout[:, :n] = initial.readout()
+    normalized = layers if network.layer_norm else 0
+    arrays = {
+        "table": table,
+        "order": order,
+        "labels": data.labels.long().contiguous(),
+        "readout": readout,
+        "weights": weights,
+        "first": torch.zeros_like(weights),
+        "second": torch.zeros_like(weights) if optimizer.name != "sgd" else torch.zeros(0),
+        "kept": torch.zeros(layers, k, stride, batch),
+        "operands": torch.zeros(layers, k, batch, stride),
+        "normalized": torch.zeros(normalized, stride, batch),
+        "scales": torch.zeros(normalized, batch),
+        **{name: torch.zeros(stride, batch) for name in ("x", "dx", "u", "d", "e")},
+        "mean": torch.zeros(batch),
+        "logits": torch.zeros(network.outputs, batch),
+    }
+    values: dict[str, Any] = {
+        "width": n,
+        "width_stride": stride,
+        "batch": cell.batch_size,
+        "batch_stride": batch,
+        "depth": layers,
+        "block_depth": k,
+        "outputs": network.outputs,
+        "activation": ACTIVATIONS.index(network.activation),
+        "post": network.nonlinearity == "post",
+        "mean_subtraction": network.mean_subtraction,
+        "layer_norm": network.layer_norm,
+        "sgd": optimizer.name == "sgd",
+        "multiplier": network.multiplier,
+        "lr": optimizer.lr,
+        "beta1": optimizer.beta1,
+        "beta2": optimizer.beta2,
+        "epsilon": optimizer.epsilon,
+        "momentum": optimizer.momentum,
+        # Only AdamW takes its decay past the gradient.
+        "coupled": 0.0 if optimizer.name == "adamw" else optimizer.weight_decay,
+        "retained": (
+            1 - optimizer.lr * optimizer.weight_decay if optimizer.name == "adamw" else 1.0
+        ),
+    }
+    pointers = {name: array.data_ptr() for name, array in arrays.items()}
+    return Member(
+        struct=Struct(**values, **pointers), arrays=arrays, losses=torch.zeros(cell.steps)
+    )

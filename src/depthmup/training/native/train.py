@@ -1,0 +1,75 @@
+"""The native engine: cells trained one after another, each by the compiled kernel."""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+from depthmup.records import Cell, Record, Status
+from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.ensemble import one_thread
+from depthmup.training.native.library import Library
+from depthmup.training.native.library import library as default_library
+from depthmup.training.native.member import Member, check, member
+from depthmup.training.setup import dataset
+
+Progress = Callable[[float], None]
+
+SECONDS_PER_CALL = 0.1
+OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is told
+
+
+def steps_per_call(cell: Cell) -> int:
+    """Steps between two looks at the world: progress, Ctrl-C. Results do not depend on it."""
+    network = cell.network
+    matrices = network.depth * network.block_depth * network.width**2
+    operations = 6 * cell.batch_size * matrices  # three products
+    return max(1, int(SECONDS_PER_CALL * OPERATIONS_PER_SECOND / operations))
+
+
+def train_native(
+    cells: Sequence[Cell],
+    *,
+    on_progress: Progress = lambda fraction: None,
+    library: Library | None = None,
+) -> Iterator[Record]:
+    """Train cells on this thread with the compiled kernel; yield each record as its run ends.
+
+    The interface of ``train_ensemble``, without a device. Cells share nothing: they may be of any
+    shape, and a record's bits do not depend on its company.
+
+    Raises:
+        ValueError: a cell cannot be trained; said before any is.
+        BuildError: the kernel cannot be had on this machine.
+    """
+    for cell in cells:
+        check(cell)
+    kernel = library or default_library()
+    total, before = sum(cell.steps for cell in cells), 0
+    for cell in cells:
+
+        def tell(step: int, done: int = before) -> None:
+            on_progress((done + step) / total)
+
+        with one_thread():
+            state = member(cell, kernel.register_length)
+        yield _train(cell, state, kernel, tell)
+        before += cell.steps
+        on_progress(before / total)
+
+
+def _train(cell: Cell, state: Member, kernel: Library, tell: Callable[[int], None]) -> Record:
+    def record(status: Status, steps: int) -> Record:
+        return Record(cell=cell, status=status, losses=array("f", state.losses[:steps].tolist()))
+
+    classes, chunk = dataset(cell.data).classes, steps_per_call(cell)
+    step = state.advance(kernel, 0, 1, float("inf"))
+    initial = float(state.losses[0])
+    if failed := status_at_init(initial, classes):
+        return record(failed, 1)
+    limit = ceiling(initial, classes)
+    while step < cell.steps:
+        stop = min(step + chunk, cell.steps)
+        step = state.advance(kernel, step, stop, limit)
+        if step < stop:
+            return record(Status.DIVERGED, step)
+        tell(step)
+    return record(Status.FINISHED, step)

@@ -1,0 +1,466 @@
+"""The compiled kernel against the plain loop, a sanitizer, other builds of itself, and abuse."""
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cells import cell
+
+from depthmup.models import ACTIVATIONS
+from depthmup.records import Network, Optimizer, Status
+from depthmup.training import engine_for, train, train_group, train_native
+from depthmup.training.native import BuildError, build, compiler, library, load, supports
+from depthmup.training.native import train as train_module
+from depthmup.training.native.member import member
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+
+RATES = (-7.0, -6.0, -5.0)
+
+# Single precision rounds to 6e-8; twenty well-conditioned steps must stay far below this.
+SAME = 1e-5
+
+OPTIONS = [
+    {},
+    {"activation": "relu"},
+    {"activation": "identity"},
+    {"activation": "tanh"},
+    {"activation": "gelu", "layer_norm": True},
+    {"activation": "silu"},
+    {"activation": "erf"},
+    {"activation": "sin"},
+    {"activation": "cos", "mean_subtraction": False},
+    {"layer_norm": True},
+    {"block_depth": 2, "activation": "relu"},
+    {"block_depth": 2, "activation": "silu", "layer_norm": True},
+    {"block_depth": 3, "activation": "tanh", "mean_subtraction": False},
+    {"nonlinearity": "pre"},
+    {"nonlinearity": "pre", "activation": "softplus"},
+    {"nonlinearity": "pre", "block_depth": 2},
+    {"nonlinearity": "pre", "activation": "tanh", "block_depth": 2, "layer_norm": True},
+    {"epsilon": 1e-3},
+    {"beta1": 0.5, "beta2": 0.9},
+    {"name": "adamw", "weight_decay": 2.0, "activation": "tanh"},
+    {"name": "adam", "weight_decay": 0.01, "activation": "tanh"},
+    {"name": "sgd"},
+    {"name": "sgd", "momentum": 0.9, "weight_decay": 0.05},
+    {"width": 15, "batch_size": 13},
+    {"width": 130, "batch_size": 70},
+    {"width": 128, "depth": 2},
+]
+
+
+def native(cells, **options):
+    return {record.cell.key: record for record in train_native(cells, **options)}
+
+
+def rates(options):
+    """Base-2 logarithms of rates at which the loop itself agrees with double precision."""
+    wide = options.get("width", 0) > 100
+    return [k + (6 if options.get("name") == "sgd" else -3 if wide else 0) for k in RATES]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_agrees_with_the_plain_loop(options):
+    cells = [cell(k, seed=seed, **options) for k in rates(options) for seed in range(2)]
+    records = native(cells)
+    for each in cells:
+        assert records[each.key].status is Status.FINISHED
+        np.testing.assert_allclose(records[each.key].losses, train(each).losses, rtol=SAME)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_comparison_could_see_a_wrong_gradient(options):
+    """Training moves the losses by far more than the engines may differ."""
+    each = cell(rates(options)[-1], **options)
+    frozen = cell(-60.0, **options)
+    moved = np.asarray(native([each])[each.key].losses)
+    still = np.asarray(native([frozen])[frozen.key].losses)
+    assert np.abs(moved / still - 1).max() > 100 * SAME
+
+
+def test_every_activation_is_supported():
+    for name in ACTIVATIONS:
+        assert supports(cell(activation=name)) is None
+    assert "'swish'" in supports(cell(activation="swish"))
+
+
+# ---- builds for other processors, and of other strictness ----
+
+NARROWER = {16: ("-mno-avx512f",), 8: ("-mno-avx512f", "-mno-avx")}
+
+
+@pytest.mark.parametrize("register_length", [8, 4])
+def test_narrower_registers_agree_too(register_length, tmp_path):
+    wider = 2 * register_length
+    if library().register_length < wider:
+        pytest.skip(f"the registers of this processor hold no {wider} floats")
+    narrow = load(build(extra_flags=NARROWER[wider], folder=tmp_path))
+    assert narrow.register_length == register_length
+    for options in ({}, {"activation": "cos", "layer_norm": True}, {"width": 37, "batch_size": 11}):
+        each = cell(-6.0, **options)
+        found = native([each], library=narrow)[each.key]
+        np.testing.assert_allclose(found.losses, train(each).losses, rtol=SAME)
+
+
+def test_the_build_gives_no_warning(tmp_path):
+    strict = ("-Wall", "-Wextra", "-Wvla", "-Wshadow", "-Werror")
+    assert build(extra_flags=strict, folder=tmp_path).exists()
+    with pytest.raises(BuildError, match="failed"):
+        build(extra_flags=("-Werror", "-Wpadded", "-Wno-such-warning="), folder=tmp_path)
+
+
+# ---- shapes ----
+
+
+def fuzz(count, seed):
+    """Random small cells; epsilon and rates keep Adam from amplifying rounding."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        sgd = rng.random() < 0.3
+        optimizer = (
+            {"name": "sgd", "momentum": rng.choice([0.0, 0.9]), "weight_decay": 0.01}
+            if sgd
+            else {"name": rng.choice(["adam", "adamw"]), "epsilon": 1e-3}
+        )
+        yield cell(
+            rng.choice([-2.0, -1.0]) if sgd else rng.choice([-8.0, -7.0]),
+            seed=rng.randrange(1000),
+            width=rng.randint(1, 70),
+            batch_size=rng.randint(1, 70),
+            depth=rng.randint(1, 5),
+            block_depth=rng.randint(1, 3),
+            activation=rng.choice(list(ACTIVATIONS)),
+            nonlinearity=rng.choice(["post", "pre"]),
+            mean_subtraction=rng.random() < 0.5,
+            layer_norm=rng.random() < 0.3,
+            steps=4,
+            **optimizer,
+        )
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_fuzzed_shapes_agree_with_double_precision(seed):
+    for each in fuzz(40 if seed == 0 else 400, seed):
+        found = native([each])[each.key]
+        exact = train(each, dtype=torch.float64)
+        assert found.status is exact.status, each
+        np.testing.assert_allclose(found.losses, exact.losses, rtol=SAME, err_msg=str(each))
+
+
+UNDER_THE_SANITIZER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import test_native
+from depthmup.training import train_native
+from depthmup.training.native import load
+from depthmup.training.native.member import member
+kernel = load(Path(sys.argv[2]))
+if sys.argv[3] == "beyond":
+    state = member(test_native.cell(), kernel.register_length)
+    state.struct.depth += 1
+    state.advance(kernel, 0, 1, 1e9)
+cells = list(test_native.fuzz(25, 2))
+for each, record in zip(cells, train_native(cells, library=kernel)):
+    print(record.cell.key, list(record.losses))
+"""
+
+
+def sanitizer(name):
+    """The path of a sanitizer's library, or None."""
+    found = subprocess.run(
+        [compiler(), f"-print-file-name={name}"], capture_output=True, text=True
+    ).stdout.strip()
+    return found if os.path.isabs(found) else None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["fuzz", "beyond"])
+def test_no_access_out_of_bounds(what, tmp_path):
+    """Every array is an allocation of its own, so that the sanitizer sees each one's ends."""
+    preload = sanitizer("libasan.so")
+    if preload is None:
+        pytest.skip("the compiler comes without the address sanitizer")
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
+    kernel = build(extra_flags=flags, folder=tmp_path)
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", UNDER_THE_SANITIZER, str(here), str(kernel), what],
+        env={
+            **os.environ,
+            "LD_PRELOAD": preload,
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "PYTHONPATH": f"{here.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        },
+        capture_output=True,
+        text=True,
+    )
+    if what == "beyond":
+        assert done.returncode != 0
+        assert "heap-buffer-overflow" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(done.stdout.splitlines()) == 25
+
+
+# ---- the same bits, whatever happens around ----
+
+
+@pytest.mark.parametrize("sizes", [{}, {"width": 15, "batch_size": 13}, {"width": 64}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"activation": "tanh", "layer_norm": True}], ids=str)
+def test_the_same_bits_in_any_company(sizes, options):
+    cells = [cell(k, seed=s, **sizes, **options) for k in RATES for s in range(3)]
+    together = native(cells)
+    for company in (cells[:1], cells[4:6], cells[::-1], cells[1:8], cells):
+        for key, record in native(company).items():
+            assert record == together[key]
+
+
+def test_the_same_bits_however_often_progress_is_told(monkeypatch):
+    each = cell()
+    at_once = native([each])[each.key]
+    for steps in (1, 3, 1000):
+        monkeypatch.setattr(train_module, "steps_per_call", lambda cell, steps=steps: steps)
+        assert native([each])[each.key] == at_once
+
+
+def test_a_member_that_diverges_changes_no_other_by_one_bit():
+    calm = [cell(k, seed=s) for k in RATES for s in range(2)]
+    wild = [cell(20.0, seed=s) for s in range(2)]
+    alone, mixed = native(calm), native([*wild[:1], *calm[:3], *wild[1:], *calm[3:]])
+    for each in calm:
+        assert mixed[each.key] == alone[each.key]
+    for each in wild:
+        record = mixed[each.key]
+        assert record.status is Status.DIVERGED
+        assert 0 < len(record.losses) < each.steps
+        assert np.isfinite(record.losses).all()
+
+
+@pytest.mark.parametrize("log2_lr", [20.0, 100.0])
+def test_divergence_is_seen_at_the_same_step_by_the_loop(log2_lr):
+    wild = cell(log2_lr)
+    loop, found = train(wild), native([wild])[wild.key]
+    assert loop.status is found.status is Status.DIVERGED
+    assert len(loop.losses) == len(found.losses)
+
+
+@pytest.mark.parametrize("multiplier", [1e6, 1e30])
+def test_an_absurd_initial_loss_is_a_failure_and_is_not_trained(multiplier):
+    absurd = cell(multiplier=multiplier, depth=2)
+    loop, found = train(absurd), native([absurd])[absurd.key]
+    assert loop.status is found.status is Status.FAILED
+    np.testing.assert_allclose(found.losses, loop.losses, rtol=SAME)
+
+
+def test_records_come_as_soon_as_they_end_and_progress_grows_to_one():
+    cells, fractions = [cell(20.0), cell(-5.0), cell(-6.0)], []
+    records = train_native(cells, on_progress=fractions.append)
+    assert next(records).status is Status.DIVERGED
+    assert not fractions or fractions[-1] < 1 / 3
+    assert [record.status for record in records] == [Status.FINISHED] * 2
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+
+
+def test_small_numbers_are_flushed_inside_only():
+    native([cell()])
+    assert np.float32(1e-40) * np.float32(0.5) > 0
+
+
+# ---- bad arguments ----
+
+
+class Untouchable:
+    """A kernel that must not be called."""
+
+    register_length = 16
+
+    def advance(self, *arguments):
+        raise AssertionError("native code was reached")
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        (Network, {"width": 0}, "width to be a whole number"),
+        (Network, {"depth": -1}, "depth to be a whole number"),
+        (Network, {"block_depth": 0}, "block_depth"),
+        (Network, {"width": 2.5}, "width to be a whole number"),
+        (Network, {"inputs": 63}, "network of 64 inputs"),
+        (Network, {"outputs": 9}, "labels below the number of outputs"),
+        (Network, {"multiplier": float("nan")}, "multiplier to be a finite"),
+        (Network, {"activation": "swish"}, "'swish' is not in the kernel"),
+        (Network, {"nonlinearity": "around"}, "'around' is not in the kernel"),
+        (Optimizer, {"name": "lion"}, "'lion' is not in the kernel"),
+        (Optimizer, {"lr": float("inf")}, "lr to be a finite"),
+        (Optimizer, {"epsilon": -1e-8}, "epsilon not to be negative"),
+        (Optimizer, {"beta2": 1.0}, "beta2 to be in"),
+        (None, {"batch_size": 0}, "batch_size"),
+        (None, {"steps": 0}, "steps"),
+    ],
+)
+def test_bad_arguments_raise_before_native_code_runs(part, changes, message):
+    bad = cell()
+    if part is Network:
+        bad = replace(bad, network=replace(bad.network, **changes))
+    elif part is Optimizer:
+        bad = replace(bad, optimizer=replace(bad.optimizer, **changes))
+    else:
+        bad = replace(bad, **changes)
+    with pytest.raises(ValueError, match=message):
+        list(train_native([cell(), bad], library=Untouchable()))
+
+
+def test_steps_beyond_the_run_are_refused():
+    state = member(cell(steps=5), 16)
+    for start, stop in ((-1, 2), (0, 6), (3, 2)):
+        with pytest.raises(ValueError, match="steps within 0 to 5"):
+            state.advance(Untouchable(), start, stop, 1.0)
+
+
+# ---- the choice of engine, and what happens without a compiler ----
+
+
+def test_the_choice_follows_device_cell_and_environment(monkeypatch):
+    monkeypatch.delenv("DEPTHMUP_ENGINE", raising=False)
+    assert engine_for(cell()).name == "native"
+    assert engine_for(cell(), device="cuda").name == "torch"
+    unsupported = cell(activation="swish")
+    assert engine_for(unsupported).name == "torch"
+    assert "swish" in engine_for(unsupported).why
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "torch")
+    assert engine_for(cell()).name == "torch"
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "native")
+    with pytest.raises(ValueError, match=r"cannot be used: .*swish"):
+        engine_for(unsupported)
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "fortran")
+    with pytest.raises(ValueError, match="'native', 'torch' or unset; got 'fortran'"):
+        engine_for(cell())
+
+
+def test_groups_are_trained_by_the_chosen_engine(monkeypatch):
+    cells = [cell(-6.0), cell(-5.0)]
+    monkeypatch.delenv("DEPTHMUP_ENGINE", raising=False)
+    by_native = {record.cell.key: record for record in train_group(cells)}
+    assert by_native == native(cells)
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "torch")
+    by_torch = {record.cell.key: record for record in train_group(cells)}
+    assert by_torch != by_native
+    for key, record in by_torch.items():
+        np.testing.assert_allclose(record.losses, by_native[key].losses, rtol=SAME)
+    with pytest.raises(ValueError, match=r"may differ in learning rate.*only"):
+        list(train_group([cell(), cell(depth=5)]))
+
+
+TRAIN_ONE = """
+from cells import cell
+from depthmup.training import engine_for, train_group
+print(engine_for(), *(record.status for record in train_group([cell(steps=3)])), sep="|")
+"""
+
+
+def python(code, tmp_path, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={
+            **{k: v for k, v in os.environ.items() if k != "DEPTHMUP_ENGINE"},
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "XDG_CACHE_HOME": str(tmp_path),
+            **environment,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(process):
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return out.strip()
+
+
+def test_without_a_compiler_the_torch_engine_is_used(tmp_path):
+    out = said(python(TRAIN_ONE, tmp_path, PATH=""))
+    assert out.startswith("torch: There is no C compiler")
+    assert out.endswith("|finished")
+
+
+def test_with_a_broken_compiler_too(tmp_path):
+    broken = tmp_path / "bin" / "cc"
+    broken.parent.mkdir()
+    broken.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] || { echo error: no headers >&2; exit 1; }\n'
+    )
+    broken.chmod(0o755)
+    out = said(python(TRAIN_ONE, tmp_path, PATH=str(broken.parent)))
+    assert out.startswith("torch: The C compiler")
+    assert "error: no headers" in out
+    assert not list(tmp_path.glob("depthmup/*"))
+
+
+def test_with_a_cache_that_cannot_be_written_too(tmp_path):
+    taken = tmp_path / "file"
+    taken.touch()
+    out = said(python(TRAIN_ONE, taken))
+    assert out.startswith("torch: The cache folder")
+
+
+def test_a_damaged_build_is_built_anew(tmp_path):
+    built = build(folder=tmp_path / "depthmup")
+    whole = built.read_bytes()
+    built.write_bytes(whole[:1000])
+    assert said(python(TRAIN_ONE, tmp_path)).startswith("native: ")
+    assert built.read_bytes() == whole
+
+
+def test_a_file_that_is_no_kernel_is_not_loaded(tmp_path):
+    other = tmp_path / "other.so"
+    other.write_text("not a library")
+    with pytest.raises(BuildError, match=r"cannot be loaded.*Delete it"):
+        load(other)
+
+
+def test_two_processes_may_build_at_once(tmp_path):
+    both = [python(TRAIN_ONE, tmp_path) for _ in range(2)]
+    for process in both:
+        assert said(process).startswith("native: ")
+    (built,) = (tmp_path / "depthmup").iterdir()
+    assert built.suffix == ".so"
+
+
+def test_importing_does_not_compile(tmp_path):
+    said(python("import depthmup.training", tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+# ---- long runs ----
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{}, {"activation": "relu", "block_depth": 2}], ids=str)
+def test_windows_agree_over_a_long_run(options):
+    """Beyond some tens of steps rounding is amplified: judge windows, not steps."""
+    cells = [cell(k, depth=8, width=32, steps=300, **options) for k in (-8.0, -7.0)]
+    records = native(cells)
+    for each in cells:
+        a, b = records[each.key].mean_loss(240, 300), train(each).mean_loss(240, 300)
+        assert a == pytest.approx(b, rel=0.01)
+
+
+@pytest.mark.long
+def test_double_precision_tells_rounding_from_error():
+    """The engine is no further from exact arithmetic than the plain loop is."""
+    each = cell(-6.0, depth=16, width=32)
+    exact = np.asarray(train(each, dtype=torch.float64).losses)
+    plain = np.abs(np.asarray(train(each).losses) - exact).max()
+    found = np.abs(np.asarray(native([each])[each.key].losses) - exact).max()
+    assert found < 3 * plain + 1e-6
