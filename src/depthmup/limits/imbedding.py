@@ -78,39 +78,44 @@ class Layers(Side):
         states = np.empty((depth + 1, keep, 3 * n))
         states[0], rest = start[:keep], start[keep:]
         chunk = max(1, _CHUNK_BYTES // (72 * max(1, n) ** 2))
+        buffer, eye = np.zeros((min(chunk, depth), 3, n, 3, n)), np.arange(n)
+        buffer[:, 1, eye, 0, eye] = -pull
+        buffer[:, 2, eye, 2, eye] = 1.0
         for first in range(0, depth, chunk):
             layers = slice(first, min(depth, first + chunk))
-            transfer = self._transfer(other, layers, pull, memory[:n, :n])
-            for layer, matrix in enumerate(transfer, start=first):
+            transfer = buffer[: layers.stop - first]
+            self._transfer(other, layers, pull, memory[:n, :n], transfer)
+            matrices = transfer.reshape(len(transfer), 3 * n, 3 * n)
+            for layer, matrix in enumerate(matrices, start=first):
                 np.matmul(states[layer], matrix, out=states[layer + 1])
                 if len(rest):
                     rest = rest @ matrix
         return states, np.concatenate([states[-1], rest])
 
-    def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array) -> Array:
-        """A of some layers, (layers, 3n, 3n): blocks from (row) and to (column) P, C, K.
+    def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array, a: Array) -> None:
+        """A of some layers, (layers, 3, n, 3, n): from (row) and to (column) P, C, K.
 
         P' = M + P carry                   with M  = c^2 P (I-QP)^-1 - C pull
         C' = C + c^2 C (I-PQ)^-T + c^2 P carry_gain <x|x> + K- M_old^T + M <d|x>
         K' = K + C (memory * <d|d>)^T - (C pull) <d|d>
                                              and  K- = K - c^2 P (I-QP)^-1 <d|d> - C N^T
+
+        Fills in what differs between layers; the rest of ``a`` is -pull from C to P, 1 from K to K.
         """
         n = len(pull)
         ends = slice(layers.start + 1, layers.stop + 1)
         eye, old = np.arange(n), (slice(None), slice(n), slice(n))
         c2 = self.c**2
-        beyond = other.cov[::-1][ends][old]
-        own = c2 * self.resolvent[ends][old] - self.kick_back[layers][old]
-        a = np.zeros((layers.stop - layers.start, 3, n, 3, n))
-        a[:, 0, :, 0] = c2 * other.resolvent[::-1][layers][old] + self.carry[layers][old]
+        np.multiply(other.resolvent[::-1][layers][old], c2, out=a[:, 0, :, 0])
+        a[:, 0, :, 0] += self.carry[layers][old]
         a[:, 0, :, 1] = self.gain[layers][old]
-        a[:, 1, eye, 0, eye] = -pull
-        a[:, 1, :, 1] = (own - self.cross[ends][old] * pull).transpose(0, 2, 1)
+        to_cov = a[:, 1, :, 1].transpose(0, 2, 1)
+        np.multiply(self.cross[ends][old], -pull, out=to_cov)
+        to_cov += c2 * self.resolvent[ends][old]
+        to_cov -= self.kick_back[layers][old]
         a[:, 1, eye, 1, eye] += 1.0
-        a[:, 1, :, 2] = (memory.T - pull[:, None]) * beyond
+        np.multiply(memory.T - pull[:, None], other.cov[::-1][ends][old], out=a[:, 1, :, 2])
         a[:, 2, :, 1] = self.kick[layers][old].transpose(0, 2, 1)
-        a[:, 2, eye, 2, eye] = 1.0
-        return a.reshape(len(a), 3 * n, 3 * n)
 
     def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
         n = len(pull)
