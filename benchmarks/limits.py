@@ -99,6 +99,20 @@ def main() -> None:
             f"| {s.error_estimate:.0e} {'' if s.status.ok else s.status.kind} |",
             flush=True,
         )
+    for activation, count, batch in (
+        ("erf", 10, 1),
+        ("erf", 10, 8),
+        ("relu", 10, 8),
+        ("tanh", 4, 1),
+    ):
+        start = time.perf_counter()
+        s = limits.nonlinear(problem(count, batch), activation=activation, lr=0.5)
+        seconds = time.perf_counter() - start
+        print(
+            f"| {count} | {batch} | inf, {activation} | {seconds:.3f} | | {len(s.positions)} "
+            f"| {s.error_estimate:.0e} {'' if s.status.ok else s.status.kind} |",
+            flush=True,
+        )
     depths, times = np.log(np.array(finite[2:])).T
     print(f"\ntime ~ depth^{np.polyfit(depths, times, 1)[0]:.2f} from 256 to 4096 (T=10, B=1)")
     for depth in (64, 128):

@@ -154,3 +154,12 @@ def test_diversity_arguments(make_steps):
         limits.feature_diversity(s, [0.9])
     with pytest.raises(ValueError, match="history=True"):
         limits.feature_diversity(limits.linear(make_steps(0), depth=8, lr=0.5), [0.5])
+
+
+def test_values_that_hold_arrays_are_compared_by_identity(make_steps):
+    """Entrywise comparison of arrays has no truth value; a step can be in a set or a cache."""
+    steps = make_steps(0)
+    assert len({*steps, steps[0]}) == 3
+    s = limits.linear(steps, depth=2, lr=0.1)
+    assert s in [s]
+    assert s != limits.linear(steps, depth=2, lr=0.1)

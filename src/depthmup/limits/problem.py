@@ -15,7 +15,7 @@ from depthmup.limits.step import Step, check_steps
 from depthmup.rules import Exponent
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
     """Everything a solver needs except the depth.
 

@@ -28,7 +28,7 @@ from depthmup.limits.solution import History, Solution
 from depthmup.limits.volterra import solve_volterra
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Propagators:
     """Gamma on the grid of ``points`` (k,) squared.
 

@@ -32,7 +32,7 @@ class Status:
         return self.kind if self.ok else f"{self.kind}: {self.message}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class History:
     """Every covariance of training, per depth: N training vectors in time order.
 
@@ -55,7 +55,7 @@ class History:
     chi: Array
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Solution:
     """Training as seen from infinite width.
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from depthmup.limits.losses import Array, Loss, _matrix
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """A minibatch: ``inputs`` (batch, d_in) and the ``loss`` of their outputs (batch, d_out).
 
