@@ -186,6 +186,20 @@ class NestedBlock(nn.Module):
         return x + self.out(y)
 
 
+class OneDropoutBlock(nn.Module):
+    """One dropout module serves two branches; the second ends in a nonlinearity."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.one, self.two = nn.Linear(width, width), nn.Linear(width, width)
+        self.drop = nn.Dropout(0.0)
+
+    def forward(self, x):
+        x = x + self.drop(self.one(self.norm1(x)))
+        return x + self.drop(torch.tanh(self.two(self.norm2(x))))
+
+
 class PostNormBlock(nn.Module):
     def __init__(self, width):
         super().__init__()

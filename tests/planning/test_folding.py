@@ -13,9 +13,11 @@ from planning_zoo import (
     GatedBlock,
     InPlaceBlock,
     MLPBlock,
+    OneDropoutBlock,
     ParallelBlock,
     ResidualMLP,
     SandwichBlock,
+    Tower,
     Transformer,
     batches,
     images,
@@ -146,6 +148,23 @@ def test_clipped_trajectories_are_the_same():
             )
         )
     assert results[0] == approx(results[1], rel=1e-10)
+
+
+def test_one_module_that_serves_two_branches_multiplies_each_once():
+    """Its second branch cannot be folded, so the first may not be either."""
+    torch.manual_seed(0)
+    model, x = Tower(OneDropoutBlock, 16, 8), torch.randn(4, 6)
+    plan = depthmup.plan(
+        model, base=Tower(OneDropoutBlock, 16, 2), scheme="ode", example_inputs=x, own_init="fixed"
+    )
+    plan.initialize(model)
+    assert attached(model) == 8
+    assert all(p.folded == 1 for p in plan.prescriptions)
+    y = model.inp(x)
+    for block in model.blocks:
+        y = y + 0.25 * block.one(block.norm1(y))
+        y = y + 0.25 * torch.tanh(block.two(block.norm2(y)))
+    torch.testing.assert_close(model(x), model.out(y))
 
 
 def test_hooks_survive_deepcopy_and_detach_removes_them():

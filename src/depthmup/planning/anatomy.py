@@ -292,11 +292,12 @@ def _from_dataflow(
                 "grows with depth. Use a base that shares layers in the same pattern."
             )
     placed = branch_placements(traced, {i: Ratios(depth=r) for i, r in own.items()})
-    # Branches that are one module run several times are one site: multiplied once, it is each time.
+    # Branches that end in the same weights (tied across depth) are one site: the weights carry the
+    # multiplier once.
     distinct: dict[object, Site] = {}
     for b in ours.branches:
         folds, hooks = placed[b.index]
-        key = (level[b.index], own[b.index], folds, hooks) if folds or hooks else b.index
+        key = (level[b.index], own[b.index], folds) if folds else b.index
         site = Site(
             where=Where.BRANCH,
             label=b.label,

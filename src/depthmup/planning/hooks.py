@@ -1,5 +1,6 @@
 """Explicit multipliers: hooks on modules that a plan installs and removes."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from depthmup.planning.names import plain_name, unwrapped
 from depthmup.planning.prescription import Multiplier
+from depthmup.planning.sites import Where
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +50,8 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
     """Install the explicit multipliers; those of an earlier plan are removed first."""
     detach(model)
     modules = named_modules(model)
-    values: dict[tuple[str, str, int], float] = {}
+    # A module that runs in several branches (one dropout for two) has one hook for them all.
+    values: dict[tuple[str, str, int], dict[Where, float]] = {}
     for multiplier in multipliers:
         for hook in multiplier.hooks:
             if hook.module not in modules:
@@ -56,10 +59,10 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
                     f"The plan multiplies the {hook.side} of module {hook.module!r}, which this "
                     "model does not have. Apply a plan to the model it was made for."
                 )
-            at = (hook.module, hook.side, hook.index)
-            values[at] = values.get(at, 1.0) * multiplier.value
-    for (name, side, index), factor in values.items():
-        module = modules[name]
+            at = values.setdefault((hook.module, hook.side, hook.index), {})
+            at[multiplier.where] = multiplier.value
+    for (name, side, index), by_kind in values.items():
+        module, factor = modules[name], math.prod(by_kind.values())
         if side == "output":
             module.register_forward_hook(MultiplyOutput(factor=factor, index=index))
         else:

@@ -1,6 +1,6 @@
 """Prescriptions: what a scheme says about each parameter and each multiplier of one model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from depthmup.planning.anatomy import Anatomy, Place
@@ -74,8 +74,9 @@ def prescribe(
     }
     multipliers = []
     carried: dict[str, float] = {}
-    for site in anatomy.sites:
-        multiplier = _multiplier(site, scheme, roles, folding)
+    unfolded = _explicit(anatomy.sites, folding)
+    for index, site in enumerate(anatomy.sites):
+        multiplier = _multiplier(site, scheme, roles, folding=index not in unfolded)
         if multiplier is None:
             continue
         multipliers.append(multiplier)
@@ -88,8 +89,23 @@ def prescribe(
     return prescriptions, tuple(multipliers)
 
 
+def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
+    """The sites whose multipliers stay in the forward pass.
+
+    Where one hook serves several sites (one dropout for two branches) all of them are explicit as
+    soon as one is.
+    """
+    found = {i for i, site in enumerate(sites) if not (folding and site.folds)}
+    while True:
+        hooked = {hook for i in found for hook in sites[i].hooks}
+        more = {i for i, site in enumerate(sites) if hooked & set(site.hooks)}
+        if more <= found:
+            return found
+        found |= more
+
+
 def _multiplier(
-    site: Site, scheme: Scheme, laws: Mapping[str, Laws], folding: bool
+    site: Site, scheme: Scheme, laws: Mapping[str, Laws], *, folding: bool
 ) -> Multiplier | None:
     own = site.own if scheme.follows_width else 1.0
     if site.where is Where.BRANCH:
