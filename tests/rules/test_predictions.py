@@ -97,6 +97,8 @@ def test_nothing_is_claimed_where_theory_has_no_power_law():
     assert predict(SP, Family.ENTRYWISE, Observable.UPDATE, role=ROLES[0]).width is None
     tied = predict(DEPTH_MUP, Family.RAW, Observable.LOGITS, role=replace(READOUT, tied=True))
     assert tied.width is None
+    fresh = predict(DEPTH_MUP, Family.RAW, Observable.READOUT, role=replace(READOUT, tied=True))
+    assert fresh.width == -HALF
 
 
 def test_a_parameters_observable_needs_its_role():

@@ -1,5 +1,6 @@
 """What work leaves behind: cells, records, findings. Standard library only."""
 
+from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation
 from depthmup.records.environment import cores, environment, processor
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Status
@@ -9,21 +10,27 @@ __all__ = [
     "NUMERICS",
     "UNKNOWN",
     "Cell",
+    "Check",
     "Curve",
     "Data",
     "Estimate",
+    "Exponent",
     "Network",
+    "NonFinite",
     "Optimizer",
     "Optimum",
+    "Outcome",
     "Place",
     "Point",
     "Record",
+    "Size",
     "Status",
     "Study",
     "Transfer",
     "Verdict",
     "Window",
     "cores",
+    "deviation",
     "environment",
     "processor",
 ]

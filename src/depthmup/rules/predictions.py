@@ -33,7 +33,8 @@ class Observable(StrEnum):
     READOUT_UPDATE = "readout update"  # (V_t - V_0) x, absolute: it is a part of the logits
     SPECTRAL_UPDATE = "spectral update"  # |W_t - W_0| / |W_0|, spectral norms
     ENTRY_UPDATE = "entry update"  # RMS(W_t - W_0) / RMS(W_0)
-    LOGITS = "logits"  # the output at initialization
+    READOUT = "readout"  # V_0 on inputs of the stream's size but random direction
+    LOGITS = "logits"  # the output at initialization: what V_0 makes of the stream itself
     LOGITS_CHANGE = "logits change"
     ATTENTION_LOGITS = "attention logits"  # at initialization
 
@@ -115,21 +116,19 @@ def predict(
             law = scheme.width.attention_logits
             width = law.fan_in if head_grows else Fraction(0)
             depth, why = Fraction(0), "the attention law on a random sum over the head"
-        case Observable.LOGITS:
+        case Observable.READOUT | Observable.LOGITS:
             role = role or Role(kind=Kind.READOUT)
-            width = None if role.tied else _exponent(_init(scheme, role), Kind.READOUT)
-            depth = Fraction(0)
-            why = (
-                "a tied readout meets its own embedding in the stream: no single power"
-                if role.tied
-                else "init * forward * random sum over the fan-in"
-            )
+            width = _exponent(_init(scheme, role), Kind.READOUT)
+            depth, why = Fraction(0), "init * forward * random sum over the fan-in"
+            if observable is Observable.LOGITS and role.tied:
+                width = None
+                why = "a tied readout meets its own embedding in the stream: no single power"
         case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
             role = _needed(role, observable)
             served = family.serving(role.kind)
             after, before = effect(scheme, family, role), _init(scheme, role)
             ratio = after / before
-            if observable is Observable.ENTRY_UPDATE and role.kind is Kind.HIDDEN:
+            if observable is Observable.ENTRY_UPDATE and role.kind in (Kind.HIDDEN, Kind.READOUT):
                 ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
             width = _exponent(ratio, role.kind)
             if served.is_spectral and observable is Observable.ENTRY_UPDATE:

@@ -1,0 +1,107 @@
+"""What a coordinate check concludes: measured exponents beside predicted ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from depthmup.records.finding import Estimate
+
+
+class Outcome(StrEnum):
+    """Whether a measured exponent is the predicted one."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    SHOWN = "shown"  # theory predicts no power law here: nothing to judge
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exponent:
+    """How one observable of one kind of module grows with one dimension.
+
+    ``module`` is a pattern of names (repeated layers are measured together), ``axis`` is width or
+    depth, ``expected`` the exact exponent as text, empty where none is predicted. ``cause`` is the
+    likely reason of a failure.
+    """
+
+    observable: str
+    module: str
+    axis: str
+    estimate: Estimate
+    outcome: Outcome
+    expected: str = ""
+    why: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """An observable at one size: geometric mean over seeds, and its spread (log, one sigma)."""
+
+    observable: str
+    module: str
+    width: int
+    depth: int
+    value: float
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NonFinite:
+    """Where a run stopped being a number first."""
+
+    module: str
+    step: int
+    width: int
+    depth: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """The finding of a coordinate check.
+
+    ``margin`` is how far from the predicted exponent a measured one may lie; ``confidence`` that of
+    the intervals. ``losses`` are the mean losses before each step, by (width, depth) as text.
+    """
+
+    title: str
+    scheme: str
+    optimizer: str
+    applied: bool
+    widths: tuple[int, ...]
+    depths: tuple[int, ...]
+    seeds: int
+    steps: int
+    lr: float
+    margin: float
+    confidence: float
+    outcome: Outcome
+    exponents: tuple[Exponent, ...]
+    sizes: tuple[Size, ...] = ()
+    nonfinite: NonFinite | None = None
+    losses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def failures(self) -> tuple[Exponent, ...]:
+        """Failed exponents, largest deviation first."""
+        found = [e for e in self.exponents if e.outcome is Outcome.FAIL]
+        return tuple(sorted(found, key=lambda e: -abs(deviation(e))))
+
+
+def deviation(exponent: Exponent) -> float:
+    """Measured minus predicted; 0 where nothing is predicted.
+
+    Example:
+        >>> from depthmup.records import Estimate, Exponent, Outcome
+        >>> deviation(Exponent(observable="stream", module="x", axis="depth", expected="1/2",
+        ...     estimate=Estimate(value=0.75, low=0.7, high=0.8), outcome=Outcome.PASS))
+        0.25
+    """
+    if not exponent.expected:
+        return 0.0
+    return exponent.estimate.value - float(Fraction(exponent.expected))
