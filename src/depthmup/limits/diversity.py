@@ -8,8 +8,11 @@ chain upwards and the sources v from above one downwards, so that for q < p
 
 where Z, T, Y depend on p only through one linear equation each, from I, I, 0 at p = q:
 
-    Z' = P n Z,   T' = T Q m,   Y' = P n Y + r (C Q^T + P D) T^T        (infinite depth)
-    Z^l = (I - P^{l-1} N^l)^-1 Z^{l-1} and so on                        (finite depth)
+    Z' = P n Z,   T' = T Q m,   Y' = P n Y + (c Q^T + P d) T^T        (infinite depth)
+    Z^l = (I - P^{l-1} N^l)^-1 Z^{l-1} and so on                                     (finite depth)
+
+c and d being the covariances of the noise that initial weights add: r <x|x> and r <d|d> in a linear
+network, k0 and V1 * <d|d> (times a^2 nu) in a nonlinear one.
 
 *Source:* arXiv 2310.02244, Definition 7.4 (feature diversity exponent); the formulas are not there.
 """
@@ -20,21 +23,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from depthmup.limits.chebyshev import rule
+from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
 from depthmup.limits.solution import History, Solution
 from depthmup.limits.volterra import solve_volterra
 
 
-def feature_diversity(
-    solution: Solution, eps: Sequence[float], *, at: float = 0.25, noise_rate: float = 1.0
-) -> Array:
+def feature_diversity(solution: Solution, eps: Sequence[float], *, at: float = 0.25) -> Array:
     """``|x(at + eps) - x(at)| / sqrt(n)`` for every training vector: shape (len(eps), N).
 
     It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1. Needs a
-    linear ``solution`` with ``history=True``; ``noise_rate`` is the a^2 L^(1-2 alpha) it was solved
-    with: a^2 for Depth-muP, 0 for 1/2 < alpha at infinite depth. At finite depth L, ``at`` and
-    ``eps`` must be multiples of 1/L.
+    ``solution`` with ``history=True``. At finite depth L, ``at`` and ``eps`` are multiples of 1/L.
 
     >>> from depthmup import limits
     >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
@@ -48,15 +47,21 @@ def feature_diversity(
         raise ValueError("Feature diversity needs every covariance: pass history=True.")
     if len(eps) == 0 or min(eps) <= 0 or at < 0 or at + max(eps) > 1 + 1e-12:
         raise ValueError(f"0 <= at < at + eps <= 1 is needed; got at={at}, eps={list(eps)}.")
-    if len(h.m) == len(h.x):
-        return _infinite(h, solution, np.asarray(eps, dtype=float), at, noise_rate)
-    return _finite(h, np.asarray(eps, dtype=float), at, noise_rate)
+    if len(h.m) < len(h.x):
+        return _finite(h, np.asarray(eps, dtype=float), at)
+    whole = rule(len(solution.positions) - 1)
+    if not np.allclose(whole.points, solution.positions):
+        raise ValueError(
+            "Feature diversity is not available on graded panels (relu or abs with collinear "
+            "inputs): perturb the inputs, or take a smooth activation."
+        )
+    return _infinite(h, whole, np.asarray(eps, dtype=float), at)
 
 
-def _infinite(h: History, solution: Solution, eps: Array, at: float, rate: float) -> Array:
-    whole, size = rule(len(solution.positions) - 1), h.x.shape[1]
+def _infinite(h: History, whole: Rule, eps: Array, at: float) -> Array:
+    size = h.x.shape[1]
     reach = float(eps.max())
-    local = rule(len(solution.positions) + 7)
+    local = rule(len(whole.points) + 7)
     points = at + reach * local.points
 
     def near(values: Array) -> Array:
@@ -65,7 +70,7 @@ def _infinite(h: History, solution: Solution, eps: Array, at: float, rate: float
     p, q, m, n = near(h.p), near(h.q), near(h.m), near(h.n)
     x, d, cross = near(h.x), near(h.d), near(h.xd)
     p_n_t, q_m = (p @ n).transpose(0, 2, 1), q @ m
-    mixing_t = rate * (x @ q.transpose(0, 2, 1) + p @ d).transpose(0, 2, 1)
+    mixing_t = q @ near(h.fresh_x) + near(h.fresh_d) @ p.transpose(0, 2, 1)
 
     def derivative(s: Array) -> Array:
         """Rows of (Z^T, T, Y^T)."""
@@ -80,7 +85,7 @@ def _infinite(h: History, solution: Solution, eps: Array, at: float, rate: float
     return np.sqrt(np.maximum(here, 0.0))
 
 
-def _finite(h: History, eps: Array, at: float, rate: float) -> Array:
+def _finite(h: History, eps: Array, at: float) -> Array:
     depth, size = len(h.m), h.x.shape[1]
     layers = np.rint(np.append(eps, 0.0) * depth + at * depth).astype(int)
     if not np.allclose(layers / depth, np.append(eps, 0.0) + at, rtol=0, atol=1e-9):
@@ -89,14 +94,14 @@ def _finite(h: History, eps: Array, at: float, rate: float) -> Array:
             f"eps={eps.tolist()}."
         )
     first, last = int(layers[-1]), int(layers.max())
-    eye, c2 = np.eye(size), rate / depth
+    eye = np.eye(size)
     z, t, y = [eye], [eye], [np.zeros((size, size))]
     for layer in range(first + 1, last + 1):
         p, n = h.p[layer - 1], h.n[layer - 1]
         q, m = h.q[layer], h.m[layer - 1]
         rise, fall = np.linalg.inv(eye - p @ n), np.linalg.inv(eye - q @ m)
-        drawn = c2 * (rise @ p @ h.d[layer] + h.x[layer - 1] @ q.T @ fall.T)
-        y.append(rise @ y[-1] + drawn @ t[-1].T)
+        drawn = rise @ p @ h.fresh_d[layer] + h.fresh_x[layer - 1] @ q.T @ fall.T
+        y.append(rise @ y[-1] + drawn @ t[-1].T / depth)
         z.append(rise @ z[-1])
         t.append(t[-1] @ fall)
     span = slice(first, last + 1)

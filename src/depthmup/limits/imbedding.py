@@ -67,7 +67,7 @@ class Layers(Side):
         self, depth: int, c: float, size: int, columns: int, partner: Self | None = None
     ) -> None:
         super().__init__(depth + 1, depth, size, columns, partner)
-        self.c = c
+        self.c, self.rate = c, c**2 * depth
         self.carry, self.kick_back, self.carry_gain = np.zeros((3, depth, size, size))
         self.residue, self.gain = np.zeros((2, depth, size, size))
 

@@ -80,6 +80,8 @@ class Training:
                 q=self.q,
                 m=self.m,
                 n=self.n,
+                fresh_x=self.a**2 * self.nu * self.k0,
+                fresh_d=self.a**2 * self.nu * self.noise,
                 inputs=self.xi,
                 chi=self.chi,
             )

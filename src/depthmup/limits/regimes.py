@@ -175,8 +175,7 @@ def _kappa(steps: list[Step], alpha: Fraction, gamma: Fraction, a: float, lr: fl
         gamma=gamma,
         history=True,
     )
-    rate = a**2 * _ENDLESS ** float(1 - 2 * alpha)
-    near, middle, far = feature_diversity(s, [1 / 32, 1 / 16, 1 / 8], noise_rate=rate)[:, 1]
+    near, middle, far = feature_diversity(s, [1 / 32, 1 / 16, 1 / 8])[:, 1]
     # Corrections to the slope are of relative order eps: extrapolate to eps -> 0.
     return float(1 - (2 * math.log2(middle / near) - math.log2(far / middle)))
 

@@ -40,8 +40,9 @@ class History:
     ``q`` the response of d to x through upper layers (strictly earlier columns act on later rows);
     each (depths, N, N) at the solution's ``positions``. ``m`` and ``n`` are what one layer adds to
     the two responses: ``x^l = x^{l-1} + c F + M d^l`` at finite depth, shape (L, N, N); their
-    densities in p at infinite depth, shape (depths, N, N). ``inputs`` (N, d_in) and ``chi`` (N,
-    d_out), the loss's gradients, are all training vectors' in the same order.
+    densities in p at infinite depth, shape (depths, N, N). ``fresh_x``, ``fresh_d`` (depths, N, N):
+    covariances of the noise that initial weights add to x and to d, per unit of p. ``inputs``
+    (N, d_in) and ``chi`` (N, d_out), the loss's gradients, in the same order of vectors.
     """
 
     x: Array
@@ -51,6 +52,8 @@ class History:
     q: Array
     m: Array
     n: Array
+    fresh_x: Array
+    fresh_d: Array
     inputs: Array
     chi: Array
 

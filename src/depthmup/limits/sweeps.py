@@ -26,8 +26,11 @@ class Side(ABC):
     through what lies above), strictly causal. ``cov`` <own|own>, ``cross`` <own|other>.
     ``resolvent``: (I - PQ)^-1 for x, (I - QP)^-1 for d. ``feedback``: P (I - QP)^-1 or
     Q (I - PQ)^-1. ``kick``: what one layer adds to the response (its density, at infinite depth).
-    ``source`` (N, columns): coefficients on U (the inputs) or on nV (chi).
+    ``source`` (N, columns): coefficients on U (the inputs) or on nV (chi). ``rate``: that of the
+    initial weights' noise, a^2 L^(1-2 alpha).
     """
+
+    rate: float
 
     def __init__(
         self, depths: int, layers: int, size: int, columns: int, partner: Self | None = None
@@ -206,6 +209,8 @@ def _history(x: Side, d: Side) -> History:
         q=d.response[::-1],
         m=x.kick,
         n=d.kick[::-1],
+        fresh_x=x.rate * x.cov,
+        fresh_d=d.rate * d.cov[::-1],
         inputs=x.source,
         chi=d.source,
     )
