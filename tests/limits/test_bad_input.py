@@ -150,8 +150,14 @@ def test_diversity_arguments(make_steps):
     s = limits.linear(make_steps(0), depth=8, lr=0.5, history=True)
     with pytest.raises(ValueError, match="multiples of 1/8"):
         limits.feature_diversity(s, [0.1])
-    with pytest.raises(ValueError, match="at < at"):
-        limits.feature_diversity(s, [0.9])
+    for eps in ([0.9], [], [0.125, -0.125], [0.0]):
+        with pytest.raises(ValueError, match="at < at"):
+            limits.feature_diversity(s, eps)
+    kinked = limits.nonlinear(
+        make_steps(0, count=1) * 2, activation="relu", lr=0.5, tol=1e-4, history=True
+    )
+    with pytest.raises(ValueError, match="graded panels"):
+        limits.feature_diversity(kinked, [0.1])
     with pytest.raises(ValueError, match="history=True"):
         limits.feature_diversity(limits.linear(make_steps(0), depth=8, lr=0.5), [0.5])
 

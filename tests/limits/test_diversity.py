@@ -94,7 +94,7 @@ def test_diversity_of_wide_networks(make_steps):
 
 
 def test_nonlinear_diversity(make_steps):
-    """With phi the identity it is the linear one; at initialization abs is more diverse than relu."""
+    """For the identity it is the linear one; at initialization abs is more diverse than relu."""
     steps = make_steps(4)
     one = limits.nonlinear(steps, activation="identity", lr=0.7, tol=1e-11, history=True)
     other = limits.linear(steps, depth=math.inf, lr=0.7, tol=1e-11, history=True)
@@ -143,6 +143,37 @@ def test_nonlinear_diversity_of_wide_networks(make_steps):
     assert abs(mean[64] - limit) < abs(mean[8] - limit) / 2.8 + 3 * error
     assert mean[64] - untrained > 5 * error
     assert limit - untrained > 0.08
+
+
+def test_preactivations_of_wide_networks(make_steps):
+    """E h^2 of every layer after two updates; what feeds back through W_0 is a visible part."""
+    from depthmup.limits.regimes import _preactivations
+
+    steps, width, depth, lr = make_steps(8, count=3, batch=1, d_out=1), 500, 3, 0.8
+    samples = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        u, v = rng.normal(size=(width, 3)), rng.normal(size=(width, 1))
+        w = rng.normal(size=(depth, width, width)) / np.sqrt(width)
+        for step in steps:
+            x, h = [step.inputs @ u.T], []
+            for weight in w:
+                h.append(x[-1] @ weight.T)
+                x.append(x[-1] + h[-1] / np.sqrt(depth))
+            d = step.loss.gradient(x[-1] @ v / width) @ v.T
+            for layer in range(depth - 1, -1, -1):
+                before = d @ w[layer]
+                w[layer] -= lr / np.sqrt(depth) / width * d.T @ x[layer]
+                d = d + before / np.sqrt(depth)
+        samples.append([np.mean(layer**2) for layer in h])
+    mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / 4
+    s = limits.linear(steps, depth=depth, lr=lr, history=True)
+    exact = _preactivations(s, 1 / np.sqrt(depth))[:, 2]
+    assert np.abs((mean - exact) / np.maximum(error, 2 / width)).max() < 4.5
+    plain = s.history.x[:-1, 2, 2]
+    noise_free = np.einsum("li,lij,lj->l", s.history.m[:, 2], s.history.d[1:], s.history.m[:, 2])
+    without = plain + depth * noise_free
+    assert np.abs((mean - without) / error).max() > 4.5
 
 
 def check(alpha, gamma, tolerance=0.02):
