@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -47,7 +48,11 @@ def _multiplied(tree: Any, index: int, factor: float) -> Any:
 
 
 def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
-    """Install the explicit multipliers; those of an earlier plan are removed first."""
+    """Install the explicit multipliers; those of an earlier plan are removed first.
+
+    Code that ``torch.compile`` made before knows nothing of them (it does not guard on hooks, not
+    even between two models of one class), so its cache is cleared when hooks change.
+    """
     detach(model)
     modules = named_modules(model)
     # A module that runs in several branches (one dropout for two) has one hook for them all.
@@ -69,17 +74,23 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
             module.register_forward_pre_hook(
                 MultiplyInput(factor=factor, index=index), with_kwargs=True
             )
+    if values:
+        torch.compiler.reset()
 
 
 def detach(model: nn.Module) -> None:
     """Remove every explicit multiplier."""
+    removed = False
     for module in unwrapped(model).modules():
         for table in (module._forward_hooks, module._forward_pre_hooks):
             for key, hook in list(table.items()):
                 if isinstance(hook, (MultiplyOutput, MultiplyInput)):
                     del table[key]
+                    removed = True
                     module._forward_pre_hooks_with_kwargs.pop(key, None)
                     module._forward_hooks_with_kwargs.pop(key, None)
+    if removed:
+        torch.compiler.reset()
 
 
 def attached(model: nn.Module) -> int:

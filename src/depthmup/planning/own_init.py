@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
@@ -81,7 +82,7 @@ def measure(tensor: Tensor) -> Measured | None:
         x = chunk.double()
         squares += _value((x * x).sum())
         fourths += _value((x * x * x * x).sum())
-        low, high = min(low, _value(x.min())), max(high, _value(x.max()))
+        low, high = min(low, -_largest(-x)), max(high, _largest(x))
     count = tensor.numel()
     mean_square = squares / count
     return Measured(
@@ -90,6 +91,17 @@ def measure(tensor: Tensor) -> Measured | None:
         count=count,
         constant=low if low == high else None,
     )
+
+
+def _largest(x: Tensor) -> float:
+    """The largest entry; some shards of a tensor may have none."""
+    if not isinstance(x, DTensor):
+        return float(x.max())
+    local = x.to_local()
+    found = local.max() if local.numel() else local.new_tensor(-math.inf)
+    for dim in range(x.device_mesh.ndim):
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
+    return float(found)
 
 
 def _value(scalar: Tensor) -> float:
