@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from depthmup.cli import doctor, limit, regimes, report, transfer
+from depthmup.cli import check, doctor, limit, regimes, report, transfer
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -17,6 +17,7 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "report": (report.Options, report.run),
     "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
+    "check": (check.Options, check.run),
     "doctor": (doctor.Options, doctor.run),
 }
 

@@ -122,13 +122,15 @@ class Subject:
 
     ``make(width, depth)`` gives a model with its own initialization; ``batch(generator)`` gives
     inputs (a tensor, a tuple of arguments, or a dict of keywords) and targets; ``prepare(model,
-    plan, lr)`` makes a model ready to train and gives its optimizers.
+    plan, lr)`` makes a model ready to train and gives its optimizers; ``applied`` says whether it
+    applies the plan (then folded multipliers are allowed for).
     """
 
     make: Make
     batch: Batch
     loss: Loss = cross_entropy
     prepare: Prepare = planned
+    applied: bool = True
     title: str = "model"
 
 
@@ -150,7 +152,8 @@ def check(
 
     Args:
         subject: the factory, its data, and whether the plan is applied (``prepare=planned``, the
-            default) or the model's own code is expected to follow the scheme (``as_is``).
+            default) or the model's own code is expected to follow the scheme (``prepare=as_is,
+            applied=False``).
         scheme, optimizer: what is expected; as in ``depthmup.plan``.
         widths, depths: three sizes or more of each, or a single one to leave it out.
         seeds, steps: repetitions, and training steps before the second look.
@@ -212,7 +215,8 @@ def check(
             **options,
         )
         family = made.family
-        notes += [n for n in made.notes if n not in notes]
+        said = made.notes if subject.applied else ()
+        notes += [n for n in said if n not in notes]
         notes += [
             f"{name} is no input or output of a module and is not looked at."
             for name in points.hidden_from_view
@@ -250,7 +254,7 @@ def check(
         title=subject.title,
         scheme=scheme.title,
         optimizer=str(optimizer),
-        applied=subject.prepare is not as_is,
+        applied=subject.applied,
         widths=widths,
         depths=depths,
         seeds=seeds,
@@ -288,7 +292,7 @@ def _run(
 ) -> tuple[tuple[Observation, ...], tuple[float, ...], tuple[str, int] | None]:
     """Look, train, look again; or where and when a value stopped being finite."""
     inputs, targets = data
-    applied = subject.prepare is not as_is
+    applied = subject.applied
     optimizers = subject.prepare(model, made, lr)
     bad = first_nonfinite(model, inputs)
     if bad is not None:

@@ -88,9 +88,14 @@ class Check:
 
     @property
     def failures(self) -> tuple[Exponent, ...]:
-        """Failed exponents, largest deviation first."""
+        """Failed exponents: first single parameters and branches, then what follows from them."""
         found = [e for e in self.exponents if e.outcome is Outcome.FAIL]
-        return tuple(sorted(found, key=lambda e: -abs(deviation(e))))
+        return tuple(
+            sorted(found, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
+        )
+
+
+_CONSEQUENCES = ("stream", "stream change", "branch change", "logits change", "logits")
 
 
 def deviation(exponent: Exponent) -> float:

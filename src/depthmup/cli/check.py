@@ -1,0 +1,211 @@
+"""``depthmup check``: is my network in the regime I think it is in?"""
+
+import json as json_format
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+PASSED, FAILED, UNDECIDED = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Check that a model's activations and updates scale with width and depth as a scheme predicts.
+
+    Trains the model at several sizes for a few steps, fits how every observable grows, and compares
+    with the scheme. Exits 0 if all exponents are as predicted, 1 if one is not, 2 if the
+    measurement cannot decide or the input is wrong.
+    """
+
+    model: str
+    """module:factory, or file.py:factory, with factory(width, depth). The same module gives
+    batch(generator) -> (inputs, targets) and, where cross-entropy is not meant,
+    loss(outputs, targets)."""
+
+    scheme: str = "depth-mup"
+    """A scheme's name, or alpha,gamma such as 1/2,1/2."""
+
+    optimizer: str = "adamw"
+    """sgd, adam, adamw, muon, ... or a family: raw, entrywise, spectral."""
+
+    apply: Literal["plan", "as-is"] = "plan"
+    """Whether the scheme's plan is applied to the model, or the model's own code follows the scheme
+    already. As it is, the module may give optimizers(model, lr) -> list of optimizers."""
+
+    widths: tuple[int, ...] = (32, 64, 128, 256)
+    """At least three, or one to leave width out."""
+
+    depths: tuple[int, ...] = (4, 8, 16, 32)
+    """At least three, or one to leave depth out."""
+
+    seeds: int = 3
+    """Repetitions, for the intervals."""
+
+    steps: int = 5
+    """Training steps between the two looks."""
+
+    lr: float | None = None
+    """Learning rate at the smallest size; by default one that suits the optimizer."""
+
+    own_init: Literal["measured", "fixed", "fan_in"] = "measured"
+    """How the model's own initialization depends on its size, where that is too rough to measure:
+    fixed (the same at every size) or fan_in (as torch's layers)."""
+
+    modules: str | None = None
+    """Judge only the modules that match, e.g. layers.*.mlp"""
+
+    batch: str = "batch"
+    """Name of the function that gives a batch."""
+
+    loss: str = "loss"
+    """Name of the function that gives the loss."""
+
+    out: Path | None = None
+    """Write an HTML page here."""
+
+    all: bool = False
+    """Print every exponent, also those that are as predicted."""
+
+    json: bool = False
+    """Print JSON, and nothing else on stdout."""
+
+
+def run(options: Options) -> int:
+    from depthmup.diagnostics import check
+    from depthmup.records import Outcome
+    from depthmup.reports import write_text
+    from depthmup.reports.check_page import check_page, check_text
+
+    _limit_threads()
+    subject = load(options)
+    if options.out is not None and not options.out.parent.is_dir():
+        raise ValueError(
+            f"Expected --out in a folder that exists; there is no {options.out.parent}."
+        )
+    found = check(
+        subject,
+        scheme=options.scheme,
+        optimizer=options.optimizer,
+        widths=options.widths,
+        depths=options.depths,
+        seeds=options.seeds,
+        steps=options.steps,
+        lr=options.lr,
+        modules=options.modules,
+        plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
+        progress=_Progress(),
+    )
+    if options.out is not None:
+        write_text(options.out, check_page(found))
+    if options.json:
+        print(json_format.dumps(_plain(asdict(found)), indent=2, allow_nan=False))
+    else:
+        print(check_text(found, everything=options.all))
+        if options.out is not None:
+            print(f"\nThe page: {options.out.resolve()}")
+    return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(found.outcome, UNDECIDED)
+
+
+def load(options: Options) -> Any:
+    """The user's factory, data, loss and optimizers, from the module that the options name."""
+    from depthmup.diagnostics import Subject, as_is, cross_entropy, planned
+
+    module, name = _module(options.model)
+    make = _function(module, name, "factory(width, depth) -> torch.nn.Module")
+    batch = _function(module, options.batch, "batch(generator) -> (inputs, targets)")
+    loss = getattr(module, options.loss, None)
+    if loss is None and options.loss != "loss":
+        loss = _function(module, options.loss, "loss(outputs, targets)")
+    prepare = planned
+    if options.apply == "as-is":
+        own = getattr(module, "optimizers", None)
+        prepare = as_is if own is None else _given(own)
+    return Subject(
+        make=make,
+        batch=batch,
+        loss=loss or cross_entropy,
+        prepare=prepare,
+        applied=options.apply == "plan",
+        title=options.model,
+    )
+
+
+def _given(own: Any) -> Any:
+    return lambda model, plan, lr: own(model, lr)
+
+
+def _module(name: str) -> tuple[Any, str]:
+    """An importable module or a file, and the name of a function in it."""
+    import importlib
+    import importlib.util
+
+    where, colon, function = name.rpartition(":")
+    if not colon or not where or not function:
+        raise ValueError(
+            f"Expected --model module:factory or file.py:factory; got {name!r}. Name the function "
+            "that makes your model, e.g. mymodel:make."
+        )
+    if where.endswith(".py"):
+        path = Path(where)
+        if not path.is_file():
+            raise ValueError(f"Expected --model to name a file that exists; there is no {where}.")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(path.stem, module)
+        spec.loader.exec_module(module)
+        return module, function
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a console script does not look into the working folder
+    try:
+        return importlib.import_module(where), function
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"Expected --model to name an importable module; {where!r}: {error}. Give a file, "
+            f"e.g. {where.replace('.', '/')}.py:{function}, or install the package."
+        ) from error
+
+
+def _function(module: Any, name: str, signature: str) -> Any:
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(
+            f"Expected {module.__name__} to have a function {name!r}, {signature}; it has none."
+        )
+    return found
+
+
+def _limit_threads() -> None:
+    import torch
+
+    torch.set_num_threads(1)  # networks this small lose by more
+
+
+class _Progress:
+    """A line every few seconds, on stderr."""
+
+    def __init__(self) -> None:
+        self._started = self._spoke = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        live = sys.stderr.isatty()
+        if done == total or now - self._spoke > (0.2 if live else 10.0):
+            self._spoke = now
+            text = f"{done} of {total} networks, {now - self._started:.0f} s"
+            end = "\r" if live and done < total else "\n"
+            print(text, end=end, file=sys.stderr, flush=True)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON has; infinities and NaN as null."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value

@@ -1,0 +1,213 @@
+"""A coordinate check as text and as one self-contained HTML page."""
+
+from typing import Any
+
+from depthmup.records import Check, Exponent, Outcome, deviation
+from depthmup.reports.page import _library, facts, script_json
+from depthmup.reports.style import BAND, configured
+
+_ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
+_COLOURS = {"fail": "#a83f00", "undecided": "#5b6472", "pass": "#00734f", "shown": "#b9bfc9"}
+
+
+def check_headline(check: Check) -> str:
+    """The verdict in one sentence.
+
+    Example:
+        >>> from depthmup.records import Check, Outcome
+        >>> print(check_headline(Check(title="mine", scheme="Depth-muP", optimizer="adamw",
+        ...     applied=True, widths=(1,), depths=(2,), seeds=2, steps=1, lr=0.1, margin=0.25,
+        ...     confidence=0.95, outcome=Outcome.UNDECIDED, exponents=())))
+        mine under Depth-muP with adamw: undecided. 0 of 0 exponents are as predicted.
+    """
+    judged = [e for e in check.exponents if e.outcome is not Outcome.SHOWN]
+    good = sum(e.outcome is Outcome.PASS for e in judged)
+    start = f"{check.title} under {check.scheme} with {check.optimizer}: {check.outcome}."
+    if check.nonfinite is not None:
+        n = check.nonfinite
+        return (
+            f"{start} At width {n.width} and depth {n.depth}, {n.module} stopped being finite at "
+            f"step {n.step} (seed {n.seed})."
+        )
+    return f"{start} {good} of {len(judged)} exponents are as predicted."
+
+
+def check_text(check: Check, *, everything: bool = False) -> str:
+    """The check as aligned lines: what failed, what is undecided, and (if asked) all the rest."""
+    lines = [check_headline(check)]
+    shown = [e for e in _sorted(check) if everything or e.outcome in _ORDER[:2]]
+    if shown:
+        table = [("", "against", "measured", "interval", "expected", "module: observable")]
+        table += [
+            (
+                str(e.outcome),
+                e.axis,
+                f"{e.estimate.value:+.2f}",
+                _interval(e),
+                e.expected or "-",
+                f"{e.module}: {e.observable}",
+            )
+            for e in shown
+        ]
+        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+        lines.append("")
+        lines += [
+            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+            for row in table
+        ]
+    causes = dict.fromkeys(e.cause for e in check.failures if e.cause)
+    if causes:
+        lines += ["", "Likely, causes before consequences:", *(f"  - {cause}" for cause in causes)]
+    if check.outcome is Outcome.UNDECIDED:
+        lines += [
+            "",
+            "Undecided: intervals that hold a rival exponent. Use more seeds, or larger sizes.",
+        ]
+    return "\n".join([*lines, *(["", *check.notes] if check.notes else [])])
+
+
+def check_page(check: Check) -> str:
+    """The check as one HTML page; opens offline and asks no server for anything."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("depthmup.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    axes = [a for a, sizes in (("width", check.widths), ("depth", check.depths)) if len(sizes) > 1]
+    return templates.get_template("check.html.j2").render(
+        title=f"Coordinate check of {check.title}",
+        headline=check_headline(check),
+        failures=[_row(e) for e in check.failures],
+        rows=[_row(e) for e in _sorted(check)],
+        margin=f"{check.margin:g}",
+        confidence=f"{check.confidence:.0%}",
+        axis=" and ".join(axes),
+        facts=facts(
+            {
+                "scheme": check.scheme,
+                "optimizer": check.optimizer,
+                "plan applied": check.applied,
+                "widths": check.widths,
+                "depths": check.depths,
+                "seeds": check.seeds,
+                "steps": check.steps,
+                "learning rate": check.lr,
+                "seconds": round(check.seconds, 1),
+            }
+        ),
+        notes=check.notes,
+        charts=script_json({"deviations": _deviations(check), "curves": _curves(check, axes)}),
+        library=_library(),
+    )
+
+
+def _sorted(check: Check) -> list[Exponent]:
+    return sorted(
+        check.exponents, key=lambda e: (_ORDER.index(e.outcome), e.axis, -abs(deviation(e)))
+    )
+
+
+def _interval(e: Exponent) -> str:
+    return f"[{e.estimate.low:+.2f}, {e.estimate.high:+.2f}]"
+
+
+def _row(e: Exponent) -> dict[str, str]:
+    return {
+        "module": e.module,
+        "observable": e.observable,
+        "axis": e.axis,
+        "measured": f"{e.estimate.value:+.2f}",
+        "interval": _interval(e),
+        "expected": e.expected or "–",
+        "outcome": str(e.outcome),
+        "cause": e.cause,
+    }
+
+
+def _deviations(check: Check) -> dict[str, Any]:
+    """Dots with intervals, around the margin."""
+    import altair as alt
+
+    rows = []
+    for e in _sorted(check):
+        if not e.expected:
+            continue
+        centre = e.estimate.value - deviation(e)
+        rows.append(
+            {
+                "name": f"{e.module}: {e.observable} ({e.axis})",
+                "value": deviation(e),
+                "low": e.estimate.low - centre,
+                "high": e.estimate.high - centre,
+                "outcome": str(e.outcome),
+            }
+        )
+    band = alt.Chart(alt.Data(values=[{"low": -check.margin, "high": check.margin}])).mark_rect(
+        color=BAND, opacity=0.6
+    )
+    y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=420))
+    colour = alt.Color(
+        "outcome:N",
+        title=None,
+        scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
+        legend=alt.Legend(orient="top"),
+    )
+    data = alt.Chart(alt.Data(values=rows))
+    # A long interval must not squash the rest: it leaves the panel instead.
+    domain = alt.Scale(domain=[-1.25, 1.25], clamp=True)
+    x = alt.X("low:Q", title="measured - expected", scale=domain)
+    layers = (
+        band.encode(x=x, x2="high:Q")
+        + data.mark_rule().encode(x=x, x2="high:Q", y=y, color=colour)
+        + data.mark_point(filled=True, size=50, opacity=1).encode(
+            x=alt.X("value:Q", scale=domain), y=y, color=colour
+        )
+    )
+    spec: dict[str, Any] = configured(layers.properties(width=520)).to_dict()
+    return spec
+
+
+def _curves(check: Check, axes: list[str]) -> dict[str, Any]:
+    """Each observable against each dimension, averaged (geometrically) over the other."""
+    import math
+
+    import altair as alt
+
+    failed = {(e.module, e.observable, e.axis) for e in check.failures}
+    rows = []
+    for axis in axes:
+        groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+        for size in check.sizes:
+            at = groups.setdefault((size.module, size.observable), {})
+            at.setdefault(getattr(size, axis), []).append(math.log(size.value))
+        for (module, observable), at in groups.items():
+            means = {n: sum(v) / len(v) for n, v in sorted(at.items())}
+            first = next(iter(means.values()))
+            rows += [
+                {
+                    "axis": axis,
+                    "size": n,
+                    "value": math.exp(mean - first),
+                    "name": f"{module}: {observable}",
+                    "outcome": "fail" if (module, observable, axis) in failed else "other",
+                }
+                for n, mean in means.items()
+            ]
+    base = alt.Chart(alt.Data(values=rows)).mark_line(point=True)
+    chart = base.encode(
+        x=alt.X("size:Q", title=None, scale=alt.Scale(type="log", base=2)),
+        y=alt.Y("value:Q", title="relative to the smallest", scale=alt.Scale(type="log")),
+        detail="name:N",
+        color=alt.Color(
+            "outcome:N",
+            legend=None,
+            scale=alt.Scale(domain=["fail", "other"], range=["#a83f00", "#9aa3b2"]),
+        ),
+        tooltip=["name:N", "size:Q", "value:Q"],
+    ).properties(width=420, height=320)
+    spec: dict[str, Any] = configured(chart.facet(alt.Facet("axis:N", title=None))).to_dict()
+    return spec
