@@ -1,0 +1,340 @@
+"""The coordinate check: what it passes, what it catches, what it refuses."""
+
+import json
+from dataclasses import replace
+
+import faults
+import pytest
+import torch
+from pytest import approx
+from torch import nn
+
+from depthmup.cli.main import main
+from depthmup.diagnostics import Subject, as_is, check, locate, observe
+from depthmup.diagnostics.probes import SAMPLE, Key, spectral_norm
+from depthmup.models import ResidualMLP
+from depthmup.planning import plan
+from depthmup.records import Outcome
+from depthmup.reports.check_page import check_page
+from depthmup.rules import Observable
+
+SMALL = {"widths": (16, 32, 64), "depths": (2, 4, 8), "seeds": 2, "steps": 2}
+
+
+def batch(generator):
+    return torch.randn(16, 6, generator=generator), torch.randint(8, (16,), generator=generator)
+
+
+def make(width, depth):
+    return ResidualMLP(inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5)
+
+
+MINE = Subject(make=make, batch=batch)
+
+
+def exponents(found, observable, axis):
+    return {
+        e.module: e.estimate.value
+        for e in found.exponents
+        if (e.observable, e.axis) == (observable, axis)
+    }
+
+
+# The slowest architecture is left to benchmarks/faults.py, which runs all of them.
+QUICK = [f for f in faults.FAULTS if f.architecture.startswith("mlp")]
+SLOW = [f for f in faults.FAULTS if not f.architecture.startswith("mlp")]
+
+
+def test_the_study_has_at_least_20_faults_on_3_architectures_and_20_correct_models():
+    assert len(faults.FAULTS) >= 20
+    assert len({f.architecture for f in faults.FAULTS}) >= 3
+    assert len(faults.CORRECT) >= 20
+    assert len({(f.architecture, f.name, f.optimizer) for f in faults.FAULTS}) == len(faults.FAULTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", QUICK, ids=lambda f: f"{f.architecture}: {f.name}")
+def test_a_seeded_mistake_is_caught_and_named(fault):
+    found, named = faults.examine(fault, seeds=2, steps=2)
+    assert found.outcome is Outcome.FAIL
+    assert named
+    assert all(e.cause for e in found.failures)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", SLOW[::4], ids=lambda f: f"{f.architecture}: {f.name}")
+def test_and_in_transformers(fault):
+    found, named = faults.examine(fault, seeds=2, steps=2)
+    assert (found.outcome, named) == (Outcome.FAIL, True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("architecture", "scheme", "optimizer"),
+    [c for c in faults.CORRECT if c[0].startswith("mlp")] + [faults.CORRECT[11]],
+)
+def test_a_correct_model_is_not_failed(architecture, scheme, optimizer):
+    found = faults.run(architecture, scheme=scheme, optimizer=optimizer, seeds=2, steps=2)
+    assert found.outcome is not Outcome.FAIL, found.failures
+
+
+@pytest.mark.long
+def test_known_exponents_of_the_stream_and_of_inner_updates():
+    """(alpha, gamma) = (1/2, 1/2): the stream moves by L^0, pre-activations by L^-1/2."""
+    options = {"widths": (128,), "depths": (4, 16, 64), "seeds": 2, "steps": 3}
+    for scheme, gamma in (("1/2,1/2", 0.5), ("1,0", 0.0), ("3/4,1/4", 0.25)):
+        found = check(MINE, scheme=scheme, **options)
+        inner = exponents(found, "update effect", "depth")["branches.*.matrices.0.weight"]
+        branch = exponents(found, "branch output", "depth")["branches.*.matrices.0"]
+        # 0.06 from corrections of order 1/L at L = 4, and 0.03 a run, as for the plan's exponents.
+        assert inner == approx(-gamma, abs=0.15)
+        assert branch == approx(gamma - 1, abs=0.15)
+        assert exponents(found, "stream change", "depth")["stream at 1 of depth"] == approx(
+            0, abs=0.25
+        )
+
+
+@pytest.mark.long
+def test_a_model_whose_own_code_follows_the_scheme_passes_as_it_is():
+    def own(width, depth):
+        model = ResidualMLP(
+            inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5 * (2 / depth) ** 0.5
+        )
+        with torch.no_grad():
+            model.readout.weight.mul_((16 / width) ** 0.5)
+        return model
+
+    def optimizers(model, made, lr):
+        groups = [
+            {"params": [p], "lr": lr * made[name].laws.lr.at(made[name].ratios)}
+            for name, p in model.named_parameters()
+        ]
+        return [torch.optim.AdamW(groups, weight_decay=0.0)]
+
+    mine = Subject(make=own, batch=batch, prepare=optimizers, applied=False)
+    options = {**SMALL, "plan_options": {"own_init": "fan_in"}}
+    assert check(mine, **options).outcome is not Outcome.FAIL
+    assert check(replace(mine, prepare=as_is), **options).outcome is Outcome.FAIL
+    assert check(replace(mine, make=make), **options).outcome is Outcome.FAIL
+
+
+class TestProbes:
+    def test_numbers_are_those_of_the_forward_pass(self):
+        torch.manual_seed(0)
+        model, base = make(8, 4), make(8, 4)
+        x = torch.randn(4, 6)
+        made = plan(model, base=base, example_inputs=x)
+        found = observe(model, x, locate(model, x), made)
+        h = model.input(x)
+        squares = []
+        for i, branch in enumerate(model.branches):
+            out = model.multiplier * branch(h)
+            squares.append(out.square().mean())
+            h = h + out
+            if i == 1:
+                half = h
+        rms = {str(key): value for key, value in found.values.items()}
+        expected = {
+            "stream at 0.5 of depth: stream": half.square().mean().sqrt(),
+            "stream at 1 of depth: stream": h.square().mean().sqrt(),
+            "branches.*: branch output": torch.stack(squares).mean().sqrt(),
+            "output: logits": model(x).square().mean().sqrt(),
+        }
+        for name, value in expected.items():
+            assert rms[name] == approx(value.item(), rel=1e-5)
+
+    def test_changes_and_effects_are_those_of_the_weights(self):
+        torch.manual_seed(0)
+        model, base = make(8, 4), make(8, 4)
+        x = torch.randn(4, 6)
+        made, points = plan(model, base=base, example_inputs=x), locate(model, x)
+        first = observe(model, x, points, made)
+        before, old = model(x), {n: p.detach().clone() for n, p in model.named_parameters()}
+        with torch.no_grad():
+            model.input.weight.mul_(1.5)
+        second = observe(model, x, points, made, initial=first, weights=old)
+        effect = Key(observable=Observable.UPDATE, module="input.weight")
+        assert second.values[effect] == approx(0.5, rel=1e-5)
+        change = Key(observable=Observable.LOGITS_CHANGE, module="output")
+        assert second.values[change] == approx(
+            (model(x) - before).square().mean().sqrt().item(), rel=1e-4
+        )
+
+    def test_looking_changes_nothing(self):
+        torch.manual_seed(0)
+        model = make(8, 4).train()
+        x = torch.randn(4, 6)
+        made = plan(model, base=make(8, 4), example_inputs=x)
+        before = {n: p.detach().clone() for n, p in model.named_parameters()}
+        observe(model, x, locate(model, x), made)
+        assert model.training
+        assert all(m.training for m in model.modules())
+        assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+        for name, p in model.named_parameters():
+            torch.testing.assert_close(p.detach(), before[name], rtol=0, atol=0)
+
+    def test_100_layers_hold_samples_and_no_activations(self):
+        """What is kept per layer is at most SAMPLE numbers, however large the batch."""
+        torch.manual_seed(0)
+        model, base = make(64, 100), make(64, 2)
+        x = torch.randn(512, 6)
+        found = observe(
+            model,
+            x,
+            locate(model, x),
+            plan(model, base=base, example_inputs=x[:2], own_init="fan_in"),
+        )
+        kept = [len(sample) for sample in found.samples.values()]
+        assert max(kept) <= SAMPLE
+        assert sum(kept) <= 103 * SAMPLE
+        assert max(kept) < 512 * 64
+
+    def test_the_sample_of_a_large_activation_has_its_size(self):
+        model, x = make(64, 2), torch.randn(2048, 6)
+        found = observe(
+            model, x, locate(model, x), plan(model, base=make(64, 2), example_inputs=x[:2])
+        )
+        key = Key(observable=Observable.STREAM, module="stream at 1 of depth")
+        sampled = found.samples[key, 0].square().mean().sqrt().item()
+        # Relative error of an RMS from N entries: 1/sqrt(2 N) if Gaussian; 5 sigma, doubled for
+        # entries of one example that are alike in size.
+        assert sampled == approx(found.values[key], rel=10 / (2 * SAMPLE) ** 0.5)
+
+    def test_attention_logits_are_scaled_products(self):
+        torch.manual_seed(0)
+        model = faults.growing_heads(16, 1)
+        ids, _ = faults.tokens(torch.Generator().manual_seed(0))
+        made = plan(model, base=faults.growing_heads(16, 1), example_inputs=ids)
+        found = observe(model, ids, locate(model, ids), made)
+        layer = model.layers[0]
+        x = layer.norm1(model.tokens(ids[:1]))
+        q, k = (
+            f(x).view(1, 8, 4, 4).transpose(1, 2) for f in (layer.attention.q, layer.attention.k)
+        )
+        logits = q @ k.transpose(-1, -2) / 2
+        key = Key(observable=Observable.ATTENTION_LOGITS, module="layers.*.attention")
+        assert found.values[key] == approx(logits.square().mean().sqrt().item(), rel=1e-5)
+
+    def test_spectral_norm(self):
+        generator = torch.Generator().manual_seed(0)
+        for shape in ((30, 50), (50, 30)):
+            matrix = torch.randn(shape, generator=generator)
+            exact = torch.linalg.matrix_norm(matrix, 2).item()
+            assert 0.9 * exact < spectral_norm(matrix) <= exact * (1 + 1e-5)
+
+
+class TestBadInput:
+    def test_two_sizes(self):
+        with pytest.raises(ValueError, match="at least 3 widths"):
+            check(MINE, widths=(16, 32), depths=(2, 4, 8))
+
+    def test_equal_sizes(self):
+        with pytest.raises(ValueError, match="ratios other than 1"):
+            check(MINE, widths=(16, 16, 32), depths=(2, 4, 8))
+
+    def test_one_of_each(self):
+        with pytest.raises(ValueError, match="one of each"):
+            check(MINE, widths=(16,), depths=(2,))
+
+    def test_a_factory_that_ignores_width(self):
+        ignoring = replace(MINE, make=lambda width, depth: make(16, depth))
+        with pytest.raises(ValueError, match="ignores width: at 16 and 32"):
+            check(ignoring, **SMALL)
+
+    def test_a_factory_that_ignores_depth(self):
+        ignoring = replace(MINE, make=lambda width, depth: make(width, 2))
+        with pytest.raises(ValueError, match="ignores depth: at 2 and 4"):
+            check(ignoring, **SMALL)
+
+    def test_no_residual_branches(self):
+        plain = replace(
+            MINE,
+            make=lambda width, depth: nn.Sequential(
+                nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 8)
+            ),
+        )
+        with pytest.raises(ValueError, match="No residual branch"):
+            check(plain, **SMALL)
+
+    def test_inputs_that_are_not_finite(self):
+        broken = replace(MINE, batch=lambda g: (torch.full((2, 6), float("nan")), torch.ones(2)))
+        with pytest.raises(ValueError, match="inputs that are not finite"):
+            check(broken, **SMALL)
+
+    def test_a_module_that_matches_nothing(self):
+        with pytest.raises(ValueError, match=r"No module matches 'layers.\*.mlp'"):
+            check(MINE, modules="layers.*.mlp", **SMALL)
+
+    def test_one_seed(self):
+        with pytest.raises(ValueError, match="at least 2 seeds"):
+            check(MINE, **{**SMALL, "seeds": 1})
+
+    def test_activations_that_stop_being_finite_are_named_with_their_step(self):
+        found = check(MINE, lr=1e30, optimizer="sgd", **SMALL)
+        assert found.outcome is Outcome.FAIL
+        assert found.nonfinite is not None
+        assert 1 <= found.nonfinite.step <= SMALL["steps"]
+        assert found.nonfinite.module
+        assert (found.nonfinite.width, found.nonfinite.depth) == (16, 2)
+
+
+USER = """
+import torch
+from depthmup.models import ResidualMLP
+
+def make(width, depth):
+    return ResidualMLP(inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5)
+
+def batch(generator):
+    return torch.randn(16, 6, generator=generator), torch.randint(8, (16,), generator=generator)
+"""
+SIZES = ["--widths", "16", "32", "64", "--depths", "2", "4", "8", "--seeds", "2", "--steps", "2"]
+
+
+class TestCommand:
+    @pytest.fixture
+    def model(self, tmp_path):
+        path = tmp_path / "user_network.py"
+        path.write_text(USER)
+        return f"{path}:make"
+
+    def test_a_correct_model_passes_with_a_page(self, model, tmp_path, capsys):
+        page = tmp_path / "check.html"
+        assert main(["check", "--model", model, *SIZES, "--out", str(page)]) == 0
+        assert "pass" in capsys.readouterr().out
+        text = page.read_text()
+        assert "branches.*.matrices.0" in text
+        assert "https://" not in text.split("<script>")[0]
+
+    def test_the_same_model_as_it_is_fails(self, model, capsys):
+        assert main(["check", "--model", model, *SIZES, "--apply", "as-is"]) == 1
+        out = capsys.readouterr().out
+        assert "Likely" in out
+        assert "the branch multiplier is missing" in out
+
+    def test_json_alone_on_stdout(self, model, capsys):
+        assert main(["check", "--model", model, *SIZES, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["outcome"] == "pass"
+        assert {e["axis"] for e in found["exponents"]} == {"width", "depth"}
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["--model", "nowhere_at_all:make"], "importable module"),
+            (["--model", "noname"], "module:factory"),
+            (["--model", "missing.py:make"], "no missing.py"),
+        ],
+    )
+    def test_bad_input_exits_with_2(self, arguments, says, capsys):
+        assert main(["check", *arguments]) == 2
+        assert says in capsys.readouterr().err
+
+    def test_a_missing_function_is_named(self, model, capsys):
+        assert main(["check", "--model", model, "--batch", "data"]) == 2
+        assert "function 'data'" in capsys.readouterr().err
+
+
+def test_the_page_escapes_what_users_name():
+    found = check(replace(MINE, title="<script>alert(1)</script>"), **SMALL)
+    assert "<script>alert(1)" not in check_page(found)
