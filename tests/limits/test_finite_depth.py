@@ -244,6 +244,18 @@ def test_an_explosion_is_a_result(reference, method):
     assert len(s.outputs) == len(s.rms) == 15
 
 
+def test_what_is_returned_as_ok_is_finite(reference):
+    """Whichever step is the last, overflow in it is noticed."""
+    seen = set()
+    for count in range(1, 12):
+        steps = (reference * 3)[:count]
+        s = limits.linear(steps, depth=12, lr=1e60, alpha=0, gamma=0)
+        assert s.status.ok == np.isfinite(np.ravel(s.outputs)).all()
+        assert s.status.ok == np.isfinite(s.kernel).all() or s.kernel.shape[0] < count
+        seen.add(s.status.ok)
+    assert seen == {True, False}
+
+
 def test_weights_of_past_updates_by_hand():
     from depthmup.limits.memory import update_weights
 
