@@ -250,8 +250,22 @@ class TestErrors:
     def test_unrelated_base(self):
         with pytest.raises(UnrelatedModels, match="exists only in the"):
             anatomy(ResidualMLP(8, 2), Tower(MLPBlock, 8, 2), example_inputs=vectors())
-        with pytest.raises(UnrelatedModels, match="in no branch of the base"):
+        with pytest.raises(UnrelatedModels, match="no counterpart"):
             anatomy(Tower(MLPBlock, 8, 4), Tower(PostNormBlock, 8, 2), example_inputs=vectors())
+
+    def test_the_same_parts_put_together_differently(self):
+        class Block(MLPBlock):
+            residual = True
+
+            def forward(self, x):
+                return super().forward(x) if self.residual else super().forward(x) - x
+
+        model, base = Tower(Block, 8, 2), Tower(Block, 8, 2)
+        for block in base.blocks:
+            block.residual = False
+            block.forward = lambda x, b=block: b.down(b.up(b.norm(x)).relu())
+        with pytest.raises(UnrelatedModels, match="has no counterpart in the base"):
+            anatomy(model, base, example_inputs=vectors())
 
     def test_wider_here_and_narrower_there_is_said(self):
         def make(width, hidden):

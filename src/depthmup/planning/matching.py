@@ -11,6 +11,7 @@ from itertools import chain, groupby
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from depthmup.planning.names import unwrapped
 
@@ -187,7 +188,12 @@ def structure(part: object) -> Hashable:
         (prefix, frozenset(structure(children[k]) for k in keys))
         for prefix, keys in _grouped(children).items()
     )
-    return own, nested
+    return _class(part).__qualname__, own, nested
+
+
+def _class(module: nn.Module) -> type:
+    """The class as written: sharding replaces it by a subclass."""
+    return next(c for c in type(module).__mro__ if not issubclass(c, FSDPModule))
 
 
 def _proportions(part: object) -> Hashable:

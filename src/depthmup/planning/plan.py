@@ -27,7 +27,7 @@ from depthmup.rules import scheme as scheme_named
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.table import Table
+    from rich.console import Group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +65,8 @@ class Plan:
     def __str__(self) -> str:
         return table.text(self)
 
-    def __rich__(self) -> "Table":
-        return table.table(self)
+    def __rich__(self) -> "Group":
+        return table.page(self)
 
     def explain(self, name: str) -> str:
         """Say in words what is prescribed for a parameter, and why."""

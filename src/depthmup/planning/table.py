@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -58,10 +58,8 @@ def table(plan: "Plan") -> Table:
     measured = any(row.own for row in found)
     result = Table(
         title=f"{plan.title} for {plan.optimizer}",
-        caption=_caption(plan),
         box=box.SIMPLE_HEAD,
         title_justify="left",
-        caption_justify="left",
         title_style="bold",
     )
     result.add_column("parameter", overflow="fold", min_width=36)
@@ -93,10 +91,15 @@ def table(plan: "Plan") -> Table:
     return result
 
 
+def page(plan: "Plan") -> Group:
+    """The table, and below it its source, legend and notes."""
+    return Group(table(plan), Text(_caption(plan)))
+
+
 def text(plan: "Plan", width: int = _WIDTH) -> str:
     """The table as plain text."""
     console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
-    console.print(table(plan))
+    console.print(page(plan))
     output = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in output.splitlines())
 

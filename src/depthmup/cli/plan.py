@@ -1,0 +1,71 @@
+"""``depthmup plan``: what a scheme prescribes for a model."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Show what a scheme prescribes for your model, parameter by parameter, and why.
+
+    The module that --model names also has batch(generator) -> (inputs, targets).
+    """
+
+    model: str
+    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth)."""
+
+    base: str
+    """Size at which the hyperparameters are known, as WIDTHxDEPTH, such as 64x4."""
+
+    target: str
+    """Size to train, as WIDTHxDEPTH, such as 1024x32."""
+
+    scheme: str = "depth-mup"
+    """sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma."""
+
+    optimizer: str = "adamw"
+    """Optimizer by name, or its family: raw, entrywise, spectral."""
+
+    batch: str = "batch"
+    """Function that draws a batch; only the shapes of its inputs matter here."""
+
+    explicit: bool = False
+    """Keep multipliers in the forward pass, as hooks, instead of folding them into parameters."""
+
+    meta: bool = False
+    """Build both models on the meta device: no memory, and their initialization is not measured."""
+
+    explain: str = ""
+    """Say in words what is prescribed for this parameter, instead of the table."""
+
+    out: Path | None = None
+    """Save the plan as JSON in this file."""
+
+
+def run(options: Options) -> int:
+    """Make the plan and print it."""
+    import torch
+
+    from depthmup.planning import plan
+    from depthmup.planning.user_model import load_user_model, size
+
+    user = load_user_model(options.model, batch=options.batch)
+    base, target = size(options.base), size(options.target)
+    torch.manual_seed(0)
+    with torch.device("meta") if options.meta else nullcontext():
+        models = user.make(*target), user.make(*base)
+    found = plan(
+        models[0],
+        base=models[1],
+        scheme=options.scheme,
+        optimizer=options.optimizer,
+        example_inputs=user.example_inputs(),
+        folding=not options.explicit,
+    )
+    print(found.explain(options.explain) if options.explain else found)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        found.save(options.out)
+        print(f"Saved {options.out}")
+    return 0

@@ -1,0 +1,123 @@
+"""``--model module:factory``: how commands are given a user's own model.
+
+The module has ``factory(width, depth)``, which makes a model; ``batch(generator)``, which makes
+``(inputs, targets)``; and, where cross-entropy is not meant, ``loss(outputs, targets)``.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserModel:
+    """A user's model factory with its data and its loss.
+
+    ``batch`` draws one batch from a generator; its inputs are a tensor, a sequence of positional
+    arguments or a mapping of keyword arguments.
+    """
+
+    make: Callable[[int, int], nn.Module]
+    batch: Callable[[torch.Generator], tuple[Any, Any]]
+    loss: Callable[[Any, Any], Tensor]
+
+    def example_inputs(self, seed: int = 0) -> Any:
+        """The inputs of one batch."""
+        return self.batch(torch.Generator().manual_seed(seed))[0]
+
+
+def load_user_model(model: str, *, batch: str = "batch", loss: str = "") -> UserModel:
+    """Import what ``module:factory`` names, and the batch and loss beside it.
+
+    ``module`` is importable from the current directory, or a path to a Python file. ``batch`` and
+    ``loss`` name functions of the same module, or ``module:function`` of another; without ``loss``
+    the module's own ``loss`` is used, or cross-entropy if it has none.
+
+    Raises:
+        ValueError: something named is not there; says what the convention is.
+    """
+    where, colon, factory = model.partition(":")
+    if not colon or not where or not factory:
+        raise ValueError(
+            f"Expected --model module:factory, such as mine:make or path/to/mine.py:make; got "
+            f"{model!r}. factory(width, depth) makes the model; the module also has "
+            "batch(generator) -> (inputs, targets)."
+        )
+    module = _module(where)
+    found_loss: Callable[[Any, Any], Tensor]
+    if loss:
+        found_loss = _function(module, where, loss, "loss(outputs, targets)")
+    else:
+        found_loss = getattr(module, "loss", cross_entropy)
+    return UserModel(
+        make=_function(module, where, factory, "factory(width, depth)"),
+        batch=_function(module, where, batch, "batch(generator) -> (inputs, targets)"),
+        loss=found_loss,
+    )
+
+
+def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
+    """Mean cross-entropy of logits over their last dimension (of ``outputs.logits``, if any)."""
+    logits = getattr(outputs, "logits", outputs)
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def size(text: str) -> tuple[int, int]:
+    """Width and depth from text such as ``1024x32``.
+
+    Example:
+        >>> size("1024x32")
+        (1024, 32)
+    """
+    width, _, depth = text.lower().partition("x")
+    if not (width.isdecimal() and depth.isdecimal() and int(width) and int(depth)):
+        raise ValueError(f"Expected a size as WIDTHxDEPTH, such as 1024x32; got {text!r}.")
+    return int(width), int(depth)
+
+
+def _module(name: str) -> ModuleType:
+    path = Path(name)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise ValueError(f"There is no file {name!r} (from {Path.cwd()}).")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0] and error.name != name:
+            raise
+        raise ValueError(
+            f"There is no module {name!r} that Python can import from {Path.cwd()}. Name a module "
+            "such as mine (for mine.py), or give the path of a file: path/to/mine.py:make."
+        ) from None
+    finally:
+        sys.path.pop(0)
+
+
+def _function(module: ModuleType, where: str, name: str, shape: str) -> Callable[..., Any]:
+    other, colon, function = name.partition(":")
+    if colon:
+        return _function(_module(other), other, function, shape)
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(
+            f"{where} has no function {name!r}. The convention is {shape}: define it there, or "
+            "name another one."
+        )
+    return found

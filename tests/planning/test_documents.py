@@ -1,0 +1,172 @@
+"""Plans as text: JSON both ways, the table, words, a data frame."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from planning_zoo import ResidualMLP, Transformer, tokens, vectors
+from pytest import approx
+
+import depthmup
+from depthmup.planning import PlanDocumentError
+from depthmup.rules import Power
+
+
+def make_plan(**options):
+    torch.manual_seed(0)
+    options = {"scheme": "completep", "example_inputs": tokens(), "own_init": "fixed"} | options
+    return depthmup.plan(Transformer(32, 8), base=Transformer(16, 2), **options)
+
+
+class TestJSON:
+    @pytest.mark.parametrize("folding", [True, False])
+    @pytest.mark.parametrize(
+        "own_init",
+        ["fixed", None, {"*": Power(fan_in="-1/3"), "a": "fan_in"}, Power(depth="-1/2")],
+        ids=["fixed", "measured", "mapping", "power"],
+    )
+    def test_there_and_back(self, tmp_path, folding, own_init):
+        plan = make_plan(folding=folding, own_init=own_init)
+        plan.save(tmp_path / "plan.json")
+        again = depthmup.Plan.load(tmp_path / "plan.json")
+        assert again == plan
+        assert str(again) == str(plan)
+        again.save(tmp_path / "again.json")
+        assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
+
+    def test_a_loaded_plan_is_applied_like_the_saved_one(self, tmp_path):
+        plan, models = make_plan(folding=False), []
+        plan.save(tmp_path / "plan.json")
+        for p in (plan, depthmup.Plan.load(tmp_path / "plan.json")):
+            torch.manual_seed(3)
+            models.append(Transformer(32, 8))
+            p.initialize(models[-1])
+        x = tokens()
+        assert torch.equal(models[0](x), models[1](x))
+
+    def test_exponents_are_exact(self, tmp_path):
+        make_plan(scheme="1/3,2/3").save(tmp_path / "plan.json")
+        content = json.loads((tmp_path / "plan.json").read_text())
+        assert content["plan"]["multipliers"][0]["law"] == {"depth": "-1/3"}
+
+    @pytest.mark.parametrize("change", ["lr", "init", "name", "multiplier"])
+    def test_tampering_is_noticed(self, tmp_path, change):
+        path = tmp_path / "plan.json"
+        make_plan().save(path)
+        content = json.loads(path.read_text())
+        if change == "multiplier":
+            content["plan"]["multipliers"][0]["value"] = 2.0
+        else:
+            content["plan"]["prescriptions"][0][change] = "x" if change == "name" else 2.0
+        path.write_text(json.dumps(content))
+        with pytest.raises(PlanDocumentError, match="changed after it was saved"):
+            depthmup.Plan.load(path)
+
+    def test_another_version(self, tmp_path):
+        path = tmp_path / "plan.json"
+        make_plan().save(path)
+        content = json.loads(path.read_text()) | {"depthmup_plan": 99}
+        path.write_text(json.dumps(content))
+        with pytest.raises(PlanDocumentError, match="version 99"):
+            depthmup.Plan.load(path)
+
+    @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"depthmup_plan": 1}', "not json"])
+    def test_no_plan_at_all(self, tmp_path, text):
+        path = tmp_path / "plan.json"
+        path.write_text(text)
+        with pytest.raises(PlanDocumentError, match=r"Expected JSON written by plan\.save"):
+            depthmup.Plan.load(path)
+
+
+class TestTable:
+    def test_repeated_layers_share_a_row_and_nothing_is_missing(self):
+        text = str(make_plan(own_init=None))
+        # Long names continue below; the first column without them:
+        assert "x8" in text
+        assert text.count("blocks.*") == 12
+        for expected in ("tied" not in text, "r^-1, folded", "m_in^-1/2 A", "readout", "CompleteP"):
+            assert expected is True or expected in text
+        assert "m_in^-1/2" in text.split("own init")[1]
+
+    def test_rows_split_where_prescriptions_differ(self):
+        plan = make_plan()
+        names = {p.name for p in plan.prescriptions}
+        assert sum(row.count for row in depthmup.planning.table.rows(plan)) == len(names)
+
+    def test_explicit_multipliers_are_shown(self):
+        text = str(make_plan(folding=False))
+        assert "0.25 by hook" in text
+        assert "17 multipliers stay explicit, as hooks: branch, readout." in text
+
+    def test_the_console_shows_the_same(self):
+        from rich.console import Console
+
+        plan = make_plan()
+        console = Console(record=True, width=150, file=open("/dev/null", "w"))  # noqa: SIM115
+        console.print(plan)
+        shown = [line.rstrip() for line in console.export_text().splitlines()]
+        assert shown == str(plan).splitlines()
+
+    def test_frame(self):
+        plan = make_plan()
+        frame = plan.to_pandas().set_index("parameter")
+        assert len(frame) == len(plan.prescriptions)
+        row = frame.loc["blocks.3.mlp.2.weight"]
+        assert row["lr"] == approx(1 / 2 / 4)
+        assert (row["lr_law"], row["r"], row["m_in"]) == ("m_in^-1", 4, 2)
+
+
+class TestWords:
+    def test_a_folded_matrix(self):
+        text = make_plan(own_init=None).explain("blocks.3.mlp.2.weight")
+        for part in (
+            "hidden, last of branch",
+            "one of 4 times as many as in the base",
+            "multiplied by 0.25 (law r^-1), folded into blocks.3.mlp.2.bias, blocks.3.mlp.2.weight",
+            "the model's own is m_in^-1/2",
+            "Learning rate (entrywise): times 0.125 (law m_in^-1)",
+            "arXiv 2505.01618",
+        ):
+            assert part in text
+
+    def test_tied_names_and_hooks(self):
+        torch.manual_seed(0)
+        plan = depthmup.plan(
+            Transformer(32, 8, tied=True), base=Transformer(16, 2, tied=True),
+            example_inputs=tokens(), own_init="fixed",
+        )  # fmt: skip
+        text = plan.explain("head.weight")
+        assert "tied parameter: tokens.weight, head.weight" in text
+        assert "applied by a hook on the input of head" in text
+
+    def test_unknown_parameter(self):
+        with pytest.raises(KeyError, match="The plan has no parameter 'x'"):
+            make_plan().explain("x")
+
+
+def test_importing_the_rules_does_not_load_torch():
+    code = (
+        "import sys, depthmup, depthmup.rules; assert 'torch' not in sys.modules;"
+        "depthmup.plan; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_planning_imports_rules_and_nothing_else_of_ours():
+    code = (
+        "import sys, depthmup.planning, depthmup.planning.user_model;"
+        "ours = {m.split('.')[1] for m in sys.modules if m.startswith('depthmup.')};"
+        "assert ours == {'_version', 'planning', 'rules'}, ours"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_planning_does_not_touch_the_random_state():
+    torch.manual_seed(0)
+    model, base = ResidualMLP(32, 4), ResidualMLP(16, 2)
+    state = torch.get_rng_state()
+    plan = depthmup.plan(model, base=base, example_inputs=vectors(), own_init="fan_in")
+    plan.initialize(model)
+    assert torch.equal(state, torch.get_rng_state())
