@@ -1,0 +1,238 @@
+"""Feature diversity: how much nearby layers differ, in their features and in their gradients.
+
+d(eps) = RMS over features and examples of x^{(lambda + eps) L} - x^{lambda L} grows as
+eps^(1 - kappa): a random walk in depth has slope 1/2, and so the largest diversity, kappa = 1/2;
+a smooth flow has slope 1 and kappa = 0.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor, nn
+
+from depthmup.diagnostics.probes import call
+from depthmup.diagnostics.slopes import local_slopes
+from depthmup.planning.names import matches, plain_name, unwrapped
+from depthmup.records import Estimate
+
+Array = NDArray[np.float64]
+
+
+def feature_distances(
+    model: nn.Module,
+    inputs: Any,
+    blocks: str,
+    *,
+    eps: Sequence[float] = (1 / 32, 1 / 16, 1 / 8, 1 / 4),
+    at: Sequence[float] = (0.25, 0.5),
+) -> Array:
+    """d(eps) from every start: the stream's change over eps * L blocks, (starts, eps).
+
+    ``blocks`` is a pattern of names whose modules are called once per layer, in order, with the
+    stream as their first argument (and return the stream or a branch: it is not looked at). Only
+    the stream at the starts is kept: one tensor per start, and a number per distance.
+
+    Raises:
+        ValueError: no module matches; a place that is no whole number of layers.
+
+    Example:
+        >>> from depthmup.models import ResidualMLP
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch...>
+        >>> net = ResidualMLP(inputs=4, width=64, depth=64, outputs=2, multiplier=1 / 8)
+        >>> d = feature_distances(net, torch.randn(16, 4), "branches.*", eps=(1/8, 1/4), at=(0.5,))
+        >>> d.shape
+        (1, 2)
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 7.6, Figures 17 to 19.
+    """
+    modules = _layers(model, blocks)
+    depth = len(modules)
+    starts = _whole(at, depth, "at", least=0)
+    spans = _whole(eps, depth, "eps", least=1)
+    if max(starts) + max(spans) >= depth:
+        raise ValueError(
+            f"Expected at + eps below 1, as the stream is seen where blocks read it; got "
+            f"{max(at):g} + {max(eps):g}."
+        )
+    kept: dict[int, Tensor] = {}
+    distances = np.full((len(starts), len(spans)), np.nan)
+
+    def look(layer: int) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any) -> None:
+            x = args[0].detach()
+            if layer in starts:
+                kept[layer] = x.clone()
+            for i, start in enumerate(starts):
+                if layer - start in spans:
+                    rms = (x - kept[start]).double().square().mean().sqrt()
+                    distances[i, spans.index(layer - start)] = float(rms)
+
+        return hook
+
+    handles = [m.register_forward_pre_hook(look(i)) for i, m in enumerate(modules)]
+    try:
+        with torch.no_grad():
+            call(unwrapped(model), inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return distances
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diversity:
+    """Local slopes of log d in log eps between consecutive eps, and kappa from the largest eps.
+
+    At finite depth the noise of initialization, a random walk, dominates small eps: slopes there
+    are 1/2 whatever training did. So kappa is 1 minus the slope at the *largest* eps.
+    """
+
+    eps: tuple[float, ...]
+    distances: tuple[float, ...]
+    slopes: tuple[Estimate, ...]
+    kappa: Estimate
+
+
+def diversity(
+    distances: Sequence[Array], eps: Sequence[float], *, confidence: float = 0.95
+) -> Diversity:
+    """Kappa with Student's interval over runs, from ``feature_distances`` of each run.
+
+    Starts within a run are averaged (root mean square), as they share weights.
+
+    Example:
+        >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]
+        >>> round(diversity(runs, (1/16, 1/8, 1/4)).kappa.value, 6)
+        0.0
+    """
+    if len(distances) < 2 or len(eps) < 2:
+        raise ValueError(
+            f"Expected at least two runs and two distances; got {len(distances)} and {len(eps)}."
+        )
+    means = np.array([np.sqrt(np.square(d).mean(axis=0)) for d in distances])
+    slopes = np.array([local_slopes(list(eps), list(d)) for d in means])
+    estimates = tuple(_interval(column, confidence) for column in slopes.T)
+    last = estimates[-1]
+    return Diversity(
+        eps=tuple(eps),
+        distances=tuple(float(v) for v in np.exp(np.log(means).mean(axis=0))),
+        slopes=estimates,
+        kappa=Estimate(value=1 - last.value, low=1 - last.high, high=1 - last.low),
+    )
+
+
+def kappa_at_infinite_depth(
+    depths: Sequence[int], kappas: Sequence[Sequence[float]], *, confidence: float = 0.95
+) -> Estimate:
+    """Extrapolate kappa to infinite depth: the intercept of kappa = kappa_oo + c / sqrt(L).
+
+    ``kappas[i]`` are the runs at ``depths[i]``. An assumption: the noise of initialization leaves
+    corrections of relative order L^-1/2 (alpha = 1: a walk of size L^-1/2 beside a flow of
+    size one). Three depths at least, so that the residuals show its error.
+    """
+    if len(set(depths)) < 3:
+        raise ValueError(f"Expected at least three depths to extrapolate; got {list(depths)}.")
+    x = np.concatenate([[d**-0.5] * len(k) for d, k in zip(depths, kappas, strict=True)])
+    y = np.concatenate([np.asarray(k, dtype=float) for k in kappas])
+    fit = stats.linregress(x, y)
+    half = float(stats.t.ppf((1 + confidence) / 2, len(y) - 2)) * float(fit.intercept_stderr)
+    value = float(fit.intercept)
+    return Estimate(value=value, low=value - half, high=value + half)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientDiversity:
+    """Cosines of neighbouring blocks' gradients, and what unrelated blocks would give.
+
+    ``raw`` is the mean cosine; ``centred`` the same after the mean gradient over blocks is taken
+    off; ``null`` the standard deviation of the cosine of two random directions of as many
+    entries, 1/sqrt(entries), and ``shuffled`` the mean centred cosine of blocks far apart.
+    """
+
+    raw: float
+    centred: float
+    shuffled: float
+    null: float
+    pairs: int
+
+
+def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
+    """How alike the present gradients of neighbouring blocks are.
+
+    ``parameters`` is a pattern of names that matches one parameter per block, in order; gradients
+    must have been computed. Neighbours in a network that is linear, or whose nonlinearity comes
+    before the matrix, are alike; relu decorrelates them and abs entirely.
+
+    Raises:
+        ValueError: fewer than four blocks match, or there are no gradients.
+
+    Example:
+        >>> net = nn.Sequential(*(nn.Linear(3, 3, bias=False) for _ in range(6)))
+        >>> for layer in net:
+        ...     layer.weight.grad = torch.ones(3, 3)
+        >>> gradient_diversity(net, "*.weight").raw
+        1.0
+
+    *Source:* TP6 (arXiv 2310.02244) Section 8.1.
+    """
+    found = [
+        p
+        for name, p in unwrapped(model).named_parameters()
+        if matches(parameters, plain_name(name))
+    ]
+    gradients = [p.grad.detach().double().flatten() for p in found if p.grad is not None]
+    if len(gradients) < 4 or len(gradients) < len(found):
+        raise ValueError(
+            f"Expected the gradients of at least four blocks; {parameters!r} matches {len(found)} "
+            f"parameters, of which {len(gradients)} have a gradient. Call backward first."
+        )
+    if len({len(g) for g in gradients}) > 1:
+        raise ValueError(f"Expected one parameter per block; {parameters!r} matches several.")
+    stack = torch.stack(gradients)
+    centred = stack - stack.mean(0)
+    far = len(stack) // 2
+
+    def mean_cosine(a: Tensor, b: Tensor) -> float:
+        return float(nn.functional.cosine_similarity(a, b, dim=1, eps=1e-300).mean())
+
+    return GradientDiversity(
+        raw=mean_cosine(stack[:-1], stack[1:]),
+        centred=mean_cosine(centred[:-1], centred[1:]),
+        shuffled=mean_cosine(centred[:-far], centred[far:]),
+        null=stack.shape[1] ** -0.5,
+        pairs=len(stack) - 1,
+    )
+
+
+def _layers(model: nn.Module, pattern: str) -> list[nn.Module]:
+    found = [m for n, m in unwrapped(model).named_modules() if matches(pattern, plain_name(n))]
+    if len(found) < 2:
+        names = [n for n, _ in unwrapped(model).named_modules() if n]
+        raise ValueError(
+            f"Expected {pattern!r} to match every block; it matches {len(found)} modules. There "
+            f"are {', '.join(names[:8])}, ..."
+        )
+    return found
+
+
+def _whole(fractions: Sequence[float], depth: int, name: str, *, least: int) -> list[int]:
+    layers = [round(f * depth) for f in fractions]
+    wrong = [f for f, n in zip(fractions, layers, strict=True) if abs(f * depth - n) > 1e-9]
+    if wrong or min(layers) < least:
+        raise ValueError(
+            f"Expected {name} to be multiples of 1/{depth}, whole numbers of layers, at least "
+            f"{least}; got {list(fractions)}."
+        )
+    return layers
+
+
+def _interval(values: Array, confidence: float) -> Estimate:
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
+    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    return Estimate(value=mean, low=mean - half, high=mean + half)
