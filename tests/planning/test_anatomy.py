@@ -115,6 +115,21 @@ def test_resnet_blocks_are_matched_by_proportion():
         places(ResNet, images(), base=(8, 1))
 
 
+def test_blocks_of_one_class_are_matched_by_proportion():
+    def make(width, pattern):
+        blocks = (MLPBlock(width, k * width) for k in pattern)
+        return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 2))
+
+    found = anatomy(make(16, (2, 5, 2, 5)), make(8, (2, 5)), example_inputs=vectors()).places
+    bases = {p.name: p.base_name for p in found}
+    assert [bases[f"{i}.up.weight"] for i in (1, 2, 3, 4)] == [
+        f"{i}.up.weight" for i in (1, 2, 1, 2)
+    ]
+    assert {p.ratios.fan_out for p in found if ".up." in p.name} == {2}
+    with pytest.raises(UnrelatedModels, match="could correspond to several"):
+        anatomy(make(16, (2, 5, 3)), make(8, (2, 5)), example_inputs=vectors())
+
+
 def test_nested_branches_multiply_their_ratios():
     found = places(tower(NestedBlock), vectors())
     assert found["blocks.0.adapter_out.weight"].ratios.depth == 4
@@ -175,8 +190,9 @@ def test_experts_grouped_queries_and_shared_gains():
     assert found["blocks.0.k.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
 
 
+@pytest.mark.parametrize("scaled", ["queries", "keys", "logits"])
 @pytest.mark.parametrize("fused", [True, False])
-def test_growing_heads_scale_the_logits(fused):
+def test_growing_heads_scale_the_logits(fused, scaled):
     class Separate(nn.Module):
         def __init__(self, width, heads):
             super().__init__()
@@ -190,7 +206,10 @@ def test_growing_heads_scale_the_logits(fused):
                 y.view(b, t, self.heads, -1).transpose(1, 2)
                 for y in (self.q(x), *self.kv(x).split(n, -1))
             )
-            y = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+            scale = q.shape[-1] ** -0.5
+            q, k = (q * scale if scaled == "queries" else q), (k * scale if scaled == "keys" else k)
+            logits = q @ k.transpose(-1, -2)
+            y = (logits * scale if scaled == "logits" else logits).softmax(-1) @ v
             return self.proj(y.transpose(1, 2).reshape(b, t, n))
 
     def make(width, depth):

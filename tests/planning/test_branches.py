@@ -185,6 +185,23 @@ def test_other_additions_are_not_residual():
     assert found.branches == ()
 
 
+def test_in_place_addition_to_a_view():
+    """x changes although only a view of it was written to."""
+
+    class Block(MLPBlock):
+        def forward(self, x):
+            y = self.down(self.up(self.norm(x)).relu())
+            x = x.clone()
+            x.view(-1).add_(y.view(-1))
+            return x
+
+    _, usage, found = read(Tower(Block, 8, 3), vectors())
+    assert [s.depth for s in found.streams] == [3]
+    assert owned(usage, found.branches[1]) == {
+        n for n, _ in Tower(Block, 8, 3).named_parameters() if n.startswith("blocks.1.")
+    }
+
+
 def test_a_whole_network_inside_a_global_skip():
     class Skip(nn.Module):
         def __init__(self):

@@ -87,6 +87,15 @@ def onto_modules(
             yield found
 
 
+def own_constant(graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1) -> float:
+    """The product of the constants the model multiplies by on the way from parameters to ``node``.
+
+    Who else reads what lies on the way does not matter here.
+    """
+    found = next(_Walk(graph, usage, reader, after).parameters(Ref(node)), None)
+    return found.scale if found is not None else 1.0
+
+
 def _exclusive(graph: Graph, placement: Placement, top: int, reader: int) -> bool:
     """Whether nothing but the walk itself reads what is scaled, and no product is scaled twice."""
     for node in placement.scaled:

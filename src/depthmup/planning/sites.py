@@ -1,11 +1,12 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from depthmup.planning.folding import Placement, into_parameters, onto_modules
+from depthmup.planning.folding import Placement, into_parameters, onto_modules, own_constant
 from depthmup.planning.graph import Residuals
 from depthmup.planning.ops import TRANSPARENT
 from depthmup.planning.trace import Graph, ModuleCall, Node, Ref
@@ -228,16 +229,10 @@ def attentions(traced: Traced) -> Iterator[Attention]:
 
 def logit_scale(traced: Traced, attention: Attention) -> float:
     """The product of all constants in the logits, those on queries and keys included."""
-    scale = attention.constant
-    for operand in (attention.query, attention.key):
-        found = next(
-            into_parameters(
-                traced.graph, traced.usage, operand, attention.reader, after=attention.after
-            ),
-            None,
-        )
-        scale *= found.scale if found is not None else 1.0
-    return scale
+    return attention.constant * math.prod(
+        own_constant(traced.graph, traced.usage, operand, attention.reader, after=attention.after)
+        for operand in (attention.query, attention.key)
+    )
 
 
 def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:
