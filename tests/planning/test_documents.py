@@ -86,8 +86,10 @@ class TestTable:
         # Long names continue below; the first column without them:
         assert "x8" in text
         assert text.count("blocks.*") == 12
-        for expected in ("tied" not in text, "r^-1, folded", "m_in^-1/2 A", "readout", "CompleteP"):
-            assert expected is True or expected in text
+        assert text.count("A = 0.25") == 4  # attention and mlp: their last weight and its bias
+        for expected in ("r^-1, folded", "m_in^-1/2 A", "A = 0.5", "readout", "CompleteP"):
+            assert expected in text
+        assert "tied" not in text
         assert "m_in^-1/2" in text.split("own init")[1]
 
     def test_rows_split_where_prescriptions_differ(self):
