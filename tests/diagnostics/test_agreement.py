@@ -124,6 +124,11 @@ def test_slope_of_made_up_errors():
     assert not flat.agrees
 
 
+def test_one_run_has_no_interval():
+    with pytest.raises(ValueError, match="at least two runs"):
+        agreement.agreement_with_width(make_steps(), widths=[8, 16], depth=2, runs=1)
+
+
 def test_only_linear_networks_have_an_exact_limit_at_finite_depth():
     with pytest.raises(ValueError, match="linear networks only"):
         agreement.agreement_with_depth(make_steps(), depths=[2, 4], activation="relu")

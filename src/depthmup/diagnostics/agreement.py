@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 from depthmup import limits
@@ -269,14 +270,16 @@ def approach(sizes: Sequence[int], squares: np.ndarray, *, expected: float) -> A
     """The slope of log RMS error, with a bootstrap over runs; ``squares`` (sizes, runs)."""
     rng, pull = np.random.default_rng(0), _slope_weights(sizes)
     runs = squares.shape[1]
+    if runs < 2:
+        raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
     picks = rng.integers(0, runs, size=(2000, *squares.shape))
     resampled = np.take_along_axis(squares[None], picks, axis=2).mean(axis=2)
-    low, high = np.quantile(0.5 * np.log(resampled) @ pull, [0.025, 0.975])
     value = float(0.5 * np.log(squares.mean(axis=1)) @ pull)
+    margin = _margin(0.5 * np.log(resampled) @ pull, runs)
     return Approach(
         sizes=tuple(int(s) for s in sizes),
         errors=tuple(float(e) for e in np.sqrt(squares.mean(axis=1))),
-        slope=Estimate(value=value, low=float(low), high=float(high)),
+        slope=Estimate(value=value, low=value - margin, high=value + margin),
         expected=expected,
     )
 
@@ -296,8 +299,7 @@ def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: fl
     value, runs = float(logs @ pull), values.shape[1]
     if runs == 1:
         local = np.diff(logs) / np.diff(np.log(np.asarray(sizes, dtype=float)))
-        spread = float(local.max() - local.min()) + 1e-9
-        low, high = value - spread, value + spread
+        margin = float(local.max() - local.min()) + 1e-9
     else:
         picks = rng.integers(0, runs, size=(2000, len(logs), runs))
         resampled = [
@@ -306,13 +308,19 @@ def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: fl
             )
             for pick in picks
         ]
-        low, high = (float(q) for q in np.quantile(resampled, [0.025, 0.975]))
+        margin = _margin(np.array(resampled), runs)
     return Approach(
         sizes=tuple(int(s) for s in sizes),
         errors=tuple(float(e) for e in errors(values)),
-        slope=Estimate(value=value, low=low, high=high),
+        slope=Estimate(value=value, low=value - margin, high=value + margin),
         expected=expected,
     )
+
+
+def _margin(resampled: np.ndarray, runs: int) -> float:
+    """Half a 95 % interval: the bootstrap's standard deviation, with Student's t for few runs."""
+    deviation = float(resampled.std(ddof=1)) * math.sqrt(runs / (runs - 1))
+    return deviation * float(stats.t.ppf(0.975, runs - 1))
 
 
 def _slope_weights(sizes: Sequence[int]) -> np.ndarray:
