@@ -63,7 +63,13 @@ typedef float V __attribute__((vector_size(4 * VL), may_alias));
 typedef int32_t I __attribute__((vector_size(4 * VL), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8")
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 1")
+#endif
 
 INLINE V load(const float *p) { return *(const V *)p; }
 INLINE void store(float *p, V v) { *(V *)p = v; }
@@ -354,8 +360,7 @@ INLINE void update_tile(const int R, const int C, const int sgd, const struct up
     UNROLL for (int c = 0; c < C; c++) sum[r][c] = fill(0.0f);
   int64_t t = 0;
   /* The state is asked for while the sum is made, a row at a time so that loads do not queue. */
-#pragma GCC unroll 1
-  for (int64_t row = 0; row < R; row++) {
+  ROLLED for (int64_t row = 0; row < R; row++) {
     UNROLL for (int c = 0; c < C; c++) {
       __builtin_prefetch(p->w + row * stride + c * VL, 1);
       __builtin_prefetch(p->first + row * stride + c * VL, 1);
@@ -483,20 +488,15 @@ INLINE void product(int transposed, int64_t rows, int64_t terms, int64_t stride,
 INLINE void transpose_block(const float *in, int64_t in_stride, float *out, int64_t out_stride) {
 #ifdef SHUFFLES
   V rows[VL], next[VL];
-#pragma GCC unroll 16
-  for (int i = 0; i < VL; i++) rows[i] = load(in + i * in_stride);
-#pragma GCC unroll 4
-  for (int round = 1; round < VL; round *= 2) {
-#pragma GCC unroll 16
-    for (int i = 0; i < VL / 2; i++) {
+  UNROLL for (int i = 0; i < VL; i++) rows[i] = load(in + i * in_stride);
+  UNROLL for (int round = 1; round < VL; round *= 2) {
+    UNROLL for (int i = 0; i < VL / 2; i++) {
       next[2 * i] = LOW(rows[i], rows[i + VL / 2]);
       next[2 * i + 1] = HIGH(rows[i], rows[i + VL / 2]);
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < VL; i++) rows[i] = next[i];
+    UNROLL for (int i = 0; i < VL; i++) rows[i] = next[i];
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < VL; i++) store(out + i * out_stride, rows[i]);
+  UNROLL for (int i = 0; i < VL; i++) store(out + i * out_stride, rows[i]);
 #else
   for (int i = 0; i < VL; i++)
     for (int j = 0; j < VL; j++) out[j * out_stride + i] = in[i * in_stride + j];

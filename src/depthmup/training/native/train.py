@@ -21,7 +21,7 @@ def steps_per_call(cell: Cell) -> int:
     """Steps between two looks at the world: progress, Ctrl-C. Results do not depend on it."""
     network = cell.network
     matrices = network.depth * network.block_depth * network.width**2
-    operations = 6 * cell.batch_size * matrices  # three products
+    operations = 6 * cell.batch_size * matrices + 1e5  # three products, and what is around them
     return max(1, int(SECONDS_PER_CALL * OPERATIONS_PER_SECOND / operations))
 
 
