@@ -8,28 +8,50 @@ from depthmup.diagnostics.agreement import (
 )
 from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.coordinates import Subject, as_is, check, cross_entropy, planned
+from depthmup.diagnostics.diversity import (
+    Diversity,
+    GradientDiversity,
+    diversity,
+    feature_distances,
+    gradient_diversity,
+    kappa_at_infinite_depth,
+)
+from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
 from depthmup.diagnostics.probes import Key, Observation, Points, first_nonfinite, locate, observe
+from depthmup.diagnostics.regimes import MeasuredRegime, Property, measured_map, measured_regime
 from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes
 
 __all__ = [
     "Agreement",
     "Approach",
+    "Diversity",
+    "GradientDiversity",
     "Key",
+    "MeasuredRegime",
     "Observation",
     "Points",
+    "Property",
     "Slope",
     "Subject",
     "agreement_with_depth",
     "agreement_with_width",
     "as_is",
+    "branch_linearizations",
     "check",
     "cross_entropy",
+    "diversity",
+    "feature_distances",
     "first_nonfinite",
+    "gradient_diversity",
     "holm",
+    "kappa_at_infinite_depth",
     "likely_cause",
+    "linearization_distance",
     "local_slopes",
     "locate",
     "log_slopes",
+    "measured_map",
+    "measured_regime",
     "observe",
     "planned",
 ]

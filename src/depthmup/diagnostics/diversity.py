@@ -28,7 +28,7 @@ def feature_distances(
     inputs: Any,
     blocks: str,
     *,
-    eps: Sequence[float] = (1 / 32, 1 / 16, 1 / 8, 1 / 4),
+    eps: Sequence[float] = (1 / 32, 1 / 16, 1 / 8),
     at: Sequence[float] = (0.25, 0.5),
 ) -> Array:
     """d(eps) from every start: the stream's change over eps * L blocks, (starts, eps).
@@ -90,7 +90,8 @@ class Diversity:
     """Local slopes of log d in log eps between consecutive eps, and kappa from the largest eps.
 
     At finite depth the noise of initialization, a random walk, dominates small eps: slopes there
-    are 1/2 whatever training did. So kappa is 1 minus the slope at the *largest* eps.
+    are 1/2 whatever training did. So kappa is 1 minus the slope at the *largest* eps. Beyond eps of
+    about 1/8 the slope also sees how features grow along depth, and passes 1.
     """
 
     eps: tuple[float, ...]
@@ -211,7 +212,9 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
 
 
 def _layers(model: nn.Module, pattern: str) -> list[nn.Module]:
-    found = [m for n, m in unwrapped(model).named_modules() if matches(pattern, plain_name(n))]
+    found = [
+        m for n, m in unwrapped(model).named_modules() if n and matches(pattern, plain_name(n))
+    ]
     if len(found) < 2:
         names = [n for n, _ in unwrapped(model).named_modules() if n]
         raise ValueError(

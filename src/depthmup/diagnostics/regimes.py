@@ -1,0 +1,175 @@
+"""Regimes, measured: where (alpha, gamma) lies, from networks of growing depth.
+
+The exponents that decide between the regions of Figure 1 are fitted on trained networks and stand
+beside those that ``limits`` computes at infinite width.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from depthmup.diagnostics.coordinates import Subject, check
+from depthmup.limits import depth_exponents
+from depthmup.records import Check, Estimate
+from depthmup.rules import Exponent, Regime, Scheme, general, regime, region
+
+# Exponents of the theory are multiples of 1/4 on the usual maps; half a step decides.
+DECISIVE = 0.125
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Property:
+    """One claim about a regime: its measured exponent, the computed one, and what each says.
+
+    ``measured`` and ``computed`` are None where the exponent cannot decide (its interval holds
+    both answers), or has no meaning there.
+    """
+
+    name: str
+    exponent: str
+    estimate: Estimate
+    theory: float
+    measured: bool | None
+    computed: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRegime:
+    """A pair of exponents: what was measured, and what ``limits`` computes."""
+
+    alpha: Fraction
+    gamma: Fraction
+    properties: tuple[Property, ...]
+    region: str
+    expected: Regime
+    check: Check
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no measured property contradicts its computed one."""
+        return all(
+            p.measured == p.computed
+            for p in self.properties
+            if p.measured is not None and p.computed is not None
+        )
+
+
+def measured_regime(
+    subject: Subject,
+    alpha: Exponent,
+    gamma: Exponent,
+    *,
+    width: int = 64,
+    depths: Sequence[int] = (8, 16, 32, 64),
+    seeds: int = 3,
+    steps: int = 3,
+    **options: Any,
+) -> MeasuredRegime:
+    """Measure one pair of exponents on a model, its plan applied.
+
+    - stable at initialization: the stream's exponent of depth is at most 0;
+    - stable in training, nontrivial: so is its change's, and it is not below 0;
+    - faithful: the updates' effect on pre-activations, L^-gamma, does not grow.
+
+    Below alpha = 1/2 networks explode faster than any power, but at modest depth and with small
+    branches an exponent may still look tame: give the branches their full size. A network that
+    explodes is unstable: at initialization if it did before the first step.
+
+    *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.5.
+    """
+    scheme: Scheme = general(alpha, gamma)
+    found = check(
+        subject, scheme=scheme, widths=(width,), depths=depths, seeds=seeds, steps=steps, **options
+    )
+    theory = depth_exponents(alpha, gamma)
+    stream = _largest(found, "stream")
+    change = _largest(found, "stream change")
+    inner = _largest(found, "update effect", inside=True)
+    properties: tuple[Property, ...] = (
+        _property("stable at initialization", "stream", stream, theory.x_0, _not_growing),
+        _property("stable in training", "stream change", change, theory.f_1, _not_growing),
+        _property("nontrivial", "stream change", change, theory.f_1, _not_vanishing),
+        _property("faithful", "update effect", inner, theory.h_1, _not_growing),
+    )
+    if regime(alpha, gamma).faithful is None:  # unstable or trivial: the claim has no meaning
+        properties = (*properties[:3], replace(properties[3], computed=None))
+    if found.nonfinite is not None:
+        broken = 0 if found.nonfinite.step == 0 else 1
+        properties = tuple(
+            replace(p, measured=False) if i == broken else p for i, p in enumerate(properties)
+        )
+    says = {p.name: p.measured is not False for p in properties}
+    return MeasuredRegime(
+        alpha=scheme.alpha,
+        gamma=scheme.gamma,
+        properties=properties,
+        region=region(
+            stable_at_init=says["stable at initialization"],
+            stable_in_training=says["stable in training"],
+            nontrivial=says["nontrivial"],
+            faithful=says["faithful"],
+            # What kappa would need, ``diversity`` measures on networks trained for longer; here,
+            # branches whose sum at initialization does not vanish.
+            diverse=(branch := _largest(found, "branch output")) is not None
+            and branch.value > -0.75,
+        ),
+        expected=regime(alpha, gamma),
+        check=found,
+    )
+
+
+def measured_map(
+    subject: Subject,
+    pairs: Sequence[tuple[Exponent, Exponent]],
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
+) -> tuple[MeasuredRegime, ...]:
+    """The measured Figure 1: one regime for every pair of exponents."""
+    result = []
+    for alpha, gamma in pairs:
+        result.append(measured_regime(subject, alpha, gamma, **options))
+        progress(len(result), len(pairs))
+    return tuple(result)
+
+
+def _largest(found: Check, observable: str, *, inside: bool = False) -> Estimate | None:
+    """The fastest growing of the kinds of modules that show an observable."""
+    estimates = [
+        e.estimate
+        for e in found.exponents
+        if e.observable == observable and e.axis == "depth" and (not inside or "*" in e.module)
+    ]
+    return max(estimates, key=lambda e: e.value, default=None)
+
+
+def _not_growing(e: Estimate) -> bool | None:
+    return True if e.high < 2 * DECISIVE and e.value < DECISIVE else _if(e.low > DECISIVE, False)
+
+
+def _not_vanishing(e: Estimate) -> bool | None:
+    return True if e.low > -2 * DECISIVE and e.value > -DECISIVE else _if(e.high < -DECISIVE, False)
+
+
+def _if(holds: bool, answer: bool) -> bool | None:
+    return answer if holds else None
+
+
+def _property(
+    name: str,
+    exponent: str,
+    estimate: Estimate | None,
+    theory: float,
+    test: Callable[[Estimate], bool | None],
+) -> Property:
+    unknown = Estimate(value=float("nan"), low=float("nan"), high=float("nan"))
+    exact = Estimate(value=theory, low=theory, high=theory)
+    return Property(
+        name=name,
+        exponent=exponent,
+        estimate=estimate or unknown,
+        theory=theory,
+        measured=test(estimate) if estimate is not None else None,
+        computed=test(exact) if theory == theory else None,
+    )

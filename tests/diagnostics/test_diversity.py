@@ -1,0 +1,185 @@
+"""Feature and gradient diversity: random walks, flows, and networks in between."""
+
+import numpy as np
+import pytest
+import torch
+from pytest import approx
+from torch import nn
+from torch.nn import functional
+
+from depthmup.data import digits
+from depthmup.diagnostics import (
+    diversity,
+    feature_distances,
+    gradient_diversity,
+    kappa_at_infinite_depth,
+)
+from depthmup.models import ResidualMLP
+from depthmup.planning import plan
+
+EPS = (1 / 32, 1 / 16, 1 / 8, 1 / 4)
+DATA = digits(label_noise=0.0)
+
+
+def network(depth, *, width=64, seed=0, nonlinearity="post", phi="relu", multiplier=1.0):
+    torch.manual_seed(seed)
+    model = ResidualMLP(
+        inputs=64, width=width, depth=depth, outputs=10, activation_name=phi,
+        nonlinearity=nonlinearity, multiplier=multiplier,
+    )  # fmt: skip
+    with torch.no_grad():
+        for p in model.branches.parameters():
+            p.normal_(std=width**-0.5)
+        model.input.weight.normal_(std=1 / 8)
+        model.readout.weight.normal_(std=1 / width)
+    return model
+
+
+def trained(scheme, depth, *, steps, lr, seed=0, phi="relu"):
+    model, base = network(depth, seed=seed, phi=phi), network(8, phi=phi)
+    made = plan(
+        model, base=base, scheme=scheme, optimizer="adamw", example_inputs=torch.zeros(2, 64),
+        own_init="fixed",
+    )  # fmt: skip
+    made.initialize(model)
+    optimizer = torch.optim.AdamW(made.param_groups(model, lr=lr))
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        chosen = torch.randint(len(DATA.inputs), (64,), generator=generator)
+        loss = functional.cross_entropy(model(DATA.inputs[chosen]), DATA.labels[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+class Shift(nn.Module):
+    """A branch that adds a given vector: a stream whose places are known exactly."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def forward(self, x):
+        return x + self.step
+
+
+def shifts(steps):
+    return nn.Sequential(*(Shift(step) for step in steps))
+
+
+def test_a_straight_flow_has_kappa_zero_and_exact_distances():
+    steps = torch.ones(64, 5) / 64
+    d = feature_distances(shifts(steps), torch.zeros(3, 5), "*", eps=EPS, at=(0.0, 0.5))
+    assert d == approx(np.array([EPS, EPS]), rel=1e-5)
+    found = diversity([d, d], EPS)
+    assert found.kappa.value == approx(0.0, abs=1e-6)
+
+
+def test_a_random_walk_has_kappa_one_half():
+    walks = []
+    for seed in range(4):
+        steps = torch.randn(64, 20000, generator=torch.Generator().manual_seed(seed)) / 8
+        walks.append(feature_distances(shifts(steps), torch.zeros(1, 20000), "*", eps=EPS))
+    found = diversity(walks, EPS)
+    # The RMS of 20000 entries is known to 0.5%; slopes over a factor of 2 to 1%.
+    assert found.kappa.value == approx(0.5, abs=0.05)
+    assert all(s.value == approx(0.5, abs=0.05) for s in found.slopes)
+
+
+def test_at_initialization_depth_mup_is_a_random_walk():
+    x = DATA.inputs[:64]
+    runs = [
+        feature_distances(
+            network(128, seed=s, phi="abs", multiplier=128**-0.5), x, "branches.*", eps=EPS
+        )
+        for s in range(3)
+    ]
+    kappa = diversity(runs, EPS).kappa
+    assert kappa.value == approx(0.5, abs=0.1)
+
+
+@pytest.mark.long
+def test_with_depth_training_destroys_the_diversity_of_ode_and_not_that_of_depth_mup():
+    """The local slope from L/32 to L/16 layers after 100 Adam steps, at L = 32 and L = 128.
+
+    Under ODE the noise of initialization is L^-1/2 beside a flow of order one, so the slope moves
+    from 1/2 towards 1; under Depth-muP both are of order one and it stays.
+    """
+    x, near, depths = DATA.inputs[:64], (1 / 32, 1 / 16), (32, 128)
+    slope = {}
+    for scheme in ("depth-mup", "ode"):
+        for depth in depths:
+            runs = [
+                feature_distances(
+                    trained(scheme, depth, steps=100, lr=3e-4, seed=seed, phi="abs"),
+                    x, "branches.*", eps=near,
+                )
+                for seed in range(2)
+            ]  # fmt: skip
+            slope[scheme, depth] = diversity(runs, near).slopes[0].value
+    moved = {s: slope[s, 128] - slope[s, 32] for s in ("depth-mup", "ode")}
+    # Slopes between neighbouring distances of two runs of width 64 are known to 0.05 or so.
+    assert moved["ode"] > 0.1
+    assert abs(moved["depth-mup"]) < 0.1
+    assert slope["ode", 128] > slope["depth-mup", 128] + 0.1
+
+
+def test_extrapolation_finds_the_intercept():
+    depths = (64, 256, 1024)
+    exact = kappa_at_infinite_depth(depths, [[0.1 + 3 * d**-0.5] * 2 for d in depths])
+    assert exact.value == approx(0.1, abs=1e-9)
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(300):
+        runs = [0.1 + 3 * d**-0.5 + 0.05 * rng.standard_normal(3) for d in depths]
+        found = kappa_at_infinite_depth(depths, runs)
+        hits += found.low <= 0.1 <= found.high
+    assert hits >= 0.91 * 300  # 95%, less 3 standard errors
+
+
+def backward(model):
+    x, y = DATA.inputs[:64], DATA.labels[:64]
+    functional.cross_entropy(model(x), y).backward()
+    return gradient_diversity(model, "branches.*.matrices.0.weight")
+
+
+def test_neighbours_gradients_are_alike_when_linear_and_less_so_after_relu_and_abs():
+    """Section 8.1, at initialization of 32 blocks."""
+    cosine = {
+        phi: backward(network(32, phi=phi, multiplier=32**-0.5)).raw
+        for phi in ("identity", "relu", "abs")
+    }
+    assert cosine["identity"] > 0.8
+    assert cosine["identity"] > cosine["relu"] > cosine["abs"]
+    assert abs(cosine["abs"]) < 0.2
+
+
+def test_unrelated_gradients_stay_within_the_null():
+    model = nn.Sequential(*(nn.Linear(50, 50, bias=False) for _ in range(40)))
+    generator = torch.Generator().manual_seed(0)
+    for layer in model:
+        layer.weight.grad = torch.randn(50, 50, generator=generator)
+    found = gradient_diversity(model, "*.weight")
+    assert found.null == approx(1 / 50)
+    assert abs(found.raw) < 5 * found.null / found.pairs**0.5
+    # Centring makes blocks repel each other by 1/(blocks - 1).
+    assert found.centred == approx(-1 / 39, abs=5 * found.null / found.pairs**0.5)
+
+
+class TestBadInput:
+    def test_a_pattern_that_matches_nothing(self):
+        with pytest.raises(ValueError, match="matches 0 modules"):
+            feature_distances(network(8), DATA.inputs[:2], "layers.*")
+
+    def test_places_between_layers(self):
+        with pytest.raises(ValueError, match="whole numbers of layers"):
+            feature_distances(network(8), DATA.inputs[:2], "branches.*", eps=(0.1,))
+
+    def test_gradients_that_were_not_computed(self):
+        with pytest.raises(ValueError, match="Call backward first"):
+            gradient_diversity(network(8), "branches.*.matrices.0.weight")
+
+    def test_one_run(self):
+        with pytest.raises(ValueError, match="at least two runs"):
+            diversity([np.ones((1, 4))], EPS)
