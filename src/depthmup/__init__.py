@@ -11,13 +11,16 @@ _LAZY = {
     "Plan": "depthmup.planning",
     "plan": "depthmup.planning",
 }
+_PACKAGES = ("diagnostics", "limits", "rules")
 
-__all__ = ["Branch", "Plan", "__version__", "plan"]
+__all__ = ["Branch", "Plan", "__version__", "diagnostics", "limits", "plan", "rules"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
+    if name in _PACKAGES:
+        return import_module(f"depthmup.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from depthmup.cli import check, doctor, limit, regimes, report, transfer
+from depthmup.cli import check, doctor, limit, plan, regimes, report, transfer
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
+    "plan": (plan.Options, plan.run),
     "transfer": (transfer.Options, transfer.run),
     "report": (report.Options, report.run),
     "limit": (limit.Options, limit.run),
