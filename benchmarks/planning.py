@@ -37,7 +37,7 @@ def plan_70b() -> None:
         model = llama(8192, 80, vocabulary=128256, head=128)
         base = llama(1024, 8, vocabulary=128256, head=128)
     count = sum(p.numel() for p in model.parameters())
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     plan = depthmup.plan(
         model,
         base=base,
@@ -45,10 +45,11 @@ def plan_70b() -> None:
         example_inputs={"input_ids": torch.zeros(1, 16, dtype=torch.long)},
         own_init="fixed",
     )
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"70b parameters: {count / 1e9:.1f}e9")
     print(f"70b plan seconds: {seconds:.2f}")
+    print(f"70b plan CPU seconds: {cpu:.2f}")
     print(f"70b peak GB: {peak:.2f}")
     print(f"70b branches: {sum(m.where == 'branch' for m in plan.multipliers)}")
 

@@ -236,6 +236,6 @@ def test_a_llama_of_70_billion_parameters_in_seconds():
         [sys.executable, str(script), "--only-70b"], capture_output=True, text=True, check=True
     )
     values = dict(line.split(": ") for line in result.stdout.splitlines() if ": " in line)
-    assert float(values["70b plan seconds"]) < 20
+    assert float(values["70b plan CPU seconds"]) < 20  # other processes may share the core
     assert float(values["70b peak GB"]) < 1
     assert int(values["70b branches"]) == 160

@@ -12,14 +12,13 @@ from torch import nn
 
 from depthmup.planning.declared import (
     BranchHints,
-    DeclaredBranch,
     DeclaredRole,
     RoleHints,
     declared_branches,
     declared_role,
 )
 from depthmup.planning.folding import into_parameters, onto_modules
-from depthmup.planning.graph import Branch, find_branches
+from depthmup.planning.graph import find_branches
 from depthmup.planning.kinds import (
     Flow,
     Growth,
@@ -29,15 +28,14 @@ from depthmup.planning.kinds import (
     structural_uses,
 )
 from depthmup.planning.matching import Match, UnrelatedModels, match_models
+from depthmup.planning.membership import Membership, from_dataflow, from_declarations
 from depthmup.planning.names import plain_name, unwrapped
 from depthmup.planning.sites import (
     Attention,
-    Hook,
     Site,
     Traced,
     Where,
     attentions,
-    branch_placements,
     hooks_of,
     input_hook,
     logit_scale,
@@ -125,9 +123,9 @@ def anatomy(
     if traced is not None and base_traced is not None:
         uses = dict(traced.usage.uses)
         if branches is None:
-            found = _from_dataflow(traced, base_traced, base_of, match)
+            found = from_dataflow(traced, base_traced, base_of)
         else:
-            found = _from_declarations(declared, base_declared)
+            found = from_declarations(declared, base_declared)
     else:
         why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
         notes.append(
@@ -136,7 +134,7 @@ def anatomy(
             "hidden."
         )
         uses = structural_uses(model)
-        found = _from_declarations(declared, base_declared)
+        found = from_declarations(declared, base_declared)
     notes += found.notes
     if not found.sites and match.deeper:
         raise NotUnderstood(
@@ -173,16 +171,6 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Traced:
     graph = trace(model, inputs)
     usage = find_uses(graph)
     return Traced(graph=graph, usage=usage, residuals=find_branches(graph, usage))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """Where parameters stand in branches: labels (outermost first), depth ratio, shared, last."""
-
-    sites: tuple[Site, ...]
-    inside: Mapping[str, tuple[tuple[str, ...], float, bool]]
-    last: frozenset[str]
-    notes: tuple[str, ...] = ()
 
 
 def _tied_names(
@@ -226,166 +214,12 @@ def _tied_names(
     return names, base_of
 
 
-def _from_dataflow(
-    traced: Traced, base: Traced, base_of: Mapping[str, str], match: Match
-) -> _Found:
-    ours, theirs = traced.residuals, base.residuals
-    holders, base_holders = _holders(traced), _holders(base)
-    stream_ratio: dict[int, float] = {}
-    votes: dict[int, dict[int, int]] = {}
-    level = {b.index: len(b.parents) for b in ours.branches}
-    base_level = {b.index: len(b.parents) for b in theirs.branches}
-    for name, pairs in holders.items():
-        for branch, _ in pairs:
-            for other, _ in base_holders.get(base_of[name], ()):
-                if base_level[other] == level[branch]:
-                    count = votes.setdefault(ours.stream_of(branch), {})
-                    theirs_index = theirs.stream_of(other)
-                    count[theirs_index] = count.get(theirs_index, 0) + 1
-    for index, stream in enumerate(ours.streams):
-        if index not in votes:
-            label = ours.branches[stream.branches[0]].label
-            raise UnrelatedModels(
-                f"The residual branch {label} of the model has no counterpart in the base, where "
-                "the same parameters lie in no branch. Use a base with at least one such block."
-            )
-        best = max(votes[index], key=lambda s: votes[index][s])
-        stream_ratio[index] = stream.depth / theirs.streams[best].depth
-
-    def chain(branch: Branch) -> tuple[Branch, ...]:
-        outer = sorted((ours.branches[i] for i in branch.parents), key=lambda b: len(b.parents))
-        return (*outer, branch)
-
-    own = {b.index: stream_ratio[ours.stream_of(b.index)] for b in ours.branches}
-    total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
-    inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
-    for name, pairs in holders.items():
-        innermost = max((b for b, _ in pairs), key=lambda i: (len(ours.branches[i].parents), -i))
-        labels = tuple(c.label for c in chain(ours.branches[innermost]))
-        r = total[innermost]
-        uses = {u.node for u in traced.usage.uses[name]}
-        elsewhere = uses - _nodes_inside(traced, uses)
-        if elsewhere:
-            raise NotUnderstood(
-                f"Parameter {name} is used both inside residual branches (first in {labels[-1]}) "
-                "and outside of them, so no depth rule covers it. Use separate parameters."
-            )
-        times = len({b for b, _ in pairs if level[b] == level[innermost]})
-        base_pairs = base_holders.get(base_of[name], ())
-        base_times = len({b for b, _ in base_pairs if base_level[b] == level[innermost]})
-        if not base_times:
-            raise UnrelatedModels(
-                f"Parameter {name} lies in the residual branch {labels[-1]} of the model, and its "
-                f"counterpart {base_of[name]} in no branch of the base. Build both with the same "
-                "code."
-            )
-        if times == base_times or r == 1:
-            inside[name] = (labels, r, False)
-        elif math.isclose(times / base_times, r):
-            if all(feeds for _, feeds in pairs) and _reads_a_stream(traced, uses):
-                continue  # the end of another stream: an encoder's last norm, read by all branches
-            inside[name] = (labels, r, True)
-        else:
-            raise NotUnderstood(
-                f"Parameter {name} is used in {times} branches of the model and {base_times} of "
-                f"the base while depth grows {r:g}-fold. Expected as many, or a number that "
-                "grows with depth. Use a base that shares layers in the same pattern."
-            )
-    placed = branch_placements(traced, {i: Ratios(depth=r) for i, r in own.items()})
-    # Branches that end in the same weights (tied across depth) are one site: the weights carry the
-    # multiplier once.
-    distinct: dict[object, Site] = {}
-    for b in ours.branches:
-        folds, hooks = placed[b.index]
-        key = (level[b.index], own[b.index], folds) if folds else b.index
-        site = Site(
-            where=Where.BRANCH,
-            label=b.label,
-            ratios=Ratios(depth=own[b.index]),
-            folds=folds,
-            hooks=hooks,
-        )
-        distinct.setdefault(key, site)
-    sites = tuple(distinct.values())
-    notes = [
-        f"The stream of {ours.branches[s.branches[0]].label} is normalized after its additions "
-        "(post-norm). Each norm rescales the whole sum, so a branch multiplier sets how much of "
-        "the stream a branch replaces, not how the sum grows; the depth rules were derived for "
-        "streams that are not normalized. Check the transfer of this model before relying on it."
-        for s in ours.streams
-        if s.normalized
-    ]
-    last = frozenset(name for folds, _ in placed.values() for name in folds)
-    return _Found(sites=sites, inside=inside, last=last, notes=tuple(notes))
-
-
-def _holders(traced: Traced) -> dict[str, list[tuple[int, bool]]]:
-    """The branches that use each parameter, and whether it only feeds them from the side."""
-    at: dict[int, list[tuple[int, bool]]] = {}
-    used = {use.node for uses in traced.usage.uses.values() for use in uses}
-    for branch in traced.residuals.branches:
-        for node in branch.path & used:
-            at.setdefault(node, []).append((branch.index, False))
-        for node in branch.feeders & used:
-            at.setdefault(node, []).append((branch.index, True))
-    result = {}
-    for name, uses in traced.usage.uses.items():
-        pairs = [pair for use in uses for pair in at.get(use.node, ())]
-        if pairs:
-            result[name] = list(dict.fromkeys(pairs))
-    return result
-
-
-def _nodes_inside(traced: Traced, nodes: set[int]) -> set[int]:
-    return {
-        node
-        for node in nodes
-        for branch in traced.residuals.branches
-        if node in branch.path or node in branch.feeders
-    }
-
-
-def _reads_a_stream(traced: Traced, nodes: set[int]) -> bool:
-    additions = {b.addition for b in traced.residuals.branches}
-    return any(traced.graph.ancestors(node) & additions for node in nodes)
-
-
-def _from_declarations(
-    ours: tuple[DeclaredBranch, ...], theirs: tuple[DeclaredBranch, ...]
-) -> _Found:
-    counts: dict[str, int] = {}
-    base_timess: dict[str, int] = {}
-    for branch in ours:
-        counts[branch.family] = counts.get(branch.family, 0) + 1
-    for branch in theirs:
-        base_timess[branch.family] = base_timess.get(branch.family, 0) + 1
-    sites, inside = [], {}
-    for branch in ours:
-        if branch.family not in base_timess:
-            raise UnrelatedModels(
-                f"The branch {branch.module} is declared in the model, but the base has no module "
-                f"matching {branch.family!r}."
-            )
-        r = counts[branch.family] / base_timess[branch.family]
-        sites.append(
-            Site(
-                where=Where.BRANCH,
-                label=branch.module,
-                ratios=Ratios(depth=r),
-                hooks=(Hook(module=branch.module, side="output"),),
-            )
-        )
-        for name in branch.parameters:
-            inside[name] = ((branch.module,), r, False)
-    return _Found(sites=tuple(sites), inside=inside, last=frozenset())
-
-
 def _place(
     name: str,
     uses: tuple[Use, ...],
     growth: Growth,
     flow: Flow | None,
-    found: _Found,
+    found: Membership,
     hints: RoleHints | None,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
     declared: DeclaredRole | None = declared_role(name, hints)
