@@ -321,9 +321,9 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [
-            (["--model", "nowhere_at_all:make"], "importable module"),
+            (["--model", "nowhere_at_all:make"], "no module"),
             (["--model", "noname"], "module:factory"),
-            (["--model", "missing.py:make"], "no missing.py"),
+            (["--model", "missing.py:make"], "no file"),
         ],
     )
     def test_bad_input_exits_with_2(self, arguments, says, capsys):
@@ -332,7 +332,7 @@ class TestCommand:
 
     def test_a_missing_function_is_named(self, model, capsys):
         assert main(["check", "--model", model, "--batch", "data"]) == 2
-        assert "function 'data'" in capsys.readouterr().err
+        assert "no function 'data'" in capsys.readouterr().err
 
 
 def test_the_page_escapes_what_users_name():

@@ -57,10 +57,10 @@ class Options:
     """Judge only the modules that match, e.g. layers.*.mlp"""
 
     batch: str = "batch"
-    """Name of the function that gives a batch."""
+    """The function that gives a batch, of the same module or as module:function."""
 
-    loss: str = "loss"
-    """Name of the function that gives the loss."""
+    loss: str = ""
+    """The function that gives the loss; by default the module's loss, or cross-entropy."""
 
     out: Path | None = None
     """Write an HTML page here."""
@@ -110,72 +110,23 @@ def run(options: Options) -> int:
 
 def load(options: Options) -> Any:
     """The user's factory, data, loss and optimizers, from the module that the options name."""
-    from depthmup.diagnostics import Subject, as_is, cross_entropy, planned
+    from depthmup.diagnostics import Subject, as_is, planned
+    from depthmup.planning.user_model import load_user_model
 
-    module, name = _module(options.model)
-    make = _function(module, name, "factory(width, depth) -> torch.nn.Module")
-    batch = _function(module, options.batch, "batch(generator) -> (inputs, targets)")
-    loss = getattr(module, options.loss, None)
-    if loss is None and options.loss != "loss":
-        loss = _function(module, options.loss, "loss(outputs, targets)")
-    prepare = planned
+    user = load_user_model(options.model, batch=options.batch, loss=options.loss)
+    prepare: Any = planned
     if options.apply == "as-is":
-        own = getattr(module, "optimizers", None)
-        prepare = as_is if own is None else _given(own)
+        beside = sys.modules.get(user.make.__module__)
+        own = getattr(beside, "optimizers", None)
+        prepare = as_is if own is None else lambda model, plan, lr: own(model, lr)
     return Subject(
-        make=make,
-        batch=batch,
-        loss=loss or cross_entropy,
+        make=user.make,
+        batch=user.batch,
+        loss=user.loss,
         prepare=prepare,
         applied=options.apply == "plan",
         title=options.model,
     )
-
-
-def _given(own: Any) -> Any:
-    return lambda model, plan, lr: own(model, lr)
-
-
-def _module(name: str) -> tuple[Any, str]:
-    """An importable module or a file, and the name of a function in it."""
-    import importlib
-    import importlib.util
-
-    where, colon, function = name.rpartition(":")
-    if not colon or not where or not function:
-        raise ValueError(
-            f"Expected --model module:factory or file.py:factory; got {name!r}. Name the function "
-            "that makes your model, e.g. mymodel:make."
-        )
-    if where.endswith(".py"):
-        path = Path(where)
-        if not path.is_file():
-            raise ValueError(f"Expected --model to name a file that exists; there is no {where}.")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules.setdefault(path.stem, module)
-        spec.loader.exec_module(module)
-        return module, function
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a console script does not look into the working folder
-    try:
-        return importlib.import_module(where), function
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"Expected --model to name an importable module; {where!r}: {error}. Give a file, "
-            f"e.g. {where.replace('.', '/')}.py:{function}, or install the package."
-        ) from error
-
-
-def _function(module: Any, name: str, signature: str) -> Any:
-    found = getattr(module, name, None)
-    if not callable(found):
-        raise ValueError(
-            f"Expected {module.__name__} to have a function {name!r}, {signature}; it has none."
-        )
-    return found
 
 
 def _limit_threads() -> None:
