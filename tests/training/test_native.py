@@ -21,6 +21,7 @@ from depthmup.training.native.member import member
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 
+TESTS = str(Path(__file__).parent.parent)
 RATES = (-7.0, -6.0, -5.0)
 
 # Single precision rounds to 6e-8; twenty well-conditioned steps must stay far below this.
@@ -197,7 +198,7 @@ def test_no_access_out_of_bounds(what, tmp_path):
             **os.environ,
             "LD_PRELOAD": preload,
             "ASAN_OPTIONS": "detect_leaks=0",
-            "PYTHONPATH": f"{here.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONPATH": os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]),
         },
         capture_output=True,
         text=True,
@@ -317,6 +318,8 @@ def test_bad_arguments_raise_before_native_code_runs(part, changes, message):
         bad = replace(bad, **changes)
     with pytest.raises(ValueError, match=message):
         list(train_native([cell(), bad], library=Untouchable()))
+    with pytest.raises(ValueError, match=message):
+        member(bad, 16)
 
 
 def test_steps_beyond_the_run_are_refused():
@@ -372,7 +375,7 @@ def python(code, tmp_path, **environment):
         [sys.executable, "-c", code],
         env={
             **{k: v for k, v in os.environ.items() if k != "DEPTHMUP_ENGINE"},
-            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "PYTHONPATH": os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]),
             "XDG_CACHE_HOME": str(tmp_path),
             **environment,
         },
