@@ -338,3 +338,30 @@ class TestCommand:
 def test_the_page_escapes_what_users_name():
     found = check(replace(MINE, title="<script>alert(1)</script>"), **SMALL)
     assert "<script>alert(1)" not in check_page(found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["depth-mup", "completep"])
+def test_models_of_transformers_are_not_failed(scheme):
+    """Their embeddings are small beside the first branches, so their stream is no single power."""
+    transformers = pytest.importorskip("transformers")
+
+    def llama(width, depth):
+        return transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
+                vocab_size=32, hidden_size=width, intermediate_size=2 * width, head_dim=8,
+                num_hidden_layers=depth, num_attention_heads=width // 8, use_cache=False,
+                num_key_value_heads=width // 16, initializer_range=0.1,
+            )
+        )  # fmt: skip
+
+    def named(generator):
+        ids, targets = faults.tokens(generator)
+        return {"input_ids": ids}, targets
+
+    found = check(
+        Subject(make=llama, batch=named), scheme=scheme, widths=(32, 64, 128), depths=(2, 4, 8),
+        seeds=2, steps=2,
+    )  # fmt: skip
+    assert found.outcome is not Outcome.FAIL, found.failures
+    assert any("self_attn" in e.module for e in found.exponents if e.outcome is Outcome.PASS)

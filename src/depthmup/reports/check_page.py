@@ -209,5 +209,7 @@ def _curves(check: Check, axes: list[str]) -> dict[str, Any]:
         ),
         tooltip=["name:N", "size:Q", "value:Q"],
     ).properties(width=420, height=320)
-    spec: dict[str, Any] = configured(chart.facet(alt.Facet("axis:N", title=None))).to_dict()
+    spec: dict[str, Any] = configured(
+        chart.facet(alt.Facet("axis:N", title=None)).resolve_scale(x="independent")
+    ).to_dict()
     return spec

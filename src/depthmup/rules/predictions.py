@@ -149,6 +149,9 @@ def predict(
             depth, why = None, "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
     if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
         depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
+    if observable in _OF_THE_STREAM and scheme.alpha > _HALF:
+        depth = None
+        why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): no single power"
     if not stable and depth is not None:
         depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
     if not scheme.follows_width:
@@ -156,6 +159,8 @@ def predict(
     return Prediction(width=width, depth=depth, why=why)
 
 
+# Unless a norm stands before it, the readout follows the stream's size.
+_OF_THE_STREAM = (Observable.STREAM, Observable.READOUT, Observable.LOGITS)
 _HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 
 
