@@ -34,6 +34,11 @@ def test_a_sweep_that_would_not_fit_is_refused_with_the_number(monkeypatch):
         check_memory(groups, workers=2)
 
 
+def test_an_engine_that_trains_members_in_turn_holds_one_of_them():
+    cells = [cell(seed=seed) for seed in range(3)]
+    assert memory(cells, stacked=False) == memory(cells[:1]) == memory(cells) // 3
+
+
 def test_small_sweeps_fit():
     check_memory([(cell(),)], workers=2)
 

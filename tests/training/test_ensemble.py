@@ -43,6 +43,7 @@ def ensemble(cells, **options):
         {"epsilon": 1e-3},
         # Smooth: with abs, an h within rounding of zero may turn a gradient's sign.
         {"name": "adamw", "weight_decay": 2.0, "activation": "tanh"},
+        {"name": "adam", "weight_decay": 0.05, "activation": "tanh"},
         {"name": "sgd"},
         {"name": "sgd", "momentum": 0.9, "weight_decay": 0.05},
         {"width": 15, "batch_size": 13},

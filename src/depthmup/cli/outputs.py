@@ -26,19 +26,14 @@ def prepare_folder(folder: Path) -> None:
 
 
 def about_session(
-    grid: Grid, *, tolerance: float, command: Sequence[str], device: str = "cpu"
+    grid: Grid, *, tolerance: float, command: Sequence[str], engine: str
 ) -> dict[str, object]:
     """What is noted in the store about a session of work: enough to rebuild its page."""
-    from depthmup.training import engine_for
-
     return {
         "grid": grid.to_dict(),
         "tolerance": tolerance,
         "command": ["depthmup", *command],
-        "environment": {
-            **environment(),
-            "engine": str(engine_for(grid.cells[0], device=device)),
-        },
+        "environment": {**environment(), "engine": engine},
     }
 
 

@@ -143,6 +143,7 @@ def run(options: Options) -> int:
     from depthmup.records import cores
     from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, groups
     from depthmup.sweep import run as run_sweep
+    from depthmup.training import engine_for
 
     grid = grid_of(options)
     workers = options.workers or cores()
@@ -152,15 +153,15 @@ def run(options: Options) -> int:
         raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
     if options.device.partition(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {options.device!r}.")
-    executor: Executor = Processes(workers=workers, device=options.device)
-    if options.device != "cpu":
-        executor = InProcess(device=options.device)
-    else:
-        check_memory(groups(grid.cells), workers=workers)
+    engine = engine_for(grid.cells[0], device=options.device)
+    executor: Executor = InProcess(device=options.device)
+    if options.device == "cpu":
+        executor = Processes(workers=workers)
+        check_memory(groups(grid.cells), workers=workers, stacked=engine.name == "torch")
     prepare_folder(options.out)
     with Store(options.out / "results.sqlite") as store:
         about = about_session(
-            grid, tolerance=options.tolerance, command=sys.argv[1:], device=options.device
+            grid, tolerance=options.tolerance, command=sys.argv[1:], engine=str(engine)
         )
         try:
             with Display(quiet=options.json) as display:

@@ -21,8 +21,8 @@ def work(cell: Cell) -> float:
     return network.depth * network.block_depth * network.width**2 * cell.steps
 
 
-def memory(group: Sequence[Cell]) -> int:
-    """Bytes that training a group as one stack takes at most.
+def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
+    """Bytes that training a group takes at most, as one stack or one member after another.
 
     Per member: weights with Adam's two moments, and the residual stream and every product of the
     forward pass, which the backward pass needs again.
@@ -32,16 +32,18 @@ def memory(group: Sequence[Cell]) -> int:
     matrices = network.depth * network.block_depth
     weights = 3 * matrices * network.width**2
     activations = (network.depth + 1 + matrices) * network.width * cell.batch_size
-    return BYTES * len(group) * (weights + activations)
+    return BYTES * (len(group) if stacked else 1) * (weights + activations)
 
 
-def check_memory(groups: Sequence[Sequence[Cell]], *, workers: int) -> None:
+def check_memory(groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True) -> None:
     """Refuse a sweep that would not fit, before it starts.
+
+    ``stacked``: whether the engine trains a group as one stack (see ``memory``).
 
     Raises:
         ValueError: the largest groups that could run side by side need more than there is.
     """
-    largest = sorted((memory(group) for group in groups), reverse=True)[:workers]
+    largest = sorted((memory(group, stacked=stacked) for group in groups), reverse=True)[:workers]
     needed = sum(largest) + PROCESS * len(largest)
     there = available()
     if there is not None and needed > there:

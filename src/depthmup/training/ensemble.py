@@ -149,17 +149,16 @@ class _Stack:
         o = self.cell.optimizer
         weight = self.layers[layer][i]
         moments = self.states[layer][i] if self.states else []
+        if self.decaying and o.name == "adamw":
+            weight.mul_(1 - self.lrs * self.decays)
+        elif self.decaying:  # coupled: decay joins the gradient of W = lr * weight
+            self.gradient.add_(weight * (self.lrs * self.decays))
         if o.name == "sgd":
-            # The decay of SGD is coupled: it joins the gradient of W = lr * weight.
             direction = self.gradient
-            if self.decaying:
-                direction.add_(weight * (self.lrs * self.decays))
             if moments:
                 direction = moments[0].mul_(o.momentum).add_(direction)
             weight.sub_(direction)
             return
-        if self.decaying:
-            weight.mul_(1 - self.lrs * self.decays)
         # torch.optim.Adam(fused=True) calls this; it has no public form for one tensor at a time.
         torch._fused_adam_(
             [weight],
