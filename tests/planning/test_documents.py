@@ -1,5 +1,6 @@
 """Plans as text: JSON both ways, the table, words, a data frame."""
 
+import io
 import json
 import subprocess
 import sys
@@ -102,14 +103,23 @@ class TestTable:
         assert "0.25 by hook" in text
         assert "17 multipliers stay explicit, as hooks: branch, readout." in text
 
-    def test_the_console_shows_the_same(self):
+    @pytest.mark.parametrize("width", [100, 300])
+    def test_every_column_is_shown_at_any_width(self, width):
         from rich.console import Console
 
         plan = make_plan()
-        console = Console(record=True, width=150, file=open("/dev/null", "w"))  # noqa: SIM115
+        console = Console(record=True, width=width, file=io.StringIO())
         console.print(plan)
-        shown = [line.rstrip() for line in console.export_text().splitlines()]
-        assert shown == str(plan).splitlines()
+        columns = {"parameter", "role", "init", "multiplier", "lr", "epsilon", "decay"}
+        for text in (str(plan), console.export_text()):
+            head = text.partition("───")[0]
+            assert columns <= set(head.split())
+
+    def test_text_is_as_wide_as_it_needs_to_be(self):
+        lines = str(make_plan()).splitlines()
+        header = next(line for line in lines if "multiplier" in line)
+        assert len(header) > 150
+        assert not any("…" in line for line in lines)
 
     def test_frame(self):
         plan = make_plan()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from depthmup.planning.plan import Plan
 
-_WIDTH = 150
+_WIDEST = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,13 +63,13 @@ def table(plan: "Plan") -> Table:
         title_justify="left",
         title_style="bold",
     )
-    result.add_column("parameter", overflow="fold", min_width=36)
+    result.add_column("parameter", overflow="fold", min_width=16)
     result.add_column("shape <- base", overflow="fold")
     result.add_column("role", overflow="fold")
     if measured:
         result.add_column("own init", overflow="fold")
     for column in ("init", "multiplier", "lr", "epsilon", "decay"):
-        result.add_column(column, overflow="fold")
+        result.add_column(column, overflow="fold", min_width=6)
     for row in found:
         p, laws = row.first, row.first.laws
         cells = [
@@ -96,9 +97,10 @@ def page(plan: "Plan") -> Group:
     return Group(table(plan), Text(_caption(plan)))
 
 
-def text(plan: "Plan", width: int = _WIDTH) -> str:
-    """The table as plain text."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False)
+def text(plan: "Plan") -> str:
+    """The table as plain text, as wide as it needs to be: no column is ever dropped."""
+    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, highlight=False)
+    console.width = Measurement.get(console, console.options, table(plan)).maximum
     console.print(page(plan))
     output = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in output.splitlines())
