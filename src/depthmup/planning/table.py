@@ -63,13 +63,13 @@ def table(plan: "Plan") -> Table:
         title_justify="left",
         title_style="bold",
     )
-    result.add_column("parameter", overflow="fold", min_width=16)
+    result.add_column("parameter", overflow="fold", min_width=12)
     result.add_column("shape <- base", overflow="fold")
     result.add_column("role", overflow="fold")
     if measured:
         result.add_column("own init", overflow="fold")
     for column in ("init", "multiplier", "lr", "epsilon", "decay"):
-        result.add_column(column, overflow="fold", min_width=6)
+        result.add_column(column, overflow="fold", min_width=len(column))
     for row in found:
         p, laws = row.first, row.first.laws
         cells = [
