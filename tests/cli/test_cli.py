@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from depthmup.cli import main
+from depthmup.cli.outputs import load_study
+from depthmup.sweep import Grid, Store, StoreError
 
 TINY = [
     *("--depths", "2", "4", "--base-depth", "2", "--log2-lrs", "-5", "-3", "-1", "1", "3"),
@@ -211,3 +214,16 @@ def test_module_and_script_are_the_same_command():
     assert (
         ours == subprocess.run([script, "regimes", "--json"], capture_output=True, text=True).stdout
     )
+
+
+def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp_path):
+    copy = tmp_path / "results.sqlite"
+    copy.write_bytes((finished[0] / "results.sqlite").read_bytes())
+    with Store(copy) as store:
+        first = store.sessions()[-1]
+        grid = Grid.from_dict(first["grid"])
+        later = replace(grid, seeds=7)
+        store.open_session({**first, "grid": later.to_dict()})
+        assert load_study(store, grid).config["seeds"] == grid.seeds
+        with pytest.raises(StoreError, match="runs are not in"):
+            load_study(store)

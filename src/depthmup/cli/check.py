@@ -75,7 +75,7 @@ class Options:
 def run(options: Options) -> int:
     from depthmup.diagnostics import check
     from depthmup.records import Outcome
-    from depthmup.reports import write_text
+    from depthmup.reports import strict, write_text
     from depthmup.reports.check_page import check_page, check_text
 
     _limit_threads()
@@ -100,7 +100,7 @@ def run(options: Options) -> int:
     if options.out is not None:
         write_text(options.out, check_page(found))
     if options.json:
-        print(json_format.dumps(_plain(asdict(found)), indent=2, allow_nan=False))
+        print(json_format.dumps(strict(asdict(found)), indent=2, allow_nan=False))
     else:
         print(check_text(found, everything=options.all))
         if options.out is not None:
@@ -149,14 +149,3 @@ class _Progress:
             text = f"{done} of {total} networks, {now - self._started:.0f} s"
             end = "\r" if live and done < total else "\n"
             print(text, end=end, file=sys.stderr, flush=True)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers that JSON has; infinities and NaN as null."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value

@@ -94,15 +94,15 @@ def run(options: Options) -> int:
         )
     rms = [line.mean(1).tolist() for line in solution.rms]
     result = {
-        "losses": [_finite(loss) for loss in solution.losses],
-        "outputs": [[[_finite(f) for f in row] for row in step] for step in solution.outputs],
+        "losses": solution.losses.tolist(),
+        "outputs": [step.tolist() for step in solution.outputs],
         "positions": solution.positions.tolist(),
-        "rms": [[_finite(value) for value in line] for line in rms],
+        "rms": rms,
         "status": str(solution.status),
-        "error_estimate": _finite(solution.error_estimate),
-        "config": {**asdict(options), "out": str(options.out) if options.out else None},
+        "error_estimate": solution.error_estimate,
+        "config": asdict(options),
     }
-    text = json_format.dumps(result, indent=2, allow_nan=False)
+    text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         reports.write_text(options.out, text + "\n")
@@ -130,10 +130,6 @@ def _depth(text: str) -> float:
         raise ValueError(
             f"Expected --depth to be a positive integer or inf; got {text!r}."
         ) from None
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _steps(options: Options) -> list:

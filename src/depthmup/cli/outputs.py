@@ -37,9 +37,11 @@ def about_session(
     }
 
 
-def load_study(store: Store) -> Study:
-    """The study of the grid that was asked for last, from the store alone."""
+def load_study(store: Store, grid: Grid | None = None) -> Study:
+    """The study of a grid, or of the one that was asked for last, from the store alone."""
     sessions = store.sessions()
+    if grid is not None:  # another sweep may have begun on this store since
+        sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
     if not sessions:
         raise StoreError(
             f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."

@@ -176,7 +176,7 @@ def run(options: Options) -> int:
                 file=sys.stderr,
             )
             return 130
-        study = load_study(store)
+        study = load_study(store, grid)
     deliver(study, options.out, export=options.export, json=options.json)
     return 0
 

@@ -8,6 +8,7 @@ from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.limit_chart import limit_chart
 from depthmup.reports.page import page
 from depthmup.reports.regime_map import MapPoint, regime_map
+from depthmup.reports.rows import strict
 from depthmup.reports.summary import summary
 from depthmup.reports.tables import plain_table, table
 
@@ -27,6 +28,7 @@ __all__ = [
     "rate_panel",
     "regime_map",
     "save_chart",
+    "strict",
     "summary",
     "table",
     "to_pandas",

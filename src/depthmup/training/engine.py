@@ -5,17 +5,15 @@ cell's record is the same whether or not its sweep was interrupted.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from depthmup.records import Cell, Record
-from depthmup.training.ensemble import train_ensemble
+from depthmup.training.ensemble import Progress, check_one_shape, train_ensemble
 from depthmup.training.native import BuildError, library, supports, train_native
-
-Progress = Callable[[float], None]
 
 VARIABLE = "DEPTHMUP_ENGINE"
 
@@ -82,11 +80,7 @@ def train_group(
         ValueError: the cells differ in more than learning rate, decay and seed, or cannot be
             trained.
     """
-    if len({cell.shape for cell in cells}) != 1:
-        raise ValueError(
-            f"The {len(cells)} cells of a group may differ in learning rate, weight decay and "
-            "seed only. Group them by Cell.shape first."
-        )
+    check_one_shape(cells)
     if engine_for(cells[0], device=device).name == "native":
         yield from train_native(cells, on_progress=on_progress)
     else:

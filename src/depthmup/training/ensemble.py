@@ -247,6 +247,19 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def check_one_shape(cells: Sequence[Cell]) -> None:
+    """Refuse cells that cannot be trained as one group.
+
+    Raises:
+        ValueError: they differ in more than learning rate, weight decay and seed.
+    """
+    if len({cell.shape for cell in cells}) != 1:
+        raise ValueError(
+            f"The {len(cells)} cells of a group may differ in learning rate, weight decay and "
+            "seed only. Group them by Cell.shape first."
+        )
+
+
 def train_ensemble(
     cells: Sequence[Cell],
     *,
@@ -261,11 +274,7 @@ def train_ensemble(
     Raises:
         ValueError: the cells do not share everything else.
     """
-    if len({cell.shape for cell in cells}) != 1:
-        raise ValueError(
-            f"The {len(cells)} cells of an ensemble may differ in learning rate, weight decay and "
-            "seed only. Group them by Cell.shape first."
-        )
+    check_one_shape(cells)
     where, size = torch.device(device), len(cells)
     network, batch = cells[0].network, cells[0].batch_size
     if where.type == "cpu" and any(

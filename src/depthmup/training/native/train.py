@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from depthmup.records import Cell, Record, Status
 from depthmup.training.divergence import ceiling, status_at_init
-from depthmup.training.ensemble import one_thread
+from depthmup.training.ensemble import Progress, one_thread
 from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
 from depthmup.training.native.member import Member, check, member
 from depthmup.training.setup import dataset
-
-Progress = Callable[[float], None]
 
 SECONDS_PER_CALL = 0.1
 OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is told
