@@ -11,10 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from depthmup.records import Status
+from depthmup.records import Status, Task
 from depthmup.rules import DEPTH_MUP, ODE
-from depthmup.sweep import Grid, InProcess, Processes, Store, WorkerError, executors, run, study
-from depthmup.sweep.run import groups, work
+from depthmup.sweep import (
+    Grid,
+    InProcess,
+    Measure,
+    Processes,
+    Store,
+    WorkerError,
+    executors,
+    run,
+    study,
+    training,
+)
 
 GRID = Grid(
     schemes=(DEPTH_MUP, ODE),
@@ -45,11 +55,11 @@ def path(tmp_path):
     return tmp_path / "results.sqlite"
 
 
-def test_groups_hold_every_cell_once_and_the_longest_come_first():
-    found = groups(GRID.cells, members=5)
-    assert sorted(c.key for group in found for c in group) == sorted(c.key for c in GRID.cells)
-    assert all(len({c.shape for c in group}) == 1 and len(group) <= 5 for group in found)
-    loads = [work(group[0]) * len(group) for group in found]
+def test_jobs_hold_every_cell_once_and_the_longest_come_first():
+    found = training(GRID.cells, members=5)
+    assert sorted(c.key for job in found for c in job.cells) == sorted(c.key for c in GRID.cells)
+    assert all(len({c.shape for c in job.cells}) == 1 and len(job.cells) <= 5 for job in found)
+    loads = [job.work for job in found]
     assert loads == sorted(loads, reverse=True)
 
 
@@ -65,7 +75,7 @@ def test_what_is_stored_is_not_trained_again(path):
         trained: list = field(default_factory=list)
 
         def __call__(self, todo, listener):
-            self.trained += [cell for group in todo for cell in group]
+            self.trained += [cell for job in todo for cell in job.cells]
             InProcess()(todo, listener)
 
     first, second = Counting(), Counting()
@@ -137,7 +147,7 @@ def test_diverged_runs_are_data(path):
 
 
 def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
-    monkeypatch.setattr(executors, "_work", lambda connection, device: os._exit(7))
+    monkeypatch.setattr(executors, "_work", lambda connection: os._exit(7))
     context = executors.multiprocessing.get_context("fork")
     monkeypatch.setattr(executors.multiprocessing, "get_context", lambda kind: context)
     with Store(path) as store, pytest.raises(WorkerError, match=r"died 3 times \(exit code 7\)"):
@@ -150,6 +160,24 @@ def test_an_error_in_a_worker_comes_with_its_traceback(path):
     )
     with Store(path) as store, pytest.raises(WorkerError, match=r"(?s)Traceback.*no such thing"):
         run([impossible], store=store, executor=Processes(workers=1))
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Processes(workers=2)])
+def test_a_job_that_fails_stops_no_other_and_is_asked_for_again(path, executor):
+    """Measurements and training in one sweep."""
+    texts = ('{"root": 2}', "no JSON", '{"root": 3}')
+    tasks = [Task(name="parsing", settings={"s": text}) for text in texts]
+
+    def jobs(missing):
+        ours = [Measure(task=t, function=json.loads) for t in missing if isinstance(t, Task)]
+        return [*ours, *training(c for c in missing if not isinstance(c, Task))]
+
+    asked = [*tasks, *GRID.cells[:3]]
+    with Store(path) as store:
+        with pytest.raises(WorkerError, match=r"(?s)parsing.*no JSON.*Traceback.*Expecting value"):
+            run(asked, store=store, executor=executor, jobs=jobs)
+        assert store.missing(asked) == [tasks[1]]
+        assert [store.get(t).values["root"] for t in (tasks[0], tasks[2])] == [2, 3]
 
 
 SCRIPT = """

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from cells import cell
 
-from depthmup.records import Record, Status
+from depthmup.records import Measurement, Record, Status, Task
 from depthmup.sweep import Store, StoreError
 
 
@@ -62,7 +62,7 @@ def test_another_schema_version(path):
     Store(path).close()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(StoreError, match=r"schema version 1; it is of version 99"):
+    with pytest.raises(StoreError, match=r"schema version 2; it is of version 99"):
         Store(path)
 
 
@@ -158,3 +158,35 @@ def test_two_writers_at_once_lose_nothing(path):
     with Store(path) as store:
         assert len(store) == 180
         assert all(store.get(cell(seed=seed)) == record(seed) for seed in range(180))
+
+
+def test_a_store_of_the_first_schema_gains_measurements_and_keeps_its_records(path):
+    kept = record()
+    with Store(path) as store:
+        store.add(kept)
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TABLE measurements")
+        db.execute("PRAGMA user_version=1")
+    task = Task(name="cosines", settings={"depth": 8})
+    with Store(path) as store:
+        store.add(Measurement(task=task, values={"raw": [0.5, math.nan, -math.inf]}))
+        assert store.get(kept.cell) == kept
+        raw = store.get(task).values["raw"]
+    assert raw[0] == 0.5
+    assert math.isnan(raw[1])
+    assert raw[2] == -math.inf
+
+
+def test_tasks_are_found_by_all_their_settings(path):
+    task = Task(name="cosines", settings={"depth": 8, "width": 64})
+    others = [
+        replace(task, settings={"depth": 16, "width": 64}),
+        replace(task, name="sines"),
+        replace(task, version=2),
+        replace(task, numerics=task.numerics - 1),
+    ]
+    same = replace(task, settings={"width": 64, "depth": 8})
+    with Store(path) as store:
+        store.add(Measurement(task=task, values={"raw": 1.0}))
+        assert store.missing([task, same, *others]) == others
+        assert len(store) == 1

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -141,7 +142,7 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import about_session, deliver, load_study, prepare_folder
     from depthmup.cli.terminal import Display
     from depthmup.records import cores
-    from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, groups
+    from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, training
     from depthmup.sweep import run as run_sweep
     from depthmup.training import engine_for
 
@@ -154,10 +155,11 @@ def run(options: Options) -> int:
     if options.device.partition(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {options.device!r}.")
     engine = engine_for(grid.cells[0], device=options.device)
-    executor: Executor = InProcess(device=options.device)
+    executor: Executor = InProcess()
     if options.device == "cpu":
         executor = Processes(workers=workers)
-        check_memory(groups(grid.cells), workers=workers, stacked=engine.name == "torch")
+        stacked = engine.name == "torch"
+        check_memory([job.cells for job in training(grid.cells)], workers=workers, stacked=stacked)
     prepare_folder(options.out)
     with Store(options.out / "results.sqlite") as store:
         about = about_session(
@@ -166,7 +168,12 @@ def run(options: Options) -> int:
         try:
             with Display(quiet=options.json) as display:
                 run_sweep(
-                    grid.cells, store=store, executor=executor, tell=display.tell, about=about
+                    grid.cells,
+                    store=store,
+                    executor=executor,
+                    jobs=partial(training, device=options.device),
+                    tell=display.tell,
+                    about=about,
                 )
         except KeyboardInterrupt:
             done = len(grid.cells) - len(store.missing(grid.cells))

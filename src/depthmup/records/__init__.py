@@ -3,6 +3,7 @@
 from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation
 from depthmup.records.environment import cores, environment, processor
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
+from depthmup.records.measurement import Measurement, Task
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Status
 from depthmup.records.study import Curve, Point, Study, Window
 
@@ -15,6 +16,7 @@ __all__ = [
     "Data",
     "Estimate",
     "Exponent",
+    "Measurement",
     "Network",
     "NonFinite",
     "Optimizer",
@@ -26,6 +28,7 @@ __all__ = [
     "Size",
     "Status",
     "Study",
+    "Task",
     "Transfer",
     "Verdict",
     "Window",

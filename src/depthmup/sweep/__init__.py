@@ -3,21 +3,26 @@
 from depthmup.sweep.cost import check_memory
 from depthmup.sweep.executors import Executor, InProcess, Processes, WorkerError
 from depthmup.sweep.grid import Grid
-from depthmup.sweep.run import Progress, groups, run
-from depthmup.sweep.store import Store, StoreError
+from depthmup.sweep.jobs import Job, Measure, Train, training
+from depthmup.sweep.run import Progress, run
+from depthmup.sweep.store import Asked, Store, StoreError
 from depthmup.sweep.study import study
 
 __all__ = [
+    "Asked",
     "Executor",
     "Grid",
     "InProcess",
+    "Job",
+    "Measure",
     "Processes",
     "Progress",
     "Store",
     "StoreError",
+    "Train",
     "WorkerError",
     "check_memory",
-    "groups",
     "run",
     "study",
+    "training",
 ]

@@ -1,4 +1,4 @@
-"""Where cells are trained: in this process, or in worker processes beside it."""
+"""Where jobs are done: in this process, or in worker processes beside it."""
 
 import multiprocessing
 import os
@@ -8,105 +8,107 @@ import traceback
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
-from depthmup.records import Cell, Record
+from depthmup.sweep.jobs import Job, Result
 
-Group = tuple[Cell, ...]
 ATTEMPTS = 3
 
 
 class Listener(Protocol):
     """What an executor tells its caller."""
 
-    def on_record(self, record: Record) -> None: ...
+    def on_result(self, result: Result) -> None: ...
 
-    def on_progress(self, group: Group, fraction: float) -> None: ...
+    def on_progress(self, job: Job, fraction: float) -> None: ...
+
+    def on_failure(self, job: Job, why: str) -> None:
+        """The job could not be done; the others go on."""
 
 
 class Executor(Protocol):
-    """Trains groups of cells of one shape each, the first groups first."""
+    """Does jobs, the first ones first."""
 
-    def __call__(self, groups: Sequence[Group], listener: Listener) -> None: ...
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None: ...
 
 
 class WorkerError(RuntimeError):
-    """A group could not be trained; the message holds the worker's own traceback."""
-
-
-def _train(group: Group, device: str, listener: Listener) -> None:
-    from depthmup.training import train_group
-
-    def on_progress(fraction: float) -> None:
-        listener.on_progress(group, fraction)
-
-    for record in train_group(group, device=device, on_progress=on_progress):
-        listener.on_record(record)
+    """Jobs could not be done; the message holds a worker's own traceback."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InProcess:
-    """Train here, one group after another."""
+    """Do jobs here, one after another."""
 
-    device: str = "cpu"
-
-    def __call__(self, groups: Sequence[Group], listener: Listener) -> None:
-        for group in groups:
-            _train(group, self.device, listener)
-            listener.on_progress(group, 1.0)
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        for job in jobs:
+            results = job(partial(listener.on_progress, job))
+            while True:
+                try:  # around the job alone: what the listener raises is its own
+                    result = next(results)
+                except StopIteration:
+                    listener.on_progress(job, 1.0)
+                    break
+                except Exception:
+                    listener.on_failure(job, traceback.format_exc())
+                    break
+                listener.on_result(result)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Train in ``workers`` processes of one thread each.
+    """Do jobs in ``workers`` processes of one thread each.
 
     One thread, because two torch thread pools on the same cores slow each other down by two
-    orders of magnitude. A worker that dies (killed, out of memory) is replaced and its group
-    given to another one, at most three times.
+    orders of magnitude. A worker that dies (killed, out of memory) is replaced and its job given
+    to another one, at most three times.
     """
 
     workers: int
-    device: str = "cpu"
 
-    def __call__(self, groups: Sequence[Group], listener: Listener) -> None:
-        waiting = deque((group, 1) for group in groups)
-        busy: dict[Connection, tuple[SpawnProcess, Group, int]] = {}
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        waiting = deque((job, 1) for job in jobs)
+        busy: dict[Connection, tuple[SpawnProcess, Job, int]] = {}
         try:
             for _ in range(min(self.workers, len(waiting))):
                 self._start(busy, *waiting.popleft())
             while busy:
                 for connection in wait(list(busy)):
                     assert isinstance(connection, Connection)
-                    process, group, attempt = busy[connection]
+                    process, job, attempt = busy[connection]
                     try:
                         kind, content = connection.recv()
                     except (EOFError, ConnectionResetError):
                         del busy[connection]
                         process.join()
-                        if attempt == ATTEMPTS:
-                            raise WorkerError(
-                                f"A worker process died {ATTEMPTS} times (exit code "
-                                f"{process.exitcode}) while training {len(group)} networks of "
-                                f"depth {group[0].network.depth} and width "
-                                f"{group[0].network.width}: most likely it ran out of memory. "
-                                "Use fewer --workers or a smaller size; what was finished is kept."
-                            ) from None
-                        self._start(busy, group, attempt + 1)
-                        continue
-                    if kind == "record":
-                        listener.on_record(content)
-                    elif kind == "progress":
-                        listener.on_progress(group, content)
-                    elif kind == "error":
-                        raise WorkerError(f"Training failed in a worker process:\n{content}")
-                    else:
-                        listener.on_progress(group, 1.0)
+                        if attempt < ATTEMPTS:
+                            self._start(busy, job, attempt + 1)
+                            continue
+                        listener.on_failure(
+                            job,
+                            f"A worker process died {ATTEMPTS} times (exit code "
+                            f"{process.exitcode}) while {job}: most likely it ran out of memory. "
+                            "Use fewer --workers or a smaller size.",
+                        )
                         if waiting:
-                            group, attempt = waiting.popleft()
-                            connection.send(group)
-                            busy[connection] = (process, group, attempt)
+                            self._start(busy, *waiting.popleft())
+                        continue
+                    if kind == "result":
+                        listener.on_result(content)
+                    elif kind == "progress":
+                        listener.on_progress(job, content)
+                    else:
+                        if kind == "failure":
+                            listener.on_failure(job, content)
+                        else:
+                            listener.on_progress(job, 1.0)
+                        if waiting:
+                            job, attempt = waiting.popleft()
+                            connection.send(job)
+                            busy[connection] = (process, job, attempt)
                         else:
                             del busy[connection]
                             connection.close()
@@ -118,51 +120,43 @@ class Processes:
                 process.join()
 
     def _start(
-        self, busy: dict[Connection, tuple[SpawnProcess, Group, int]], group: Group, attempt: int
+        self, busy: dict[Connection, tuple[SpawnProcess, Job, int]], job: Job, attempt: int
     ) -> None:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, self.device), daemon=True)
+        process = context.Process(target=_work, args=(theirs,), daemon=True)
         process.start()
         theirs.close()
-        ours.send(group)
-        busy[ours] = (process, group, attempt)
+        ours.send(job)
+        busy[ours] = (process, job, attempt)
 
 
-@dataclass(kw_only=True)
-class _Sender:
-    """In a worker: passes everything on to the process that started it."""
-
-    connection: Connection
-    spoke: float = 0.0
-
-    def on_record(self, record: Record) -> None:
-        self.connection.send(("record", record))
-
-    def on_progress(self, group: Group, fraction: float) -> None:
-        if (now := time.monotonic()) - self.spoke > 0.2:
-            self.spoke = now
-            self.connection.send(("progress", fraction))
-
-
-def _work(connection: Connection, device: str) -> None:
-    """A worker: train what comes until the other end of the pipe is closed."""
+def _work(connection: Connection) -> None:
+    """A worker: do what comes until the other end of the pipe is closed."""
     # Ctrl-C is the parent's to handle; if the parent dies, the pipe breaks and so does this loop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
     torch.set_num_threads(1)
-    sender = _Sender(connection=connection)
+    spoke = 0.0
+
+    def tell(fraction: float) -> None:
+        nonlocal spoke
+        if (now := time.monotonic()) - spoke > 0.2:
+            spoke = now
+            connection.send(("progress", fraction))
+
     try:
         while True:
-            group = connection.recv()
+            job: Job = connection.recv()
             try:
-                _train(group, device, sender)
+                for result in job(tell):
+                    connection.send(("result", result))
             except (BrokenPipeError, EOFError):
                 raise
             except Exception:
-                connection.send(("error", traceback.format_exc()))
-                return
-            connection.send(("done", None))
+                connection.send(("failure", traceback.format_exc()))
+            else:
+                connection.send(("done", None))
     except (BrokenPipeError, ConnectionResetError, EOFError):
         os._exit(0)

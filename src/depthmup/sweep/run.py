@@ -1,37 +1,18 @@
-"""Running a grid: train what the store does not hold, in an order that keeps all workers busy."""
+"""Running a sweep: do what the store does not hold, in an order that keeps all workers busy."""
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from depthmup.records import Cell, Record
-from depthmup.sweep.cost import work
-from depthmup.sweep.executors import Executor, Group
-from depthmup.sweep.store import Store
-
-MEMBERS = 12
-"""Networks trained as one stack: enough to amortize overhead, few enough for the cache."""
-
-
-def groups(cells: Iterable[Cell], *, members: int = MEMBERS) -> list[Group]:
-    """Cells that can be trained as one stack, together; the longest groups first.
-
-    Neighbouring learning rates share a group, as they tend to diverge together.
-    """
-    by_shape: dict[Cell, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        by_shape[cell.shape].append(cell)
-    found = []
-    for alike in by_shape.values():
-        alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
-        found += [tuple(alike[start : start + members]) for start in range(0, len(alike), members)]
-    return sorted(found, key=lambda group: -work(group[0]) * len(group))
+from depthmup.sweep.executors import Executor, WorkerError
+from depthmup.sweep.jobs import Job, Result, training
+from depthmup.sweep.store import Asked, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a sweep is: cells done of all, and the fraction of the work that is left to do."""
+    """How far a sweep is: results there of all asked for, and the fraction of the work done."""
 
     done: int
     cells: int
@@ -48,7 +29,7 @@ class Progress:
 
 @dataclass(kw_only=True)
 class _Keeper:
-    """Listens to an executor: stores records, adds up progress."""
+    """Listens to an executor: stores results, adds up progress, collects failures."""
 
     store: Store
     session: int
@@ -57,24 +38,29 @@ class _Keeper:
     done: int
     total: float
     started: float = field(default_factory=time.monotonic)
-    fractions: dict[Group, float] = field(default_factory=dict)
+    fractions: dict[Job, float] = field(default_factory=dict)
+    failures: list[tuple[Job, str]] = field(default_factory=list)
 
     @property
     def elapsed(self) -> float:
         return time.monotonic() - self.started
 
-    def on_record(self, record: Record) -> None:
-        self.store.add(record)
+    def on_result(self, result: Result) -> None:
+        self.store.add(result)
         self.store.update_session(self.session, self.elapsed)
         self.done += 1
         self._report()
 
-    def on_progress(self, group: Group, fraction: float) -> None:
-        self.fractions[group] = fraction
+    def on_progress(self, job: Job, fraction: float) -> None:
+        self.fractions[job] = fraction
         self._report()
 
+    def on_failure(self, job: Job, why: str) -> None:
+        self.failures.append((job, why))
+        self.on_progress(job, 1.0)
+
     def _report(self) -> None:
-        spent = sum(work(g[0]) * len(g) * part for g, part in self.fractions.items())
+        spent = sum(job.work * fraction for job, fraction in self.fractions.items())
         self.tell(
             Progress(
                 done=self.done,
@@ -86,17 +72,22 @@ class _Keeper:
 
 
 def run(
-    cells: Sequence[Cell],
+    asked: Sequence[Asked],
     *,
     store: Store,
     executor: Executor,
+    jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
 ) -> int:
-    """Train every cell that the store does not hold; the number of those.
+    """Do everything asked for that the store does not hold; the number of those.
 
-    Each record is in the store as soon as its run ends, so whatever stops this call, the next one
-    goes on from there.
+    ``jobs`` makes jobs of what is missing; by default what is asked for are cells, to be trained.
+    Each result is in the store as soon as it is there, so whatever stops this call, the next one
+    goes on from there. A job that fails stops no other one.
+
+    Raises:
+        WorkerError: after all others are done, if jobs failed; with the first one's traceback.
 
     Example:
         >>> import tempfile
@@ -109,17 +100,22 @@ def run(
         (1, 0)
     """
     session = store.open_session({**(about or {}), "started": time.time()})
-    missing = store.missing(cells)
+    missing = store.missing(asked)
+    todo = jobs(missing)
     keeper = _Keeper(
         store=store,
         session=session,
         tell=tell,
-        cells=len(cells),
-        done=len(cells) - len(missing),
-        total=sum(work(cell) for cell in missing),
+        cells=len(asked),
+        done=len(asked) - len(missing),
+        total=sum(job.work for job in todo),
     )
     try:
-        executor(groups(missing), keeper)
+        executor(todo, keeper)
     finally:
         store.update_session(session, keeper.elapsed)
+    if keeper.failures:
+        (job, why), *others = keeper.failures
+        more = f" ({len(others)} other jobs failed too)" if others else ""
+        raise WorkerError(f"What was finished is kept, but {job} failed{more}:\n{why.rstrip()}")
     return len(missing)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
-from depthmup.records import Cell, Record, Status
+from depthmup.records import Cell, Measurement, Record, Status, Task
 
-SCHEMA = 1
+SCHEMA = 2
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 
 _TABLES = """
@@ -24,6 +24,16 @@ CREATE TABLE records (
 ) WITHOUT ROWID;
 CREATE TABLE sessions (id INTEGER PRIMARY KEY, about TEXT NOT NULL, seconds REAL NOT NULL);
 """
+# Since schema 2; an older store gains it when it is opened.
+_MEASUREMENTS = """
+CREATE TABLE measurements (
+    key TEXT PRIMARY KEY,
+    task TEXT NOT NULL,
+    measured TEXT NOT NULL
+) WITHOUT ROWID
+"""
+
+Asked = Cell | Task
 
 
 class StoreError(RuntimeError):
@@ -81,7 +91,7 @@ class Store:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             empty = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
             if empty and not application:
-                for statement in _TABLES.strip().split(";\n"):
+                for statement in (*_TABLES.strip().split(";\n"), _MEASUREMENTS):
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version={SCHEMA}")
@@ -89,6 +99,9 @@ class Store:
                 raise StoreError(
                     f"{self.path} is an SQLite file of another program. Name another folder."
                 )
+            elif version == 1:
+                db.execute(_MEASUREMENTS)
+                db.execute(f"PRAGMA user_version={SCHEMA}")
             elif version != SCHEMA:
                 raise StoreError(
                     f"Expected the store {self.path} to be of schema version {SCHEMA}; it is of "
@@ -134,46 +147,59 @@ class Store:
 
     def __len__(self) -> int:
         with self._explained():
-            count: int = self._db.execute("SELECT count(*) FROM records").fetchone()[0]
+            count: int = self._db.execute(
+                "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM measurements)"
+            ).fetchone()[0]
         return count
 
-    def add(self, record: Record) -> None:
-        """Keep a record, in a transaction of its own; one that is present stays."""
-        row = (
-            record.cell.key,
-            record.cell.to_json(),
-            record.status.value,
-            _little_endian(record.losses).tobytes(),
-        )
+    def add(self, result: Record | Measurement) -> None:
+        """Keep a result, in a transaction of its own; one that is present stays."""
+        if isinstance(result, Measurement):
+            measured = json.dumps(dict(result.values))
+            row: tuple[object, ...] = (result.task.key, result.task.to_json(), measured)
+            statement = "INSERT OR IGNORE INTO measurements VALUES (?, ?, ?)"
+        else:
+            losses = _little_endian(result.losses).tobytes()
+            row = (result.cell.key, result.cell.to_json(), result.status.value, losses)
+            statement = "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)"
         with self._explained():
-            self._db.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)", row)
+            self._db.execute(statement, row)
 
-    def get(self, cell: Cell) -> Record | None:
-        """The record of a cell, or None.
+    @overload
+    def get(self, asked: Cell) -> Record | None: ...
+    @overload
+    def get(self, asked: Task) -> Measurement | None: ...
+
+    def get(self, asked: Asked) -> Record | Measurement | None:
+        """The record of a cell, or the measurement of a task, or None.
 
         Raises:
-            StoreError: another configuration is stored under this cell's key.
+            StoreError: another configuration is stored under this key.
         """
+        if isinstance(asked, Task):
+            query = "SELECT task, measured FROM measurements WHERE key = ?"
+        else:
+            query = "SELECT cell, status, losses FROM records WHERE key = ?"
         with self._explained():
-            row = self._db.execute(
-                "SELECT cell, status, losses FROM records WHERE key = ?", (cell.key,)
-            ).fetchone()
+            row = self._db.execute(query, (asked.key,)).fetchone()
         if row is None:
             return None
-        text, status, blob = row
-        if text != cell.to_json():
+        text, *content = row
+        if text != asked.to_json():
             raise StoreError(
-                f"The store {self.path} holds another configuration under the key {cell.key}: "
-                f"expected {cell.to_json()}, found {text}. It was edited or written by an "
+                f"The store {self.path} holds another configuration under the key {asked.key}: "
+                f"expected {asked.to_json()}, found {text}. It was edited or written by an "
                 "incompatible version; name another folder."
             )
+        if isinstance(asked, Task):
+            return Measurement(task=asked, values=json.loads(content[0]))
         losses = array("f")
-        losses.frombytes(blob)
-        return Record(cell=cell, status=Status(status), losses=_little_endian(losses))
+        losses.frombytes(content[1])
+        return Record(cell=asked, status=Status(content[0]), losses=_little_endian(losses))
 
-    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells that have no record yet, in the order given."""
-        return [cell for cell in cells if self.get(cell) is None]
+    def missing(self, asked: Iterable[Asked]) -> list[Any]:
+        """What has no result yet, in the order given."""
+        return [each for each in asked if self.get(each) is None]
 
     def open_session(self, about: Mapping[str, object]) -> int:
         """Note that work begins: what was asked for, when, on what. The session's number."""

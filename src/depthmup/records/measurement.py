@@ -1,0 +1,51 @@
+"""A measurement on networks that is no loss curve: what was asked, and the numbers that came."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from depthmup.records.run import NUMERICS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """Everything that determines a measurement: its name, its settings, its version.
+
+    ``settings`` holds what JSON can. ``version`` belongs to the code that measures: it is raised
+    when the same settings would give other numbers.
+
+    Example:
+        >>> Task(name="gradient cosines", settings={"depth": 8}).key == Task(
+        ...     name="gradient cosines", settings={"depth": 16}).key
+        False
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(hash=False)
+    version: int = 1
+    numerics: int = NUMERICS
+
+    def to_json(self) -> str:
+        """Canonical JSON: the same text for equal tasks on every machine."""
+        raw = {
+            "name": self.name,
+            "settings": dict(self.settings),
+            "version": self.version,
+            "numerics": self.numerics,
+        }
+        return json.dumps(raw, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def key(self) -> str:
+        """A stable hash of the full configuration."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """What a task gave: numbers and lists of numbers by name, NaN and infinities allowed."""
+
+    task: Task
+    values: Mapping[str, Any]
