@@ -84,9 +84,33 @@ def test_cells_have_stable_keys():
     assert len({each.key for each in GRID.cells}) == len(GRID.cells)
 
 
+def test_what_later_versions_added_leaves_the_keys_of_older_cells_alone():
+    """Keys as the first stores hold them, of the version of the engines that wrote those."""
+    first = Grid(numerics=2).cells[0]
+    assert first.key == "3562f732c2b37fe12939938f31b33d8e"
+    others = [
+        replace(first, order="epochs"),
+        replace(first, data=replace(first.data, digest="0" * 32)),
+    ]
+    assert len({first.key, *(each.key for each in others)}) == 3
+    for each in others:
+        assert type(each).from_json(each.to_json()) == each
+
+
 def test_grids_survive_json():
     grid = replace(GRID, schemes=(*FOUR, scheme("3/4,1/4")), data=Data(label_noise=0.1))
     assert Grid.from_dict(grid.to_dict()) == grid
+    images = replace(grid, data=Data(name="cifar10", digest="0" * 32), order="epochs")
+    assert Grid.from_dict(images.to_dict()) == images
+    older = {k: v for k, v in grid.to_dict().items() if k != "order"}
+    assert Grid.from_dict(older) == grid
+
+
+@pytest.mark.parametrize(("name", "inputs"), [("mnist", 784), ("cifar10", 3072)])
+def test_networks_are_sized_for_the_data(name, inputs):
+    cell = replace(GRID, data=Data(name=name, digest="0" * 32)).cells[0]
+    assert (cell.network.inputs, cell.network.outputs) == (inputs, 10)
+    assert cell.network.input_std == approx(inputs**-0.5)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +139,9 @@ def test_grids_survive_json():
         ({"optimizer": "adamish"}, "optimizer to be one of adam"),
         ({"weight_decay": 0.1}, "use optimizer='adamw'"),
         ({"data": Data(name="imagenet")}, "data to be one of digits"),
+        ({"data": Data(name="mnist")}, "other data to have one"),
+        ({"data": Data(digest="0" * 32)}, "the digits, .* to have no digest"),
+        ({"order": "shuffled"}, "order to be one of replacement, epochs"),
         ({"data": Data(label_noise=2.0)}, "label_noise to be a fraction"),
     ],
 )

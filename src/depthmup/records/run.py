@@ -6,7 +6,7 @@ import math
 from array import array
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.
@@ -63,11 +63,35 @@ class Optimizer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Data:
-    """A data set; the label noise has a seed of its own, the same for every run."""
+    """A data set; the label noise has a seed of its own, the same for every run.
+
+    ``digest`` is that of its content, for data that do not come with the package: where they lie
+    is no part of a run's description, what they are is.
+    """
 
     name: str = "digits"
     label_noise: float = 0.3
     label_seed: int = 0
+    digest: str = ""
+
+
+Order = Literal["replacement", "epochs"]
+"""How examples are drawn: each by itself, or all of them once per epoch, shuffled anew."""
+
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+Precision = Literal["float32", "tf32", "bf16"]
+"""Of the operands of every product with a weight matrix; all else is in single precision."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+# What later versions added is left out at these values: cells of earlier versions keep their keys.
+_ADDED_TO_CELL: dict[str, Any] = {"order": "replacement", "precision": "float32"}
+_ADDED_TO_DATA: dict[str, Any] = {"digest": ""}
+
+
+def _without(raw: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in raw.items() if k not in added or v != added[k]}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,10 +108,14 @@ class Cell:
     batch_size: int = 64
     seed: int = 0
     numerics: int = NUMERICS
+    order: Order = "replacement"
+    precision: Precision = "float32"
 
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal cells on every machine."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        raw = _without(asdict(self), _ADDED_TO_CELL)
+        raw["data"] = _without(raw["data"], _ADDED_TO_DATA)
+        return json.dumps(raw, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Cell":

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
+from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import DEPTH_MUP, MAXIMAL_UPDATE, Kind, Ratios, Role, Scheme, family, scheme
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -16,7 +17,7 @@ READOUT = Role(kind=Kind.READOUT)
 
 OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
 # (inputs, classes) of the data sets that networks are sized for.
-DATA_SHAPES = {"digits": (64, 10)}
+DATA_SHAPES = {"digits": (64, 10), "mnist": (784, 10), "cifar10": (3072, 10)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Grid:
     base_width: int | None = None
     steps: int = 300
     batch_size: int = 64
+    order: Order = "replacement"
     window: int = 60
     activation: str = "abs"
     nonlinearity: str = "post"
@@ -56,6 +58,7 @@ class Grid:
     momentum: float = 0.0
     weight_decay: float = 0.0
     data: Data = field(default_factory=Data)
+    precision: Precision = "float32"
     numerics: int = NUMERICS
 
     def __post_init__(self) -> None:
@@ -95,8 +98,9 @@ class Grid:
 
     def curve(self, scheme: Scheme, depth: int, log2_lr: float) -> Iterator[Cell]:
         """The cells of one point of a curve, one for each seed."""
+        first = self.cell(scheme, depth, log2_lr, seed=0)
         for seed in range(self.seeds):
-            yield self.cell(scheme, depth, log2_lr, seed)
+            yield replace(first, seed=seed)
 
     def cell(self, scheme: Scheme, depth: int, log2_lr: float, seed: int) -> Cell:
         """The run that a scheme prescribes at this depth and base learning rate."""
@@ -145,6 +149,8 @@ class Grid:
             batch_size=self.batch_size,
             seed=seed,
             numerics=self.numerics,
+            order=self.order,
+            precision=self.precision,
         )
 
 
@@ -203,6 +209,15 @@ def _check(grid: Grid) -> None:
         refuse("nonlinearity", "'post', phi(W x), or 'pre', W phi(x)", grid.nonlinearity)
     if grid.data.name not in DATA_SHAPES:
         refuse("data", f"one of {', '.join(DATA_SHAPES)}", grid.data.name)
+    if (grid.data.name == "digits") == bool(grid.data.digest):
+        raise ValueError(
+            "Expected the digits, which come with the package, to have no digest and other data to "
+            f"have one; got {grid.data!r}. depthmup.training.find_data('mnist:FOLDER') makes it."
+        )
+    if grid.order not in ORDERS:
+        refuse("order", f"one of {', '.join(ORDERS)}", grid.order)
+    if grid.precision not in PRECISIONS:
+        refuse("precision", f"one of {', '.join(PRECISIONS)}", grid.precision)
     if not 0 <= grid.data.label_noise <= 1:
         refuse("label_noise", "a fraction in [0, 1]", grid.data.label_noise)
 

@@ -33,9 +33,10 @@ def dataset(data: Data) -> Dataset:
 
 
 def batches(cell: Cell) -> Tensor:
-    """The examples of every step, (steps, batch_size)."""
-    generator = stream(cell.seed, "batches")
-    return dataset(cell.data).batches(cell.steps, cell.batch_size, generator)
+    """The examples of every step, (steps, batch_size); a longer run begins with a shorter one's."""
+    data, generator = dataset(cell.data), stream(cell.seed, "batches")
+    draw = {"replacement": data.batches, "epochs": data.epochs}[cell.order]
+    return draw(cell.steps, cell.batch_size, generator)
 
 
 @dataclass(frozen=True, kw_only=True)
