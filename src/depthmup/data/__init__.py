@@ -1,6 +1,6 @@
 """Seeded data sets."""
 
-from depthmup.data.digits import Dataset, digits
-from depthmup.data.text import Text, hub_text, local_text, standard_library, text
+from depthmup.data.dataset import Dataset
+from depthmup.data.digits import digits
 
-__all__ = ["Dataset", "Text", "digits", "hub_text", "local_text", "standard_library", "text"]
+__all__ = ["Dataset", "digits"]
