@@ -22,10 +22,10 @@ def test_it_names_the_engine_and_the_hardware(capsys, monkeypatch):
 
 
 def test_it_says_when_an_engine_was_forced(capsys, monkeypatch):
-    monkeypatch.setenv("DEPTHMUP_ENGINE", "torch")
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "stacked")
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["engine"], found["why"]) == ("torch", "DEPTHMUP_ENGINE=torch")
+    assert (found["engine"], found["why"]) == ("stacked", "DEPTHMUP_ENGINE=stacked")
 
 
 @pytest.mark.parametrize("value", ["cuda", "NATIVE"])

@@ -27,7 +27,7 @@ def test_memory_is_what_the_engine_allocates():
 
 
 def test_a_sweep_that_would_not_fit_is_refused_with_the_number(monkeypatch):
-    monkeypatch.setattr(cost, "available", lambda: 2**30)
+    monkeypatch.setattr(cost, "available", lambda device: 2**30)
     huge = replace(cell().network, width=8192, depth=64)
     groups = [(replace(cell(), network=huge),), (cell(),)]
     with pytest.raises(ValueError, match=r"need 48\.\d GiB with 2 workers, and 1\.0 GiB are"):

@@ -335,17 +335,16 @@ def test_steps_beyond_the_run_are_refused():
 def test_the_choice_follows_device_cell_and_environment(monkeypatch):
     monkeypatch.delenv("DEPTHMUP_ENGINE", raising=False)
     assert engine_for(cell()).name == "native"
-    assert engine_for(cell(), device="cuda").name == "torch"
     unsupported = cell(activation="swish")
-    assert engine_for(unsupported).name == "torch"
+    assert engine_for(unsupported).name == "stacked"
     assert "swish" in engine_for(unsupported).why
-    monkeypatch.setenv("DEPTHMUP_ENGINE", "torch")
-    assert engine_for(cell()).name == "torch"
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "stacked")
+    assert engine_for(cell()).name == "stacked"
     monkeypatch.setenv("DEPTHMUP_ENGINE", "native")
     with pytest.raises(ValueError, match=r"cannot be used: .*swish"):
         engine_for(unsupported)
     monkeypatch.setenv("DEPTHMUP_ENGINE", "fortran")
-    with pytest.raises(ValueError, match="'native', 'torch' or unset; got 'fortran'"):
+    with pytest.raises(ValueError, match="native, stacked, reference or unset; got 'fortran'"):
         engine_for(cell())
 
 
@@ -354,10 +353,10 @@ def test_groups_are_trained_by_the_chosen_engine(monkeypatch):
     monkeypatch.delenv("DEPTHMUP_ENGINE", raising=False)
     by_native = {record.cell.key: record for record in train_group(cells)}
     assert by_native == native(cells)
-    monkeypatch.setenv("DEPTHMUP_ENGINE", "torch")
-    by_torch = {record.cell.key: record for record in train_group(cells)}
-    assert by_torch != by_native
-    for key, record in by_torch.items():
+    monkeypatch.setenv("DEPTHMUP_ENGINE", "stacked")
+    by_stack = {record.cell.key: record for record in train_group(cells)}
+    assert by_stack != by_native
+    for key, record in by_stack.items():
         np.testing.assert_allclose(record.losses, by_native[key].losses, rtol=SAME)
     with pytest.raises(ValueError, match=r"may differ in learning rate.*only"):
         list(train_group([cell(), cell(depth=5)]))
@@ -391,9 +390,9 @@ def said(process):
     return out.strip()
 
 
-def test_without_a_compiler_the_torch_engine_is_used(tmp_path):
+def test_without_a_compiler_the_stacked_engine_is_used(tmp_path):
     out = said(python(TRAIN_ONE, tmp_path, PATH=""))
-    assert out.startswith("torch: There is no C compiler")
+    assert out.startswith("stacked: There is no C compiler")
     assert out.endswith("|finished")
 
 
@@ -405,7 +404,7 @@ def test_with_a_broken_compiler_too(tmp_path):
     )
     broken.chmod(0o755)
     out = said(python(TRAIN_ONE, tmp_path, PATH=str(broken.parent)))
-    assert out.startswith("torch: The C compiler")
+    assert out.startswith("stacked: The C compiler")
     assert "error: no headers" in out
     assert not list(tmp_path.glob("depthmup/*"))
 
@@ -414,7 +413,7 @@ def test_with_a_cache_that_cannot_be_written_too(tmp_path):
     taken = tmp_path / "file"
     taken.touch()
     out = said(python(TRAIN_ONE, taken))
-    assert out.startswith("torch: The cache folder")
+    assert out.startswith("stacked: The cache folder")
 
 
 def test_a_damaged_build_is_built_anew(tmp_path):

@@ -33,7 +33,7 @@ def run(options: Options) -> int:
         return 0
     for name, value in found.items():
         print(f"{name:<12}{'none' if value is None else value}")
-    if chosen.name == "torch" and compiler() is None:
+    if chosen.name == "stacked" and compiler() is None:
         print(
             "\nThe native engine trains several times as many networks per second. It needs a C "
             "compiler:\ninstall one (e.g. `apt install gcc`, `xcode-select --install`), then run "

@@ -106,7 +106,16 @@ class Options:
     """Worker processes of one thread each; 0: one per core."""
 
     device: str = "cpu"
-    """Where to train: cpu or cuda."""
+    """Where to train: cpu, cuda or cuda:N."""
+
+    engine: Literal["auto", "native", "stacked", "reference"] = "auto"
+    """What trains: the compiled kernel, one stacked PyTorch network, or the plain loop."""
+
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    """Of matrix products; tf32 needs cuda. Other precisions are other runs in the store."""
+
+    cuda_graphs: bool = False
+    """On cuda: record a training step once and replay it."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -144,7 +153,7 @@ def run(options: Options) -> int:
     from depthmup.records import cores
     from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, training
     from depthmup.sweep import run as run_sweep
-    from depthmup.training import engine_for
+    from depthmup.training import Placement, engine_for
 
     grid = grid_of(options)
     workers = options.workers or cores()
@@ -152,14 +161,17 @@ def run(options: Options) -> int:
         raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     if not 0 < options.tolerance < float("inf"):
         raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
-    if options.device.partition(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {options.device!r}.")
-    engine = engine_for(grid.cells[0], device=options.device)
-    executor: Executor = InProcess()
-    if options.device == "cpu":
-        executor = Processes(workers=workers)
-        stacked = engine.name == "torch"
-        check_memory([job.cells for job in training(grid.cells)], workers=workers, stacked=stacked)
+    placement = Placement(
+        device=options.device, engine=options.engine, cuda_graphs=options.cuda_graphs
+    )
+    engine = engine_for(grid.cells[0], placement)
+    executor: Executor = InProcess() if placement.on_cuda else Processes(workers=workers)
+    check_memory(
+        [job.cells for job in training(grid.cells)],
+        workers=1 if placement.on_cuda else workers,
+        stacked=engine.name == "stacked",
+        device=placement.device,
+    )
     prepare_folder(options.out)
     with Store(options.out / "results.sqlite") as store:
         about = about_session(
@@ -171,7 +183,7 @@ def run(options: Options) -> int:
                     grid.cells,
                     store=store,
                     executor=executor,
-                    jobs=partial(training, device=options.device),
+                    jobs=partial(training, placement=placement),
                     tell=display.tell,
                     about=about,
                 )

@@ -6,7 +6,7 @@ import math
 from array import array
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.
@@ -81,7 +81,7 @@ Order = Literal["replacement", "epochs"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 Precision = Literal["float32", "tf32", "bf16"]
-"""Of the operands of every product with a weight matrix; all else is in single precision."""
+"""Of the operands of the products with trained matrices; all else is in single precision."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
@@ -138,15 +138,27 @@ class Cell:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
 
 
+class Run(Protocol):
+    """The full description of a training run: a cell, or a trial of a person's own model."""
+
+    @property
+    def key(self) -> str: ...
+
+    def to_json(self) -> str: ...
+
+
+Described = TypeVar("Described", bound=Run, covariant=True)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(Generic[Described]):
     """What one run left behind.
 
     ``losses`` holds the training loss of every step that was taken, in single precision; of a
     run that diverged at step t, the t finite losses before it.
     """
 
-    cell: Cell
+    cell: Described
     status: Status
     losses: array  # of 'f'
 

@@ -35,17 +35,20 @@ def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
     return BYTES * (len(group) if stacked else 1) * (weights + activations)
 
 
-def check_memory(groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True) -> None:
+def check_memory(
+    groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True, device: str = "cpu"
+) -> None:
     """Refuse a sweep that would not fit, before it starts.
 
-    ``stacked``: whether the engine trains a group as one stack (see ``memory``).
+    ``stacked``: whether the engine trains a group as one stack (see ``memory``). ``device``: where
+    the networks are kept.
 
     Raises:
         ValueError: the largest groups that could run side by side need more than there is.
     """
     largest = sorted((memory(group, stacked=stacked) for group in groups), reverse=True)[:workers]
     needed = sum(largest) + PROCESS * len(largest)
-    there = available()
+    there = available(device)
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network
         raise ValueError(
@@ -55,8 +58,12 @@ def check_memory(groups: Sequence[Sequence[Cell]], *, workers: int, stacked: boo
         )
 
 
-def available() -> int | None:
-    """Bytes of memory that can still be used, or None where the system does not say."""
+def available(device: str = "cpu") -> int | None:
+    """Bytes of a device's memory that can still be used, or None where the system does not say."""
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.mem_get_info(device)[0]
     if sys.platform != "linux":
         return None
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _reclaimable()

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from depthmup.records import Cell, Measurement, Record, Task
 from depthmup.sweep.cost import work
+from depthmup.training import Placement, train_group
 
 Result = Record | Measurement
 Tell = Callable[[float], None]
@@ -37,16 +38,14 @@ class Train:
     """Train cells of one shape with the engine for them."""
 
     cells: tuple[Cell, ...]
-    device: str = "cpu"
+    placement: Placement = field(default_factory=Placement)
 
     @property
     def work(self) -> float:
         return work(self.cells[0]) * len(self.cells)
 
     def __call__(self, tell: Tell) -> Iterator[Result]:
-        from depthmup.training import train_group
-
-        yield from train_group(self.cells, device=self.device, on_progress=tell)
+        yield from train_group(self.cells, placement=self.placement, on_progress=tell)
 
     def __str__(self) -> str:
         network = self.cells[0].network
@@ -75,11 +74,14 @@ class Measure:
         return f"measuring {self.task.name} with {dict(self.task.settings)}"
 
 
-def training(cells: Iterable[Cell], *, members: int = MEMBERS, device: str = "cpu") -> list[Train]:
+def training(
+    cells: Iterable[Cell], *, members: int = MEMBERS, placement: Placement | None = None
+) -> list[Train]:
     """Jobs that train cells, those that can be trained as one stack together; longest first.
 
     Neighbouring learning rates share a job, as they tend to diverge together.
     """
+    placement = placement or Placement()
     by_shape: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_shape[cell.shape].append(cell)
@@ -87,7 +89,7 @@ def training(cells: Iterable[Cell], *, members: int = MEMBERS, device: str = "cp
     for alike in by_shape.values():
         alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
         found += [
-            Train(cells=tuple(alike[start : start + members]), device=device)
+            Train(cells=tuple(alike[start : start + members]), placement=placement)
             for start in range(0, len(alike), members)
         ]
     return sorted(found, key=lambda job: -job.work)

@@ -1,13 +1,34 @@
 """Cells in, records out."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from depthmup.training.engine import Engine, engine_for, train_group
-from depthmup.training.ensemble import train_ensemble
-from depthmup.training.loop import train
-from depthmup.training.native import train_native
-from depthmup.training.setup import Weights, batches, build, dataset, stream
+from depthmup.training.placement import ENGINES, EngineName, Placement
+
+if TYPE_CHECKING:
+    from depthmup.training.ensemble import train_ensemble
+    from depthmup.training.loop import train
+    from depthmup.training.native.train import train_native
+    from depthmup.training.setup import Weights, batches, build, dataset, stream
+
+# Loaded when first used: to choose an engine needs no PyTorch.
+_LAZY = {
+    "Weights": "setup",
+    "batches": "setup",
+    "build": "setup",
+    "dataset": "setup",
+    "stream": "setup",
+    "train": "loop",
+    "train_ensemble": "ensemble",
+    "train_native": "native.train",
+}
 
 __all__ = [
+    "ENGINES",
     "Engine",
+    "EngineName",
+    "Placement",
     "Weights",
     "batches",
     "build",
@@ -19,3 +40,9 @@ __all__ = [
     "train_group",
     "train_native",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"depthmup.training.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

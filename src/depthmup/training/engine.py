@@ -1,64 +1,92 @@
-"""Which engine trains a cell: decided here, by the machine and the cell's shape alone.
+"""Which engine trains a cell: decided here, by the machine, the cell's shape and what was asked.
 
 Engines agree to rounding, not to the bit. As the choice never depends on time, load or company, a
 cell's record is the same whether or not its sweep was interrupted.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
 
 from depthmup.records import Cell, Record
-from depthmup.training.ensemble import Progress, check_one_shape, train_ensemble
-from depthmup.training.native import BuildError, library, supports, train_native
+from depthmup.training.native import BuildError, library, supports
+from depthmup.training.placement import ENGINES, EngineName, Placement
 
 VARIABLE = "DEPTHMUP_ENGINE"
+HERE = Placement()
+AMPERE = (8, 0)  # the first compute capability that multiplies tf32 and bf16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine, and why it is the one: ``native`` (the compiled kernel) or ``torch``."""
+    """An engine, and why it is the one.
 
-    name: Literal["native", "torch"]
+    ``native`` is the compiled kernel, ``stacked`` the many networks of one torch program,
+    ``reference`` the plain loop.
+    """
+
+    name: EngineName
     why: str
 
     def __str__(self) -> str:
         return f"{self.name}: {self.why}"
 
 
-def engine_for(cell: Cell | None = None, *, device: str = "cpu") -> Engine:
-    """The engine that trains a cell on a device; without a cell, that of this machine.
+def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
+    """The engine that trains a cell at a place; without a cell, that of this machine.
 
-    Builds the kernel if it has not been built here yet. ``DEPTHMUP_ENGINE=native`` or ``torch``
-    in the environment forces one.
+    Builds the kernel if it has not been built here yet. Where the placement leaves the engine
+    open, ``DEPTHMUP_ENGINE=native``, ``stacked`` or ``reference`` in the environment asks for one.
+    Loads PyTorch only to look for a CUDA device.
 
     Raises:
-        ValueError: DEPTHMUP_ENGINE names no engine, or forces one that cannot train the cell.
+        ValueError: there is no such engine or device, or the engine that was asked for cannot
+            train the cell there.
     """
-    forced = os.environ.get(VARIABLE) or None
-    if forced not in (None, "native", "torch"):
-        raise ValueError(f"Expected {VARIABLE} to be 'native', 'torch' or unset; got {forced!r}.")
-    if forced == "torch":
-        return Engine(name="torch", why=f"{VARIABLE}=torch")
-    reason = _unavailable(cell, device)
-    if not reason:
-        kernel = library()
-        why = f"compiled for this processor, {32 * kernel.register_length}-bit registers"
-        return Engine(name="native", why=why)
-    if forced:
+    wish, told = placement.engine, f"--engine {placement.engine}"
+    if wish == "auto" and not placement.on_cuda:
+        wish = _wish_of_environment() or "auto"
+        told = f"{VARIABLE}={wish}"
+    precision = cell.precision if cell else "float32"
+    if placement.on_cuda:
+        return Engine(name="stacked", why=_cuda(placement, precision))
+    if precision == "tf32":
         raise ValueError(
-            f"{VARIABLE}=native, but the native engine cannot be used: {reason}. Unset {VARIABLE} "
-            "to use the torch engine instead."
+            "Expected precision to be float32 or bf16 on the CPU; got 'tf32', a format of CUDA "
+            "devices. Add --device cuda."
         )
-    return Engine(name="torch", why=reason)
+    if wish == "stacked":
+        return Engine(name="stacked", why=told)
+    if wish == "reference":
+        if precision != "float32":
+            raise ValueError(
+                f"Expected precision to be float32 for the reference engine; got {precision!r}. "
+                "The stacked engine trains in it."
+            )
+        return Engine(name="reference", why=told)
+    reason = _no_native(cell)
+    if reason and wish == "native":
+        raise ValueError(
+            f"{told}, but the native engine cannot be used: {reason}. Leave the choice open to "
+            "use the stacked engine instead."
+        )
+    if reason:
+        return Engine(name="stacked", why=reason)
+    bits = 32 * library().register_length
+    return Engine(name="native", why=f"compiled for this processor, {bits}-bit registers")
 
 
-def _unavailable(cell: Cell | None, device: str) -> str | None:
-    if torch.device(device).type != "cpu":
-        return f"the native engine runs on the CPU, not on {device}"
+def _wish_of_environment() -> EngineName | None:
+    wish = os.environ.get(VARIABLE) or None
+    if wish is None:
+        return None
+    for name in ENGINES:
+        if wish == name:
+            return name
+    raise ValueError(f"Expected {VARIABLE} to be {', '.join(ENGINES)} or unset; got {wish!r}.")
+
+
+def _no_native(cell: Cell | None) -> str | None:
     if cell is not None and (reason := supports(cell)):
         return reason
     try:
@@ -68,11 +96,32 @@ def _unavailable(cell: Cell | None, device: str) -> str | None:
     return None
 
 
+def _cuda(placement: Placement, precision: str) -> str:
+    """What is known of a CUDA device; refuses one that is not there or cannot do this."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = int(placement.device.partition(":")[2] or 0)
+    if index >= count:
+        raise ValueError(
+            f"Expected a CUDA device that PyTorch {torch.__version__} can use; got "
+            f"{placement.device!r}, and it finds {count}. Check nvidia-smi and that this is a CUDA "
+            "build, or leave out --device."
+        )
+    if precision != "float32" and torch.cuda.get_device_capability(index) < AMPERE:
+        raise ValueError(
+            f"Expected precision to be float32 on {torch.cuda.get_device_name(index)}, which is "
+            f"older than compute capability {AMPERE[0]}.{AMPERE[1]}; got {precision!r}."
+        )
+    graphs = ", CUDA graphs" if placement.cuda_graphs else ""
+    return f"{torch.cuda.get_device_name(index)}, {precision}{graphs}"
+
+
 def train_group(
     cells: Sequence[Cell],
     *,
-    device: str = "cpu",
-    on_progress: Progress = lambda fraction: None,
+    placement: Placement = HERE,
+    on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Iterator[Record]:
     """Train cells of one shape with the engine for them; yield each record as its run ends.
 
@@ -80,8 +129,23 @@ def train_group(
         ValueError: the cells differ in more than learning rate, decay and seed, or cannot be
             trained.
     """
+    from depthmup.training.ensemble import check_one_shape, train_ensemble
+    from depthmup.training.loop import train
+    from depthmup.training.native.train import train_native
+    from depthmup.training.recording import cuda_graph
+
     check_one_shape(cells)
-    if engine_for(cells[0], device=device).name == "native":
+    name = engine_for(cells[0], placement).name
+    if name == "native":
         yield from train_native(cells, on_progress=on_progress)
+    elif name == "stacked":
+        yield from train_ensemble(
+            cells,
+            device=placement.device,
+            record=cuda_graph if placement.cuda_graphs else None,
+            on_progress=on_progress,
+        )
     else:
-        yield from train_ensemble(cells, device=device, on_progress=on_progress)
+        for done, cell in enumerate(cells, 1):
+            yield train(cell)
+            on_progress(done / len(cells))

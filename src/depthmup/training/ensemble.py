@@ -17,12 +17,17 @@ out for any composition, and a member that diverges is removed without a trace i
 things are needed for that. One thread: with more, the split of a sum depends on the batch (and they
 would not help: products are small, cores are better used by one process each). And members that
 start at a whole vector register: where sizes do not provide that, members are trained one by one.
+
+On an accelerator the choice of algorithm may depend on the number of members: there records agree
+with those of other company to rounding. A step touches fixed memory and never asks the device for
+a number, so that it can be recorded once and replayed (see ``recording``).
 """
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -31,6 +36,8 @@ from torch.nn import functional
 from depthmup.models import activation
 from depthmup.records import Cell, Record, Status
 from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.precision import multiply, single_precision
+from depthmup.training.recording import WARM_UP, Recorder
 from depthmup.training.setup import Weights, batches, dataset
 
 Progress = Callable[[float], None]
@@ -76,6 +83,8 @@ class _Stack:
             else []
         )
         self.decaying = bool(self.decays.any())
+        self.exact = self.cell.precision == "float32"
+        self.multiply = partial(multiply, precision=self.cell.precision)
         self.averaging = torch.full(
             (len(self.lrs), 1, network.width), 1 / network.width, device=self.lrs.device
         )
@@ -97,7 +106,7 @@ class _Stack:
             for i in range(network.block_depth):
                 if not self.post:
                     u = self.phi.function(u, out=branch)
-                torch.bmm(self.layers[layer][i], u, out=self.ps[layer][i])
+                self.multiply(self.layers[layer][i], u, out=self.ps[layer][i])
                 u = self._product(layer, i)
                 if self.post:
                     u = self.phi.function(u, out=branch)
@@ -124,12 +133,14 @@ class _Stack:
                 u = before if self.post and not i else phi.function(before, out=other)
                 if not self.deferred:
                     du.mul_(self.lrs)
-                torch.bmm(du, u.transpose(1, 2), out=self.gradient)
+                self.multiply(du, u.transpose(1, 2), out=self.gradient)
                 transposed = self.layers[layer][i].transpose(1, 2)
-                if self.post and not i and not network.layer_norm:
+                if self.post and not i and not network.layer_norm and self.exact:
                     dx.baddbmm_(transposed, du)
+                elif self.post and not i and not network.layer_norm:
+                    dx.add_(self.multiply(transposed, du, out=other))
                 else:
-                    torch.bmm(transposed, du, out=other)
+                    self.multiply(transposed, du, out=other)
                     du, other = other, du
                     if not self.post:
                         du.mul_(phi.derivative(before, out=other))
@@ -260,16 +271,55 @@ def check_one_shape(cells: Sequence[Cell]) -> None:
         )
 
 
+@dataclass(kw_only=True)
+class _Step:
+    """One step of all members: from the examples' ``index`` to ``losses`` and new weights."""
+
+    stack: _Stack
+    inputs: Tensor  # (examples, features)
+    labels: Tensor
+    u: Tensor  # (E, n, features)
+    v: Tensor  # (E, classes, n)
+    index: Tensor  # (E, B)
+    losses: Tensor  # (E,)
+
+    def __call__(self) -> None:
+        stack = self.stack
+        torch.bmm(self.u, self.inputs[self.index].transpose(1, 2), out=stack.x[0])
+        logits = torch.bmm(self.v, stack.forward())  # (E, classes, B)
+        log_p = functional.log_softmax(logits, 1)
+        target = self.labels[self.index].unsqueeze(1)
+        torch.neg(log_p.gather(1, target).mean((1, 2)), out=self.losses)
+        gradient = log_p.exp_().scatter_add_(1, target, -torch.ones_like(log_p[:, :1]))
+        gradient.div_(self.index.shape[1] * stack.lrs)
+        stack.step += 1
+        stack.backward(torch.bmm(self.v.transpose(1, 2), gradient))
+
+    def keep(self, alive: Tensor) -> "_Step":
+        """The step of the members at these indices."""
+        return _Step(
+            stack=self.stack.keep(alive),
+            inputs=self.inputs,
+            labels=self.labels,
+            u=self.u[alive],
+            v=self.v[alive],
+            index=self.index[alive],
+            losses=self.losses[alive],
+        )
+
+
 def train_ensemble(
     cells: Sequence[Cell],
     *,
     device: str = "cpu",
+    record: Recorder | None = None,
     on_progress: Progress = lambda fraction: None,
 ) -> Iterator[Record]:
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
 
-    Members that fail or diverge are yielded at once and leave the ensemble. ``on_progress`` is
-    told the fraction of steps done, every step.
+    Members that fail or diverge are yielded at once and leave the ensemble. ``record`` makes of a
+    step what is run in its place, e.g. ``recording.cuda_graph``. ``on_progress`` is told the
+    fraction of steps done, every step.
 
     Raises:
         ValueError: the cells do not share everything else.
@@ -283,37 +333,55 @@ def train_ensemble(
         stacks = [[cell] for cell in cells]
     else:
         stacks = [list(cells)]
-    with one_thread(), torch.no_grad():
+    with one_thread(), single_precision(), torch.no_grad():
         for done, stack in enumerate(stacks):
             share, before = len(stack) / size, done * len(stack) / size
-            yield from _train(stack, where, lambda f, b=before, s=share: on_progress(b + s * f))  # type: ignore[misc]
+            yield from _train(
+                stack,
+                where,
+                record,
+                lambda f, b=before, s=share: on_progress(b + s * f),  # type: ignore[misc]
+            )
 
 
-def _train(cells: Sequence[Cell], where: torch.device, on_progress: Progress) -> Iterator[Record]:
-    first = cells[0]
-    data = dataset(first.data)
-    inputs, labels = data.inputs.to(where), data.labels.to(where)
+def _first_step(cells: Sequence[Cell], where: torch.device) -> _Step:
+    data = dataset(cells[0].data)
+    weights = [Weights(network=cells[0].network, seed=c.seed) for c in cells]
+    return _Step(
+        stack=_stack(cells, where),
+        inputs=data.inputs.to(where),
+        labels=data.labels.to(where),
+        u=torch.stack([w.input() for w in weights]).to(where),
+        v=torch.stack([w.readout() for w in weights]).to(where),
+        index=torch.empty(len(cells), cells[0].batch_size, dtype=torch.long, device=where),
+        losses=torch.empty(len(cells), device=where),
+    )
+
+
+def _train(
+    cells: Sequence[Cell],
+    where: torch.device,
+    record: Recorder | None,
+    on_progress: Progress,
+) -> Iterator[Record]:
+    first, classes = cells[0], dataset(cells[0].data).classes
     of_seed = {seed: batches(replace(first, seed=seed)) for seed in {c.seed for c in cells}}
     order = torch.stack([of_seed[c.seed] for c in cells], 1).to(where)  # (steps, E, B)
-    weights = [Weights(network=first.network, seed=c.seed) for c in cells]
-    u = torch.stack([w.input() for w in weights]).to(where)
-    v = torch.stack([w.readout() for w in weights]).to(where)
-    stack = _stack(cells, where)
+    step = _first_step(cells, where)
+    play: Callable[[], object] = step
     members = list(cells)
     curves = [array("f") for _ in members]
     limits: list[float] = []
 
-    for step in range(first.steps):
-        index = order[step]
-        torch.bmm(u, inputs[index].transpose(1, 2), out=stack.x[0])
-        logits = torch.bmm(v, stack.forward())  # (E, classes, B)
-        log_p = functional.log_softmax(logits, 1)
-        target = labels[index].unsqueeze(1)
-        losses = -log_p.gather(1, target).mean((1, 2))
-        values = losses.tolist()
-        if step == 0:
-            limits = [ceiling(value, data.classes) for value in values]
-            failed = [status_at_init(value, data.classes) for value in values]
+    for t in range(first.steps):
+        if record and play is step and t >= WARM_UP:
+            play = record(step)
+        step.index.copy_(order[t])
+        play()
+        values = step.losses.tolist()
+        if t == 0:
+            limits = [ceiling(value, classes) for value in values]
+            failed = [status_at_init(value, classes) for value in values]
             ended = {
                 e: Record(cell=members[e], status=status, losses=array("f", values[e : e + 1]))
                 for e, status in enumerate(failed)
@@ -331,18 +399,13 @@ def _train(cells: Sequence[Cell], where: torch.device, on_progress: Progress) ->
             return
         for e in kept:
             curves[e].append(values[e])
-
-        gradient = log_p.exp_().scatter_add_(1, target, -torch.ones_like(log_p[:, :1]))
-        gradient.div_(first.batch_size * stack.lrs)
-        stack.step += 1
-        stack.backward(torch.bmm(v.transpose(1, 2), gradient))
         if ended:
             alive = torch.tensor(kept, device=where)
-            stack = stack.keep(alive)
-            order, u, v = order[:, alive], u[alive], v[alive]
+            play = step = step.keep(alive)
+            order = order[:, alive]
             members = [members[e] for e in kept]
             curves = [curves[e] for e in kept]
             limits = [limits[e] for e in kept]
-        on_progress((step + 1) / first.steps)
+        on_progress((t + 1) / first.steps)
     for cell, curve in zip(members, curves, strict=True):
         yield Record(cell=cell, status=Status.FINISHED, losses=curve)

@@ -1,9 +1,8 @@
-"""The native CPU engine: one C file, compiled on first use."""
+"""The native CPU engine: one C file, compiled on first use. All but training needs no PyTorch."""
 
 from depthmup.training.native.build import BuildError, build, cache_folder, compiler
 from depthmup.training.native.library import Library, library, load
-from depthmup.training.native.member import supports
-from depthmup.training.native.train import train_native
+from depthmup.training.native.support import supports
 
 __all__ = [
     "BuildError",
@@ -14,5 +13,4 @@ __all__ = [
     "library",
     "load",
     "supports",
-    "train_native",
 ]

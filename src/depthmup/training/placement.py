@@ -1,0 +1,52 @@
+"""Where and by which engine cells are trained: what a person chooses, and no part of a cell."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+EngineName = Literal["native", "stacked", "reference"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """A device, the wish for an engine, and whether the device replays recorded steps.
+
+    Engines and devices agree to rounding, so none of this is part of a record's key; a sweep's
+    session notes it. Precision, which changes the numbers, belongs to the cell.
+
+    Raises:
+        ValueError: a setting is unknown, or two of them exclude each other.
+
+    Example:
+        >>> Placement(cuda_graphs=True)
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected a CUDA device for CUDA graphs; got 'cpu'. Add --device cuda.
+    """
+
+    device: str = "cpu"
+    engine: Literal["auto"] | EngineName = "auto"
+    cuda_graphs: bool = False
+
+    def __post_init__(self) -> None:
+        kind, _, number = self.device.partition(":")
+        if kind not in ("cpu", "cuda") or (":" in self.device and not number.isdecimal()):
+            raise ValueError(f"Expected device to be cpu, cuda or cuda:N; got {self.device!r}.")
+        if self.engine not in ("auto", *ENGINES):
+            raise ValueError(
+                f"Expected engine to be auto, {', '.join(ENGINES[:-1])} or {ENGINES[-1]}; got "
+                f"{self.engine!r}."
+            )
+        if self.cuda_graphs and not self.on_cuda:
+            raise ValueError(
+                f"Expected a CUDA device for CUDA graphs; got {self.device!r}. Add --device cuda."
+            )
+        if self.on_cuda and self.engine not in ("auto", "stacked"):
+            raise ValueError(
+                f"Expected engine to be auto or stacked on {self.device!r}; got {self.engine!r}, "
+                "which runs on the CPU."
+            )
+
+    @property
+    def on_cuda(self) -> bool:
+        return self.device.startswith("cuda")
