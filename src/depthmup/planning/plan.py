@@ -1,5 +1,6 @@
 """The plan: a scheme applied to a model, parameter by parameter."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +130,7 @@ def plan(
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
     folding: bool = True,
+    multiplier: float = 1.0,
     batch: float = 1.0,
     duration: float = 1.0,
 ) -> Plan:
@@ -149,6 +151,7 @@ def plan(
             ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
+        multiplier: of every branch at the base, beside the model's own: the paper's a.
         batch, duration: batch size and examples seen, as multiples of the base run's.
 
     Raises:
@@ -174,6 +177,11 @@ def plan(
         >>> optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
     """
     chosen, family = scheme_named(scheme), family_named(optimizer)
+    if not 0 < multiplier < math.inf:
+        raise ValueError(
+            f"Expected multiplier, that of the branches at the base, to be positive; got "
+            f"{multiplier}."
+        )
     found = anatomy(
         model,
         base,
@@ -183,7 +191,9 @@ def plan(
         roles=roles,
     )
     run = Ratios(batch=batch, duration=duration)
-    prescriptions, multipliers = prescribe(found, chosen, family, run=run, folding=folding)
+    prescriptions, multipliers = prescribe(
+        found, chosen, family, run=run, folding=folding, multiplier=multiplier
+    )
     base_init: dict[str, Measured] = {}
     own_laws: Mapping[str, OwnLaw] = {}
     notes = found.notes

@@ -40,7 +40,8 @@ class Prescription:
 class Multiplier:
     """One forward multiplier: carried by parameters (``folds``) or by hooks on modules.
 
-    ``value = law.at(ratios) / own``, where ``own`` is what the model itself already multiplies by.
+    ``value = base * law.at(ratios) / own``, where ``own`` is what the model itself already
+    multiplies by and ``base`` is what the person chose for the base.
     """
 
     where: Where
@@ -48,6 +49,7 @@ class Multiplier:
     value: float
     law: Power
     own: float = 1.0
+    base: float = 1.0
     folds: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
 
@@ -58,12 +60,18 @@ def family_of(family: Family, kind: Kind, rank: int) -> Family:
 
 
 def prescribe(
-    anatomy: Anatomy, scheme: Scheme, family: Family, *, run: Ratios, folding: bool
+    anatomy: Anatomy,
+    scheme: Scheme,
+    family: Family,
+    *,
+    run: Ratios,
+    folding: bool,
+    multiplier: float = 1.0,
 ) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
     """Evaluate a scheme's laws on a model's anatomy.
 
     ``run`` has the ratios of batch size and duration; ``folding`` False keeps every multiplier in
-    the forward pass.
+    the forward pass; ``multiplier`` is that of every branch at the base, beside the model's own.
 
     Raises:
         NotUnderstood: a multiplier can neither be folded nor put on a module.
@@ -76,12 +84,12 @@ def prescribe(
     carried: dict[str, float] = {}
     unfolded = _explicit(anatomy.sites, folding)
     for index, site in enumerate(anatomy.sites):
-        multiplier = _multiplier(site, scheme, roles, folding=index not in unfolded)
-        if multiplier is None:
+        found = _multiplier(site, scheme, roles, multiplier, folding=index not in unfolded)
+        if found is None:
             continue
-        multipliers.append(multiplier)
-        for name in multiplier.folds:
-            carried[name] = carried.get(name, 1.0) * multiplier.value
+        multipliers.append(found)
+        for name in found.folds:
+            carried[name] = carried.get(name, 1.0) * found.value
     prescriptions = tuple(
         _prescription(place, roles[place.name], family, run, carried.get(place.name, 1.0))
         for place in anatomy.places
@@ -105,18 +113,18 @@ def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
 
 
 def _multiplier(
-    site: Site, scheme: Scheme, laws: Mapping[str, Laws], *, folding: bool
+    site: Site, scheme: Scheme, laws: Mapping[str, Laws], of_branches: float, *, folding: bool
 ) -> Multiplier | None:
-    own = site.own if scheme.follows_width else 1.0
+    own, base = site.own if scheme.follows_width else 1.0, 1.0
     if site.where is Where.BRANCH:
-        law, own = scheme.branch, 1.0
+        law, own, base = scheme.branch, 1.0, of_branches
     elif site.where is Where.LOGITS:
         law = scheme.width.attention_logits
     elif site.where is Where.READOUT:
         law = laws[str(site.parameter)].forward
     else:  # the tied embedding's forward law is the readout's, not the lookup's
         law = ONE
-    value = law.at(site.ratios) / own
+    value = base * law.at(site.ratios) / own
     if value == 1.0:
         return None
     folds = site.folds if folding else ()
@@ -128,6 +136,7 @@ def _multiplier(
         value=value,
         law=law,
         own=own,
+        base=base,
         folds=folds,
         hooks=() if folds else site.hooks,
     )

@@ -187,7 +187,10 @@ def explain(plan: "Plan", name: str) -> str:
                 + ", ".join(f"{h.side} of {h.module}" for h in m.hooks)
             )
             own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
-            lines.append(f"The {m.where} is multiplied by {m.value:.6g} (law {m.law}{own}), {how}.")
+            base = f"{m.base:.6g} times " if m.base != 1 else ""
+            lines.append(
+                f"The {m.where} is multiplied by {m.value:.6g} ({base}law {m.law}{own}), {how}."
+            )
     if p.folded != 1:
         lines.append(
             f"It carries a multiplier A = {p.folded:.6g}: init and step are scaled by A so that it "

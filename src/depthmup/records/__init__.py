@@ -4,12 +4,15 @@ from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, de
 from depthmup.records.environment import cores, environment, processor
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
 from depthmup.records.measurement import Measurement, Task
-from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Status
-from depthmup.records.study import Curve, Point, Study, Window
+from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
+from depthmup.records.study import Axis, Curve, Point, Study, Window
+from depthmup.records.trial import BASE_SHAPE, Trial
 
 __all__ = [
+    "BASE_SHAPE",
     "NUMERICS",
     "UNKNOWN",
+    "Axis",
     "Cell",
     "Check",
     "Curve",
@@ -25,11 +28,13 @@ __all__ = [
     "Place",
     "Point",
     "Record",
+    "Run",
     "Size",
     "Status",
     "Study",
     "Task",
     "Transfer",
+    "Trial",
     "Verdict",
     "Window",
     "cores",

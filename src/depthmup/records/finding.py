@@ -41,12 +41,13 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimum:
-    """The best log2 learning rate of one size, and the loss there."""
+    """The best log2 learning rate of one size, and the loss there; the width if it was said."""
 
     depth: int
     log2_lr: Estimate
     loss: Estimate
     place: Place
+    width: int | None = None
 
 
 class Verdict(StrEnum):
@@ -59,10 +60,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transfer:
-    """The finding of one scheme: how its optimum moves with depth.
+    """The finding of one scheme: how its optimum moves with size, along the study's axis.
 
-    ``drift`` is in octaves of learning rate per doubling of depth; ``regret`` is the loss at the
-    largest depth with the base's learning rate, minus the best loss there.
+    ``drift`` is in octaves of learning rate per doubling of the size; ``regret`` is the loss at the
+    largest one with the base's learning rate, minus the best loss there.
     """
 
     scheme: str

@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from depthmup.records.finding import Estimate, Transfer
+
+Axis = Literal["depth", "width"]
+"""What grows in a study; the other one stays at the base's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,11 +26,12 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Loss against learning rate, for one scheme and depth."""
+    """Loss against learning rate, for one scheme and size; the width if it was said."""
 
     scheme: str
     depth: int
     points: tuple[Point, ...]
+    width: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +56,7 @@ class Study:
     tolerance: float
     config: Mapping[str, object]
     environment: Mapping[str, object]
+    axis: Axis = "depth"
 
     @property
     def headline(self) -> Window:

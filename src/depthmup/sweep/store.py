@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
-from depthmup.records import Cell, Measurement, Record, Status, Task
+from depthmup.records import Measurement, Record, Run, Status, Task
 
 SCHEMA = 2
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
@@ -33,7 +33,8 @@ CREATE TABLE measurements (
 ) WITHOUT ROWID
 """
 
-Asked = Cell | Task
+Asked = Run | Task
+R = TypeVar("R", bound=Run)
 
 
 class StoreError(RuntimeError):
@@ -166,12 +167,12 @@ class Store:
             self._db.execute(statement, row)
 
     @overload
-    def get(self, asked: Cell) -> Record | None: ...
+    def get(self, asked: Task) -> Measurement | None: ...  # type: ignore[overload-overlap]
     @overload
-    def get(self, asked: Task) -> Measurement | None: ...
+    def get(self, asked: R) -> Record[R] | None: ...
 
     def get(self, asked: Asked) -> Record | Measurement | None:
-        """The record of a cell, or the measurement of a task, or None.
+        """The record of a run, or the measurement of a task, or None.
 
         Raises:
             StoreError: another configuration is stored under this key.
