@@ -1,0 +1,257 @@
+"""Text as bytes: 256 tokens and no tokenizer, from any machine's own standard library onward."""
+
+import hashlib
+import os
+import platform
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+Split: TypeAlias = Literal["train", "validation"]
+
+_LIMIT = 4_000_000
+# Left out of the standard library: packages that distributions of Python leave out, and tables.
+_LEFT_OUT = {"distutils", "encodings", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "tkinter"}
+_LEFT_OUT |= {"test", "tests", "turtledemo"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """Bytes to train on and bytes to validate on, each (bytes,) uint8: two contiguous parts.
+
+    ``source`` says where they come from, ``digest`` is the SHA-256 of both in order: results with
+    equal digests saw the same text.
+    """
+
+    vocabulary: ClassVar[int] = 256
+
+    train: Tensor
+    validation: Tensor
+    source: str
+    digest: str
+
+    def batch(
+        self,
+        generator: torch.Generator,
+        batch_size: int,
+        length: int,
+        split: Split = "train",
+    ) -> tuple[Tensor, Tensor]:
+        """Windows drawn with replacement, and the same windows one byte later.
+
+        Both are (batch_size, length) int64; they depend on the generator and these sizes alone, so
+        networks of every size see the same data.
+
+        Raises:
+            ValueError: no such split, a size below 1, or a part shorter than one window.
+
+        Example:
+            >>> inputs, targets = text().batch(torch.Generator().manual_seed(0), 16, 64)
+            >>> inputs.shape, bool((inputs[:, 1:] == targets[:, :-1]).all())
+            (torch.Size([16, 64]), True)
+        """
+        if split not in get_args(Split):
+            raise ValueError(f"Expected split 'train' or 'validation'; got {split!r}.")
+        if min(batch_size, length) < 1:
+            raise ValueError(
+                f"Expected at least one window of one byte; got {batch_size=}, {length=}."
+            )
+        part = self.train if split == "train" else self.validation
+        starts = len(part) - length
+        if starts < 1:
+            raise ValueError(
+                f"Expected at least {length + 1} bytes, one window of {length} and its next byte; "
+                f"the {split} part of {self.source} has {len(part)}. Use more text or a shorter "
+                "window, or divide it otherwise with validation=."
+            )
+        first = torch.randint(starts, (batch_size, 1), generator=generator)
+        windows = part[first + torch.arange(length + 1)].long()
+        return windows[:, :-1], windows[:, 1:]
+
+
+def text(source: str = "stdlib", *, validation: float = 0.1) -> Text:
+    """The text that a string names: ``stdlib``, ``hf:NAME`` or ``hf:NAME:CONFIG``, or a path.
+
+    ``validation`` is the fraction of bytes at the end that is kept for validation.
+
+    Example:
+        >>> text("stdlib").vocabulary
+        256
+    """
+    if source == "stdlib":
+        return standard_library(validation=validation)
+    if source.startswith("hf:"):
+        name, _, config = source[3:].partition(":")
+        return hub_text(name, config=config or None, validation=validation)
+    return local_text(source, validation=validation)
+
+
+def standard_library(*, limit: int = _LIMIT, validation: float = 0.1) -> Text:
+    """The source files of the Python that runs this: real text without a download.
+
+    Files are ordered by the SHA-256 of their paths, which mixes subjects, so that the validation
+    part resembles the training part; the first ``limit`` bytes are taken. Other versions of Python
+    give other text, and another ``digest``.
+
+    Example:
+        >>> len(standard_library(limit=10_000).train)
+        9000
+    """
+    root = Path(sysconfig.get_path("stdlib"))
+    paths = list(_modules(root))
+    if not paths:
+        raise ValueError(
+            f"Expected the standard library's source files in {root}; there are none (frozen or "
+            "zipped Python). Give a text file or a folder instead."
+        )
+
+    def mixed(path: Path) -> str:
+        return hashlib.sha256(path.relative_to(root).as_posix().encode()).hexdigest()
+
+    data = _joined((p.read_bytes() for p in sorted(paths, key=mixed)), limit)
+    source = f"the standard library of Python {platform.python_version()}"
+    return _divided(data, source, validation)
+
+
+def local_text(
+    path: str | Path, *, pattern: str = "*", limit: int | None = None, validation: float = 0.1
+) -> Text:
+    """A text file, or all files of a folder that match ``pattern``, in the order of their paths.
+
+    Subfolders are included, hidden files and folders are not. ``limit`` takes the first bytes only.
+
+    Raises:
+        ValueError: nothing there, nothing in it, or not UTF-8.
+    """
+    root = Path(path)
+    if root.is_file():
+        files = [root]
+    elif root.is_dir():
+        found = [p for p in root.rglob(pattern) if p.is_file()]
+        files = sorted(p for p in found if not _hidden(p.relative_to(root)))
+        if not files:
+            raise ValueError(f"There is no file that matches {pattern!r} in {str(root)!r}.")
+    else:
+        raise ValueError(
+            f"There is no file or folder {str(path)!r} (from {Path.cwd()}). Text is 'stdlib', "
+            "'hf:NAME' for a data set of Hugging Face, or a path."
+        )
+    return _divided(_joined(map(_decodable, files), limit), str(path), validation)
+
+
+def hub_text(
+    name: str,
+    *,
+    config: str | None = None,
+    split: str = "train",
+    column: str = "text",
+    revision: str | None = None,
+    limit: int | None = _LIMIT,
+    validation: float = 0.1,
+) -> Text:
+    """A data set of Hugging Face by name, or a folder that ``datasets`` wrote.
+
+    Rows are read one by one until there are ``limit`` bytes, so that a large data set is not
+    downloaded whole, and are joined by empty lines. ``split`` is the data set's own; our training
+    and validation parts are both cut from it.
+
+    Raises:
+        ModuleNotFoundError: ``datasets`` is not installed.
+        ValueError: the data set cannot be loaded, or has no such split or column of text.
+    """
+    try:
+        import datasets
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"Data sets of Hugging Face need the package datasets, which could not be imported "
+            f"({error}): pip install 'depthmup[hf]'."
+        ) from error
+
+    rows: Any
+    try:
+        if any((Path(name) / kept).is_file() for kept in ("state.json", "dataset_dict.json")):
+            rows = datasets.load_from_disk(name)
+        else:
+            rows = datasets.load_dataset(name, config, revision=revision, streaming=True)
+        if isinstance(rows, dict):
+            if split not in rows:
+                raise ValueError(f"there is no split {split!r}; it has {', '.join(rows)}.")
+            rows = rows[split]
+        first: dict[str, Any] = next(iter(rows), {})
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"The data set {name!r} could not be loaded: {error}") from error
+    if not isinstance(first.get(column), str):
+        found = [key for key, value in first.items() if isinstance(value, str)]
+        raise ValueError(
+            f"The data set {name!r} has no column of text named {column!r}; it has "
+            f"{', '.join(found) or 'none'}. Pass column=."
+        )
+    texts = (row[column] for row in rows)
+    data = _joined(((each + "\n\n").encode() for each in texts if each), limit)
+    return _divided(data, f"hf:{name}" + (f":{config}" if config else ""), validation)
+
+
+def _modules(root: Path) -> Iterator[Path]:
+    """The files of the standard library proper; site-packages lie in the same folder."""
+    ours = sys.stdlib_module_names - _LEFT_OUT
+    yield from (p for p in root.glob("*.py") if p.stem in ours)
+    for package in (p for p in root.iterdir() if p.name in ours and p.is_dir()):
+        for folder, subfolders, files in os.walk(package):
+            subfolders[:] = sorted(set(subfolders) - _LEFT_OUT)
+            yield from (Path(folder, name) for name in files if name.endswith(".py"))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _decodable(file: Path) -> bytes:
+    data = file.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"Expected text in UTF-8; {str(file)!r} has byte {data[error.start]:#04x} at "
+            f"{error.start}. Convert it, or choose files with pattern=, such as '*.txt'."
+        ) from None
+    return data
+
+
+def _joined(parts: Iterable[bytes], limit: int | None) -> bytes:
+    """The first ``limit`` bytes of the parts, without reading further parts than that takes."""
+    if limit is not None and limit < 1:
+        raise ValueError(f"Expected a limit of at least one byte; got {limit!r}.")
+
+    def until_enough() -> Iterator[bytes]:
+        taken = 0
+        for part in parts:
+            yield part
+            taken += len(part)
+            if limit is not None and taken >= limit:
+                return
+
+    return b"".join(until_enough())[:limit]
+
+
+def _divided(data: bytes, source: str, validation: float) -> Text:
+    if not 0 < validation < 1:
+        raise ValueError(f"Expected validation to be a fraction between 0 and 1; got {validation}.")
+    kept = round(len(data) * (1 - validation))
+    if not 0 < kept < len(data):
+        raise ValueError(
+            f"Expected text to divide into two parts; {source} has {len(data)} bytes, of which "
+            f"{kept} would be for training."
+        )
+    whole = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return Text(
+        train=whole[:kept],
+        validation=whole[kept:],
+        source=source,
+        digest=hashlib.sha256(data).hexdigest(),
+    )
