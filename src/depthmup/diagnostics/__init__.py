@@ -19,7 +19,7 @@ from depthmup.diagnostics.diversity import (
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
 from depthmup.diagnostics.probes import Key, Observation, Points, first_nonfinite, locate, observe
 from depthmup.diagnostics.regimes import MeasuredRegime, Property, measured_map, measured_regime
-from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes
+from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes, moderated
 
 __all__ = [
     "Agreement",
@@ -52,6 +52,7 @@ __all__ = [
     "log_slopes",
     "measured_map",
     "measured_regime",
+    "moderated",
     "observe",
     "planned",
 ]

@@ -38,7 +38,7 @@ from depthmup.diagnostics.probes import (
     logits_of,
     observe,
 )
-from depthmup.diagnostics.slopes import Slope, holm, log_slopes
+from depthmup.diagnostics.slopes import Slope, holm, log_slopes, moderated
 from depthmup.planning import Plan, plan
 from depthmup.planning.names import matches, parameters
 from depthmup.records import Check, Exponent, NonFinite, Outcome, Size
@@ -339,14 +339,11 @@ def _judge(
     by_key: dict[Key, list[_Look]] = {}
     for look in looks:
         by_key.setdefault(look.key, []).append(look)
-    if modules is not None:
-        kept = {k: v for k, v in by_key.items() if _matches(modules, k.module)}
-        if not kept:
-            raise ValueError(
-                f"No module matches {modules!r}. There are "
-                f"{', '.join(sorted({k.module for k in by_key}))}."
-            )
-        by_key = kept
+    if modules is not None and not any(_matches(modules, k.module) for k in by_key):
+        raise ValueError(
+            f"No module matches {modules!r}. There are "
+            f"{', '.join(sorted({k.module for k in by_key}))}."
+        )
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
     covered = {k.module for k in by_key if k.observable in _EFFECTS}
     fitted: list[tuple[Key, str, Slope, Prediction, bool]] = []
@@ -376,6 +373,13 @@ def _judge(
             (key, axis, slope, prediction, shown)
             for axis, slope in zip(varied, slopes, strict=True)
         ]
+    # All slopes say how seeds scatter, also those that are not asked for.
+    better = moderated([slope for _, _, slope, _, _ in fitted])
+    fitted = [
+        (key, axis, slope, prediction, shown)
+        for (key, axis, _, prediction, shown), slope in zip(fitted, better, strict=True)
+        if modules is None or _matches(modules, key.module)
+    ]
     p_values = {
         (key, axis): slope.p_outside(float(expected), RIVAL if key.observable in _SUMS else MARGIN)
         for key, axis, slope, prediction, shown in fitted
