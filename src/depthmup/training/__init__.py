@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from depthmup.training.loop import train
     from depthmup.training.native.train import train_native
     from depthmup.training.setup import Weights, batches, build, dataset, stream
+    from depthmup.training.sources import find_data
 
 # Loaded when first used: to choose an engine needs no PyTorch.
 _LAZY = {
@@ -18,6 +19,7 @@ _LAZY = {
     "batches": "setup",
     "build": "setup",
     "dataset": "setup",
+    "find_data": "sources",
     "stream": "setup",
     "train": "loop",
     "train_ensemble": "ensemble",
@@ -34,6 +36,7 @@ __all__ = [
     "build",
     "dataset",
     "engine_for",
+    "find_data",
     "stream",
     "train",
     "train_ensemble",

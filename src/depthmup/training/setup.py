@@ -13,9 +13,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from depthmup.data import Dataset, digits
+from depthmup.data import Dataset, digits, with_label_noise
 from depthmup.models import ResidualMLP
 from depthmup.records import Cell, Data, Network
+from depthmup.training.sources import found_data
 
 
 def stream(seed: int, *place: str | int) -> torch.Generator:
@@ -26,10 +27,15 @@ def stream(seed: int, *place: str | int) -> torch.Generator:
 
 @lru_cache(maxsize=4)
 def dataset(data: Data) -> Dataset:
-    """The data set that a cell names."""
-    return digits(
-        label_noise=data.label_noise, generator=torch.Generator().manual_seed(data.label_seed)
-    )
+    """The data set that a cell names.
+
+    Raises:
+        ValueError: its files cannot be found, or are not those that the cell means.
+    """
+    generator = torch.Generator().manual_seed(data.label_seed)
+    if data.name == "digits":
+        return digits(label_noise=data.label_noise, generator=generator)
+    return with_label_noise(found_data(data.name, data.digest), data.label_noise, generator)
 
 
 def batches(cell: Cell) -> Tensor:

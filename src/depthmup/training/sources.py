@@ -1,0 +1,81 @@
+"""Where data lie on this machine: cells name data by content, this finds them by place.
+
+The place is in the environment, ``DEPTHMUP_MNIST`` and ``DEPTHMUP_CIFAR10``, so that worker
+processes inherit it; a machine of its own needs it set there. The digest in the cell makes sure
+that all of them train on the same.
+"""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from depthmup.data import Dataset, images, prepared
+from depthmup.data.vision import HUB, READERS
+from depthmup.records import Data
+
+DIGITS_NOISE = 0.3
+
+
+def variable(name: str) -> str:
+    """The environment variable with the folder of a data set's files, or ``hf``."""
+    return f"DEPTHMUP_{name.upper()}"
+
+
+def find_data(spec: str, *, label_noise: float | None = None, verify: bool = True) -> Data:
+    """The data that a string names, read once to make sure that they can be.
+
+    Notes their place in the environment of this process and of those that it starts.
+
+    Args:
+        spec: ``digits``, ``mnist:FOLDER`` or ``cifar10:FOLDER``; ``mnist:hf`` for the Hugging
+            Face hub; ``mnist`` alone for the folder in ``DEPTHMUP_MNIST``.
+        label_noise: fraction of labels drawn anew; by default 0.3 of the digits', which would be
+            learned by heart otherwise, and none of others'.
+        verify: refuse files that are not the official ones.
+
+    Raises:
+        ValueError: no such data set, or its files are missing, damaged or not the official ones.
+
+    Example:
+        >>> find_data("digits")
+        Data(name='digits', label_noise=0.3, label_seed=0, digest='')
+    """
+    name, _, source = spec.partition(":")
+    if name not in READERS:
+        if spec != "digits":
+            raise ValueError(
+                f"Expected data to be one of digits, {', '.join(f'{n}:FOLDER' for n in READERS)}; "
+                f"got {spec!r}."
+            )
+        return Data(label_noise=DIGITS_NOISE if label_noise is None else label_noise)
+    source = source or _place(name)
+    found = images(name, source, verify=verify)
+    place = source if source == HUB else str(Path(source).expanduser().resolve())
+    os.environ[variable(name)] = place
+    return Data(name=name, label_noise=label_noise or 0.0, digest=found.digest)
+
+
+@lru_cache(maxsize=1)
+def found_data(name: str, digest: str) -> Dataset:
+    """The data set of this content, without label noise, from where the environment says.
+
+    Raises:
+        ValueError: the environment does not say, or what lies there is something else.
+    """
+    source = _place(name)
+    raw = images(name, source, verify=False)
+    if raw.digest != digest:
+        raise ValueError(
+            f"Expected {name} with digest {digest}, as the cell says; in {source} lies one with "
+            f"{raw.digest}. It was changed, or is another one: set {variable(name)} to its folder."
+        )
+    return prepared(raw)
+
+
+def _place(name: str) -> str:
+    if place := os.environ.get(variable(name)):
+        return place
+    raise ValueError(
+        f"Expected a folder with the files of {name}; none was named. Write --data {name}:FOLDER, "
+        f"or set {variable(name)}=FOLDER where the networks are trained."
+    )
