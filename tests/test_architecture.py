@@ -79,11 +79,16 @@ def loaded_by(statement, *, modules):
         "import depthmup.records",
         "import depthmup.reports",
         "import depthmup.sweep",
+        "from depthmup.training import engine_for; engine_for()",
         "from depthmup.cli.main import parse; parse(['transfer'])",
     ],
 )
 def test_light_imports_do_not_load_torch(statement):
     assert loaded_by(statement, modules=["torch", "altair", "pandas", "sklearn"]) == []
+
+
+def test_a_worker_reads_the_digits_without_scikit_learn():
+    assert loaded_by("from depthmup.data import digits; digits()", modules=["sklearn"]) == []
 
 
 def test_rules_need_the_standard_library_alone():

@@ -1,3 +1,4 @@
+from importlib import import_module
 from math import sqrt
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from depthmup.data import digits
 
 CLEAN = digits(label_noise=0.0)
+module = import_module("depthmup.data.digits")  # its function hides it in the package
 
 
 def test_features_are_centred_before_examples_are_scaled():
@@ -16,6 +18,19 @@ def test_features_are_centred_before_examples_are_scaled():
     expected = centred / centred.square().mean(1, keepdim=True).sqrt()
     torch.testing.assert_close(CLEAN.inputs, expected.float())
     torch.testing.assert_close(CLEAN.inputs.square().mean(1), torch.ones(1797))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_file_is_read_as_scikit_learn_reads_it(there, monkeypatch):
+    """To the bit, layout included, as sums over examples follow it; where it has moved, too."""
+    from sklearn.datasets import load_digits
+
+    if not there:
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    for found, expected in zip(module._shipped(), load_digits(return_X_y=True), strict=True):
+        assert (found == expected).all()
+        assert found.strides == expected.strides
+        assert found.dtype == expected.dtype
 
 
 def test_a_known_fraction_of_labels_is_drawn_anew():

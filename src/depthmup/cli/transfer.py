@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from depthmup.rules import scheme
@@ -25,7 +26,7 @@ class Options:
     """
 
     preset: Preset = "small"
-    """Where defaults come from: tiny (a minute), small (minutes), medium (an hour)."""
+    """Where defaults come from: tiny (seconds), small (a minute), medium (ten minutes)."""
 
     out: Path = Path("runs/transfer")
     """Folder for results.sqlite, report.html and summary.json."""
@@ -42,7 +43,7 @@ class Options:
     log2_lrs: tuple[float, ...] = (-7, -6, -5, -4, -3, -2, -1, 0)
     """Base learning rates: 2^k / width for Adam, 2^k for SGD; increasing."""
 
-    seeds: int = 5
+    seeds: int = 4
     """Independent repetitions; intervals come from these."""
 
     width: int = 64
@@ -133,7 +134,7 @@ PRESETS: dict[str, Options] = {
         seeds=2,
     ),
     "small": Options(),
-    "medium": Options(preset="medium", width=128, depths=(8, 16, 32, 64, 128, 256)),
+    "medium": Options(preset="medium", seeds=5, width=128, depths=(8, 16, 32, 64, 128, 256)),
 }
 
 
@@ -151,6 +152,7 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import about_session, deliver, load_study, prepare_folder
     from depthmup.cli.terminal import Display
     from depthmup.records import cores
+    from depthmup.reports.page import prepare
     from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, training
     from depthmup.sweep import run as run_sweep
     from depthmup.training import Placement, engine_for
@@ -177,6 +179,9 @@ def run(options: Options) -> int:
         about = about_session(
             grid, tolerance=options.tolerance, command=sys.argv[1:], engine=str(engine)
         )
+        # The workers' first seconds, loading libraries, are this process' own to do the same.
+        preparation = Thread(target=prepare)
+        preparation.start()
         try:
             with Display(quiet=options.json) as display:
                 run_sweep(
@@ -196,6 +201,7 @@ def run(options: Options) -> int:
             )
             return 130
         study = load_study(store, grid)
+    preparation.join()
     deliver(study, options.out, export=options.export, json=options.json)
     return 0
 

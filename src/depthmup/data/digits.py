@@ -1,5 +1,11 @@
 """Scikit-learn's handwritten digits: 1797 real 8x8 images that come with the package."""
 
+import gzip
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import torch
 
 from depthmup.data.dataset import Dataset, with_label_noise
@@ -27,11 +33,27 @@ def digits(*, label_noise: float = 0.3, generator: torch.Generator | None = None
     *Source:* the test set of Alpaydin and Kaynak, "Optical recognition of handwritten digits"
     (UCI), as ``sklearn.datasets.load_digits`` ships it.
     """
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
+    images, labels = _shipped()
     inputs = torch.from_numpy(images)
     inputs = inputs - inputs.mean(0)
     inputs = inputs / inputs.square().mean(1, keepdim=True).sqrt()
     clean = Dataset(inputs=inputs.float(), labels=torch.from_numpy(labels).long(), classes=10)
     return with_label_noise(clean, label_noise, generator or torch.Generator().manual_seed(0))
+
+
+def _shipped() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Pixels (examples, features) and labels (examples,), as ``load_digits`` returns them.
+
+    The file is read without scikit-learn, whose import takes every worker of a sweep a second.
+    """
+    found = find_spec("sklearn")
+    home = Path(found.origin).parent if found and found.origin else Path()
+    file = home / "datasets" / "data" / "digits.csv.gz"
+    if not file.exists():
+        from sklearn.datasets import load_digits
+
+        images, labels = load_digits(return_X_y=True)
+        return images, labels
+    with gzip.open(file, "rt", encoding="ascii") as lines:
+        table = np.loadtxt(lines, delimiter=",")
+    return table[:, :-1], table[:, -1].astype(int)

@@ -88,7 +88,7 @@ def page(study: Study) -> str:
         config=facts(study.config, leave={"command"}),
         environment=facts(study.environment),
         command=_command(study),
-        charts=script_json(_specs(study)),
+        charts=script_json(study_specs(study)),
         labels=script_json([_steps(window) for window in study.windows]),
         verdicts=script_json(_verdicts(study)),
         library=_library(),
@@ -130,7 +130,7 @@ def script_json(value: object) -> Any:
     return Markup(text)
 
 
-def _specs(study: Study) -> dict[str, Any]:
+def study_specs(study: Study) -> dict[str, Any]:
     """The Vega-Lite specification of every chart on the page, by its element's id."""
     wide: dict[str, Any] = {"width": "container", "window": None}
     charts = {
@@ -149,6 +149,13 @@ def _specs(study: Study) -> dict[str, Any]:
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
         specs[name] = spec
     return specs
+
+
+def prepare() -> None:
+    """Load what every page needs, so that ``page`` is quick: seconds that depend on no study."""
+    import jinja2  # noqa: F401
+
+    _library()
 
 
 @cache
