@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from depthmup.cli import check, doctor, limit, plan, regimes, report, transfer
+from depthmup.cli import check, doctor, limit, plan, regimes, report, reproduce, transfer
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -19,6 +19,7 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
     "check": (check.Options, check.run),
+    "reproduce": (reproduce.Options, reproduce.run),
     "doctor": (doctor.Options, doctor.run),
 }
 

@@ -2,6 +2,14 @@
 
 from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation
 from depthmup.records.environment import cores, environment, processor
+from depthmup.records.evidence import (
+    Accepted,
+    Comparison,
+    Evidence,
+    Finding,
+    Picture,
+    Reproduction,
+)
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
@@ -12,22 +20,28 @@ __all__ = [
     "BASE_SHAPE",
     "NUMERICS",
     "UNKNOWN",
+    "Accepted",
     "Axis",
     "Cell",
     "Check",
+    "Comparison",
     "Curve",
     "Data",
     "Estimate",
+    "Evidence",
     "Exponent",
+    "Finding",
     "Measurement",
     "Network",
     "NonFinite",
     "Optimizer",
     "Optimum",
     "Outcome",
+    "Picture",
     "Place",
     "Point",
     "Record",
+    "Reproduction",
     "Run",
     "Size",
     "Status",

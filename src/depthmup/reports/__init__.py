@@ -2,13 +2,22 @@
 
 from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
 from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
+from depthmup.reports.evidence import (
+    evidence_headline,
+    evidence_markdown,
+    evidence_page,
+    evidence_summary,
+    evidence_text,
+    export_pictures,
+)
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.limit_chart import limit_chart
-from depthmup.reports.page import page
+from depthmup.reports.page import page, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map
 from depthmup.reports.rows import strict
+from depthmup.reports.style import configured
 from depthmup.reports.summary import summary
 from depthmup.reports.tables import plain_table, table
 
@@ -17,8 +26,15 @@ __all__ = [
     "FORMATS",
     "Frames",
     "MapPoint",
+    "configured",
     "drift",
+    "evidence_headline",
+    "evidence_markdown",
+    "evidence_page",
+    "evidence_summary",
+    "evidence_text",
     "export",
+    "export_pictures",
     "limit_chart",
     "loss_against_depth",
     "loss_against_rate",
@@ -29,6 +45,7 @@ __all__ = [
     "regime_map",
     "save_chart",
     "strict",
+    "study_specs",
     "summary",
     "table",
     "to_pandas",

@@ -1,0 +1,94 @@
+"""A claim of the paper: what to run at which scale, and how to judge what comes out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from depthmup.records import Cell, Comparison, Data, Finding, Picture, Task
+from depthmup.rules import DEPTH_MUP, Scheme
+from depthmup.sweep import Measure, Store
+
+
+class Scale(StrEnum):
+    """How much to spend: half an hour or an hour on two cores, or the paper's own sizes."""
+
+    LAPTOP = "laptop"
+    MEDIUM = "medium"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a claim is tested with.
+
+    ``depth_mup`` is the rule that claims about Depth-muP are tested on; tests plant wrong ones.
+    """
+
+    scale: Scale = Scale.LAPTOP
+    data: Data = field(default_factory=Data)
+    depth_mup: Scheme = DEPTH_MUP
+
+    def choose(self, *, laptop: Any, medium: Any, paper: Any) -> Any:
+        """The value for this scale."""
+        return {Scale.LAPTOP: laptop, Scale.MEDIUM: medium, Scale.PAPER: paper}[self.scale]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclusion:
+    """What follows from the results: numbers against what was accepted beforehand, and pictures."""
+
+    comparisons: tuple[Comparison, ...]
+    pictures: tuple[Picture, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A claim at one setting: cells to train, tasks to measure, and what follows from them.
+
+    ``conclude`` reads from the store alone. What is cheap (computed in a second or two) may be
+    computed there; everything else is a cell or a task, so that it is kept and shared.
+    """
+
+    conclude: Callable[[Store], Conclusion]
+    cells: tuple[Cell, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> tuple[Cell | Task, ...]:
+        return (*self.cells, *(measure.task for measure in self.measures))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One figure or claim: two sentences on what it shows, and its experiment at any setting.
+
+    ``remedy`` says what would decide it where the laptop cannot.
+    """
+
+    name: str
+    title: str
+    shows: str
+    source: str
+    experiment: Callable[[Setting], Experiment]
+    group: str = "figures"
+    remedy: str = "Run it at a larger scale: --scale medium or --scale paper."
+
+    def finding(self, experiment: Experiment, store: Store, *, command: str = "") -> Finding:
+        """The claim's finding, from a store that holds all of its results."""
+        conclusion = experiment.conclude(store)
+        return Finding(
+            claim=self.name,
+            title=self.title,
+            shows=self.shows,
+            source=self.source,
+            comparisons=conclusion.comparisons,
+            pictures=conclusion.pictures,
+            notes=conclusion.notes,
+            remedy=self.remedy,
+            group=self.group,
+            config=experiment.config,
+            command=command,
+        )

@@ -1,0 +1,198 @@
+"""Charts that several claims draw: lines with intervals, and heat maps."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from depthmup.records import Picture
+
+Row = dict[str, Any]
+
+# Okabe and Ito's palette for things without an order; plasma from pale to dark for sizes.
+_CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+
+
+def lines(
+    rows: Sequence[Row],
+    *,
+    name: str,
+    caption: str,
+    x: str,
+    y: str,
+    x_title: str,
+    y_title: str,
+    by: str = "",
+    by_title: str = "",
+    ordered: bool = False,
+    log_x: bool = False,
+    log_y: bool = False,
+    references: Sequence[tuple[str, Sequence[tuple[float, float]]]] = (),
+    frames: Sequence[str] = (),
+    height: int = 280,
+) -> Picture:
+    """Lines of y against x, one for each value of ``by``; ``low`` and ``high``: a row's interval.
+
+    ``references`` are labelled dashed lines through points, such as a predicted slope. Rows with
+    ``window`` belong to the frame of that index. On a logarithmic axis, values that are not
+    positive are left out.
+    """
+    import altair as alt
+
+    from depthmup.reports import configured
+
+    kept = [
+        row
+        for row in rows
+        if not (log_y and not _positive(row.get(y))) and not (log_x and not _positive(row.get(x)))
+    ]
+    for row in kept:
+        if log_y and not _positive(row.get("low")):
+            row.pop("low", None)
+    data = _inline(kept)
+    values = list(dict.fromkeys(row[by] for row in kept)) if by else []
+
+    def axis(title: str, log: bool) -> dict[str, Any]:
+        scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
+        return {"title": title, "scale": scale}
+
+    chosen_x = alt.X(f"{x}:Q", **axis(x_title, log_x), axis=alt.Axis(format="~g", grid=False))
+    chosen_y = alt.Y(f"{y}:Q", **axis(y_title, log_y), axis=alt.Axis(format="~g"))
+    base = alt.Chart(data).encode(x=chosen_x)
+    if frames:
+        base = base.transform_filter("datum.window === window_index")
+    if by:
+        scale = (
+            alt.Scale(domain=values, scheme="plasma", reverse=True)
+            if ordered
+            else alt.Scale(
+                domain=values,
+                range=[_CATEGORIES[i % len(_CATEGORIES)] for i in range(len(values))],
+            )
+        )
+        kind = "O" if ordered else "N"
+        legend = alt.Legend(orient="top", columns=4, symbolOpacity=1)
+        base = base.encode(
+            color=alt.Color(f"{by}:{kind}", title=by_title or by, scale=scale, legend=legend)
+        )
+    tips = [f"{key}:{'Q' if isinstance(kept[0][key], (int, float)) else 'N'}" for key in kept[0]]
+    layers = []
+    if any("low" in row for row in kept):
+        layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
+    layers += [
+        base.mark_line(strokeWidth=2).encode(y=chosen_y, order=f"{x}:Q"),
+        base.mark_point(size=46, filled=True, opacity=1).encode(y=chosen_y, tooltip=tips),
+    ]
+    for label, points in references:
+        dashed = alt.Chart(
+            alt.InlineData(values=[{"x": px, "y": py, "label": label} for px, py in points])
+        )
+        layers += [
+            dashed.mark_line(strokeDash=[5, 4], color="#5b6472", strokeWidth=1.4).encode(
+                x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q"
+            ),
+            dashed.transform_window(rank="rank()", sort=[alt.SortField("x", "descending")])
+            .transform_filter("datum.rank === 1")
+            .mark_text(align="right", dy=-8, color="#5b6472")
+            .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text="label:N"),
+        ]
+    chart = alt.layer(*layers).properties(width="container", height=height)
+    if frames:
+        chart = chart.add_params(alt.param(name="window_index", value=len(frames) - 1))
+    return Picture(name=name, caption=caption, spec=_spec(configured(chart)), frames=tuple(frames))
+
+
+def heat_map(
+    rows: Sequence[Row],
+    *,
+    name: str,
+    caption: str,
+    x: str,
+    y: str,
+    value: str,
+    x_title: str,
+    y_title: str,
+    value_title: str,
+    lines_over: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    marked: str = "",
+    height: int = 300,
+) -> Picture:
+    """A grid of cells coloured by ``value`` (dark is low); None is drawn grey.
+
+    ``lines_over`` are labelled lines through points of the grid; ``marked`` is the field whose
+    true cells get a dot.
+    """
+    import altair as alt
+
+    from depthmup.reports import configured
+
+    base = alt.Chart(_inline(rows))
+    step_x, step_y = (_step(sorted({row[key] for row in rows})) for key in (x, y))
+    tips = [f"{x}:Q", f"{y}:Q", f"{value}:Q"]
+    cells = (
+        base.transform_calculate(
+            x0=f"datum['{x}'] - {step_x / 2}",
+            x1=f"datum['{x}'] + {step_x / 2}",
+            y0=f"datum['{y}'] - {step_y / 2}",
+            y1=f"datum['{y}'] + {step_y / 2}",
+        )
+        .mark_rect()
+        .encode(
+            x=alt.X("x0:Q", title=x_title, scale=alt.Scale(zero=False, nice=False)),
+            x2="x1:Q",
+            y=alt.Y("y0:Q", title=y_title, scale=alt.Scale(zero=False, nice=False)),
+            y2="y1:Q",
+            color=alt.condition(
+                f"isValid(datum['{value}'])",
+                alt.Color(
+                    f"{value}:Q",
+                    title=value_title,
+                    scale=alt.Scale(scheme="viridis"),
+                    legend=alt.Legend(orient="top", gradientLength=160),
+                ),
+                alt.value("#d5d9e0"),
+            ),
+            tooltip=tips,
+        )
+    )
+    layers = [cells]
+    if marked:
+        layers.append(
+            base.transform_filter(f"datum['{marked}']")
+            .mark_point(size=24, filled=True, color="white", opacity=1)
+            .encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{y}:Q"))
+        )
+    for label, points in (lines_over or {}).items():
+        over = alt.Chart(
+            alt.InlineData(values=[{"x": a, "y": b, "label": label} for a, b in points])
+        )
+        layers.append(
+            over.mark_line(color="white", strokeWidth=2, clip=True).encode(
+                x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q", tooltip="label:N"
+            )
+        )
+    chart = alt.layer(*layers).properties(width="container", height=height)
+    return Picture(name=name, caption=caption, spec=_spec(configured(chart)))
+
+
+def _inline(rows: Sequence[Row]) -> Any:
+    import altair as alt
+
+    from depthmup.reports import strict
+
+    values: Any = strict(list(rows))
+    return alt.InlineData(values=values)
+
+
+def _spec(chart: Any) -> Mapping[str, Any]:
+    spec: dict[str, Any] = chart.to_dict()
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    return spec
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and value > 0
+
+
+def _step(values: Sequence[float]) -> float:
+    gaps = [b - a for a, b in pairwise(values)]
+    return min(gaps) if gaps else 1.0

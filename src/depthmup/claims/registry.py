@@ -1,0 +1,41 @@
+"""All claims, in the paper's order, and how a name finds one."""
+
+import re
+from collections.abc import Sequence
+
+from depthmup.claims import learning_rates
+from depthmup.claims.claim import Claim
+
+_ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum")
+
+
+def _place(claim: Claim) -> tuple[object, ...]:
+    kind = re.match(r"[a-z]+", claim.name)
+    numbers = [float(n) for n in re.findall(r"\d+", claim.name)]
+    word = kind.group() if kind else ""
+    return (_ORDER.index(word) if word in _ORDER else len(_ORDER), *numbers)
+
+
+CLAIMS: tuple[Claim, ...] = tuple(
+    sorted((claim for module in (learning_rates,) for claim in module.CLAIMS), key=_place)
+)
+
+
+def named(names: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims of these names, in the paper's order; ``all`` names every one.
+
+    Raises:
+        ValueError: a name is of no claim; lists those there are.
+
+    Example:
+        >>> [claim.name for claim in named(["fig11", "fig10"])]
+        ['fig10', 'fig11']
+    """
+    known = {claim.name: claim for claim in CLAIMS}
+    wrong = [name for name in names if name != "all" and name not in known]
+    if wrong or not names:
+        raise ValueError(
+            f"Expected figures or claims of the paper: all, {', '.join(known)}; got "
+            f"{', '.join(wrong) or 'none'}."
+        )
+    return tuple(claim for claim in CLAIMS if "all" in names or claim.name in names)

@@ -1,0 +1,152 @@
+"""``depthmup reproduce``: figures and claims of the paper, with a verdict each."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from depthmup.claims.claim import Setting
+    from depthmup.records import Evidence
+    from depthmup.sweep import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure figures and claims of Tensor Programs VI again, and say whether they are reproduced.
+
+    What is finished is kept in OUT/results.sqlite, shared between claims and never done again: the
+    same command resumes. Writes OUT/evidence.html and OUT/evidence.json.
+    """
+
+    claims: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Names such as fig10 or claim7.1, or all; --list shows them."""
+
+    scale: Literal["laptop", "medium", "paper"] = "laptop"
+    """laptop (half an hour for all on 2 cores), medium (an hour for one), or the paper's own."""
+
+    out: Path = Path("runs/evidence")
+    """Folder for results.sqlite, evidence.html and evidence.json."""
+
+    workers: int = 0
+    """Worker processes of one thread each; 0: one per core."""
+
+    markdown: Path | None = None
+    """Also write the table of verdicts as Markdown to this file."""
+
+    export: tuple[Literal["svg", "pdf", "png"], ...] = ()
+    """Also write every chart in these formats."""
+
+    list: bool = False
+    """Show the claims there are, and stop."""
+
+    json: bool = False
+    """Print the evidence as JSON, and nothing else on stdout."""
+
+
+def run(options: Options) -> int:
+    from depthmup.claims import CLAIMS, named, plan_claims, reproduce
+    from depthmup.cli.outputs import prepare_folder
+    from depthmup.cli.terminal import Display
+    from depthmup.records import cores, environment
+    from depthmup.sweep import Processes, Store
+
+    if options.list:
+        for claim in CLAIMS:
+            print(f"{claim.name:<10} {claim.title} ({claim.source})")
+        return 0
+    setting = setting_of(options)
+    claims = named(options.claims)
+    planned = plan_claims(claims, setting)
+    executor = Processes(workers=options.workers or cores())
+    prepare_folder(options.out)
+    with Store(options.out / "results.sqlite") as store:
+        about = {
+            "claims": [claim.name for claim in claims],
+            "scale": options.scale,
+            "command": ["depthmup", *sys.argv[1:]],
+            "environment": environment(),
+        }
+        try:
+            with Display(quiet=options.json) as display:
+                reproduce(
+                    planned,
+                    store=store,
+                    executor=executor,
+                    tell=display.tell,
+                    about=about,
+                )
+        except KeyboardInterrupt:
+            print(
+                f"\nStopped. What was finished is kept in {store.path}; the same command goes on "
+                "from there.",
+                file=sys.stderr,
+            )
+            return 130
+        evidence = load_evidence(store, setting)
+    deliver_evidence(
+        evidence,
+        options.out,
+        markdown=options.markdown,
+        export=options.export,
+        json=options.json,
+    )
+    return 0
+
+
+def setting_of(options: Options) -> "Setting":
+    from depthmup.claims import Scale, Setting
+
+    return Setting(scale=Scale(options.scale))
+
+
+def load_evidence(store: "Store", setting: "Setting") -> "Evidence":
+    """The evidence that the last session on a store asked for, from the store alone."""
+    import time
+
+    from depthmup.claims import judge, named, plan_claims
+
+    sessions = [s for s in store.sessions() if "claims" in s and s["scale"] == setting.scale.value]
+    last = sessions[-1]
+    return judge(
+        plan_claims(named(last["claims"]), setting),
+        store,
+        scale=last["scale"],
+        environment={
+            **last["environment"],
+            "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
+            "seconds": round(sum(s["seconds"] for s in sessions), 1),
+        },
+        config={"scale": last["scale"], "store": str(store.path), "command": last["command"]},
+        command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}",
+    )
+
+
+def deliver_evidence(
+    evidence: "Evidence",
+    folder: Path,
+    *,
+    markdown: Path | None,
+    export: tuple[str, ...],
+    json: bool,
+) -> None:
+    """Write the page and the summary; show the verdicts, or print the summary."""
+    import json as json_format
+
+    from depthmup import reports
+
+    summary = json_format.dumps(reports.evidence_summary(evidence), indent=2, allow_nan=False)
+    reports.write_text(folder / "evidence.json", summary + "\n")
+    reports.write_text(folder / "evidence.html", reports.evidence_page(evidence))
+    if markdown is not None:
+        command = f"depthmup reproduce all --scale {evidence.scale} --markdown {markdown}"
+        reports.write_text(markdown, reports.evidence_markdown(evidence, command=command))
+    if export:
+        reports.export_pictures(evidence, folder / "charts", formats=export)
+    if json:
+        print(summary)
+        return
+    print(reports.evidence_text(evidence))
+    print(f"\nThe page: {(folder / 'evidence.html').resolve()}")

@@ -1,0 +1,131 @@
+"""Evidence: what a paper says, what was measured, and whether the two agree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from depthmup.records.finding import Estimate
+
+
+class Reproduction(StrEnum):
+    """Whether a statement was found again."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    UNDECIDABLE = "not decidable at this scale"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accepted:
+    """The values that agree with a statement, fixed before anything is measured.
+
+    A region [low, high]; with ``contains``, an interval agrees that holds this value and lies in
+    the region, which then says how sharp the interval must be.
+
+    Example:
+        >>> str(Accepted(low=-0.15, high=0.15)), str(Accepted(low=0.0))
+        ('within −0.15 to 0.15', 'above 0')
+        >>> str(Accepted(low=-2.5, high=-1.5, contains=-2.0))
+        'an interval that holds −2, within −2.5 to −1.5'
+    """
+
+    low: float = float("-inf")
+    high: float = float("inf")
+    contains: float | None = None
+
+    def judge(self, found: Estimate) -> Reproduction:
+        """Reproduced if the whole interval agrees, not if none of it does, else undecidable."""
+        if not found.known:
+            return Reproduction.UNDECIDABLE
+        if self.contains is not None and not found.low <= self.contains <= found.high:
+            return Reproduction.NOT_REPRODUCED
+        if found.inside(self.low, self.high):
+            return Reproduction.REPRODUCED
+        if found.outside(self.low, self.high):
+            return Reproduction.NOT_REPRODUCED
+        return Reproduction.UNDECIDABLE
+
+    def __str__(self) -> str:
+        low, high = (f"{v:g}".replace("-", "−") for v in (self.low, self.high))
+        if self.low == float("-inf"):
+            region = f"below {high}"
+        elif self.high == float("inf"):
+            region = f"above {low}"
+        else:
+            region = f"within {low} to {high}"
+        if self.contains is None:
+            return region
+        return f"an interval that holds {f'{self.contains:g}'.replace('-', '−')}, {region}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """One number of a claim: what the paper says, what was measured, what would agree.
+
+    A comparison that is not ``decisive`` is shown beside the verdict and is no part of it.
+    """
+
+    what: str
+    paper: str
+    ours: Estimate
+    accepted: Accepted
+    decisive: bool = True
+
+    @property
+    def verdict(self) -> Reproduction:
+        return self.accepted.judge(self.ours)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Picture:
+    """A chart: its caption, its Vega-Lite specification, and what its slider steps through.
+
+    Where there are ``frames``, the specification has a parameter ``window_index`` that picks one.
+    """
+
+    name: str
+    caption: str
+    spec: Mapping[str, Any]
+    frames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A claim of the paper after measurement.
+
+    ``remedy`` says what would decide what could not be decided; ``notes`` what the reader should
+    know that the numbers do not say.
+    """
+
+    claim: str
+    title: str
+    shows: str
+    source: str
+    comparisons: tuple[Comparison, ...]
+    pictures: tuple[Picture, ...] = ()
+    remedy: str = ""
+    notes: tuple[str, ...] = ()
+    group: str = "figures"
+    config: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def verdict(self) -> Reproduction:
+        """That of the decisive comparisons: one that fails decides, one that cannot be decided
+        leaves the claim undecided."""
+        found = {c.verdict for c in self.comparisons if c.decisive}
+        for worst in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
+            if worst in found or not found:
+                return worst if found else Reproduction.UNDECIDABLE
+        return Reproduction.REPRODUCED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """Findings of one scale, in the paper's order, with how and where they were obtained."""
+
+    scale: str
+    findings: tuple[Finding, ...]
+    environment: Mapping[str, Any]
+    config: Mapping[str, Any] = field(default_factory=dict)

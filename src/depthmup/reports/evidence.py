@@ -1,0 +1,276 @@
+"""Evidence as one self-contained page, as a table in Markdown, as lines, and as JSON."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from depthmup.records import Comparison, Estimate, Evidence, Finding, Reproduction
+from depthmup.reports.files import write_text
+from depthmup.reports.page import _library, facts, script_json
+from depthmup.reports.rows import strict
+from depthmup.reports.words import interval, number
+
+_TONES = {
+    Reproduction.REPRODUCED: "#00734f",
+    Reproduction.NOT_REPRODUCED: "#a83f00",
+    Reproduction.UNDECIDABLE: "#5b6472",
+}
+GROUPS = {"figures": "Figures", "claims": "Claims and theorems", "errata": "Errata of the paper"}
+# An erratum is a statement about the text, and its proof either stands or not.
+_ERRATUM_WORDS = {
+    Reproduction.REPRODUCED: "confirmed",
+    Reproduction.NOT_REPRODUCED: "not confirmed",
+    Reproduction.UNDECIDABLE: "open",
+}
+
+
+def evidence_page(evidence: Evidence) -> str:
+    """All findings as one HTML page: a summary table, then every claim with its charts.
+
+    Opens offline and asks no server for anything; text is escaped wherever it stands.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("depthmup.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return templates.get_template("evidence.html.j2").render(
+        headline=evidence_headline(evidence),
+        scale=evidence.scale,
+        groups=[
+            {"title": title, "findings": [_finding(f) for f in evidence.findings if f.group == g]}
+            for g, title in GROUPS.items()
+            if any(f.group == g for f in evidence.findings)
+        ],
+        config=facts(evidence.config),
+        environment=facts(evidence.environment),
+        charts=script_json(
+            {
+                _place(finding, picture.name): picture.spec
+                for finding in evidence.findings
+                for picture in finding.pictures
+            }
+        ),
+        frames=script_json({f.claim: _frames(f) for f in evidence.findings if _frames(f)}),
+        library=_library(),
+    )
+
+
+def evidence_headline(evidence: Evidence) -> str:
+    """How many statements were found again.
+
+    Example:
+        >>> print(evidence_headline(Evidence(scale="laptop", findings=(), environment={})))
+        0 of 0 figures and claims reproduced
+    """
+    counted = [f for f in evidence.findings if f.group != "errata"]
+    parts = [
+        f"{sum(f.verdict is Reproduction.REPRODUCED for f in counted)} of {len(counted)} figures "
+        "and claims reproduced"
+    ]
+    for verdict in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
+        count = sum(f.verdict is verdict for f in counted)
+        parts += [f"{count} {verdict.value}"] * bool(count)
+    errata = [f for f in evidence.findings if f.group == "errata"]
+    confirmed = sum(f.verdict is Reproduction.REPRODUCED for f in errata)
+    parts += [f"{confirmed} of {len(errata)} errata confirmed"] * bool(errata)
+    return "; ".join(parts)
+
+
+def evidence_markdown(evidence: Evidence, *, command: str) -> str:
+    """The summary table for a repository, with when, where and how it was obtained."""
+    lines = [
+        "# Evidence",
+        "",
+        "Every figure and claim of Tensor Programs VI (arXiv 2310.02244), measured again at scale "
+        f"`{evidence.scale}`: {evidence_headline(evidence)}.",
+        "",
+        f"Made by `{command}`, which also writes the page with all charts. Each verdict is "
+        "computed: a claim is reproduced if every decisive interval lies in what was accepted "
+        "before anything was measured, not reproduced if one lies outside, and else not decidable "
+        "at this scale.",
+        "",
+        "| | |",
+        "| --- | --- |",
+        *(
+            f"| {_cell(label)} | {_cell(text)} |"
+            for label, text in facts({**evidence.environment, **evidence.config})
+        ),
+    ]
+    for group, title in GROUPS.items():
+        found = [f for f in evidence.findings if f.group == group]
+        if not found:
+            continue
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| claim | what | paper | ours (95%) | accepted | verdict |",
+        ]
+        lines.append("| --- | --- | --- | --- | --- | --- |")
+        for finding in found:
+            for i, c in enumerate(finding.comparisons or ()):
+                first = f"**{finding.claim}** {finding.title}: {_word(finding)}" if not i else ""
+                verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"
+                row = (first, c.what, c.paper, measured(c.ours), str(c.accepted), verdict)
+                lines.append(f"| {' | '.join(_cell(text) for text in row)} |")
+    notes = [(f, note) for f in evidence.findings for note in f.notes]
+    if notes:
+        lines += ["", "## Notes", "", *(f"- **{f.claim}**: {note}" for f, note in notes)]
+    lines += ["", "Verdicts in brackets are shown beside and decide nothing.", ""]
+    return "\n".join(lines)
+
+
+def evidence_text(evidence: Evidence) -> str:
+    """The verdicts as aligned lines."""
+    rows = [("claim", "verdict", "title")]
+    rows += [(f.claim, _word(f), f.title) for f in evidence.findings]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["  ".join(t.ljust(w) for t, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    return "\n".join([*lines, "", evidence_headline(evidence)])
+
+
+def evidence_summary(evidence: Evidence) -> dict[str, Any]:
+    """What a machine reads: every comparison with its interval and verdict."""
+    return {
+        "scale": evidence.scale,
+        "headline": evidence_headline(evidence),
+        "claims": [
+            {
+                "claim": f.claim,
+                "title": f.title,
+                "group": f.group,
+                "source": f.source,
+                "verdict": f.verdict.value,
+                "comparisons": [
+                    {
+                        "what": c.what,
+                        "paper": c.paper,
+                        "estimate": strict(c.ours.value),
+                        "low": strict(c.ours.low),
+                        "high": strict(c.ours.high),
+                        "unit": c.ours.unit,
+                        "accepted": str(c.accepted),
+                        "decisive": c.decisive,
+                        "verdict": c.verdict.value,
+                    }
+                    for c in f.comparisons
+                ],
+                "notes": list(f.notes),
+                "config": strict(f.config),
+            }
+            for f in evidence.findings
+        ],
+        "config": strict(evidence.config),
+        "environment": strict(evidence.environment),
+    }
+
+
+def export_pictures(
+    evidence: Evidence, folder: Path, *, formats: Iterable[str], width: int = 560
+) -> tuple[Path, ...]:
+    """Every chart as a file, at the last frame of its slider."""
+    import vl_convert
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for finding in evidence.findings:
+        for picture in finding.pictures:
+            spec = {**picture.spec}
+            if spec.get("width") == "container":
+                spec["width"] = width
+            for kind in sorted(set(formats)):
+                path = folder / f"{_place(finding, picture.name)}.{kind}"
+                if kind == "svg":
+                    write_text(path, vl_convert.vegalite_to_svg(spec))
+                elif kind == "pdf":
+                    path.write_bytes(vl_convert.vegalite_to_pdf(spec))
+                else:
+                    path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+                written.append(path)
+    return tuple(written)
+
+
+def measured(estimate: Estimate) -> str:
+    """A number with its interval, as many digits as the interval warrants.
+
+    Example:
+        >>> print(measured(Estimate(value=-0.0312, low=-0.0401, high=-0.0223)))
+        −0.031 [−0.040, −0.022]
+        >>> print(measured(Estimate(value=3.2e-12, low=3.2e-12, high=3.2e-12)))
+        3.2e-12
+    """
+    if not estimate.known:
+        return "not measured"
+    spread = estimate.high - estimate.low
+    small = abs(estimate.value) < 1e-3 and estimate.value != 0
+    if spread == 0:
+        plain = number(estimate.value, 3).rstrip("0").rstrip(".")
+        return (
+            f"{estimate.value:.2g}".replace("-", "−", 1 if estimate.value < 0 else 0)
+            if small
+            else plain
+        )
+    if small and abs(spread) < 1e-3:
+        return f"{estimate.value:.2g} [{estimate.low:.2g}, {estimate.high:.2g}]"
+    digits = 2 if spread > 0.1 else 3
+    return f"{number(estimate.value, digits)} {interval(estimate, digits)}"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.claim,
+        "title": finding.title,
+        "shows": finding.shows,
+        "source": finding.source,
+        "verdict": _word(finding),
+        "tone": _TONES[finding.verdict],
+        "remedy": finding.remedy if finding.verdict is Reproduction.UNDECIDABLE else "",
+        "notes": finding.notes,
+        "command": finding.command,
+        "config": facts(finding.config),
+        "frames": _frames(finding),
+        "comparisons": [
+            {
+                "what": c.what,
+                "paper": c.paper,
+                "ours": measured(c.ours),
+                "unit": c.ours.unit,
+                "accepted": str(c.accepted),
+                "verdict": _word_of(c, finding),
+                "tone": _TONES[c.verdict],
+                "decisive": c.decisive,
+            }
+            for c in finding.comparisons
+        ],
+        "pictures": [
+            {"id": _place(finding, p.name), "caption": p.caption} for p in finding.pictures
+        ],
+    }
+
+
+def _word(finding: Finding) -> str:
+    return _ERRATUM_WORDS[finding.verdict] if finding.group == "errata" else finding.verdict.value
+
+
+def _word_of(comparison: Comparison, finding: Finding) -> str:
+    if finding.group == "errata":
+        return _ERRATUM_WORDS[comparison.verdict]
+    return comparison.verdict.value
+
+
+def _frames(finding: Finding) -> list[str]:
+    """What the claim's slider steps through; pictures without frames do not move."""
+    return next((list(p.frames) for p in finding.pictures if len(p.frames) > 1), [])
+
+
+def _place(finding: Finding, name: str) -> str:
+    return f"{finding.claim}-{name}".replace(".", "_")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
