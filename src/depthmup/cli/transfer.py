@@ -20,7 +20,7 @@ Preset = Literal["tiny", "small", "medium"]
 class Options:
     """Measure whether the best learning rate stays where it is as a network gets deeper.
 
-    Trains residual MLPs on handwritten digits over schemes x depths x learning rates x seeds, and
+    Trains residual MLPs on images over schemes x depths x learning rates x seeds, and
     judges how the optimum moves. Finished runs are kept in OUT/results.sqlite and never trained
     again: the same command resumes. Writes OUT/report.html and OUT/summary.json.
     """
@@ -56,7 +56,10 @@ class Options:
     """A run is judged by its mean training loss over this many last steps."""
 
     batch_size: int = 64
-    """Examples per step, drawn with replacement."""
+    """Examples per step."""
+
+    order: Literal["replacement", "epochs"] = "replacement"
+    """Examples drawn each by itself, or all of them once per epoch, shuffled anew."""
 
     activation: str = "abs"
     """abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
@@ -95,10 +98,13 @@ class Options:
     """Weight decay at the base (adamw, sgd)."""
 
     data: str = "digits"
-    """Data set: digits."""
+    """digits, mnist:FOLDER or cifar10:FOLDER with the official files; mnist:hf, cifar10:hf."""
 
-    label_noise: float = 0.3
-    """Fraction of labels drawn anew."""
+    unverified_data: bool = False
+    """Take files in these formats that are not the official ones."""
+
+    label_noise: float | None = None
+    """Fraction of labels drawn anew; by default 0.3 of the digits', 0 of others'."""
 
     tolerance: float = 0.15
     """Octaves per doubling of depth within which an optimum counts as staying."""
@@ -208,8 +214,8 @@ def run(options: Options) -> int:
 
 def grid_of(options: Options) -> "Grid":
     """The grid that the options describe; refuses what cannot be run."""
-    from depthmup.records import Data
     from depthmup.sweep import Grid
+    from depthmup.training import find_data
 
     shared = {f.name for f in fields(Grid)} & {f.name for f in fields(Options)}
     values = {name: getattr(options, name) for name in shared}
@@ -220,6 +226,10 @@ def grid_of(options: Options) -> "Grid":
             "log2_lrs": tuple(float(k) for k in options.log2_lrs),
             "mean_subtraction": options.mean_subtraction == "on",
             "layer_norm": options.layer_norm == "on",
-            "data": Data(name=options.data, label_noise=options.label_noise),
+            "data": find_data(
+                options.data,
+                label_noise=options.label_noise,
+                verify=not options.unverified_data,
+            ),
         }
     )

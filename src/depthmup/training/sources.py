@@ -8,11 +8,15 @@ that all of them train on the same.
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from depthmup.data import Dataset, images, prepared
-from depthmup.data.vision import HUB, READERS
 from depthmup.records import Data
 
+if TYPE_CHECKING:
+    from depthmup.data import Dataset
+
+ELSEWHERE = ("mnist", "cifar10")
+HUB = "hf"
 DIGITS_NOISE = 0.3
 
 
@@ -41,13 +45,13 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
         Data(name='digits', label_noise=0.3, label_seed=0, digest='')
     """
     name, _, source = spec.partition(":")
-    if name not in READERS:
+    if name not in ELSEWHERE:
         if spec != "digits":
-            raise ValueError(
-                f"Expected data to be one of digits, {', '.join(f'{n}:FOLDER' for n in READERS)}; "
-                f"got {spec!r}."
-            )
+            others = ", ".join(f"{name}:FOLDER" for name in ELSEWHERE)
+            raise ValueError(f"Expected data to be one of digits, {others}; got {spec!r}.")
         return Data(label_noise=DIGITS_NOISE if label_noise is None else label_noise)
+    from depthmup.data import images
+
     source = source or _place(name)
     found = images(name, source, verify=verify)
     place = source if source == HUB else str(Path(source).expanduser().resolve())
@@ -56,12 +60,14 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
 
 
 @lru_cache(maxsize=1)
-def found_data(name: str, digest: str) -> Dataset:
+def found_data(name: str, digest: str) -> "Dataset":
     """The data set of this content, without label noise, from where the environment says.
 
     Raises:
         ValueError: the environment does not say, or what lies there is something else.
     """
+    from depthmup.data import images, prepared
+
     source = _place(name)
     raw = images(name, source, verify=False)
     if raw.digest != digest:
