@@ -65,6 +65,23 @@ def load_user_model(model: str, *, batch: str = "batch", loss: str = "") -> User
     )
 
 
+def find_function(reference: str) -> Callable[..., Any]:
+    """The function that ``module:function`` or ``path/to/file.py:function`` names.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    where, colon, name = reference.rpartition(":")
+    if not (colon and where and name):
+        raise ValueError(
+            f"Expected a function as module:function or path/to/file.py:function; got "
+            f"{reference!r}."
+        )
+    return _function(
+        _loaded(where) or _module(where), where, name, "a function at the top of the module"
+    )
+
+
 def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
     """Mean cross-entropy of logits over their last dimension (of ``outputs.logits``, if any)."""
     logits = getattr(outputs, "logits", outputs)
@@ -84,6 +101,14 @@ def size(text: str) -> tuple[int, int]:
     return int(width), int(depth)
 
 
+def _loaded(name: str) -> ModuleType | None:
+    """The module that was made of this file before, so that its functions share one."""
+    module, path = sys.modules.get(Path(name).stem), Path(name)
+    file = getattr(module, "__file__", None)
+    same = path.suffix == ".py" and file and Path(file).resolve() == path.resolve()
+    return module if same else None
+
+
 def _module(name: str) -> ModuleType:
     path = Path(name)
     if path.suffix == ".py":
@@ -94,7 +119,12 @@ def _module(name: str) -> ModuleType:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
+        # As for a script that is run: what lies beside the file can be imported.
+        sys.path.insert(0, str(path.parent.resolve()))
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path.pop(0)
         return module
     sys.path.insert(0, str(Path.cwd()))
     try:

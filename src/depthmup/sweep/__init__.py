@@ -7,6 +7,8 @@ from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.store import Asked, Store, StoreError
 from depthmup.sweep.study import study
+from depthmup.sweep.trial_study import Losses, trial_losses, trial_records, trial_studies
+from depthmup.sweep.trials import TrainTrial, TrialGrid, Variant, trial_jobs
 
 __all__ = [
     "Asked",
@@ -14,15 +16,23 @@ __all__ = [
     "Grid",
     "InProcess",
     "Job",
+    "Losses",
     "Measure",
     "Processes",
     "Progress",
     "Store",
     "StoreError",
     "Train",
+    "TrainTrial",
+    "TrialGrid",
+    "Variant",
     "WorkerError",
     "check_memory",
     "run",
     "study",
     "training",
+    "trial_jobs",
+    "trial_losses",
+    "trial_records",
+    "trial_studies",
 ]

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from depthmup.records import UNKNOWN, Estimate, Optimum, Place, Verdict
+from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
 
 Array = NDArray[np.float64]
 CONFIDENCE = 0.95
 TOLERANCE = 0.15
 """Octaves per doubling of depth within which an optimum counts as staying where it is."""
 
-DRIFT_UNIT = "octaves of learning rate per doubling of depth"
+DRIFT_UNIT = "octaves of learning rate per doubling of {axis}"
 REGRET_UNIT = "nats of training loss"
 
 
@@ -118,15 +118,22 @@ def _average(losses: Array) -> Array:
     return averaged
 
 
-def optimum(depth: int, log2_lrs: Sequence[float], losses: Array, *, chance: float) -> Optimum:
-    """The best learning rate of one depth, from losses (learning rates, seeds).
+def optimum(
+    depth: int,
+    log2_lrs: Sequence[float],
+    losses: Array,
+    *,
+    chance: float,
+    width: int | None = None,
+) -> Optimum:
+    """The best learning rate of one size, from losses (learning rates, seeds).
 
-    A depth has failed when no learning rate ends below ``chance``, the loss of guessing. At an edge
+    A size has failed when no learning rate ends below ``chance``, the loss of guessing. At an edge
     of the grid the interval is open towards the outside.
     """
     found = vertex(log2_lrs, _average(losses))
     if not found.log_loss < math.log(chance):
-        return Optimum(depth=depth, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+        return Optimum(depth=depth, width=width, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
     at = jackknife(lambda some: vertex(log2_lrs, _average(some)).at, losses)
     if found.place is Place.LOW_EDGE:
         at = Estimate(value=at.value, low=-math.inf, high=at.value)
@@ -134,27 +141,31 @@ def optimum(depth: int, log2_lrs: Sequence[float], losses: Array, *, chance: flo
         at = Estimate(value=at.value, low=at.value, high=math.inf)
     return Optimum(
         depth=depth,
+        width=width,
         log2_lr=at,
         loss=jackknife(lambda some: math.exp(vertex(log2_lrs, _average(some)).log_loss), losses),
         place=found.place,
     )
 
 
-def drift(depths: Sequence[int], log2_lrs: Sequence[float], losses: Array) -> Estimate:
-    """The least-squares slope of the optimum against log2 depth: 0 means transfer.
+def drift(
+    sizes: Sequence[int], log2_lrs: Sequence[float], losses: Array, *, axis: Axis = "depth"
+) -> Estimate:
+    """The least-squares slope of the optimum against the log2 of sizes: 0 means transfer.
 
-    Losses are (depths, learning rates, seeds), of depths whose optimum is inside the grid.
+    Losses are (sizes, learning rates, seeds), of sizes whose optimum is inside the grid.
     """
-    if len(depths) < 2:
-        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=DRIFT_UNIT)
-    x = np.log2(np.asarray(depths, float))
+    unit = DRIFT_UNIT.format(axis=axis)
+    if len(sizes) < 2:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
+    x = np.log2(np.asarray(sizes, float))
     x = x - x.mean()
 
     def slope(some: Array) -> float:
         best = [vertex(log2_lrs, _average(of_depth)).at for of_depth in some]
         return float(x @ np.asarray(best) / (x @ x))
 
-    return jackknife(slope, losses, DRIFT_UNIT)
+    return jackknife(slope, losses, unit)
 
 
 def regret(log2_lrs: Sequence[float], at_base: Array, at_target: Array) -> Estimate:
@@ -172,49 +183,56 @@ def regret(log2_lrs: Sequence[float], at_base: Array, at_target: Array) -> Estim
 
 
 def judge(
-    optima: Sequence[Optimum], drift: Estimate, *, seeds: int, tolerance: float = TOLERANCE
+    optima: Sequence[Optimum],
+    drift: Estimate,
+    *,
+    seeds: int,
+    tolerance: float = TOLERANCE,
+    axis: Axis = "depth",
 ) -> tuple[Verdict, str]:
-    """Whether the optimum transfers, in one word and one sentence.
+    """Whether the optimum transfers along an axis, in one word and one sentence.
 
-    Transfers: the whole interval of the drift is inside +-tolerance, and every depth trains.
+    Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
     Drifts: it is all outside. Undecided: anything else.
     """
-    edges = [o for o in optima if o.place in (Place.LOW_EDGE, Place.HIGH_EDGE)]
-    failed = [o.depth for o in optima if o.place is Place.FAILED]
+
+    def at(*places: Place) -> list[int]:
+        return [getattr(o, axis) for o in optima if o.place in places]
+
+    failed = at(Place.FAILED)
     span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
-    fails = f" At depth {', '.join(map(str, failed))} no learning rate trains." if failed else ""
-    if edges:
-        low = [o.depth for o in edges if o.place is Place.LOW_EDGE]
-        high = [o.depth for o in edges if o.place is Place.HIGH_EDGE]
-        sides = [f"downwards (depth {', '.join(map(str, low))})"] * bool(low)
-        sides += [f"upwards (depth {', '.join(map(str, high))})"] * bool(high)
+    fails = f" At {axis} {', '.join(map(str, failed))} no learning rate trains." if failed else ""
+    if at(Place.LOW_EDGE, Place.HIGH_EDGE):
+        low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
+        sides = [f"downwards ({axis} {', '.join(map(str, low))})"] * bool(low)
+        sides += [f"upwards ({axis} {', '.join(map(str, high))})"] * bool(high)
         return Verdict.UNDECIDED, (
             f"The best learning rate is at the edge of the grid: extend it {' and '.join(sides)}."
             + fails
         )
     if not drift.known:
-        return Verdict.UNDECIDED, "Fewer than two depths have an optimum to compare." + fails
+        return Verdict.UNDECIDED, f"Fewer than two {axis}s have an optimum to compare." + fails
     if seeds < 2:
         return Verdict.UNDECIDED, "One seed gives no interval: use two or more." + fails
     if drift.outside(-tolerance, tolerance):
         way = "down" if drift.value < 0 else "up"
         return Verdict.DRIFTS, (
-            f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of depth, "
+            f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of {axis}, "
             f"95% interval {span}, outside ±{tolerance:g}.{fails}"
         )
     if drift.inside(-tolerance, tolerance) and not failed:
         return Verdict.TRANSFERS, (
-            f"The optimum moves by {_signed(drift.value)} octaves per doubling of depth, "
+            f"The optimum moves by {_signed(drift.value)} octaves per doubling of {axis}, "
             f"95% interval {span}, inside ±{tolerance:g}."
         )
     if failed:
         return Verdict.UNDECIDED, (
             f"Where it trains, the optimum moves by {_signed(drift.value)} octaves per doubling of "
-            f"depth, 95% interval {span}.{fails}"
+            f"{axis}, 95% interval {span}.{fails}"
         )
     return Verdict.UNDECIDED, (
-        f"The interval {span} octaves per doubling of depth is neither inside nor outside "
-        f"±{tolerance:g}: use more seeds or more depths."
+        f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
+        f"±{tolerance:g}: use more seeds or more {axis}s."
     )
 
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
 from depthmup.records import (
     UNKNOWN,
+    Axis,
     Cell,
     Curve,
     Estimate,
@@ -88,22 +89,61 @@ def losses(grid: Grid, records: Mapping[Cell, Record], scheme: Scheme, window: s
 def _window(
     grid: Grid, records: Mapping[Cell, Record], start: int, stop: int, tolerance: float
 ) -> Window:
+    _, classes = DATA_SHAPES[grid.data.name]
     curves, transfers = [], []
     for scheme in grid.schemes:
         values = losses(grid, records, scheme, slice(start, stop))
-        curves += [
-            Curve(
-                scheme=scheme.name,
-                depth=depth,
-                points=tuple(
-                    _point(log2_lr, of_seeds)
-                    for log2_lr, of_seeds in zip(grid.log2_lrs, of_depth, strict=True)
-                ),
-            )
-            for depth, of_depth in zip(grid.depths, values, strict=True)
-        ]
-        transfers.append(_transfer(grid, scheme, values, tolerance))
+        line = Line(
+            scheme=scheme.name,
+            title=scheme.title,
+            law=scheme,
+            widths=(None,) * len(grid.depths),
+            depths=grid.depths,
+            base=grid.base_depth,
+            log2_lrs=grid.log2_lrs,
+        )
+        curves += curves_of(line, values)
+        transfers.append(transfer(line, values, chance=math.log(classes), tolerance=tolerance))
     return Window(start=start, stop=stop, curves=tuple(curves), transfers=tuple(transfers))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """What losses (sizes, learning rates, seeds) were measured for: one scheme along one axis.
+
+    ``base`` is the size, along the axis, that the learning rate is transferred from.
+    """
+
+    scheme: str
+    title: str
+    law: Scheme
+    widths: tuple[int | None, ...]
+    depths: tuple[int, ...]
+    base: int
+    log2_lrs: tuple[float, ...]
+    axis: Axis = "depth"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes along the axis."""
+        along = self.depths if self.axis == "depth" else self.widths
+        return tuple(size for size in along if size is not None)
+
+
+def curves_of(line: Line, values: Array) -> list[Curve]:
+    """The curve of every size."""
+    return [
+        Curve(
+            scheme=line.scheme,
+            depth=depth,
+            width=width,
+            points=tuple(
+                _point(log2_lr, of_seeds)
+                for log2_lr, of_seeds in zip(line.log2_lrs, of_size, strict=True)
+            ),
+        )
+        for width, depth, of_size in zip(line.widths, line.depths, values, strict=True)
+    ]
 
 
 def _point(log2_lr: float, of_seeds: Array) -> Point:
@@ -123,30 +163,31 @@ def _point(log2_lr: float, of_seeds: Array) -> Point:
     )
 
 
-def _transfer(grid: Grid, scheme: Scheme, values: Array, tolerance: float) -> Transfer:
-    _, classes = DATA_SHAPES[grid.data.name]
+def transfer(line: Line, values: Array, *, chance: float, tolerance: float) -> Transfer:
+    """How the optimum moves along the axis; ``chance`` as in ``optimum``."""
     optima = tuple(
-        optimum(depth, grid.log2_lrs, of_depth, chance=math.log(classes))
-        for depth, of_depth in zip(grid.depths, values, strict=True)
+        optimum(depth, line.log2_lrs, of_size, chance=chance, width=width)
+        for width, depth, of_size in zip(line.widths, line.depths, values, strict=True)
     )
     inside = [i for i, found in enumerate(optima) if found.place is Place.INTERIOR]
     moved = UNKNOWN
     if inside:
-        moved = drift([grid.depths[i] for i in inside], grid.log2_lrs, values[inside])
-    base, target = grid.depths.index(grid.base_depth), len(grid.depths) - 1
+        sizes = [line.sizes[i] for i in inside]
+        moved = drift(sizes, line.log2_lrs, values[inside], axis=line.axis)
+    base, target = line.sizes.index(line.base), len(line.sizes) - 1
     price = UNKNOWN
     if optima[target].place is Place.FAILED:
         price = Estimate(value=math.inf, low=math.inf, high=math.inf)
     elif base in inside and target in inside:
-        price = regret(grid.log2_lrs, values[base], values[target])
-    verdict, why = judge(optima, moved, seeds=grid.seeds, tolerance=tolerance)
+        price = regret(line.log2_lrs, values[base], values[target])
+    verdict, why = judge(optima, moved, seeds=values.shape[-1], tolerance=tolerance, axis=line.axis)
     return Transfer(
-        scheme=scheme.name,
-        title=scheme.title,
-        alpha=str(scheme.alpha),
-        gamma=str(scheme.gamma),
+        scheme=line.scheme,
+        title=line.title,
+        alpha=str(line.law.alpha),
+        gamma=str(line.law.gamma),
         optima=optima,
-        drift=replace(moved, unit=DRIFT_UNIT),
+        drift=replace(moved, unit=DRIFT_UNIT.format(axis=line.axis)),
         regret=replace(price, unit=REGRET_UNIT),
         verdict=verdict,
         why=why,

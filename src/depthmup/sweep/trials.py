@@ -1,0 +1,266 @@
+"""Grids of trials: a person's own model over sizes, learning rates and seeds."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from depthmup.records import BASE_SHAPE, NUMERICS, Axis, Record, Trial
+from depthmup.rules import DEPTH_MUP, Scheme, family, scheme
+from depthmup.sweep.jobs import Tell
+
+if TYPE_CHECKING:
+    from depthmup.training.functions import Functions
+
+Size = tuple[int, int]
+"""Width and depth."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One way to train every size: what a curve of its own is measured for."""
+
+    scheme: Scheme
+    optimizer: str
+    multiplier: float
+    weight_decay: float
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialGrid:
+    """Schemes x optimizers x multipliers x decays, over widths, depths, learning rates and seeds.
+
+    Sizes lie on two arms that meet at the base: all ``depths`` at the base's width, and all
+    ``widths`` at the base's depth. ``log2_lrs`` are those of learning rates at the base. ``model``
+    and ``code`` name what is trained, as in ``Trial``; ``planned`` says whether the library's plan
+    is applied, under which all schemes agree at the base and share its runs.
+    """
+
+    model: str
+    code: str
+    base: Size
+    widths: tuple[int, ...] = ()
+    depths: tuple[int, ...] = ()
+    log2_lrs: tuple[float, ...]
+    schemes: tuple[Scheme, ...] = (DEPTH_MUP,)
+    optimizers: tuple[str, ...] = ("adamw",)
+    multipliers: tuple[float, ...] = (1.0,)
+    weight_decays: tuple[float, ...] = (0.0,)
+    seeds: int = 3
+    steps: int = 200
+    window: int = 40
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    planned: bool = True
+    numerics: int = NUMERICS
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; ``TrialGrid.from_dict`` reads it back."""
+        plain = asdict(self)
+        plain["schemes"] = [each.name for each in self.schemes]
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
+
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> "TrialGrid":
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+        values["schemes"] = tuple(scheme(name) for name in values["schemes"])
+        return TrialGrid(**values)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What grows: depth, width or both."""
+        found: list[Axis] = []
+        if len(self.depths) > 1 or not self.widths:
+            found.append("depth")
+        if len(self.widths) > 1:
+            found.append("width")
+        return tuple(found)
+
+    def sizes(self, axis: Axis) -> tuple[Size, ...]:
+        """The sizes along an axis, the other one at the base's."""
+        width, depth = self.base
+        if axis == "depth":
+            return tuple((width, each) for each in self.depths or (depth,))
+        return tuple((each, depth) for each in self.widths)
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every combination; what there is one of is not named."""
+        found = []
+        for each, optimizer, multiplier, decay in product(
+            self.schemes, self.optimizers, self.multipliers, self.weight_decays
+        ):
+            suffixes = []
+            if len(self.optimizers) > 1:
+                suffixes.append(optimizer)
+            if len(self.multipliers) > 1:
+                suffixes.append(f"a={multiplier:g}")
+            if len(self.weight_decays) > 1:
+                suffixes.append(f"decay={decay:g}")
+            found.append(
+                Variant(
+                    scheme=each,
+                    optimizer=optimizer,
+                    multiplier=multiplier,
+                    weight_decay=decay,
+                    name=" ".join([each.name, *suffixes]),
+                    title=" ".join([each.title, *suffixes]),
+                )
+            )
+        return tuple(found)
+
+    def variant(self, name: str | None = None) -> Variant:
+        """A variant by its name; the first one without.
+
+        Raises:
+            ValueError: there is none of this name.
+        """
+        for each in self.variants:
+            if name in (None, each.name):
+                return each
+        names = ", ".join(repr(each.name) for each in self.variants)
+        raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """The different runs, each once."""
+        unique = {
+            trial.key: trial
+            for axis in self.axes
+            for size in self.sizes(axis)
+            for variant in self.variants
+            for log2_lr in self.log2_lrs
+            for trial in self.curve(variant, size, log2_lr)
+        }
+        return tuple(unique.values())
+
+    def curve(self, variant: Variant, size: Size, log2_lr: float) -> Iterator[Trial]:
+        """The trials of one point of a curve, one for each seed."""
+        for seed in range(self.seeds):
+            yield self.trial(variant, size, log2_lr, seed)
+
+    def trial(self, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
+        """The run of a variant at a size."""
+        shared = self.planned and size == self.base
+        return Trial(
+            model=self.model,
+            code=self.code,
+            width=size[0],
+            depth=size[1],
+            base_width=self.base[0],
+            base_depth=self.base[1],
+            scheme=BASE_SHAPE if shared else variant.scheme.name,
+            optimizer=variant.optimizer,
+            lr=2.0 ** round(log2_lr, 9),
+            multiplier=variant.multiplier,
+            weight_decay=variant.weight_decay,
+            steps=self.steps,
+            seed=seed,
+            settings=self.settings,
+            numerics=self.numerics,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTrial:
+    """The job of training one trial: a job each, so that an error in one costs no other."""
+
+    trial: Trial
+    functions: "Functions"
+    device: str = "cpu"
+    threads: int = 1
+
+    @property
+    def work(self) -> float:
+        # A model's parameters are about proportional to this; its batches are the same for all.
+        return float(self.trial.depth * self.trial.width**2 * self.trial.steps)
+
+    def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
+        from depthmup.training.trial import run_trial
+
+        yield run_trial(
+            self.trial,
+            self.functions,
+            device=self.device,
+            threads=self.threads,
+            on_progress=tell,
+        )
+
+    def __str__(self) -> str:
+        trial = self.trial
+        return (
+            f"training {trial.model} at width {trial.width} and depth {trial.depth} with "
+            f"{trial.scheme}, learning rate {trial.lr:.4g} and seed {trial.seed}"
+        )
+
+
+def trial_jobs(
+    trials: Iterable[Trial], functions: "Functions", *, device: str = "cpu", threads: int = 1
+) -> list[TrainTrial]:
+    """A job for each trial, the longest first."""
+    jobs = [
+        TrainTrial(trial=trial, functions=functions, device=device, threads=threads)
+        for trial in trials
+    ]
+    return sorted(jobs, key=lambda job: -job.work)
+
+
+def _check(grid: TrialGrid) -> None:
+    """Refuse what cannot be run, before anything is."""
+
+    def refuse(what: str, expected: str, got: object) -> None:
+        raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")
+
+    if len(grid.base) != 2 or not all(isinstance(n, int) and n > 0 for n in grid.base):
+        refuse("base", "a width and a depth, such as (64, 4)", grid.base)
+    for axis, values, at_base in zip(
+        ("widths", "depths"), (grid.widths, grid.depths), grid.base, strict=True
+    ):
+        if values:
+            _check_increasing(axis, values)
+        if any(not isinstance(value, int) or value < 1 for value in values):
+            refuse(axis, "whole numbers of at least 1", values)
+        if values and at_base not in values:
+            raise ValueError(
+                f"Expected {axis} to contain the base's, {at_base}, from which the learning rate "
+                f"is transferred; got {values}. Add it, or name another base."
+            )
+    if len(grid.widths) < 2 and len(grid.depths) < 2:
+        raise ValueError(
+            f"Expected at least two widths or two depths; got widths={grid.widths} and "
+            f"depths={grid.depths}. Transfer is measured between sizes."
+        )
+    if not grid.log2_lrs:
+        refuse("learning rates", "a list of at least one", grid.log2_lrs)
+    _check_increasing("learning rates", grid.log2_lrs)
+    for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
+        values = getattr(grid, name)
+        if not values or len(set(values)) != len(values):
+            refuse(name, "at least one, different from each other", values)
+    for name in grid.optimizers:
+        family(name)
+    for name in ("seeds", "steps"):
+        if getattr(grid, name) < 1:
+            refuse(name, "at least 1", getattr(grid, name))
+    if not 1 <= grid.window <= grid.steps:
+        refuse("window", f"between 1 and the number of steps ({grid.steps})", grid.window)
+    if any(not 0 < a < math.inf for a in grid.multipliers):
+        refuse("multipliers", "positive", grid.multipliers)
+    if any(not 0 <= decay < math.inf for decay in grid.weight_decays):
+        refuse("weight_decays", "finite and not negative", grid.weight_decays)
+
+
+def _check_increasing(name: str, values: Sequence[float]) -> None:
+    if any(not math.isfinite(value) for value in values):
+        raise ValueError(f"Expected {name} to be finite numbers; got {values}.")
+    if any(later <= earlier for earlier, later in pairwise(values)):
+        raise ValueError(
+            f"Expected {name} to be strictly increasing (sort them and drop repetitions); got "
+            f"{values}."
+        )

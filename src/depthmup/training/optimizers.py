@@ -1,0 +1,70 @@
+"""Torch optimizers for a planned model."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from depthmup.planning import Plan
+from depthmup.rules import Family
+
+BESIDE_MUON = 0.1
+"""AdamW's learning rate beside Muon, as a multiple of Muon's: their usual proportion."""
+
+_CLASSES: dict[str, Any] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adamax": torch.optim.Adamax,
+    "adagrad": torch.optim.Adagrad,
+    "rmsprop": torch.optim.RMSprop,
+    str(Family.RAW): torch.optim.SGD,
+    str(Family.ENTRYWISE): torch.optim.AdamW,
+}
+_SPECTRAL = ("muon", "muon-rms", str(Family.SPECTRAL), str(Family.SPECTRAL_RMS))
+BUILT = (*_CLASSES, *_SPECTRAL)
+"""Names of what can be built here."""
+
+
+def optimizer_class(name: str) -> Any:
+    """The torch class of an optimizer that trains all parameters, by its name.
+
+    Raises:
+        ValueError: torch has none of this name.
+    """
+    if name not in _CLASSES:
+        raise ValueError(
+            f"Expected one of the optimizers {', '.join(BUILT)}; got {name!r}. Use another one of "
+            "its family: their updates have the same exponents."
+        )
+    return _CLASSES[name]
+
+
+def optimizers(
+    plan: Plan,
+    model: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    beside_muon: float = BESIDE_MUON,
+    **options: Any,
+) -> list[torch.optim.Optimizer]:
+    """The optimizers that a plan is for: one, or Muon for hidden matrices and AdamW for the rest.
+
+    ``options`` go to ``plan.param_groups`` or ``plan.muon_groups``.
+    """
+    if not plan.family.is_spectral:
+        groups = plan.param_groups(model, lr=lr, weight_decay=weight_decay, **options)
+        return [optimizer_class(plan.optimizer)(groups)]
+    pair = plan.muon_groups(
+        model, lr=lr, adamw_lr=lr * beside_muon, weight_decay=weight_decay, **options
+    )
+    adjust = "match_rms_adamw" if plan.family is Family.SPECTRAL_RMS else "original"
+    made: list[torch.optim.Optimizer] = []
+    if pair.muon:
+        made.append(torch.optim.Muon(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust))
+    if pair.adamw:
+        made.append(torch.optim.AdamW(pair.adamw))
+    return made

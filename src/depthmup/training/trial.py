@@ -1,0 +1,254 @@
+"""Training one trial: a person's own model under a plan, readable from top to bottom."""
+
+import math
+import random
+import reprlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from depthmup.planning import Plan
+from depthmup.planning import plan as make_plan
+from depthmup.records import BASE_SHAPE, Record, Status, Trial
+from depthmup.training.divergence import EXPLODED
+from depthmup.training.functions import Functions, resolved
+from depthmup.training.optimizers import optimizers
+from depthmup.training.setup import stream
+
+Tell = Callable[[float], None]
+
+OWN_INIT = "own_init"
+"""The one of a trial's settings that the plan takes; the others are the optimizer's."""
+
+
+def run_trial(
+    trial: Trial,
+    functions: Functions,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    on_progress: Tell = lambda fraction: None,
+) -> Record[Trial]:
+    """Train one trial. Randomness outside is left as it was.
+
+    Common random numbers: the model's own initialization and the batches depend on the seed alone,
+    so all learning rates, schemes and sizes of one seed see the same batches. ``threads`` is set
+    here as in every worker process, so that the sums of both are in the same order.
+
+    Raises:
+        TypeError, ValueError: a function gave something else than it should.
+    """
+    own = resolved(functions)
+    with _seeded(trial.seed), _threads(threads):
+        if callable(own.train):
+            return _judged(trial, own.train(trial))
+        assert callable(own.batch)
+        assert callable(own.loss)
+        model, plan = planned(trial, functions)
+        model.to(device).train()
+        settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
+        rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
+        clip = settings.pop("clip", None)
+        made = optimizers(
+            plan, model, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
+        )
+        rates = [(group, group["lr"]) for optimizer in made for group in optimizer.param_groups]
+        generator = stream(trial.seed, "batches")
+        torch.manual_seed(trial.seed)  # of dropout: the same for all sizes, as far as shapes allow
+        losses, limit = array("f"), math.inf
+        for step in range(trial.steps):
+            inputs, targets = moved(own.batch(generator), device)
+            loss = own.loss(called(model, inputs), targets)
+            if step == 0:
+                check_loss(loss)
+            value = float(loss.detach())
+            if step == 0:
+                limit = EXPLODED * value
+                if not math.isfinite(value):
+                    return Record(cell=trial, status=Status.FAILED, losses=losses)
+            if not value <= limit:  # also true of NaN
+                return Record(cell=trial, status=Status.DIVERGED, losses=losses)
+            losses.append(value)
+            for group, base in rates:
+                group["lr"] = base * rate((step + 0.5) / trial.steps)
+            model.zero_grad(set_to_none=True)
+            loss.backward()
+            if clip is not None:
+                plan.clip_grad_norm_(model, clip)
+            for optimizer in made:
+                optimizer.step()
+            on_progress((step + 1) / trial.steps)
+        return Record(cell=trial, status=Status.FINISHED, losses=losses)
+
+
+def planned(trial: Trial, functions: Functions) -> tuple[nn.Module, Plan]:
+    """A trial's model at its initial weights, from the present random state, and its plan."""
+    own = resolved(functions)
+    assert callable(own.make)
+    model = own.make(trial.width, trial.depth)
+    # One plan serves all seeds and rates of a shape: it holds names and factors.
+    declared = {k: v for k, v in trial.settings.items() if k == OWN_INIT}
+    shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
+    plan = _plan(shape, functions)
+    plan.initialize(model)
+    return model, plan
+
+
+@lru_cache(maxsize=64)
+def _plan(shape: Trial, functions: Functions) -> Plan:
+    own = resolved(functions)
+    assert callable(own.make)
+    assert callable(own.batch)
+    with _seeded(0):
+        base = own.make(shape.base_width, shape.base_depth)
+        model = own.make(shape.width, shape.depth)
+    if callable(own.plan):
+        found = own.plan(model, base, shape)
+        if not isinstance(found, Plan):
+            raise TypeError(
+                f"Expected plan(model, base, trial) to give a depthmup.Plan; got "
+                f"{reprlib.repr(found)}. Return depthmup.plan(model, base=base, "
+                "scheme=trial.scheme, optimizer=trial.optimizer, ...)."
+            )
+        return found
+    inputs, _ = own.batch(stream(0, "batches"))
+    return make_plan(
+        model,
+        base=base,
+        # At the base every scheme prescribes the same.
+        scheme="depth-mup" if shape.scheme == BASE_SHAPE else shape.scheme,
+        optimizer=shape.optimizer,
+        example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
+        multiplier=shape.multiplier,
+        own_init=shape.settings.get(OWN_INIT),
+    )
+
+
+def called(model: nn.Module, inputs: Any) -> Any:
+    """The outputs for a tensor, a sequence of arguments or a mapping of keywords."""
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+
+
+def moved(thing: Any, device: str) -> Any:
+    """Tensors on a device, wherever they lie in tuples, lists and mappings."""
+    if isinstance(thing, Tensor):
+        return thing.to(device)
+    if isinstance(thing, Mapping):
+        return {key: moved(value, device) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return type(thing)(moved(value, device) for value in thing)
+    return thing
+
+
+def check_loss(loss: Any) -> None:
+    """Refuse what cannot be trained by, or judged by its logarithm.
+
+    Raises:
+        TypeError, ValueError: what came, and what to do.
+    """
+    if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
+        came = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+        raise TypeError(
+            f"Expected loss(outputs, targets) to give one number, a tensor without dimensions; got "
+            f"{came}. Average it: loss.mean()."
+        )
+    if not loss.requires_grad:
+        raise ValueError(
+            "The loss does not depend on the model's parameters: it has no gradient. Compute it "
+            "with torch from the model's outputs, without detach() or item()."
+        )
+    if loss < 0:
+        raise ValueError(
+            f"Expected a loss that is never negative; got {float(loss):.4g}. Curves are compared "
+            "by the logarithm of the loss: add its lower bound."
+        )
+
+
+def schedule(name: str, warmup: float) -> Callable[[float], float]:
+    """The learning rate's factor at a fraction of training: up linearly, then as named.
+
+    Example:
+        >>> rate = schedule("linear", 0.5)
+        >>> rate(0.25), rate(0.5), rate(0.75)
+        (0.5, 1.0, 0.5)
+    """
+    shapes: dict[str, Callable[[float], float]] = {
+        "constant": lambda left: 1.0,
+        "linear": lambda left: left,
+        "cosine": lambda left: 0.5 - 0.5 * math.cos(math.pi * left),
+    }
+    if name not in shapes:
+        raise ValueError(f"Expected schedule to be one of {', '.join(shapes)}; got {name!r}.")
+    if not 0 <= warmup < 1:
+        raise ValueError(f"Expected warmup to be a fraction of training in [0, 1); got {warmup}.")
+
+    def factor(at: float) -> float:
+        return at / warmup if at < warmup else shapes[name]((1 - at) / (1 - warmup))
+
+    return factor
+
+
+def _judged(trial: Trial, given: Any) -> Record[Trial]:
+    """The record of losses that a person's own training gave."""
+    if isinstance(given, Tensor | np.ndarray):
+        given = given.tolist()
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(
+            f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
+            f"{reprlib.repr(given)}."
+        )
+    losses = array("f", map(float, given))
+    end = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if end is not None:
+        status = Status.DIVERGED if end else Status.FAILED
+        return Record(cell=trial, status=status, losses=losses[:end])
+    if len(losses) != trial.steps:
+        raise ValueError(
+            f"Expected train(trial) to give {trial.steps} losses, one for every step (trial.steps);"
+            f" got {len(losses)}. Where training diverged, let the last one be NaN."
+        )
+    if losses and min(losses) < 0:
+        raise ValueError(
+            f"Expected losses that are never negative; got {min(losses):.4g}. Curves are compared "
+            "by the logarithm of the loss: add its lower bound."
+        )
+    return Record(cell=trial, status=Status.FINISHED, losses=losses)
+
+
+def _tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as optimizers take them: JSON has lists where they have tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Python's, NumPy's and torch's global generators from a seed; as they were afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
+    try:
+        with torch.random.fork_rng():
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            torch.manual_seed(seed)
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
