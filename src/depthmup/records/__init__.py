@@ -1,5 +1,6 @@
 """What work leaves behind: cells, records, findings. Standard library only."""
 
+from depthmup.records.certificate import Certificate, Lack, Refusal
 from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation
 from depthmup.records.environment import cores, environment, processor
 from depthmup.records.evidence import (
@@ -23,6 +24,7 @@ __all__ = [
     "Accepted",
     "Axis",
     "Cell",
+    "Certificate",
     "Check",
     "Comparison",
     "Curve",
@@ -31,6 +33,7 @@ __all__ = [
     "Evidence",
     "Exponent",
     "Finding",
+    "Lack",
     "Measurement",
     "Network",
     "NonFinite",
@@ -41,6 +44,7 @@ __all__ = [
     "Place",
     "Point",
     "Record",
+    "Refusal",
     "Reproduction",
     "Run",
     "Size",

@@ -1,5 +1,6 @@
 """Grids of cells, where and how they run, and what follows from them."""
 
+from depthmup.sweep.calibrate import calibrate
 from depthmup.sweep.cost import check_memory
 from depthmup.sweep.executors import Executor, InProcess, Processes, WorkerError
 from depthmup.sweep.grid import Grid
@@ -27,6 +28,7 @@ __all__ = [
     "TrialGrid",
     "Variant",
     "WorkerError",
+    "calibrate",
     "check_memory",
     "run",
     "study",

@@ -1,0 +1,277 @@
+"""A certificate: what small sizes say about the best learning rate of a large one, or why not."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
+
+SCHEMA = 1
+"""Version of the file's layout."""
+
+
+class Lack(StrEnum):
+    """What the evidence lacks, so that nothing is certified."""
+
+    SIZES = "too few sizes"
+    SEEDS = "one seed"
+    DIRECTION = "the target lies in a direction that was not measured"
+    EDGE = "optimum at the edge of the grid"
+    WALL = "optimum next to divergence"
+    FAILED = "nothing trains"
+    NOISE = "noise above the effect"
+    WINDOWS = "early and late windows disagree"
+    SMALL = "sizes too small"
+    FAR = "target too far"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """One reason not to certify, in a sentence, and what would lift it."""
+
+    lack: Lack
+    reason: str
+    advice: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SizeOptimum:
+    """What was measured at one size.
+
+    ``curvature`` is that of the log loss around the optimum: c in log loss = min + c u^2, with u
+    in octaves of learning rate.
+    """
+
+    width: int
+    depth: int
+    log2_lr: Estimate
+    curvature: Estimate
+    loss: Estimate
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slope:
+    """How a quantity changes per doubling of one dimension, on average from base to target."""
+
+    axis: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BandPoint:
+    """A curve with its band at one place: a size's log2 distance, or a log2 learning rate."""
+
+    at: float
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metrics:
+    """Three numbers by which rules of transfer are compared.
+
+    ``fit_error``: root mean square residual of the law, octaves (freedom taken into account).
+    ``robustness``: exponents of the curvature, log2 of it per doubling of each dimension; below
+    zero, a wrong learning rate costs less as the model grows.
+    ``horizon_penalty``: fraction by which the loss is expected to rise at 16 times the largest
+    size measured if the base's learning rate is kept.
+
+    *Source:* the three questions are those of arXiv 2605.21486 (fit quality, robustness to
+    extrapolation error, asymptotic loss penalty); the formulas are this package's own.
+    """
+
+    fit_error: float
+    robustness: tuple[Slope, ...]
+    horizon_penalty: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certificate:
+    """The best learning rate of a size that was not trained, with all that it rests on.
+
+    Learning rates are those at the base, to be scaled by the scheme: ``rate_unit * 2**log2_lr``.
+    ``predicted`` is the best log2 learning rate at the target, ``penalty`` the fraction by which
+    training with it exceeds the best loss there, ``base_regret`` the same for the base's own
+    learning rate. Intervals hold 90%. A refused certificate names its ``refusals`` and predicts
+    nothing.
+    """
+
+    target: tuple[int, int]
+    base: tuple[int, int]
+    optima: tuple[SizeOptimum, ...]
+    log2_lrs: tuple[float, ...]
+    seeds: int
+    title: str = ""
+    scheme: str = ""
+    rate_unit: float = 1.0
+    refusals: tuple[Refusal, ...] = ()
+    slopes: tuple[Slope, ...] = ()
+    predicted: Estimate = UNKNOWN
+    penalty: Estimate = UNKNOWN
+    base_regret: Estimate = UNKNOWN
+    best_loss: Estimate = UNKNOWN
+    metrics: Metrics | None = None
+    verdict: Verdict = Verdict.UNDECIDED
+    law: tuple[BandPoint, ...] = ()
+    penalty_curve: tuple[BandPoint, ...] = ()
+    confidence: float = 0.9
+    measure: str = "training loss"
+    code: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def issued(self) -> bool:
+        return not self.refusals
+
+    @property
+    def learning_rate(self) -> Estimate:
+        """The learning rate to train the target with."""
+        if not self.predicted.known:
+            return UNKNOWN
+        low, value, high = (
+            self.rate_unit * 2.0**k
+            for k in (self.predicted.low, self.predicted.value, self.predicted.high)
+        )
+        return Estimate(value=value, low=low, high=high)
+
+    def to_json(self) -> str:
+        """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
+        return json.dumps(_plain(asdict(self)), indent=2, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> "Certificate":
+        """The certificate that ``to_json`` wrote.
+
+        Raises:
+            ValueError: it is of another schema version, or no certificate.
+        """
+        raw: dict[str, Any] = json.loads(text)
+        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+            found = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
+            raise ValueError(
+                f"Expected a certificate of schema version {SCHEMA}; got {found!r}. Read it with "
+                "the depthmup version that wrote it, or calibrate again."
+            )
+        values = {f.name: raw[f.name] for f in fields(Certificate) if f.name in raw}
+        for name in ("predicted", "penalty", "base_regret", "best_loss"):
+            values[name] = _estimate(values[name])
+        values["target"], values["base"] = tuple(values["target"]), tuple(values["base"])
+        values["log2_lrs"] = tuple(values["log2_lrs"])
+        values["optima"] = tuple(
+            SizeOptimum(
+                width=o["width"],
+                depth=o["depth"],
+                log2_lr=_estimate(o["log2_lr"]),
+                curvature=_estimate(o["curvature"]),
+                loss=_estimate(o["loss"]),
+                place=Place(o["place"]),
+            )
+            for o in values["optima"]
+        )
+        values["refusals"] = tuple(
+            Refusal(lack=Lack(r["lack"]), reason=r["reason"], advice=r["advice"])
+            for r in values["refusals"]
+        )
+        values["slopes"] = _slopes(values["slopes"])
+        values["verdict"] = Verdict(values["verdict"])
+        for name in ("law", "penalty_curve"):
+            values[name] = tuple(
+                BandPoint(**{k: _number(v) for k, v in p.items()}) for p in values[name]
+            )
+        if (metrics := values["metrics"]) is not None:
+            values["metrics"] = Metrics(
+                fit_error=_number(metrics["fit_error"]),
+                robustness=_slopes(metrics["robustness"]),
+                horizon_penalty=_estimate(metrics["horizon_penalty"]),
+            )
+        return Certificate(**values)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """Two certificates for one target: the second minus the first.
+
+    ``octaves``: of the predicted best learning rate. ``loss``: log ratio of the predicted best
+    losses, its interval widened as if the two were independent.
+    """
+
+    octaves: float
+    loss: Estimate
+
+
+def compare(first: Certificate, second: Certificate) -> Change:
+    """What changes from one certificate to another, of the same code and target.
+
+    Raises:
+        ValueError: they come from different code, aim at different targets, or one was refused.
+    """
+    if dict(first.code) != dict(second.code):
+        differ = sorted(
+            k for k in {*first.code, *second.code} if first.code.get(k) != second.code.get(k)
+        )
+        told = ", ".join(f"{k}: {first.code.get(k)!r} and {second.code.get(k)!r}" for k in differ)
+        raise ValueError(
+            f"Expected two certificates of the same code; they differ in {told}. What changed in "
+            "the code cannot be told from what changed in training: calibrate both again."
+        )
+    for name in ("target", "base", "measure"):
+        if getattr(first, name) != getattr(second, name):
+            raise ValueError(
+                f"Expected two certificates with the same {name}; got {getattr(first, name)} and "
+                f"{getattr(second, name)}. Calibrate both for one."
+            )
+    for each in (first, second):
+        if not each.issued:
+            raise ValueError(
+                f"Expected two certificates that were issued; {each.title or each.scheme!r} was "
+                f"refused: {each.refusals[0].reason} {each.refusals[0].advice}"
+            )
+    a, b = first.best_loss, second.best_loss
+    ratio = math.log(b.value / a.value)
+    half = math.hypot(math.log(a.high / a.value), math.log(b.high / b.value))
+    return Change(
+        octaves=second.predicted.value - first.predicted.value,
+        loss=Estimate(value=ratio, low=ratio - half, high=ratio + half, unit="log loss"),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """What strict JSON holds, at any depth.
+
+    Example:
+        >>> _plain({"a": (math.inf, math.nan, 1.5)})
+        {'a': ['Infinity', None, 1.5]}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return None
+        return "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _estimate(raw: Mapping[str, Any]) -> Estimate:
+    low, value, high = (_number(raw[name]) for name in ("low", "value", "high"))
+    return Estimate(value=value, low=low, high=high, unit=raw["unit"])
+
+
+def _slopes(raw: Any) -> tuple[Slope, ...]:
+    return tuple(Slope(axis=s["axis"], estimate=_estimate(s["estimate"])) for s in raw)

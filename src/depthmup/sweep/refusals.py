@@ -1,0 +1,231 @@
+"""Why nothing is certified: each reason, and what would lift it."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from depthmup.records import Place
+from depthmup.records.certificate import Lack, Refusal, SizeOptimum
+from depthmup.sweep.law import AXES, Array, Law, Size
+from depthmup.sweep.optimum import TOLERANCE
+from depthmup.sweep.shape import Laws, averages, jackknife_error, students_t
+
+FARTHEST = 16
+"""How many times the largest size measured a target may be, in each dimension."""
+
+SIGNIFICANCE = 0.05
+
+
+def refuse_measurements(
+    optima: Sequence[SizeOptimum], rates: Array, losses: Array
+) -> list[Refusal]:
+    """What is wrong with the measurements, size by size."""
+    found = []
+
+    def named(which: Sequence[SizeOptimum]) -> str:
+        return ", ".join(f"width {o.width} depth {o.depth}" for o in which)
+
+    if losses.shape[-1] < 2:
+        found.append(
+            Refusal(
+                lack=Lack.SEEDS,
+                reason="One seed says nothing about chance.",
+                advice="Measure with two seeds or more; three give intervals three times shorter.",
+            )
+        )
+    if failed := [o for o in optima if o.place is Place.FAILED]:
+        found.append(
+            Refusal(
+                lack=Lack.FAILED,
+                reason=f"No learning rate trains at {named(failed)}.",
+                advice="Extend the grid downwards, or use a scheme under which these sizes train.",
+            )
+        )
+    for place, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
+        if edges := [o for o in optima if o.place is place]:
+            found.append(
+                Refusal(
+                    lack=Lack.EDGE,
+                    reason=f"The best learning rate is at the edge of the grid at {named(edges)}.",
+                    advice=f"Extend the grid of learning rates {way}.",
+                )
+            )
+    inside = [o for o in optima if o.place is Place.INTERIOR]
+    if walls := [o for o in inside if not o.curvature.known]:
+        found.append(
+            Refusal(
+                lack=Lack.WALL,
+                reason=(
+                    f"At {named(walls)} a learning rate next to the best one diverges, so that "
+                    "the optimum is known to a step of the grid only."
+                ),
+                advice="Use a finer grid of learning rates.",
+            )
+        )
+    if found:
+        return found
+    if noisy := _noisy(rates, losses):
+        found.append(
+            Refusal(
+                lack=Lack.NOISE,
+                reason=(
+                    f"At {named([optima[i] for i in noisy])} seeds scatter more than the learning "
+                    "rate matters around its optimum."
+                ),
+                advice="Use more seeds, longer windows, or a wider spacing of learning rates.",
+            )
+        )
+    return found
+
+
+def _noisy(rates: Array, losses: Array) -> list[int]:
+    """Sizes at which the curvature around the optimum is not above zero beyond the seeds' scatter.
+
+    The jackknife at the three points of the whole sample's parabola, pooled over sizes (relative
+    to each curvature), at Bonferroni's level.
+    """
+    seeds = losses.shape[-1]
+    ratios = []
+    for of_size in losses:
+        curve = averages(of_size)
+        i = int(np.argmin(np.where(np.isfinite(curve), curve, np.inf)))
+        x, y = rates[i - 1 : i + 2], np.log(of_size[i - 1 : i + 2])
+        second = np.diff(np.diff(y, axis=0) / np.diff(x)[:, None], axis=0)[0] / (x[2] - x[0])
+        ratios.append((float(second.std(ddof=1)) / math.sqrt(seeds), float(second.mean())))
+    pooled = math.sqrt(float(np.mean([(error / mean) ** 2 for error, mean in ratios])))
+    bound = float(stdtrit(len(losses) * (seeds - 1), 1 - SIGNIFICANCE / len(losses)))
+    return [
+        i for i, (error, mean) in enumerate(ratios) if mean <= bound * max(error, pooled * mean)
+    ]
+
+
+def refuse_design(
+    sizes: Sequence[Size], base: Size, target: Size, laws: Laws | None
+) -> list[Refusal]:
+    """Too few sizes, a target too far away or beside the sizes measured."""
+    found = []
+    varied = [i for i in (0, 1) if len({size[i] for size in sizes}) > 1]
+    counts = {AXES[i]: len({size[i] for size in sizes}) for i in varied}
+    short = {axis: n for axis, n in counts.items() if n < 3}
+    if len(set(sizes)) < 3 or short or (laws is not None and laws.place.freedom < 1):
+        told = ", ".join(f"{n} in {axis}" for axis, n in counts.items()) or "one"
+        found.append(
+            Refusal(
+                lack=Lack.SIZES,
+                reason=f"A law and its error need three sizes or more; there are {told}.",
+                advice="Measure at three sizes or more in each dimension that is to grow.",
+            )
+        )
+    for i, axis in enumerate(AXES):
+        there = {size[i] for size in sizes}
+        if i not in varied and target[i] not in there:
+            found.append(
+                Refusal(
+                    lack=Lack.DIRECTION,
+                    reason=(
+                        f"The target has {axis} {target[i]}, and every size measured has {axis} "
+                        f"{next(iter(there))}."
+                    ),
+                    advice=f"Measure at three {axis}s or more.",
+                )
+            )
+        elif target[i] > FARTHEST * max(there):
+            found.append(
+                Refusal(
+                    lack=Lack.FAR,
+                    reason=(
+                        f"{axis.capitalize()} {target[i]} is more than {FARTHEST} times the "
+                        f"largest that was measured, {max(there)}."
+                    ),
+                    advice=f"Measure at {axis} {math.ceil(target[i] / FARTHEST)} or above.",
+                )
+            )
+    if laws is not None and not found:
+        if not laws.place.reaches(target):
+            found.append(
+                Refusal(
+                    lack=Lack.DIRECTION,
+                    reason=(
+                        "Width and depth grew together, and the target does not lie on their line."
+                    ),
+                    advice="Vary width and depth apart from each other, or aim at their line.",
+                )
+            )
+        elif not np.isfinite(laws.curvature.without).all():
+            found.append(
+                Refusal(
+                    lack=Lack.NOISE,
+                    reason="Leaving out one seed leaves no optimum inside the grid at some size.",
+                    advice="Use more seeds, or a wider grid of learning rates.",
+                )
+            )
+    return found
+
+
+def refuse_law(laws: Laws, rates: Array, losses: Array, early: Array | None) -> list[Refusal]:
+    """A law that is not one: it bends, or it depends on when one looks.
+
+    Both tests allow for the tolerance within which an optimum counts as staying where it is: a
+    difference must be beyond it, and significantly so.
+    """
+    found: list[Refusal] = []
+    law = laws.place
+    if not np.isfinite(law.without).all():
+        return found
+    for axis in law.axes:
+        bend, error = _bend(law, axis)
+        half = students_t(len(law.without) - 1, 1 - SIGNIFICANCE / len(law.axes)) * error
+        if abs(bend) - half > TOLERANCE:
+            found.append(
+                Refusal(
+                    lack=Lack.SMALL,
+                    reason=(
+                        f"The slope of the optimum against {axis} changes by {bend:+.2f} octaves "
+                        "per doubling from the smallest to the largest sizes: there is no one law "
+                        "yet."
+                    ),
+                    advice=f"Drop the smallest {axis}s and measure at larger ones.",
+                )
+            )
+    if early is not None:
+        before = Laws.of(rates, early, law.sizes, law.base).place
+        if np.isfinite(before.without).all() and np.isfinite(before.values).all():
+            for axis in law.axes:
+                gap, error = _gap(law, before, axis)
+                half = students_t(len(law.without) - 1, 1 - SIGNIFICANCE / len(law.axes)) * error
+                if abs(gap) - half > TOLERANCE:
+                    found.append(
+                        Refusal(
+                            lack=Lack.WINDOWS,
+                            reason=(
+                                f"From the early to the late window the slope against {axis} "
+                                f"changes by {gap:+.2f} octaves per doubling: the law is still "
+                                "moving."
+                            ),
+                            advice="Train longer, until the law stays; judge at the end.",
+                        )
+                    )
+    return found
+
+
+def _bend(law: Law, axis: str) -> tuple[float, float]:
+    """How much the slope along a dimension changes over the sizes measured, and its error.
+
+    The coefficient of a square, times the range: with three sizes, the second slope minus the
+    first.
+    """
+    x = law.distances(law.sizes)[:, law.axes.index(axis)]
+    design = np.column_stack([law.design(law.sizes), (x - x.mean()) ** 2])
+    weights = np.linalg.pinv(design)[-1] * np.ptp(x)
+    return float(weights @ law.values), jackknife_error(law.without @ weights)
+
+
+def _gap(law: Law, before: Law, axis: str) -> tuple[float, float]:
+    """The late slope minus the early one, and its error."""
+    weights = np.linalg.pinv(law.design(law.sizes))[1 + law.axes.index(axis)]
+    return (
+        float(weights @ (law.values - before.values)),
+        jackknife_error((law.without - before.without) @ weights),
+    )
