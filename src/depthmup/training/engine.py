@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from depthmup.records import Cell, Record
 from depthmup.training.native import BuildError, library, supports
-from depthmup.training.placement import ENGINES, EngineName, Placement
+from depthmup.training.placement import ENGINES, EngineName, Placement, check_precision
 
 VARIABLE = "DEPTHMUP_ENGINE"
 HERE = Placement()
@@ -48,13 +48,9 @@ def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
         wish = _wish_of_environment() or "auto"
         told = f"{VARIABLE}={wish}"
     precision = cell.precision if cell else "float32"
+    check_precision(precision, placement.device)
     if placement.on_cuda:
         return Engine(name="stacked", why=_cuda(placement, precision))
-    if precision == "tf32":
-        raise ValueError(
-            "Expected precision to be float32 or bf16 on the CPU; got 'tf32', a format of CUDA "
-            "devices. Add --device cuda."
-        )
     if wish == "stacked":
         return Engine(name="stacked", why=told)
     if wish == "reference":

@@ -36,6 +36,7 @@ from torch.nn import functional
 from depthmup.models import activation
 from depthmup.records import Cell, Record, Status
 from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.placement import check_precision
 from depthmup.training.precision import multiply, single_precision
 from depthmup.training.recording import WARM_UP, Recorder
 from depthmup.training.setup import Weights, batches, dataset
@@ -322,9 +323,10 @@ def train_ensemble(
     fraction of steps done, every step.
 
     Raises:
-        ValueError: the cells do not share everything else.
+        ValueError: the cells do not share everything else, or the device lacks their precision.
     """
     check_one_shape(cells)
+    check_precision(cells[0].precision, device)
     where, size = torch.device(device), len(cells)
     network, batch = cells[0].network, cells[0].batch_size
     if where.type == "cpu" and any(

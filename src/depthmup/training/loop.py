@@ -31,7 +31,15 @@ def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record:
     """Train one cell, one step after another, by autograd.
 
     ``dtype=torch.float64`` from the same initial weights tells rounding from error.
+
+    Raises:
+        ValueError: the cell asks for products of reduced precision.
     """
+    if cell.precision != "float32":
+        raise ValueError(
+            f"Expected precision to be float32 in the plain loop; got {cell.precision!r}. "
+            "depthmup.training.train_ensemble trains in it."
+        )
     data, order = dataset(cell.data), batches(cell)
     inputs, labels = data.inputs.to(dtype), data.labels
     model = build(cell).to(dtype)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from depthmup.records.run import Precision
+
 EngineName = Literal["native", "stacked", "reference"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
@@ -50,3 +52,16 @@ class Placement:
     @property
     def on_cuda(self) -> bool:
         return self.device.startswith("cuda")
+
+
+def check_precision(precision: Precision, device: str) -> None:
+    """Refuse a precision that a device does not have and would silently replace by another.
+
+    Raises:
+        ValueError: it is tf32, and the device is a CPU.
+    """
+    if precision == "tf32" and not device.startswith("cuda"):
+        raise ValueError(
+            f"Expected precision to be float32 or bf16 on {device!r}; got 'tf32', a format of CUDA "
+            "devices. Add --device cuda."
+        )
