@@ -140,7 +140,7 @@ class TestCifarPickle:
     @pytest.mark.parametrize("state", [b"}", b"N}\x86"], ids=["dict", "slots"])
     def test_stand_ins_cannot_be_changed(self, target, state):
         """BUILD would set attributes on whatever class a pickle names."""
-        state = state.replace(b"}", b"}" + short(b"__new__") + number(1) + b"s")
+        state = state.replace(b"}", b"}X\x07\0\0\0__new__" + number(1) + b"s")
         with pytest.raises(ValueError, match="reading it failed"):
             cifar_pickle(b"\x80\x02" + target + state + b"b.", of="it")
         raw = pickle.dumps({b"data": PIXELS, b"labels": LABELS.tolist()}, 2)
@@ -158,6 +158,7 @@ class TestCifarPickle:
             ({"data": PIXELS, "labels": [256] * 12}, "a label is no small whole number"),
             ({"data": PIXELS.tolist(), "labels": [0] * 12}, "its 'data' is missing or another"),
             ({"data": PIXELS.astype(float), "labels": [0] * 12}, "another kind of array"),
+            ({"data": PIXELS.astype("i1"), "labels": [0] * 12}, "another kind of array"),
             ({"data": PIXELS[:, :3071], "labels": [0] * 12}, "another kind of array"),
             ({"data": PIXELS.reshape(12, 3, 1024), "labels": [0] * 12}, "another kind of array"),
             ({"data": PIXELS[:0], "labels": []}, "__builtin__.bytes"),  # how Python 3 writes b""
