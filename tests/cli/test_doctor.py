@@ -19,6 +19,7 @@ def test_it_names_the_engine_and_the_hardware(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert chosen.why in out
     assert found["processor"] in out
+    assert "speed not measured" in found["on cuda"]
 
 
 def test_it_says_when_an_engine_was_forced(capsys, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from cells import cell
 
+from depthmup.records import Data
 from depthmup.sweep import check_memory, cost
 from depthmup.sweep.cost import memory, work
 
@@ -32,6 +33,24 @@ def test_a_sweep_that_would_not_fit_is_refused_with_the_number(monkeypatch):
     groups = [(replace(cell(), network=huge),), (cell(),)]
     with pytest.raises(ValueError, match=r"need 48\.\d GiB with 2 workers, and 1\.0 GiB are"):
         check_memory(groups, workers=2)
+
+
+def test_on_a_cuda_device_its_own_memory_counts(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (5, 10))
+    with pytest.raises(ValueError, match=r"and 0\.0 GiB are available"):
+        check_memory([(cell(),)], workers=1, device="cuda:1")
+    assert asked == ["cuda:1"]
+
+
+def test_every_worker_holds_the_data(monkeypatch):
+    """Two copies of CIFAR-10 in single precision alone are 50000 x 3072 x 4 x 2 bytes."""
+    monkeypatch.setattr(cost, "available", lambda device: 50000 * 3072 * 4 * 2)
+    digits = [(cell(),), (cell(),)]
+    check_memory(digits, workers=2)
+    images = [(replace(each, data=Data(name="cifar10", digest="0" * 32)),) for (each,) in digits]
+    with pytest.raises(ValueError, match=r"need 2\.\d GiB with 2 workers"):
+        check_memory(images, workers=2)
 
 
 def test_an_engine_that_trains_members_in_turn_holds_one_of_them():
