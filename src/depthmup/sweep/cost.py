@@ -8,7 +8,10 @@ from depthmup.records import Cell
 
 BYTES = 4  # single precision
 PROCESS = 400 * 2**20
-"""What a worker holds before it has a network: PyTorch and the data, measured."""
+"""What a worker holds before it has a network: PyTorch and the digits, measured."""
+
+DATA = {"mnist": 150 * 2**20, "cifar10": 800 * 2**20}
+"""What larger data add while they are read and prepared, and then the native engine's U xi."""
 
 
 def work(cell: Cell) -> float:
@@ -47,7 +50,8 @@ def check_memory(
         ValueError: the largest groups that could run side by side need more than there is.
     """
     largest = sorted((memory(group, stacked=stacked) for group in groups), reverse=True)[:workers]
-    needed = sum(largest) + PROCESS * len(largest)
+    held = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
+    needed = sum(largest) + held * len(largest)
     there = available(device)
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network
