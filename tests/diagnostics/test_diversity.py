@@ -10,9 +10,9 @@ from torch.nn import functional
 from depthmup.data import digits
 from depthmup.diagnostics import (
     diversity,
+    diversity_at_infinite_depth,
     feature_distances,
     gradient_diversity,
-    kappa_at_infinite_depth,
 )
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
@@ -125,16 +125,39 @@ def test_with_depth_training_destroys_the_diversity_of_ode_and_not_that_of_depth
     assert slope["ode", 128] > slope["depth-mup", 128] + 0.1
 
 
-def test_extrapolation_finds_the_intercept():
+def made_up(rng, depths, runs=3, alpha=1.0, scatter=0.0, flow=0.3):
+    """Squared distances of a flow and of noise that is weaker in deeper networks."""
+    eps = np.array(EPS)
+    return [
+        [
+            np.sqrt(
+                (flow * eps**2 + eps * d ** (1 - 2 * alpha))
+                * np.exp(scatter * rng.standard_normal((1, len(eps))))
+            )
+            for _ in range(runs)
+        ]
+        for d in depths
+    ]
+
+
+@pytest.mark.parametrize("alpha", [0.75, 1.0])
+def test_at_infinite_depth_noise_is_gone_and_the_flow_remains(alpha):
     depths = (64, 256, 1024)
-    exact = kappa_at_infinite_depth(depths, [[0.1 + 3 * d**-0.5] * 2 for d in depths])
-    assert exact.value == approx(0.1, abs=1e-9)
     rng = np.random.default_rng(0)
+    runs = made_up(rng, depths, alpha=alpha)
+    assert diversity(runs[-1], EPS).kappa.value > 0.005  # not yet gone
+    exact = diversity_at_infinite_depth(depths, runs, EPS, alpha=alpha)
+    assert exact.kappa.value == approx(0.0, abs=1e-9)
+    assert exact.distances == approx(tuple(0.3**0.5 * e for e in EPS))
+
+
+def test_intervals_at_infinite_depth_cover_the_truth():
+    rng, depths = np.random.default_rng(1), (64, 128, 256, 512)
     hits = 0
     for _ in range(300):
-        runs = [0.1 + 3 * d**-0.5 + 0.05 * rng.standard_normal(3) for d in depths]
-        found = kappa_at_infinite_depth(depths, runs)
-        hits += found.low <= 0.1 <= found.high
+        runs = made_up(rng, depths, scatter=0.02)
+        found = diversity_at_infinite_depth(depths, runs, EPS).kappa
+        hits += found.low <= 0 <= found.high
     assert hits >= 0.91 * 300  # 95%, less 3 standard errors
 
 
@@ -179,6 +202,13 @@ class TestBadInput:
     def test_gradients_that_were_not_computed(self):
         with pytest.raises(ValueError, match="Call backward first"):
             gradient_diversity(network(8), "branches.*.matrices.0.weight")
+
+    def test_too_few_depths_or_nothing_but_noise(self):
+        rng, depths = np.random.default_rng(0), (64, 128, 256)
+        with pytest.raises(ValueError, match="at least three depths"):
+            diversity_at_infinite_depth((64, 128), made_up(rng, (64, 128)), EPS)
+        with pytest.raises(ValueError, match="show only noise"):
+            diversity_at_infinite_depth(depths, made_up(rng, depths, flow=-1e-3), EPS)
 
     def test_one_run(self):
         with pytest.raises(ValueError, match="at least two runs"):

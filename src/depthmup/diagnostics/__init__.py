@@ -12,9 +12,9 @@ from depthmup.diagnostics.diversity import (
     Diversity,
     GradientDiversity,
     diversity,
+    diversity_at_infinite_depth,
     feature_distances,
     gradient_diversity,
-    kappa_at_infinite_depth,
 )
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
 from depthmup.diagnostics.probes import Key, Observation, Points, first_nonfinite, locate, observe
@@ -40,11 +40,11 @@ __all__ = [
     "check",
     "cross_entropy",
     "diversity",
+    "diversity_at_infinite_depth",
     "feature_distances",
     "first_nonfinite",
     "gradient_diversity",
     "holm",
-    "kappa_at_infinite_depth",
     "likely_cause",
     "linearization_distance",
     "local_slopes",

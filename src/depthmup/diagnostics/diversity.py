@@ -19,6 +19,7 @@ from depthmup.diagnostics.probes import call
 from depthmup.diagnostics.slopes import local_slopes
 from depthmup.planning.names import matches, plain_name, unwrapped
 from depthmup.records import Estimate
+from depthmup.rules import Exponent, exponent
 
 Array = NDArray[np.float64]
 
@@ -90,8 +91,9 @@ class Diversity:
     """Local slopes of log d in log eps between consecutive eps, and kappa from the largest eps.
 
     At finite depth the noise of initialization, a random walk, dominates small eps: slopes there
-    are 1/2 whatever training did. So kappa is 1 minus the slope at the *largest* eps. Beyond eps of
-    about 1/8 the slope also sees how features grow along depth, and passes 1.
+    are 1/2 whatever training did. So kappa is 1 minus the slope at the *largest* eps. Once training
+    has moved features by more than their size, slopes at large eps also see how they grow along
+    depth, and pass 1.
     """
 
     eps: tuple[float, ...]
@@ -128,23 +130,61 @@ def diversity(
     )
 
 
-def kappa_at_infinite_depth(
-    depths: Sequence[int], kappas: Sequence[Sequence[float]], *, confidence: float = 0.95
-) -> Estimate:
-    """Extrapolate kappa to infinite depth: the intercept of kappa = kappa_oo + c / sqrt(L).
+def diversity_at_infinite_depth(
+    depths: Sequence[int],
+    distances: Sequence[Sequence[Array]],
+    eps: Sequence[float],
+    *,
+    alpha: Exponent = 1,
+    confidence: float = 0.95,
+) -> Diversity:
+    """Distances, slopes and kappa extrapolated to infinite depth, as the definition of kappa asks.
 
-    ``kappas[i]`` are the runs at ``depths[i]``. An assumption: the noise of initialization leaves
-    corrections of relative order L^-1/2 (alpha = 1: a walk of size L^-1/2 beside a flow of
-    size one). Three depths at least, so that the residuals show its error.
+    ``distances[i]`` are the runs at ``depths[i]``, each as ``feature_distances`` gives them. The
+    noise of initialization and the flow add in quadrature, and the noise is weaker by L^-alpha per
+    layer, so at fixed eps
+
+        d(eps)^2 = flow(eps)^2 + c(eps) L^(1 - 2 alpha),        (L^-1 at alpha = 1/2 and 1)
+
+    and the intercept is found by least squares (relative, as all are known about as well). At
+    alpha = 1/2 the noise stays, and what is taken off is that layers are finitely many. Intervals
+    are Student's over runs, one of each depth making one extrapolation.
+
+    Raises:
+        ValueError: fewer than three depths, unequally many runs, or distances that extrapolate to
+            nothing: at those depths and eps there is only noise.
+
+    Example:
+        >>> eps, depths = np.array([1/16, 1/8, 1/4]), (64, 256, 1024)
+        >>> runs = [[np.sqrt(0.1 * eps[None]**2 + eps[None] / depth)] * 2 for depth in depths]
+        >>> found = diversity_at_infinite_depth(depths, runs, eps)
+        >>> abs(round(found.kappa.value, 6)), 1 - found.slopes[-1].value < 1e-6
+        (0.0, True)
+
+    *Source:* the order of the limits: TP6 (arXiv 2310.02244) Definition 7.4.
     """
-    if len(set(depths)) < 3:
-        raise ValueError(f"Expected at least three depths to extrapolate; got {list(depths)}.")
-    x = np.concatenate([[d**-0.5] * len(k) for d, k in zip(depths, kappas, strict=True)])
-    y = np.concatenate([np.asarray(k, dtype=float) for k in kappas])
-    fit = stats.linregress(x, y)
-    half = float(stats.t.ppf((1 + confidence) / 2, len(y) - 2)) * float(fit.intercept_stderr)
-    value = float(fit.intercept)
-    return Estimate(value=value, low=value - half, high=value + half)
+    counts = {len(runs) for runs in distances}
+    if len(set(depths)) < 3 or len(distances) != len(depths) or len(counts) != 1:
+        raise ValueError(
+            "Expected at least three depths, and the same number of runs at each; got depths "
+            f"{list(depths)} with {[len(runs) for runs in distances]} runs."
+        )
+    power = float(exponent(alpha, name="alpha"))
+    x = np.array([d ** (-1.0 if power == 0.5 else 1 - 2 * power) for d in depths])
+    squares = np.array([[np.square(d).mean(axis=0) for d in runs] for runs in distances])
+    weights = 1 / squares.mean(axis=1)  # (depths, eps)
+    limits = np.empty(squares.shape[1:])  # (runs, eps)
+    for j in range(squares.shape[2]):
+        w = weights[:, j]
+        design = np.stack([np.ones_like(x), x], axis=1) * w[:, None]
+        limits[:, j] = np.linalg.lstsq(design, squares[:, :, j] * w[:, None], rcond=None)[0][0]
+    if limits.min() <= 0:
+        raise ValueError(
+            f"At eps = {eps[int(limits.min(axis=0).argmin())]:g} distances extrapolate to nothing: "
+            f"depths up to {max(depths)} show only noise there. Take deeper networks, larger eps, "
+            "or train them further."
+        )
+    return diversity([np.sqrt(run)[None] for run in limits], eps, confidence=confidence)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
