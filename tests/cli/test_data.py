@@ -1,6 +1,7 @@
 """``depthmup transfer --data``: data that lie elsewhere, from the command line."""
 
 import json
+import sys
 
 import pytest
 from published import write_cifar10, write_mnist
@@ -51,3 +52,9 @@ def test_refused_before_anything_is_written(tmp_path, capsys):
         assert main([*TINY, "--out", str(tmp_path / "out"), "--data", data]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_without_the_packages_of_the_hub(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert main([*TINY, "--out", str(tmp_path / "out"), "--data", "mnist:hf"]) == 2
+    assert "pip install 'depthmup[hf]'" in capsys.readouterr().err

@@ -1,9 +1,8 @@
-"""MNIST and CIFAR-10 from small files in their published formats, and a stand-in of the hub."""
+"""MNIST and CIFAR-10 from small files in their published formats, and as the hub keeps them."""
 
 import gzip
 import hashlib
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -189,21 +188,26 @@ class TestChecksums:
 class TestHub:
     @pytest.fixture
     def hub(self, folder, monkeypatch):
-        """Rows as the hub has them: images with the colours last."""
+        """Rows as the hub has them, packed images with the colours last; nothing is fetched."""
+        datasets, image = pytest.importorskip("datasets"), pytest.importorskip("PIL.Image")
         pixels, labels = write_cifar10(folder / "cifar10", version="binary")
         digit_pixels, digit_labels = write_mnist(folder / "mnist")
+        colours_last = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         rows = {
-            "uoft-cs/cifar10": {
-                "img": list(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)),
-                "label": labels.tolist(),
-            },
-            "ylecun/mnist": {
-                "image": list(digit_pixels.reshape(-1, 28, 28)),
-                "label": digit_labels.tolist(),
-            },
+            "uoft-cs/cifar10": ("img", colours_last, labels),
+            "ylecun/mnist": ("image", digit_pixels.reshape(-1, 28, 28), digit_labels),
         }
-        package = SimpleNamespace(load_dataset=lambda name, split: {"train": rows[name]}[split])
-        monkeypatch.setitem(sys.modules, "datasets", package)
+
+        def load_dataset(name, split):
+            assert split == "train"
+            column, pixels, labels = rows[name]
+            classes = datasets.ClassLabel(num_classes=10)
+            return datasets.Dataset.from_dict(
+                {column: [image.fromarray(each) for each in pixels], "label": labels.tolist()},
+                features=datasets.Features({column: datasets.Image(), "label": classes}),
+            )
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
 
     @pytest.mark.parametrize("name", ["mnist", "cifar10"])
     def test_has_the_content_of_the_files(self, hub, folder, name):
@@ -211,8 +215,9 @@ class TestHub:
         np.testing.assert_array_equal(rows.pixels, files.pixels)
         assert rows.digest == files.digest
 
-    def test_without_its_package(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "datasets", None)
+    @pytest.mark.parametrize("package", ["datasets", "PIL"])
+    def test_without_its_packages(self, package, monkeypatch):
+        monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ModuleNotFoundError, match=r"pip install 'depthmup\[hf\]'"):
             mnist("hf")
 

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output had enough (`depthmup ... | head`): end as quietly as others do.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INTERRUPTED
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, ModuleNotFoundError) as error:
         print(f"depthmup: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:

@@ -99,14 +99,15 @@ def hub_images(name: str, *, split: Split = "train") -> Images:
     """A data set as the Hugging Face hub keeps it, fetched once by the package ``datasets``.
 
     Raises:
-        ModuleNotFoundError: ``datasets`` is not installed.
+        ModuleNotFoundError: ``datasets`` is not installed, or Pillow, by which it reads images.
     """
     try:
         import datasets
+        import PIL  # noqa: F401 - or reading the first image would fail, after all are fetched
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"Data sets of Hugging Face need the package datasets, which could not be imported "
-            f"({error}): pip install 'depthmup[hf]', or name a folder with the official files."
+            f"Images of Hugging Face need the packages datasets and pillow, which could not be "
+            f"imported ({error}): pip install 'depthmup[hf]', or name a folder with the files."
         ) from error
     repository, column = {
         "mnist": ("ylecun/mnist", "image"),
