@@ -1,6 +1,7 @@
 """From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
 
-from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
+from depthmup.reports.by_size import loss_against_size, optimum_against_size
+from depthmup.reports.certificate import Section, certificate_section, certificate_text
 from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
 from depthmup.reports.evidence import (
     evidence_headline,
@@ -16,6 +17,7 @@ from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.limit_chart import limit_chart
 from depthmup.reports.page import page, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map
+from depthmup.reports.result import notebook, write_result
 from depthmup.reports.rows import strict
 from depthmup.reports.style import configured
 from depthmup.reports.summary import summary
@@ -26,6 +28,9 @@ __all__ = [
     "FORMATS",
     "Frames",
     "MapPoint",
+    "Section",
+    "certificate_section",
+    "certificate_text",
     "configured",
     "drift",
     "evidence_headline",
@@ -36,9 +41,10 @@ __all__ = [
     "export",
     "export_pictures",
     "limit_chart",
-    "loss_against_depth",
     "loss_against_rate",
-    "optimum_against_depth",
+    "loss_against_size",
+    "notebook",
+    "optimum_against_size",
     "page",
     "plain_table",
     "rate_panel",
@@ -49,5 +55,6 @@ __all__ = [
     "summary",
     "table",
     "to_pandas",
+    "write_result",
     "write_text",
 ]

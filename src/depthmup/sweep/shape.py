@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -54,16 +54,22 @@ def measured_optimum(size: Size, rates: Array, losses: Array, chance: float) -> 
         half = students_t(seeds - 1, CONFIDENCE) * jackknife_error(without)
         return Estimate(value=value, low=value - half, high=value + half)
 
+    def where() -> Estimate:
+        """Open towards the outside at an edge of the grid."""
+        around = over_seeds(lambda curve: vertex(list(rates), curve).at)
+        if place is Place.LOW_EDGE:
+            return replace(around, low=-math.inf, high=around.value)
+        if place is Place.HIGH_EDGE:
+            return replace(around, low=around.value, high=math.inf)
+        return around
+
     def loss(curve: Array) -> float:
         return math.exp(vertex(list(rates), curve).log_loss)
-
-    def at(curve: Array) -> float:
-        return vertex(list(rates), curve).at
 
     return SizeOptimum(
         width=size[0],
         depth=size[1],
-        log2_lr=over_seeds(at) if place is not Place.FAILED else UNKNOWN,
+        log2_lr=where() if place is not Place.FAILED else UNKNOWN,
         curvature=over_seeds(lambda curve: curvature(rates, curve)),
         loss=over_seeds(loss) if place is not Place.FAILED else UNKNOWN,
         place=place,

@@ -1,0 +1,209 @@
+"""A certificate in words, as text and as a section of a page."""
+
+import math
+import textwrap as wrap
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.records import Certificate, Verdict
+from depthmup.reports.certificate_charts import law_chart, penalty_chart
+from depthmup.reports.style import VERDICT_COLOURS
+from depthmup.reports.words import interval, number
+
+REFUSED = "#a83f00"
+_MOVES = {
+    Verdict.TRANSFERS: "The base's learning rate transfers",
+    Verdict.DRIFTS: "The best learning rate drifts",
+    Verdict.UNDECIDED: "Whether the best learning rate drifts is undecided",
+}
+
+
+def rate(value: float) -> str:
+    """A learning rate with two digits.
+
+    Example:
+        >>> rate(0.0021), rate(0.25), rate(3.0), rate(math.inf)
+        ('2.1e-3', '0.25', '3', '∞')
+    """
+    if not math.isfinite(value) or 0.01 <= abs(value) < 100:
+        return number(value) if not math.isfinite(value) else f"{value:.2g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def percent(value: float) -> str:
+    """A fraction of the loss as a percentage of two digits.
+
+    Example:
+        >>> percent(0.0078), percent(0.123), percent(1e-6), percent(31.0), percent(math.inf)
+        ('0.78%', '12%', 'below 0.01%', 'above 1000%', 'no bound')
+    """
+    if math.isnan(value):
+        return "unknown"
+    if math.isinf(value):
+        return "no bound"
+    if value < 1e-4:
+        return "below 0.01%" if value > 0 else "0%"
+    if value > 10:
+        return "above 1000%"
+    return f"{100 * value:.0f}%" if value >= 0.0995 else f"{100 * value:.2g}%"
+
+
+def size_text(size: tuple[int, int]) -> str:
+    return f"width {size[0]} and depth {size[1]}"
+
+
+def certificate_headline(certificate: Certificate) -> str:
+    """What to do, in one sentence, or that nothing is certified."""
+    where = size_text(certificate.target)
+    if not certificate.issued:
+        return f"No learning rate is certified for {where}."
+    lr = certificate.learning_rate
+    return (
+        f"Train at {where} with learning rate {rate(lr.value)} ({rate(lr.low)} to {rate(lr.high)})."
+    )
+
+
+def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
+    """What stands behind the headline: the price, the drift, and on what it was measured."""
+    measured = _measured_on(certificate)
+    if not certificate.issued:
+        return (*(f"{r.reason} {r.advice}" for r in certificate.refusals), measured)
+    regret = certificate.base_regret
+    kept = f"Keeping the learning rate of {size_text(certificate.base)} costs"
+    if math.isinf(regret.high):
+        price = f"{kept} {percent(regret.value)}, and may diverge."
+        if math.isinf(regret.value):
+            price = f"{kept} more than can be said: training is likely to diverge."
+    else:
+        price = f"{kept} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
+    bound = (
+        f"Expected loss penalty against retuning: at most {percent(certificate.penalty.high)}."
+        if math.isfinite(certificate.penalty.high)
+        else "The loss penalty against retuning has no bound: larger learning rates may diverge."
+    )
+    slopes = ", ".join(
+        f"{_signed(s.estimate.value)} octaves per doubling of {s.axis} {interval(s.estimate)}"
+        for s in certificate.slopes
+    )
+    return (bound, price, f"{_MOVES[certificate.verdict]}: {slopes}.", measured)
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """The certificate as aligned lines for the terminal."""
+    lines = [certificate_headline(certificate), ""]
+    lines += [
+        wrap.fill(s, width=100, initial_indent="  ", subsequent_indent="    ")
+        for s in certificate_sentences(certificate)
+    ]
+    table = [("width", "depth", "best log2 rate", "interval", "curvature", "loss", "place")]
+    table += [
+        (r["width"], r["depth"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
+        for r in _rows(certificate)
+    ]
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    lines += ["", *(_aligned(row, widths) for row in table)]
+    if facts := metric_facts(certificate):
+        lines += ["", *(f"{label}: {text}" for label, text in facts)]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page: its HTML, and its charts' specifications by their elements' ids."""
+
+    html: str
+    charts: dict[str, Any]
+
+
+def certificate_section(certificate: Certificate, *, identity: str = "certificate") -> Section:
+    """The certificate as a section for a page; ``identity`` tells sections of one page apart."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    charts = {}
+    if certificate.law or any(o.log2_lr.known for o in certificate.optima):
+        charts[f"{identity}-law"] = law_chart(certificate, width="container")
+    if certificate.penalty_curve:
+        charts[f"{identity}-penalty"] = penalty_chart(certificate, width="container")
+    specs = {}
+    for name, chart in charts.items():
+        spec = chart.to_dict()
+        spec.pop("title", None)
+        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        specs[name] = spec
+    templates = Environment(
+        loader=PackageLoader("depthmup.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    html = templates.get_template("certificate.html.j2").render(
+        name=certificate.title or certificate.scheme,
+        headline=certificate_headline(certificate),
+        sentences=certificate_sentences(certificate)[: None if certificate.issued else -1],
+        measured=_measured_on(certificate),
+        issued=certificate.issued,
+        tone=VERDICT_COLOURS["transfers"] if certificate.issued else REFUSED,
+        law=f"{identity}-law" if f"{identity}-law" in charts else "",
+        penalty=f"{identity}-penalty" if f"{identity}-penalty" in charts else "",
+        target=size_text(certificate.target),
+        rows=_rows(certificate),
+        metrics=metric_facts(certificate),
+    )
+    return Section(html=html, charts=specs)
+
+
+def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
+    """The three transfer metrics as pairs of a label and a text; none if nothing was certified."""
+    metrics = certificate.metrics
+    if metrics is None:
+        return []
+    robust = "; ".join(
+        f"{_signed(s.estimate.value)} per doubling of {s.axis} {interval(s.estimate)}"
+        for s in metrics.robustness
+    )
+    horizon = metrics.horizon_penalty
+    return [
+        ("Fit: residual of the law", f"{number(metrics.fit_error, 3)} octaves"),
+        ("Robustness: log2 of the curvature", robust),
+        (
+            "Penalty at the horizon: the base's rate at 16 times the largest size",
+            f"{percent(horizon.value)} ({percent(horizon.low)} to {percent(horizon.high)})",
+        ),
+    ]
+
+
+def _rows(certificate: Certificate) -> list[dict[str, str]]:
+    return [
+        {
+            "width": str(o.width),
+            "depth": str(o.depth),
+            "rate": number(o.log2_lr.value),
+            "interval": interval(o.log2_lr),
+            "curvature": number(o.curvature.value, 3),
+            "loss": number(o.loss.value, 3),
+            "place": o.place.value,
+        }
+        for o in certificate.optima
+    ]
+
+
+def _measured_on(certificate: Certificate) -> str:
+    sizes = ", ".join(f"{o.width}x{o.depth}" for o in certificate.optima)
+    scheme = f" under {certificate.scheme}" if certificate.scheme else ""
+    seeds = f"{certificate.seeds} seed{'s' if certificate.seeds > 1 else ''}"
+    return (
+        f"Measured{scheme} on {sizes} (width x depth), {len(certificate.log2_lrs)} learning rates, "
+        f"{seeds}, by {certificate.measure}. "
+        "Rates are those of the base, which the scheme scales; intervals hold 90%."
+    )
+
+
+def _signed(value: float) -> str:
+    text = number(value)
+    return text if text.startswith("−") or math.isnan(value) else f"+{text}"
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,227 @@
+"""The charts of a certificate: the law reaching for the target, and the price of a wrong rate."""
+
+import math
+from typing import Any
+
+from depthmup.records import Certificate
+from depthmup.records.certificate import SizeOptimum
+from depthmup.reports.marks import WINDOW, Width, data, known
+from depthmup.reports.rows import Row
+from depthmup.reports.style import BAND, INK, MUTED, configured
+
+BLUE = "#0072b2"
+CAP = 4.0
+"""The price chart ends at this many times what matters, so that divergence does not squash it."""
+
+
+def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
+    """The best log2 learning rate against size, the fitted law and its 90% band, to the target."""
+    import altair as alt
+
+    axis, positions, target = _positions(certificate)
+    points: list[Row] = [
+        {
+            "x": x,
+            "value": o.log2_lr.value + (moved := _moved(certificate, o, x)),
+            "low": _drawn(o.log2_lr.low, o.log2_lr.value) + moved,
+            "high": _drawn(o.log2_lr.high, o.log2_lr.value) + moved,
+            "measured": o.log2_lr.value,
+            "size": f"{o.width}x{o.depth}",
+            "place": o.place.value,
+        }
+        for o, x in zip(certificate.optima, positions, strict=True)
+        if o.log2_lr.known
+    ]
+    band: list[Row] = [
+        {"x": _along(certificate, p.at), "value": p.value, "low": p.low, "high": p.high}
+        for p in certificate.law
+    ]
+    seen = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
+    seen = [v for v in seen if known(v)]
+    low, high = (min(seen), max(seen)) if seen else (-1.0, 1.0)
+    air = max(0.25, 0.08 * (high - low))
+    ticks = sorted({*positions, target})
+    x = alt.X(
+        "x:Q",
+        title=axis,
+        scale=alt.Scale(type="log", base=2, domain=[ticks[0] / 1.12, ticks[-1] * 1.12], nice=False),
+        axis=alt.Axis(values=ticks, format=".3~g", grid=False),
+    )
+    y = alt.Y(
+        "value:Q",
+        title="best log2 learning rate",
+        scale=alt.Scale(domain=[low - air, high + air], nice=False, zero=False),
+        axis=alt.Axis(format="~g"),
+    )
+    y_low = alt.Y("low:Q", title="best log2 learning rate")
+    law, dots = alt.Chart(data(band)), alt.Chart(data(points))
+    predicted = []
+    if certificate.predicted.known:
+        p = certificate.predicted
+        predicted = [{"x": target, "value": p.value, "low": p.low, "high": p.high}]
+    aim = alt.Chart(data(predicted))
+    tips = [
+        alt.Tooltip("size:N"),
+        alt.Tooltip("measured:Q", title="best log2 learning rate", format=".3f"),
+        alt.Tooltip("place:N"),
+    ]
+    return configured(
+        alt.layer(
+            law.mark_area(color=BAND, opacity=0.75).encode(x=x, y=y_low, y2="high:Q"),
+            law.mark_line(color=MUTED, strokeDash=[5, 4], strokeWidth=1.4).encode(x=x, y=y),
+            dots.mark_rule(color=BLUE, strokeWidth=1.6).encode(x=x, y=y_low, y2="high:Q"),
+            dots.mark_point(color=BLUE, filled=True, size=70, opacity=1).encode(
+                x=x, y=y, tooltip=tips
+            ),
+            aim.mark_rule(color=INK, strokeWidth=2).encode(x=x, y=y_low, y2="high:Q"),
+            aim.mark_point(
+                shape="diamond", size=130, fill="white", stroke=INK, strokeWidth=2, opacity=1
+            ).encode(x=x, y=y),
+        )
+        .add_params(alt.param(name=WINDOW, value=0))
+        .properties(
+            width=width,
+            height=height,
+            description="Best learning rate against size with the fitted law, up to the target",
+            title=alt.TitleParams(
+                text="The law, and what it predicts at the target",
+                subtitle=["Dots: measured. Diamond: predicted. Grey: 90% band of the law."],
+            ),
+        )
+    )  # fmt: skip
+
+
+def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
+    """The predicted price of each learning rate at the target, with its 90% band."""
+    import altair as alt
+
+    matters = [certificate.base_regret.value, certificate.penalty.high, 0.01]
+    top = CAP * max(v for v in matters if math.isfinite(v))
+    rows = [
+        {
+            "x": p.at,
+            "value": min(p.value, top),
+            "low": min(p.low, top),
+            "high": min(p.high, top),
+            "price": p.value,
+        }
+        for p in certificate.penalty_curve
+    ]
+    kept = next(
+        (
+            o.log2_lr.value
+            for o in certificate.optima
+            if (o.width, o.depth) == certificate.base and o.log2_lr.known
+        ),
+        None,
+    )
+    p = certificate.predicted
+    ends = [row["x"] for row in rows]
+    x = alt.X(
+        "x:Q",
+        title="log2 learning rate at the base",
+        scale=alt.Scale(domain=[min(ends), max(ends)], nice=False, zero=False),
+        axis=alt.Axis(format="~g", grid=False),
+    )
+    y = alt.Y(
+        "value:Q",
+        title="loss above the best",
+        scale=alt.Scale(domain=[0, top], nice=False),
+        axis=alt.Axis(format=".2~p"),
+    )
+    curve = alt.Chart(data(rows))
+    marks = [{"x": p.value, "text": "predicted"}]
+    if kept is not None and abs(kept - p.value) > 1e-9:
+        marks.append({"x": kept, "text": "base"})
+    lines = alt.Chart(data(marks))
+    at_top = {"y": alt.value(10)}
+    return configured(
+        alt.layer(
+            alt.Chart(data([{"low": p.low, "high": p.high}]))
+            .mark_rect(color=BLUE, opacity=0.12)
+            .encode(x=alt.X("low:Q", title="log2 learning rate at the base"), x2="high:Q"),
+            curve.mark_area(color=BAND, opacity=0.75, clip=True).encode(
+                x=x, y=alt.Y("low:Q", title="loss above the best"), y2="high:Q"
+            ),
+            curve.mark_line(color=INK, strokeWidth=2, clip=True).encode(
+                x=x,
+                y=y,
+                tooltip=[
+                    alt.Tooltip("x:Q", title="log2 learning rate", format=".2f"),
+                    alt.Tooltip("price:Q", title="loss above the best", format=".2~p"),
+                ],
+            ),
+            lines.mark_rule(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2).encode(x=x),
+            lines.mark_text(align="left", dx=5, fontSize=12, color=MUTED).encode(
+                x=x, text="text:N", **at_top
+            ),
+        )
+        .add_params(alt.param(name=WINDOW, value=0))
+        .properties(
+            width=width,
+            height=height,
+            description="Predicted loss above the best at the target against learning rate",
+            title=alt.TitleParams(
+                text="What a learning rate costs at the target",
+                subtitle=["Grey: 90% band. Blue: interval of the predicted best learning rate."],
+            ),
+        )
+    )  # fmt: skip
+
+
+def _positions(certificate: Certificate) -> tuple[str, list[float], float]:
+    """The axis' title, the place of every size on it, and the target's.
+
+    With one dimension varied that dimension; with both, the geometric mean of the two ratios to
+    the base, along the way to the target.
+    """
+    varied = _varied(certificate)
+    if len(varied) == 1:
+        i = varied[0]
+        places = [float((o.width, o.depth)[i]) for o in certificate.optima]
+        return ("width", "depth")[i], places, float(certificate.target[i])
+    base, target = certificate.base, certificate.target
+    places = [math.sqrt((o.width / base[0]) * (o.depth / base[1])) for o in certificate.optima]
+    return (
+        "size: geometric mean of width and depth, over the base's",
+        places,
+        math.sqrt((target[0] / base[0]) * (target[1] / base[1])),
+    )
+
+
+def _along(certificate: Certificate, at: float) -> float:
+    """The place on the axis of a fraction of the way from base to target."""
+    varied = _varied(certificate)
+    base, target = certificate.base, certificate.target
+    if len(varied) == 1:
+        i = varied[0]
+        return float(base[i] * (target[i] / base[i]) ** at)
+    return math.sqrt((target[0] / base[0]) * (target[1] / base[1])) ** at
+
+
+def _moved(certificate: Certificate, optimum: SizeOptimum, place: float) -> float:
+    """What takes an optimum along the law to the same place on the way to the target.
+
+    Nothing where one dimension varies.
+    """
+    varied, base, target = _varied(certificate), certificate.base, certificate.target
+    if len(varied) == 1 or not certificate.law:
+        return 0.0
+    whole = math.log2((target[0] / base[0]) * (target[1] / base[1]))
+    part = 2 * math.log2(place) / whole if whole else 0.0
+    size = (optimum.width, optimum.depth)
+    return sum(
+        s.estimate.value * (part * math.log2(target[i] / base[i]) - math.log2(size[i] / base[i]))
+        for s in certificate.slopes
+        for i in (("width", "depth").index(s.axis),)
+    )
+
+
+def _varied(certificate: Certificate) -> list[int]:
+    sizes = [(o.width, o.depth) for o in certificate.optima]
+    return [i for i in (0, 1) if len({size[i] for size in sizes}) > 1] or [1]
+
+
+def _drawn(end: float, value: float) -> float:
+    """An interval's end where there is one, else the value itself."""
+    return end if math.isfinite(end) else value
