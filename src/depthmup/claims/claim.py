@@ -61,6 +61,13 @@ class Experiment:
         return (*self.cells, *(measure.task for measure in self.measures))
 
 
+def values_of(store: Store, task: Task) -> Mapping[str, Any]:
+    """What a task gave; for conclusions, which are drawn when everything is there."""
+    found = store.get(task)
+    assert found is not None
+    return found.values
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """One figure or claim: two sentences on what it shows, and its experiment at any setting.

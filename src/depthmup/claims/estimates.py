@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from depthmup.records import UNKNOWN, Estimate
+from depthmup.sweep.optimum import Array, jackknife, vertex
 
 
 def mean(values: Sequence[float], *, unit: str = "", confidence: float = 0.95) -> Estimate:
@@ -47,3 +48,47 @@ def log_ratio(above: Estimate, below: Estimate) -> Estimate:
 def exact(value: float, *, error: float = 0.0, unit: str = "") -> Estimate:
     """A computed number, known up to a numerical error."""
     return Estimate(value=value, low=value - error, high=value + error, unit=unit)
+
+
+def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]]) -> Estimate:
+    """The exponent of values (sizes, seeds) in size: one slope per seed, with Student's interval.
+
+    Logarithms are averaged, so what is fitted is the typical value and not the mean.
+
+    Example:
+        >>> round(log_slope([2, 4, 8], [[4.0, 4.4], [16.0, 17.6], [64.0, 70.4]]).value, 6)
+        2.0
+    """
+    x = np.log(np.asarray(sizes, float))
+    pull = (x - x.mean()) / np.square(x - x.mean()).sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = pull @ np.log(np.asarray(values, float))
+    return mean([float(s) for s in slopes])
+
+
+def best_log_loss(log2_lrs: Sequence[float], losses: Array) -> float:
+    """The log loss at the vertex of the seed-averaged curve, from losses (learning rates, seeds).
+
+    Example:
+        >>> losses = np.exp(np.array([[4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]))
+        >>> best_log_loss([-2, -1, 0, 1], losses)
+        0.0
+    """
+    found = vertex(log2_lrs, np.log(losses).mean(-1)).log_loss
+    return found if math.isfinite(found) else math.nan
+
+
+def log_ratio_of_best(
+    above: tuple[Sequence[float], Array], below: tuple[Sequence[float], Array]
+) -> Estimate:
+    """log(best loss of one curve / best loss of another), paired by the seeds that they share.
+
+    Each is (log2 learning rates, losses (learning rates, seeds)). Seeds share data, order and
+    initial weights, so that leaving out one leaves it out of both: what moves both cancels.
+    """
+    rates, count = (above[0], below[0]), len(above[1])
+
+    def statistic(both: Array) -> float:
+        return best_log_loss(rates[0], both[:count]) - best_log_loss(rates[1], both[count:])
+
+    return jackknife(statistic, np.concatenate([above[1], below[1]]), "nats")

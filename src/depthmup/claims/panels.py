@@ -174,6 +174,11 @@ def heat_map(
     return Picture(name=name, caption=caption, spec=_spec(configured(chart)))
 
 
+def framed(chart: Any, *, name: str, caption: str) -> Picture:
+    """A chart that is drawn elsewhere as a picture as wide as the page gives."""
+    return Picture(name=name, caption=caption, spec=_spec(chart.properties(width="container")))
+
+
 def _inline(rows: Sequence[Row]) -> Any:
     import altair as alt
 

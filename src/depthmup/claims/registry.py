@@ -3,8 +3,16 @@
 import re
 from collections.abc import Sequence
 
-from depthmup.claims import learning_rates
+from depthmup.claims import first_step, infinite_depth, infinite_width, learning_rates, regimes
 from depthmup.claims.claim import Claim
+
+_MODULES = (
+    first_step,
+    infinite_depth,
+    infinite_width,
+    learning_rates,
+    regimes,
+)
 
 _ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum")
 
@@ -13,11 +21,12 @@ def _place(claim: Claim) -> tuple[object, ...]:
     kind = re.match(r"[a-z]+", claim.name)
     numbers = [float(n) for n in re.findall(r"\d+", claim.name)]
     word = kind.group() if kind else ""
-    return (_ORDER.index(word) if word in _ORDER else len(_ORDER), *numbers)
+    appendix = any(sign.isupper() for sign in claim.name)
+    return (_ORDER.index(word) if word in _ORDER else len(_ORDER), appendix, *numbers)
 
 
 CLAIMS: tuple[Claim, ...] = tuple(
-    sorted((claim for module in (learning_rates,) for claim in module.CLAIMS), key=_place)
+    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_place)
 )
 
 

@@ -1,0 +1,46 @@
+"""The small training problems on which the limits are tested."""
+
+from functools import cache
+
+import numpy as np
+
+from depthmup import limits
+from depthmup.records import Data
+
+XI = (1.0, -0.5, 0.8, 0.6, -1.2)
+Y = (0.5, 1.0, -0.75, 0.25, 0.4)
+
+
+def reference() -> list[limits.Step]:
+    """Five steps of SGD on one scalar example each, with squared loss."""
+    return [limits.Step([[x]], limits.mse([[y]])) for x, y in zip(XI, Y, strict=True)]
+
+
+def vectors(*, seed: int = 0, count: int = 3, batch: int = 2) -> list[limits.Step]:
+    """Minibatches of random inputs in three dimensions with two outputs."""
+    rng = np.random.default_rng(seed)
+    return [
+        limits.Step(
+            rng.normal(size=(batch, 3)) / np.sqrt(3), limits.mse(rng.normal(size=(batch, 2)))
+        )
+        for _ in range(count)
+    ]
+
+
+IMAGES_LR = 0.25
+"""At 1 training on single images is unstable: losses rise to 7, and any difference is amplified."""
+
+
+@cache
+def images(data: Data, *, count: int) -> tuple[limits.Step, ...]:
+    """One image per step with cross-entropy, as the paper's linear networks are trained."""
+    from depthmup.training import dataset
+
+    found = dataset(data)
+    picked = np.random.default_rng(0).integers(0, len(found.labels), count)
+    inputs, labels = found.inputs.numpy()[picked], found.labels.numpy()[picked]
+    scale = np.sqrt(inputs.shape[1])  # entries of mean square one, so that |xi|^2 is one
+    return tuple(
+        limits.Step(x[None] / scale, limits.cross_entropy([int(y)], classes=found.classes))
+        for x, y in zip(inputs.astype(float), labels, strict=True)
+    )
