@@ -53,6 +53,15 @@ def test_every_worker_holds_the_data(monkeypatch):
         check_memory(images, workers=2)
 
 
+def test_the_order_of_many_epochs_is_counted(monkeypatch):
+    """Twelve members with 10^6 steps of 64 indices of 8 bytes hold 6 GB; one holds 0.5."""
+    monkeypatch.setattr(cost, "available", lambda device: 4 * 10**9)
+    long = [tuple(cell(seed=seed, steps=10**6, batch_size=64) for seed in range(12))]
+    check_memory(long, workers=1, stacked=False)
+    with pytest.raises(ValueError, match="This sweep would need"):
+        check_memory(long, workers=1)
+
+
 def test_an_engine_that_trains_members_in_turn_holds_one_of_them():
     cells = [cell(seed=seed) for seed in range(3)]
     assert memory(cells, stacked=False) == memory(cells[:1]) == memory(cells) // 3

@@ -38,6 +38,11 @@ def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
     return BYTES * (len(group) if stacked else 1) * (weights + activations)
 
 
+def order(group: Sequence[Cell], *, stacked: bool = True) -> int:
+    """Bytes of the indices of every step's examples, as drawn and as put together."""
+    return 2 * 8 * (len(group) if stacked else 1) * group[0].steps * group[0].batch_size
+
+
 def check_memory(
     groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True, device: str = "cpu"
 ) -> None:
@@ -49,7 +54,8 @@ def check_memory(
     Raises:
         ValueError: the largest groups that could run side by side need more than there is.
     """
-    largest = sorted((memory(group, stacked=stacked) for group in groups), reverse=True)[:workers]
+    sizes = (memory(group, stacked=stacked) + order(group, stacked=stacked) for group in groups)
+    largest = sorted(sizes, reverse=True)[:workers]
     held = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
     needed = sum(largest) + held * len(largest)
     there = available(device)
