@@ -9,12 +9,12 @@ from itertools import pairwise
 import pytest
 
 from depthmup.records import Estimate
-from depthmup.reports import CHARTS, export, loss_against_depth, optimum_against_depth, rate_panel
+from depthmup.reports import CHARTS, export, loss_against_size, optimum_against_size, rate_panel
 from depthmup.reports.style import (
     best_loss_axis,
-    depth_colours,
     loss_axis,
     scheme_colours,
+    size_colours,
     spread,
     study_loss_axis,
 )
@@ -70,7 +70,7 @@ def test_wide_intervals_do_not_squash_the_best_losses(study):
     axis = best_loss_axis(wide)
     assert axis.low > usual.low / 3
     assert axis.high < usual.high * 3
-    bar = next(r for r in rows(loss_against_depth(wide).to_dict()) if r.get("loss_high") == 1e9)
+    bar = next(r for r in rows(loss_against_size(wide).to_dict()) if r.get("loss_high") == 1e9)
     assert (bar["band_low"], bar["band_high"]) == (axis.low, axis.high)
 
 
@@ -116,7 +116,7 @@ def test_a_loss_axis_exists_for_any_losses(values):
 def test_the_band_widens_by_the_tolerance_per_doubling(study):
     wedge = {
         r["x"]: r
-        for r in rows(optimum_against_depth(study).to_dict())
+        for r in rows(optimum_against_size(study).to_dict())
         if "centre" in r and r["window"] == 4
     }
     at_base = [t.optima[0].log2_lr.value for t in study.headline.transfers]
@@ -128,7 +128,7 @@ def test_the_band_widens_by_the_tolerance_per_doubling(study):
 
 
 def test_edges_and_failures_are_marked_differently(odd_study, hostile):
-    for chart in (optimum_against_depth, loss_against_depth):
+    for chart in (optimum_against_size, loss_against_size):
         marks = {
             (r["scheme"], r["depth"]): r
             for r in rows(chart(odd_study).to_dict())
@@ -157,7 +157,7 @@ def test_colours_are_distinct_and_depth_darkens(study):
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    shades = [luminance(c) for c in depth_colours(study).values()]
+    shades = [luminance(c) for c in size_colours(study).values()]
     assert shades == sorted(shades, reverse=True)
     assert min(a - b for a, b in pairwise(shades)) > 8
 
@@ -177,7 +177,8 @@ def test_charts_refuse_a_window_that_is_not_there(study):
 
 def test_export_writes_valid_files_in_every_format(study, tmp_path):
     paths = export(study, tmp_path / "new" / "figures")
-    assert {p.name for p in paths} == {f"{n}.{f}" for n in CHARTS for f in ("svg", "pdf", "png")}
+    names = [name.replace("size", "depth") for name in CHARTS]
+    assert {p.name for p in paths} == {f"{n}.{f}" for n in names for f in ("svg", "pdf", "png")}
     for path in paths:
         content = path.read_bytes()
         if path.suffix == ".svg":

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from depthmup.records import Place, Study
-from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
+from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.marks import (
     CROSS,
     Width,
@@ -24,10 +24,10 @@ from depthmup.reports.marks import (
     window_param,
 )
 from depthmup.reports.rows import (
-    base_depth,
-    depths,
+    base_size,
     optimum_rows,
     point_rows,
+    sizes,
     title_of,
     transfer_rows,
     transfers,
@@ -39,15 +39,15 @@ from depthmup.reports.style import (
     VERDICT_COLOURS,
     Axis,
     configured,
-    depth_colours,
     rate_axis,
+    size_colours,
     study_loss_axis,
 )
 from depthmup.reports.words import number
 
 
 def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
-    """Loss against log2 learning rate: one panel per scheme, one line per depth."""
+    """Loss against log2 learning rate: one panel per scheme, one line per size."""
     import altair as alt
 
     found = transfers(study)
@@ -66,7 +66,7 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
                 subtitle=[
                     "Training loss against learning rate. "
                     "Diamonds: the optimum, with its interval.",
-                    f"Dashed: the optimum at depth {base_depth(study)}. "
+                    f"Dashed: the optimum at {study.axis} {base_size(study)}. "
                     "Crosses on top: every seed diverged.",
                 ],
             )
@@ -80,15 +80,16 @@ def rate_panel(
     """One scheme's panel of ``loss_against_rate``, without the parameter that picks its window."""
     import altair as alt
 
-    rates, losses, found = rate_axis(study), study_loss_axis(study), depths(study)
-    # Above the losses, one row of marks per depth: learning rates at which no run survived.
+    axis, found = study.axis, sizes(study)
+    rates, losses = rate_axis(study), study_loss_axis(study)
+    # Above the losses, one row of marks per size: learning rates at which no run survived.
     row = min(0.035, 0.3 / max(len(found), 1))
     top = losses.at(1 + row * (len(found) + 1))
-    rows = {depth: losses.at(1 + row * (i + 1)) for i, depth in enumerate(found)}
+    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(found)}
     points = [
         {
-            **{key: p[key] for key in _DRAWN},
-            "mark": rows[p["depth"]],
+            **{key: p[key] for key in (axis, *_DRAWN)},
+            "mark": rows[p[axis]],
             **band_of(p, "low", "high", losses),
         }
         for p in point_rows(study)
@@ -112,18 +113,18 @@ def rate_panel(
         scale=scale_of(losses, high=top),
         axis=alt.Axis(values=list(losses.ticks), format=".3~g"),
     )
-    colours = depth_colours(study)
+    colours = size_colours(study)
     colour = alt.Color(
-        "depth:O",
-        title="depth",
+        f"{axis}:O",
+        title=axis,
         sort=list(found),
-        scale=alt.Scale(domain=list(found), range=[colours[d] for d in found]),
+        scale=alt.Scale(domain=list(found), range=[colours[size] for size in found]),
         legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
         if legend
         else None,
     )
     tips = [
-        alt.Tooltip("depth:O"),
+        alt.Tooltip(f"{axis}:O"),
         alt.Tooltip("log2_lr:Q", title="log2 learning rate", format="~g"),
         alt.Tooltip("loss:Q", format=".4~g"),
         alt.Tooltip("low:Q", title="from", format=".4~g"),
@@ -134,14 +135,14 @@ def rate_panel(
     every = alt.Chart(data(points)).transform_filter(shown()).encode(x=x, color=colour)
     lost = f"!isValid(datum.loss) || datum.loss > {losses.high!r}"
     optimum = alt.Chart(data(best)).transform_filter(shown())
-    reference = optimum.transform_filter(f"datum.depth === {base_depth(study)}")
+    reference = optimum.transform_filter(f"datum.{axis} === {base_size(study)}")
 
     layers = [
         reference.mark_rule(strokeDash=[5, 4], color=MUTED, strokeWidth=1.2).encode(x=x),
         every.mark_area(opacity=0.12, clip=True).encode(
-            y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", detail="depth:O"
+            y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", detail=f"{axis}:O"
         ),
-        every.mark_line(strokeWidth=2, clip=True).encode(y=y, detail="depth:O"),
+        every.mark_line(strokeWidth=2, clip=True).encode(y=y, detail=f"{axis}:O"),
         every.transform_filter(f"!({lost})")
         .mark_point(size=26, strokeWidth=1.4, opacity=1, clip=True)
         .encode(y=y, tooltip=tips, fill=hollow("datum.diverged > 0", colour)),
@@ -155,7 +156,7 @@ def rate_panel(
             ),
         ),
         optimum.mark_line(color=INK, strokeWidth=1.1, opacity=0.75).encode(
-            x=x, y=y, order="depth:Q"
+            x=x, y=y, order=f"{axis}:Q"
         ),
         optimum.mark_rule(strokeWidth=1.6, color=INK, opacity=0.7).encode(
             x=alt.X("band_low:Q", **same(x)), x2="band_high:Q", y=y
@@ -163,13 +164,13 @@ def rate_panel(
         optimum.mark_point(
             shape="diamond", size=95, stroke=INK, strokeWidth=1.2, filled=True, opacity=1
         ).encode(
-            x=x, y=y, fill=colour, tooltip=optimum_tips(alt)
+            x=x, y=y, fill=colour, tooltip=optimum_tips(alt, study)
         ),
     ]  # fmt: skip
     return alt.layer(*layers).properties(
         width=width,
         height=height,
-        description=f"Training loss against learning rate by depth: {title_of(study, scheme)}",
+        description=f"Training loss against learning rate by {axis}: {title_of(study, scheme)}",
     )
 
 
@@ -201,7 +202,7 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
     x = alt.X(
         "drift:Q",
-        title="drift, octaves per doubling of depth",
+        title=f"drift, octaves per doubling of {study.axis}",
         scale=scale_of(axis),
         axis=alt.Axis(tickCount=7, format="~g", grid=True),
     )
@@ -250,12 +251,12 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
     )
 
 
-_DRAWN = ("window", "depth", "log2_lr", "loss", "low", "high", "seeds", "diverged")
+_DRAWN = ("window", "log2_lr", "loss", "low", "high", "seeds", "diverged")
 
 CHARTS: dict[str, Callable[..., Any]] = {
     "drift": drift,
     "loss-against-learning-rate": loss_against_rate,
-    "optimum-against-depth": optimum_against_depth,
-    "loss-against-depth": loss_against_depth,
+    "optimum-against-size": optimum_against_size,
+    "loss-against-size": loss_against_size,
 }
 """Every chart by the name of its file."""

@@ -34,7 +34,8 @@ def export(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, chart in made.items():
+    for plain, chart in made.items():
+        name = plain.replace("size", study.axis)
         for kind in wanted:
             path = folder / f"{name}.{kind}"
             chart.save(str(path), format=kind, scale_factor=2 if kind == "png" else 1)

@@ -82,10 +82,10 @@ def hollow(test: str, colour: Any) -> Any:
     )
 
 
-def optimum_tips(alt: Any) -> list[Any]:
+def optimum_tips(alt: Any, study: Study) -> list[Any]:
     return [
         alt.Tooltip("title:N", title="scheme"),
-        alt.Tooltip("depth:O"),
+        alt.Tooltip(f"{study.axis}:O"),
         alt.Tooltip("log2_lr:Q", title="best log2 learning rate", format=".3f"),
         alt.Tooltip("low:Q", title="from", format=".3f"),
         alt.Tooltip("high:Q", title="to", format=".3f"),

@@ -7,17 +7,18 @@ from functools import cache
 from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
-from depthmup.reports.by_depth import loss_against_depth, optimum_against_depth
+from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.charts import drift, rate_panel
 from depthmup.reports.marks import window_param
-from depthmup.reports.rows import base_depth, strict, transfers
+from depthmup.reports.rows import base_size, size_of, strict, transfers
 from depthmup.reports.style import (
     VERDICT_COLOURS,
     configured,
-    depth_colours,
     scheme_colours,
+    size_colours,
 )
 from depthmup.reports.words import (
+    IS_LARGER_BETTER,
     best_rate,
     headline,
     interval,
@@ -34,16 +35,17 @@ _PLACES = {
 }
 
 
-def page(study: Study) -> str:
-    """The study as one HTML page: verdicts, charts with a slider over training, tables, set-up.
+def page(study: Study, *more: Study) -> str:
+    """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
 
+    Several studies are of one measurement along several axes, over the same windows of training.
     Scripts are inlined and a content security policy forbids every connection, so that the page
     can be mailed, archived and opened from a disk. Text from the study is escaped wherever it
     stands.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found = transfers(study)
+    studies = (study, *more)
     templates = Environment(
         loader=PackageLoader("depthmup.reports"),
         autoescape=True,
@@ -51,14 +53,38 @@ def page(study: Study) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    schemes = scheme_colours(study)
+    parts = [_part(each, prefix=f"{each.axis}-" if i else "") for i, each in enumerate(studies)]
+    specs = [
+        {part["prefix"] + name: spec for name, spec in study_specs(each).items()}
+        for part, each in zip(parts, studies, strict=True)
+    ]
+    of_windows = zip(*map(_verdicts, studies), strict=True)
     return templates.get_template("page.html.j2").render(
         title=study.title,
-        headline=headline(study),
-        base=base_depth(study),
-        tolerance=number(study.tolerance),
-        depths=depth_colours(study),
-        schemes=[
+        headline=" ".join(headline(each) for each in studies),
+        parts=parts,
+        windows=[_steps(window) for window in study.windows],
+        config=facts(study.config, leave={"command"}),
+        environment=facts(study.environment),
+        command=_command(study),
+        charts=script_json({name: spec for found in specs for name, spec in found.items()}),
+        labels=script_json([_steps(window) for window in study.windows]),
+        verdicts=script_json([[word for part in row for word in part] for row in of_windows]),
+        library=_library(),
+    )
+
+
+def _part(study: Study, *, prefix: str) -> dict[str, Any]:
+    """What the page shows of one study; ``prefix`` keeps its elements apart from another's."""
+    schemes = scheme_colours(study)
+    return {
+        "prefix": prefix,
+        "axis": study.axis,
+        "is_larger_better": IS_LARGER_BETTER[study.axis],
+        "base": base_size(study),
+        "tolerance": number(study.tolerance),
+        "sizes": size_colours(study),
+        "schemes": [
             {
                 "title": t.title,
                 "colour": schemes[t.scheme],
@@ -68,10 +94,10 @@ def page(study: Study) -> str:
                 "tone": VERDICT_COLOURS[t.verdict.value],
                 "regret": regret_sentence(study, t),
                 "why": t.why,
-                "panel": f"panel-{i}",
+                "panel": f"{prefix}panel-{i}",
                 "optima": [
                     {
-                        "depth": o.depth,
+                        "size": size_of(study, o),
                         "rate": best_rate(o),
                         "interval": interval(o.log2_lr),
                         "loss": significant(o.loss.value),
@@ -82,17 +108,9 @@ def page(study: Study) -> str:
                     for o in t.optima
                 ],
             }
-            for i, t in enumerate(found)
+            for i, t in enumerate(transfers(study))
         ],
-        windows=[_steps(window) for window in study.windows],
-        config=facts(study.config, leave={"command"}),
-        environment=facts(study.environment),
-        command=_command(study),
-        charts=script_json(study_specs(study)),
-        labels=script_json([_steps(window) for window in study.windows]),
-        verdicts=script_json(_verdicts(study)),
-        library=_library(),
-    )
+    }
 
 
 def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> list[tuple[str, str]]:
@@ -140,8 +158,8 @@ def study_specs(study: Study) -> dict[str, Any]:
         for i, t in enumerate(transfers(study))
     }
     charts["drift"] = drift(study, **wide)
-    charts["optimum"] = optimum_against_depth(study, **wide)
-    charts["loss"] = loss_against_depth(study, **wide)
+    charts["optimum"] = optimum_against_size(study, **wide)
+    charts["loss"] = loss_against_size(study, **wide)
     specs = {}
     for name, chart in charts.items():
         spec = chart.to_dict()

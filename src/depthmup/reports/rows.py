@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from depthmup.records import Study, Transfer
+from depthmup.records import Curve, Optimum, Study, Transfer
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ def point_rows(study: Study) -> list[Row]:
             "stop": window.stop,
             "scheme": curve.scheme,
             "title": titles[curve.scheme],
-            "depth": curve.depth,
+            **_size(curve),
             "log2_lr": point.log2_lr,
             "loss": point.loss.value,
             "low": point.loss.low,
@@ -46,7 +46,7 @@ def optimum_rows(study: Study) -> list[Row]:
             "stop": window.stop,
             "scheme": transfer.scheme,
             "title": transfer.title,
-            "depth": optimum.depth,
+            **_size(optimum),
             "log2_lr": optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
             "high": optimum.log2_lr.high,
@@ -102,22 +102,39 @@ def title_of(study: Study, scheme: str) -> str:
     return titles.get(scheme) or scheme
 
 
-def depths(study: Study) -> tuple[int, ...]:
-    """Every depth that was measured, shallowest first."""
-    found = {curve.depth for window in study.windows for curve in window.curves}
-    found |= {o.depth for w in study.windows for t in w.transfers for o in t.optima}
+def sizes(study: Study) -> tuple[int, ...]:
+    """Every depth (or width, where that is the study's axis) that was measured, least first."""
+    found = {size_of(study, curve) for window in study.windows for curve in window.curves}
+    found |= {size_of(study, o) for w in study.windows for t in w.transfers for o in t.optima}
     return tuple(sorted(found))
 
 
-def base_depth(study: Study) -> int:
-    """The depth that hyperparameters are transferred from.
+def size_of(study: Study, measured: Curve | Optimum) -> int:
+    """The size of what was measured, along the study's axis."""
+    size = measured.depth if study.axis == "depth" else measured.width
+    if size is None:
+        raise ValueError(
+            "A study along width needs the width of every curve and optimum; one has none. Give "
+            "Curve(width=...) and Optimum(width=...)."
+        )
+    return size
 
-    It is ``study.config["base_depth"]`` where that is one of the depths, else the shallowest.
+
+def base_size(study: Study) -> int:
+    """The depth (or width) that hyperparameters are transferred from.
+
+    It is ``study.config["base_depth"]`` (``"base_width"``) where that was measured, else the least.
     """
-    measured, named = depths(study), study.config.get("base_depth")
+    measured, named = sizes(study), study.config.get(f"base_{study.axis}")
     if isinstance(named, int) and named in measured:
         return named
     return measured[0] if measured else 1
+
+
+def _size(measured: Curve | Optimum) -> Row:
+    """The depth, and the width where it was said."""
+    width = {} if measured.width is None else {"width": measured.width}
+    return {**width, "depth": measured.depth}
 
 
 def _titles(study: Study) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What charts share: colours, axes and the place of labels.
 
 Axes are fixed over all windows, so that a slider moves the curves and never the frame.
-Depths are ordered, so they take a sequential ramp (plasma without its pale end, deepest darkest);
+Sizes are ordered, so they take a sequential ramp (plasma without its pale end, largest darkest);
 schemes are not, so they take Okabe and Ito's categorical palette. Both survive the common kinds of
 colour blindness, and shape always says the same a second time.
 """
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.reports.rows import depths, optimum_rows, point_rows, transfers
+from depthmup.reports.rows import optimum_rows, point_rows, sizes, transfers
 
 INK, MUTED, GRID, BAND = "#1f2430", "#5b6472", "#e6e8ec", "#d5d9e0"
 FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'
@@ -24,13 +24,13 @@ _SHAPES = ("circle", "square", "diamond", "triangle-right", "triangle-left", "cr
 VERDICT_COLOURS = {"transfers": "#00734f", "drifts": "#a83f00", "undecided": "#5b6472"}
 
 
-def depth_colours(study: Study) -> dict[int, str]:
-    """A colour per depth, shallow light to deep dark."""
-    found = depths(study)
+def size_colours(study: Study) -> dict[int, str]:
+    """A colour per depth (or width), small light to large dark."""
+    found = sizes(study)
     step = (len(_PLASMA) - 1) / max(len(found) - 1, 1)
     if len(found) == 1:
         return {found[0]: _PLASMA[-2]}
-    return {depth: _blend(_PLASMA, i * step) for i, depth in enumerate(found)}
+    return {size: _blend(_PLASMA, i * step) for i, size in enumerate(found)}
 
 
 def scheme_colours(study: Study) -> dict[str, str]:

@@ -3,34 +3,40 @@
 from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
-from depthmup.reports.rows import strict, transfers
+from depthmup.reports.rows import size_of, strict, transfers
 
 
-def summary(study: Study) -> dict[str, Any]:
-    """The headline window's findings, with how they were measured, as strict JSON holds them.
+def summary(study: Study, *more: Study) -> dict[str, Any]:
+    """The headline windows' findings, with how they were measured, as strict JSON holds them.
 
-    ``{"schemes": [{"scheme", "alpha", "gamma", "depths", "optimum": [{"depth", "log2_lr", "low",
-    "high", "loss", "status"}], "drift": {"estimate", "low", "high", "unit"}, "regret": {the same},
-    "verdict", "why"}], "config": {...}, "environment": {...}}``
+    ``{"schemes": [{"scheme", "alpha", "gamma", "axis", "depths", "optimum": [{"depth", "log2_lr",
+    "low", "high", "loss", "status"}], "drift": {"estimate", "low", "high", "unit"}, "regret": {the
+    same}, "verdict", "why"}], "config": {...}, "environment": {...}}``
 
-    ``status`` is the optimum's place ("interior", "low edge", "high edge", "failed"). What could
-    not be measured is null, so ``json.dumps(summary(study), allow_nan=False)`` never fails.
+    ``axis`` is what grows, "depth" or "width"; where it is width, "widths" stand in place of
+    "depths". An optimum has its "width" where that was said; its ``status`` is its place
+    ("interior", "low edge", "high edge", "failed"). What could not be measured is null, so
+    ``json.dumps(summary(study), allow_nan=False)`` never fails.
     """
     return {
-        "schemes": [_scheme(transfer) for transfer in transfers(study)],
+        "schemes": [
+            _scheme(each, transfer) for each in (study, *more) for transfer in transfers(each)
+        ],
         "config": strict(study.config),
         "environment": strict(study.environment),
     }
 
 
-def _scheme(transfer: Transfer) -> dict[str, Any]:
+def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
     return {
         "scheme": transfer.scheme,
         "alpha": transfer.alpha,
         "gamma": transfer.gamma,
-        "depths": [optimum.depth for optimum in transfer.optima],
+        "axis": study.axis,
+        f"{study.axis}s": [size_of(study, optimum) for optimum in transfer.optima],
         "optimum": [
             {
+                **({} if optimum.width is None else {"width": optimum.width}),
                 "depth": optimum.depth,
                 "log2_lr": strict(optimum.log2_lr.value),
                 "low": strict(optimum.log2_lr.low),
@@ -40,7 +46,7 @@ def _scheme(transfer: Transfer) -> dict[str, Any]:
             }
             for optimum in transfer.optima
         ],
-        "drift": _estimate(transfer.drift, "octaves per doubling of depth"),
+        "drift": _estimate(transfer.drift, f"octaves per doubling of {study.axis}"),
         "regret": _estimate(transfer.regret, "loss"),
         "verdict": transfer.verdict.value,
         "why": transfer.why,

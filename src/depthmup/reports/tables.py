@@ -1,9 +1,9 @@
-"""The result as a table for the terminal: one row per scheme, one column per depth."""
+"""The result as a table for the terminal: one row per scheme, one column per size."""
 
 from typing import TYPE_CHECKING
 
 from depthmup.records import Place, Study, Transfer
-from depthmup.reports.rows import transfers
+from depthmup.reports.rows import size_of, transfers
 from depthmup.reports.words import best_rate, headline, interval, number, significant
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def table(study: Study) -> "Table":
     # Five depths and short names fit 80 columns: the interval stands below its drift, and
     # long names fold.
     made.add_column(Text("scheme"), overflow="fold")
-    for name in _header(found)[1:]:
+    for name in _header(study)[1:]:
         if name != "95%":
             made.add_column(Text(name), justify="right", no_wrap=True)
     for transfer in found:
-        title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(found, transfer))
+        title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(study, transfer))
         verdict.stylize(_STYLES[transfer.verdict.value])
         made.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
-    made.caption = Text(_CAPTION)
+    made.caption = Text(_caption(study))
     made.caption_justify = "left"
     return made
 
@@ -46,7 +46,7 @@ def table(study: Study) -> "Table":
 def plain_table(study: Study) -> str:
     """The same table as aligned text without colour, for logs and pipes."""
     found = transfers(study)
-    lines = [_header(found), *(_cells(found, transfer) for transfer in found)]
+    lines = [_header(study), *(_cells(study, transfer) for transfer in found)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
         "  ".join(
@@ -57,30 +57,43 @@ def plain_table(study: Study) -> str:
     ]
     rule = "-" * max(map(len, text))
     why = [f"{t.title}: {t.verdict.value}. {t.why}" for t in found if t.why]
-    return "\n".join([headline(study), "", text[0], rule, *text[1:], "", _CAPTION, *why])
+    return "\n".join([headline(study), "", text[0], rule, *text[1:], "", _caption(study), *why])
 
 
-_CAPTION = (
-    "Best log2 learning rate by depth L; drift in octaves per doubling of depth, with its 95% "
-    "interval."
-)
+_LETTERS = {"depth": "L", "width": "n"}
 
 
-def _depths(found: tuple[Transfer, ...]) -> list[int]:
-    return sorted({optimum.depth for transfer in found for optimum in transfer.optima})
+def _caption(study: Study) -> str:
+    axis = study.axis
+    return (
+        f"Best log2 learning rate by {axis} {_LETTERS[axis]}; drift in octaves per doubling of "
+        f"{axis}, with its 95% interval."
+    )
 
 
-def _header(found: tuple[Transfer, ...]) -> list[str]:
-    return ["scheme", *(f"L={d}" for d in _depths(found)), "drift", "95%", "regret", "verdict"]
+def _sizes(study: Study) -> list[int]:
+    return sorted({size_of(study, o) for t in transfers(study) for o in t.optima})
 
 
-def _cells(found: tuple[Transfer, ...], transfer: Transfer) -> list[str]:
-    by_depth = {optimum.depth: optimum for optimum in transfer.optima}
+def _header(study: Study) -> list[str]:
+    letter = _LETTERS[study.axis]
+    return [
+        "scheme",
+        *(f"{letter}={size}" for size in _sizes(study)),
+        "drift",
+        "95%",
+        "regret",
+        "verdict",
+    ]
+
+
+def _cells(study: Study, transfer: Transfer) -> list[str]:
+    by_size = {size_of(study, optimum): optimum for optimum in transfer.optima}
     rates = [
-        "" if (optimum := by_depth.get(depth)) is None
+        "" if (optimum := by_size.get(size)) is None
         else "fails" if optimum.place is Place.FAILED
         else best_rate(optimum)
-        for depth in _depths(found)
+        for size in _sizes(study)
     ]  # fmt: skip
     return [
         transfer.title,

@@ -2,10 +2,15 @@
 
 import math
 
-from depthmup.records import Estimate, Optimum, Place, Study, Transfer, Verdict
-from depthmup.reports.rows import base_depth, transfers
+from depthmup.records import Axis, Estimate, Optimum, Place, Study, Transfer, Verdict
+from depthmup.reports.rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
+
+IS_LARGER_BETTER: dict[Axis, str] = {
+    "depth": "Is deeper better?",
+    "width": "Is wider better?",
+}
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -62,7 +67,7 @@ def headline(study: Study) -> str:
     found = transfers(study)
     good = [t.title for t in found if t.verdict is Verdict.TRANSFERS]
     open_ = [t.title for t in found if t.verdict is Verdict.UNDECIDED]
-    reach = f"from depth {base_depth(study)} to {_deepest(found)}"
+    reach = f"from {study.axis} {base_size(study)} to {_largest(study, found)}"
     if not found:
         return "No scheme was measured."
     if len(found) == 1:
@@ -85,16 +90,16 @@ def headline(study: Study) -> str:
 
 
 def regret_sentence(study: Study, transfer: Transfer) -> str:
-    """What the base's learning rate costs at the largest depth; empty if nothing trains there."""
-    deepest, base = _deepest((transfer,)), base_depth(study)
-    if any(o.depth == deepest and o.place is Place.FAILED for o in transfer.optima):
+    """What the base's learning rate costs at the largest size; empty if nothing trains there."""
+    axis, largest, base = study.axis, _largest(study, (transfer,)), base_size(study)
+    if any(size_of(study, o) == largest and o.place is Place.FAILED for o in transfer.optima):
         return ""
     if math.isinf(transfer.regret.value):
-        return f"With the learning rate of depth {base}, training diverges at depth {deepest}."
+        return f"With the learning rate of {axis} {base}, training diverges at {axis} {largest}."
     if not transfer.regret.known:
-        return f"What that costs at depth {deepest} could not be measured."
+        return f"What that costs at {axis} {largest} could not be measured."
     text = (
-        f"At depth {deepest}, the learning rate of depth {base} costs "
+        f"At {axis} {largest}, the learning rate of {axis} {base} costs "
         f"{significant(transfer.regret.value)} in loss"
     )
     if not interval(transfer.regret):
@@ -102,8 +107,8 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     return f"{text} ({significant(transfer.regret.low)} to {significant(transfer.regret.high)})."
 
 
-def _deepest(found: tuple[Transfer, ...]) -> int:
-    return max((o.depth for t in found for o in t.optima), default=0)
+def _largest(study: Study, found: tuple[Transfer, ...]) -> int:
+    return max((size_of(study, o) for t in found for o in t.optima), default=0)
 
 
 def _join(names: list[str]) -> str:

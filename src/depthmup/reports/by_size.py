@@ -1,4 +1,4 @@
-"""The charts against depth: one line per scheme, with intervals, marks and labels."""
+"""The charts against size, depth or width: one line per scheme, with intervals and labels."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ from depthmup.reports.marks import (
     shown,
     window_param,
 )
-from depthmup.reports.rows import Row, base_depth, depths, optimum_rows, transfers
+from depthmup.reports.rows import Row, base_size, optimum_rows, sizes, transfers
 from depthmup.reports.style import (
     BAND,
     MUTED,
@@ -28,33 +28,33 @@ from depthmup.reports.style import (
     scheme_shapes,
     spread,
 )
-from depthmup.reports.words import number
+from depthmup.reports.words import IS_LARGER_BETTER, number
 
 _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the lines
 
 
-def optimum_against_depth(
+def optimum_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The best log2 learning rate against depth, one line per scheme, beside the base's value."""
+    """The best log2 learning rate against size, one line per scheme, beside the base's value."""
     import altair as alt
 
-    rates, base = optimum_axis(study), base_depth(study)
-    rows, places = _against_depth(study, "log2_lr", "low", "high", rates)
+    axis, rates, base = study.axis, optimum_axis(study), base_size(study)
+    rows, places = _against_size(study, "log2_lr", "low", "high", rates)
     # Under every scheme the base is the same network, so one reference serves all; where noise
     # made them differ, their mean.
     wedge: list[Row] = []
     for index in range(len(study.windows)):
-        at_base = [r for r in rows if r["window"] == index and r["depth"] == base]
+        at_base = [r for r in rows if r["window"] == index and r[axis] == base]
         values = [r["value"] for r in at_base if known(r["value"])]
         if values:
             centre = sum(values) / len(values)
-            for depth in depths(study):
-                octaves = study.tolerance * abs(math.log2(depth / base))
+            for size in sizes(study):
+                octaves = study.tolerance * abs(math.log2(size / base))
                 wedge.append(
                     {
                         "window": index,
-                        "x": depth,
+                        "x": size,
                         "centre": centre,
                         "least": rates.clamp(centre - octaves),
                         "most": rates.clamp(centre + octaves),
@@ -66,7 +66,7 @@ def optimum_against_depth(
         scale=scale_of(rates, low=rates.at(-0.09)),
         axis=alt.Axis(values=list(rates.ticks), format="~g"),
     )
-    x = _depth_x(study, width)
+    x = _size_x(study, width)
     band = alt.Chart(data(wedge)).transform_filter(shown())
     under = [
         band.mark_area(color=BAND, opacity=0.75).encode(
@@ -79,40 +79,42 @@ def optimum_against_depth(
     return _by_scheme(study, rows, places, x, y, under, window).properties(
         width=width,
         height=height,
-        description="Best learning rate against depth, one line per scheme",
+        description=f"Best learning rate against {axis}, one line per scheme",
         title=alt.TitleParams(
             text="Flat lines transfer, slopes drift",
             subtitle=[
-                f"Best learning rate against depth. Grey: up to {number(study.tolerance)} octaves "
-                f"per doubling away from depth {base}.",
+                f"Best learning rate against {axis}. Grey: up to {number(study.tolerance)} octaves "
+                f"per doubling away from {axis} {base}.",
                 "Triangles: on the edge of the grid. Crosses: nothing trains.",
             ],
         ),
     )  # fmt: skip
 
 
-def loss_against_depth(
+def loss_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The loss at each depth's own best learning rate, one line per scheme."""
+    """The loss at each size's own best learning rate, one line per scheme."""
     import altair as alt
 
     axis = best_loss_axis(study)
-    rows, places = _against_depth(study, "loss", "loss_low", "loss_high", axis)
+    rows, places = _against_size(study, "loss", "loss_low", "loss_high", axis)
     y = alt.Y(
         "value:Q",
         title="best training loss",
         scale=scale_of(axis, high=axis.at(1.09)),
         axis=alt.Axis(values=list(axis.ticks), format=".3~g"),
     )
-    x = _depth_x(study, width)
+    x = _size_x(study, width)
     return _by_scheme(study, rows, places, x, y, [], window).properties(
         width=width,
         height=height,
-        description="Best loss against depth, one line per scheme",
+        description=f"Best loss against {study.axis}, one line per scheme",
         title=alt.TitleParams(
-            text="Is deeper better?",
-            subtitle=["Loss at each depth's own best learning rate. Crosses: nothing trains."],
+            text=IS_LARGER_BETTER[study.axis],
+            subtitle=[
+                f"Loss at each {study.axis}'s own best learning rate. Crosses: nothing trains."
+            ],
         ),
     )
 
@@ -142,12 +144,12 @@ def _by_scheme(
     return configured(
         alt.layer(
             *under,
-            every.mark_line(strokeWidth=2).encode(y=y, detail="scheme:N", order="depth:Q"),
+            every.mark_line(strokeWidth=2).encode(y=y, detail="scheme:N", order=f"{study.axis}:Q"),
             every.mark_rule(strokeWidth=1.4).encode(
                 y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q"
             ),
             every.mark_point(size=70, filled=True, opacity=1)
-            .encode(y=y, shape=shape, tooltip=optimum_tips(alt)),
+            .encode(y=y, shape=shape, tooltip=optimum_tips(alt, study)),
             alt.Chart(data(failed))
             .transform_filter(shown())
             .mark_point(size=46, strokeWidth=2.2, opacity=1, shape=CROSS)
@@ -155,7 +157,7 @@ def _by_scheme(
                 x=x,
                 y=alt.Y("value:Q", **same(y)),
                 color=colour,
-                tooltip=optimum_tips(alt),
+                tooltip=optimum_tips(alt, study),
             ),
             alt.Chart(data(labels))
             .transform_filter(shown())
@@ -174,20 +176,20 @@ def _by_scheme(
 _PLACE_SHAPES = {Place.LOW_EDGE.value: "triangle-down", Place.HIGH_EDGE.value: "triangle-up"}
 
 
-def _against_depth(
+def _against_size(
     study: Study, value: str, low: str, high: str, axis: Axis
 ) -> tuple[list[Row], list[Row]]:
-    """The rows of a chart against depth: optima, and depths at which nothing trains.
+    """The rows of a chart against size: optima, and sizes at which nothing trains.
 
-    Schemes stand a little apart along the depth axis, so that equal values all stay visible.
+    Schemes stand a little apart along the axis, so that equal values all stay visible.
     """
     names = [t.scheme for t in transfers(study)]
     shift = {s: 2 ** (0.07 * (i - (len(names) - 1) / 2)) for i, s in enumerate(names)}
     rows: list[Row] = []
     failed: list[Row] = []
     for row in optimum_rows(study):
-        scheme, depth, place = str(row["scheme"]), row["depth"], row["place"]
-        drawn: Row = {**row, "x": depth * shift.get(scheme, 1.0), "mark": scheme}
+        scheme, size, place = str(row["scheme"]), row[study.axis], row["place"]
+        drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme}
         if place == Place.FAILED.value:
             # Where nothing trains there is no value to draw: the mark stands in the margin, below
             # the learning rates (all are too large), above the losses.
@@ -204,29 +206,29 @@ def _against_depth(
         for row in rows:
             if row["window"] == index and known(row["value"]):
                 before = last.get(row["scheme"])
-                if before is None or row["depth"] > before["depth"]:
+                if before is None or row[study.axis] > before[study.axis]:
                     last[row["scheme"]] = row
-        # Labels at different depths do not touch, so each depth is spread on its own.
-        for depth in {row["depth"] for row in last.values()}:
-            ends = [row for row in last.values() if row["depth"] == depth]
+        # Labels at different sizes do not touch, so each size is spread on its own.
+        for size in {row[study.axis] for row in last.values()}:
+            ends = [row for row in last.values() if row[study.axis] == size]
             wished = [axis.where(axis.clamp(row["value"])) for row in ends]
             for row, place_ in zip(ends, spread(wished, 0.055), strict=True):
                 row["label"] = axis.at(place_)
-                row["label_x"] = depth * max(shift.values())
+                row["label_x"] = size * max(shift.values())
     return rows, failed
 
 
-def _depth_x(study: Study, width: Width) -> Any:
-    """The depth axis: logarithmic, ticks at the measured depths, room for labels on the right."""
+def _size_x(study: Study, width: Width) -> Any:
+    """The size axis: logarithmic, ticks at the measured sizes, room for labels on the right."""
     import altair as alt
 
-    found = depths(study) or (1,)
+    found = sizes(study) or (1,)
     octaves = max(math.log2(found[-1] / found[0]), 1.0)
     low, high = found[0] * 2 ** (-0.05 * octaves), found[-1] * 2 ** (0.06 * octaves)
     labelled = found[-1] * 2 ** (0.28 * octaves)
     return alt.X(
         "x:Q",
-        title="depth",
+        title=study.axis,
         scale=alt.Scale(
             type="log",
             base=2,

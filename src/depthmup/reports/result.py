@@ -1,0 +1,43 @@
+"""What a measurement leaves in its folder, and what a notebook shows of it."""
+
+import html
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from depthmup.records import Study
+from depthmup.reports.by_size import optimum_against_size
+from depthmup.reports.charts import loss_against_rate
+from depthmup.reports.export import export
+from depthmup.reports.files import write_text
+from depthmup.reports.page import page
+from depthmup.reports.summary import summary
+from depthmup.reports.tables import plain_table
+
+
+def write_result(
+    studies: Sequence[Study], folder: Path, *, formats: Collection[str] = ()
+) -> dict[str, object]:
+    """Write report.html, summary.json and, in each format, the charts; the summary."""
+    found = summary(*studies)
+    text = json.dumps(found, indent=2, allow_nan=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "summary.json", text + "\n")
+    write_text(folder / "report.html", page(*studies))
+    if formats:
+        for i, study in enumerate(studies):
+            within = folder / "charts" / study.axis if i else folder / "charts"
+            export(study, within, formats=set(formats))
+    return found
+
+
+def notebook(study: Study, *more: Study) -> str:
+    """The verdicts and the charts as HTML without scripts, which any notebook shows and keeps."""
+    import vl_convert
+
+    parts = []
+    for each in (study, *more):
+        parts.append(f"<pre>{html.escape(plain_table(each))}</pre>")
+        for chart in (optimum_against_size(each), loss_against_rate(each)):
+            parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
+    return "\n".join(parts)
