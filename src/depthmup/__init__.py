@@ -9,11 +9,25 @@ from depthmup._version import __version__
 _LAZY = {
     "Branch": "depthmup.planning",
     "Plan": "depthmup.planning",
+    "Report": "depthmup.report",
+    "Trial": "depthmup.records",
     "plan": "depthmup.planning",
+    "transfer": "depthmup.measure",
 }
 _PACKAGES = ("diagnostics", "limits", "rules")
 
-__all__ = ["Branch", "Plan", "__version__", "diagnostics", "limits", "plan", "rules"]
+__all__ = [
+    "Branch",
+    "Plan",
+    "Report",
+    "Trial",
+    "__version__",
+    "diagnostics",
+    "limits",
+    "plan",
+    "rules",
+    "transfer",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """Grids of trials: a person's own model over sizes, learning rates and seeds."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ class TrialGrid:
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold; ``TrialGrid.from_dict`` reads it back."""
-        plain = asdict(self)
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["schemes"] = [each.name for each in self.schemes]
         return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 
@@ -181,6 +181,13 @@ class TrainTrial:
         # A model's parameters are about proportional to this; its batches are the same for all.
         return float(self.trial.depth * self.trial.width**2 * self.trial.steps)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.trial.key,)
+
+    def only(self, keys: Collection[str]) -> "TrainTrial":
+        return self
+
     def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
         from depthmup.training.trial import run_trial
 
@@ -241,8 +248,9 @@ def _check(grid: TrialGrid) -> None:
     _check_increasing("learning rates", grid.log2_lrs)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
         values = getattr(grid, name)
-        if not values or len(set(values)) != len(values):
-            refuse(name, "at least one, different from each other", values)
+        shown = [each.name if isinstance(each, Scheme) else each for each in values]
+        if not shown or len(set(shown)) != len(shown):
+            refuse(name, "at least one, different from each other", shown)
     for name in grid.optimizers:
         family(name)
     for name in ("seeds", "steps"):

@@ -1,11 +1,14 @@
 """Torch optimizers for a planned model."""
 
+from collections.abc import Container, Iterable
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import nn
 
 from depthmup.planning import Plan
+from depthmup.planning.groups import muon_groups, param_groups
 from depthmup.rules import Family
 
 BESIDE_MUON = 0.1
@@ -54,10 +57,16 @@ def optimizers(
     """The optimizers that a plan is for: one, or Muon for hidden matrices and AdamW for the rest.
 
     ``options`` go to ``plan.param_groups`` or ``plan.muon_groups``.
+
+    Raises:
+        ValueError: an unknown optimizer, or an option that it does not have.
     """
     if not plan.family.is_spectral:
-        groups = plan.param_groups(model, lr=lr, weight_decay=weight_decay, **options)
-        return [optimizer_class(plan.optimizer)(groups)]
+        made_by = optimizer_class(plan.optimizer)
+        known = {*signature(param_groups).parameters, *signature(made_by).parameters}
+        _check_known(plan.optimizer, options, known)
+        return [made_by(plan.param_groups(model, lr=lr, weight_decay=weight_decay, **options))]
+    _check_known(plan.optimizer, options, signature(muon_groups).parameters)
     pair = plan.muon_groups(
         model, lr=lr, adamw_lr=lr * beside_muon, weight_decay=weight_decay, **options
     )
@@ -68,3 +77,9 @@ def optimizers(
     if pair.adamw:
         made.append(torch.optim.AdamW(pair.adamw))
     return made
+
+
+def _check_known(optimizer: str, options: Iterable[str], known: Container[str]) -> None:
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise ValueError(f"The optimizer {optimizer} has no setting {', '.join(unknown)}.")

@@ -46,19 +46,14 @@ def run_trial(
         TypeError, ValueError: a function gave something else than it should.
     """
     own = resolved(functions)
-    with _seeded(trial.seed), _threads(threads):
+    with seeded(trial.seed), _threads(threads):
         if callable(own.train):
             return _judged(trial, own.train(trial))
         assert callable(own.batch)
         assert callable(own.loss)
         model, plan = planned(trial, functions)
         model.to(device).train()
-        settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
-        rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
-        clip = settings.pop("clip", None)
-        made = optimizers(
-            plan, model, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
-        )
+        made, rate, clip = prepared(trial, model, plan)
         rates = [(group, group["lr"]) for optimizer in made for group in optimizer.param_groups]
         generator = stream(trial.seed, "batches")
         torch.manual_seed(trial.seed)  # of dropout: the same for all sizes, as far as shapes allow
@@ -101,12 +96,25 @@ def planned(trial: Trial, functions: Functions) -> tuple[nn.Module, Plan]:
     return model, plan
 
 
+def prepared(
+    trial: Trial, model: nn.Module, plan: Plan
+) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
+    """A trial's optimizers, the schedule of their rates, and the norm that gradients are cut to."""
+    settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
+    rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
+    clip = settings.pop("clip", None)
+    made = optimizers(
+        plan, model, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
+    )
+    return made, rate, clip
+
+
 @lru_cache(maxsize=64)
 def _plan(shape: Trial, functions: Functions) -> Plan:
     own = resolved(functions)
     assert callable(own.make)
     assert callable(own.batch)
-    with _seeded(0):
+    with seeded(0):
         base = own.make(shape.base_width, shape.base_depth)
         model = own.make(shape.width, shape.depth)
     if callable(own.plan):
@@ -230,7 +238,7 @@ def _tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Python's, NumPy's and torch's global generators from a seed; as they were afterwards."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
     try:

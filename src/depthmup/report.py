@@ -1,0 +1,158 @@
+"""What a measurement of transfer found: a report that shows itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from depthmup import reports
+from depthmup.records import Axis, Estimate, Record, Study, Transfer, Trial, Verdict
+from depthmup.sweep import Losses, TrialGrid, trial_losses
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["points", "optima", "transfers", "trials"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The findings, the curves behind them, and every run's losses.
+
+    Without a name, the first scheme is meant; without an axis, depth if it was measured.
+    """
+
+    grid: TrialGrid
+    records: Mapping[str, Record[Trial]] = field(repr=False)
+    studies: tuple[Study, ...] = field(repr=False)
+
+    def study(self, axis: Axis | None = None) -> Study:
+        """The curves along an axis."""
+        for study in self.studies:
+            if axis in (None, study.axis):
+                return study
+        raise ValueError(
+            f"Expected one of the axes that were measured, "
+            f"{', '.join(study.axis for study in self.studies)}; got {axis!r}."
+        )
+
+    def finding(self, scheme: str | None = None, axis: Axis | None = None) -> Transfer:
+        """What was found of a scheme along an axis."""
+        name = self.grid.variant(scheme).name
+        return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The first scheme's: it transfers if it does along every axis; drifts if along any."""
+        found = {self.finding(axis=axis).verdict for axis in self.grid.axes}
+        for verdict in (Verdict.DRIFTS, Verdict.UNDECIDED):
+            if verdict in found:
+                return verdict
+        return Verdict.TRANSFERS
+
+    @property
+    def drift(self) -> Estimate:
+        """The first scheme's drift, in octaves per doubling."""
+        return self.finding().drift
+
+    @property
+    def regret(self) -> Estimate:
+        """What the base's best learning rate costs at the first scheme's largest size."""
+        return self.finding().regret
+
+    def losses(
+        self, scheme: str | None = None, axis: Axis | None = None, *, window: int = -1
+    ) -> Losses:
+        """Mean losses (sizes, learning rates, seeds) over a window, the last one unless said.
+
+        Without an axis, of all sizes.
+        """
+        axes = self.grid.axes if axis is None else (self.study(axis).axis,)
+        sizes = dict.fromkeys(size for each in axes for size in self.grid.sizes(each))
+        steps = self.studies[0].windows[window]
+        return trial_losses(
+            self.grid,
+            self.records,
+            self.grid.variant(scheme),
+            tuple(sizes),
+            slice(steps.start, steps.stop),
+        )
+
+    @property
+    def table(self) -> str:
+        """The result as text."""
+        return "\n\n".join(reports.plain_table(study) for study in self.studies)
+
+    @cached_property
+    def page(self) -> str:
+        """The result as one HTML page that opens offline."""
+        return reports.page(*self.studies)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The result as strict JSON can hold it."""
+        return reports.summary(*self.studies)
+
+    def frame(self, kind: Kind = "points") -> "pd.DataFrame":
+        """A tidy table.
+
+        ``points``: loss by scheme, size and learning rate. ``optima``: the best learning rates.
+        ``transfers``: drift, regret, verdict. ``trials``: every run with its last loss.
+        """
+        import pandas as pd
+
+        if kind == "trials":
+            return pd.DataFrame(self._trial_rows())
+        frames = [getattr(reports.to_pandas(study), kind) for study in self.studies]
+        return pd.concat(frames, ignore_index=True)
+
+    def _trial_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "width": trial.width,
+                "depth": trial.depth,
+                "scheme": trial.scheme,
+                "optimizer": trial.optimizer,
+                "lr": trial.lr,
+                "multiplier": trial.multiplier,
+                "weight_decay": trial.weight_decay,
+                "seed": trial.seed,
+                "status": record.status.value,
+                "steps": len(record.losses),
+                "loss": record.mean_loss(self.grid.steps - self.grid.window, self.grid.steps),
+                "last_finite_loss": record.last_finite_loss,
+                "key": trial.key,
+            }
+            for trial in self.grid.trials
+            for record in [self.records[trial.key]]
+        ]
+
+    def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
+        """Write a table as CSV."""
+        self.frame(kind).to_csv(path, index=False)
+
+    def to_parquet(self, path: str | Path, kind: Kind = "points") -> None:
+        """Write a table as Parquet.
+
+        Raises:
+            ValueError: pyarrow is not installed.
+        """
+        try:
+            import pyarrow  # type: ignore[import-untyped]  # noqa: F401
+        except ImportError:
+            raise ValueError(
+                "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv needs "
+                "nothing."
+            ) from None
+        self.frame(kind).to_parquet(path, index=False)
+
+    def save(self, folder: str | Path) -> None:
+        """Write report.html and summary.json into a folder."""
+        reports.write_result(self.studies, Path(folder))
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        return reports.notebook(*self.studies)

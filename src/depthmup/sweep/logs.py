@@ -1,0 +1,92 @@
+"""Telling another program about every run as it ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from depthmup.records import Record, Trial
+from depthmup.sweep.executors import Executor, Listener
+from depthmup.sweep.jobs import Job, Result
+
+
+class Log(Protocol):
+    """Is told each run once, when it has ended and is stored; never those of earlier sessions."""
+
+    def write(self, record: Record) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logged:
+    """An executor whose results a log is told, after the sweep has stored them."""
+
+    executor: Executor
+    log: Log
+
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        self.executor(jobs, _Both(listener=listener, log=self.log))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Both:
+    listener: Listener
+    log: Log
+
+    def on_result(self, result: Result) -> None:
+        self.listener.on_result(result)
+        if isinstance(result, Record):
+            self.log.write(result)
+
+    def __getattr__(self, name: str) -> Any:  # what else an executor tells goes straight on
+        return getattr(self.listener, name)
+
+
+class TensorBoard:
+    """Writes the loss of every step of every run for TensorBoard, a folder per run.
+
+    Raises:
+        ValueError: TensorBoard is not installed.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ValueError(
+                "Logging for TensorBoard needs it: pip install 'depthmup[tensorboard]'."
+            ) from None
+        self._writer, self.folder = SummaryWriter, Path(folder)
+
+    def write(self, record: Record) -> None:
+        with self._writer(str(self.folder / run_name(record))) as writer:
+            for step, loss in enumerate(record.losses):
+                writer.add_scalar("loss", loss, step)
+            writer.add_text("run", f"    {record.cell.to_json()}\n\n{record.status.value}")
+
+
+def run_name(record: Record) -> str:
+    """A run's folder: its size, learning rate and seed, and the start of its key.
+
+    Example:
+        >>> from array import array
+        >>> from depthmup.records import Status, Trial
+        >>> trial = Trial(model="make", code="1", width=64, depth=8, base_width=64, base_depth=4,
+        ...               scheme="sp", optimizer="adamw", lr=0.01, steps=1, seed=2)
+        >>> run_name(Record(cell=trial, status=Status.FINISHED, losses=array("f", [1.0])))[:-8]
+        'w64-d8-lr0.01-s2-'
+    """
+    run: Any = record.cell
+    shape, lr = (run, run.lr) if isinstance(run, Trial) else (run.network, run.optimizer.lr)
+    return f"w{shape.width}-d{shape.depth}-lr{lr:.4g}-s{run.seed}-{run.key[:8]}"
+
+
+def log_named(name: str) -> Log:
+    """The log that ``tensorboard:FOLDER`` names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    kind, _, folder = name.partition(":")
+    if kind != "tensorboard" or not folder:
+        raise ValueError(f"Expected a log as tensorboard:FOLDER; got {name!r}.")
+    return TensorBoard(folder)

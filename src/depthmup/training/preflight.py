@@ -1,0 +1,117 @@
+"""What is refused before any training: functions that no transfer can be measured with."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from depthmup.records import Trial
+from depthmup.training.functions import Functions, resolved
+from depthmup.training.setup import stream
+from depthmup.training.trial import called, check_loss, planned, prepared, seeded
+
+
+def preflight(functions: Functions, trials: Sequence[Trial]) -> None:
+    """Try a person's functions at the smallest sizes of a sweep.
+
+    Builds the base twice, looks at one batch and its loss, and plans every scheme and optimizer
+    once. A person's own ``train`` is not tried: only training itself could tell.
+
+    Raises:
+        TypeError, ValueError: what is wrong with which function, and what to do.
+    """
+    own = resolved(functions)
+    if own.train is not None:
+        return
+    if not callable(own.make) or not callable(own.batch):
+        raise TypeError(
+            "Expected make(width, depth) and batch(generator), or train(trial); got "
+            f"{', '.join(own.given) or 'none'}."
+        )
+    base = (trials[0].base_width, trials[0].base_depth)
+    model = _same_twice(own.make, base)
+    for index, axis in enumerate(("width", "depth")):
+        others = {(t.width, t.depth)[index] for t in trials} - {base[index]}
+        if others:
+            size = (min(others), base[1]) if axis == "width" else (base[0], min(others))
+            _check_grows(model, _built(own.make, size), axis, base[index], min(others))
+    inputs, targets = _drawn(own.batch)
+    assert callable(own.loss)
+    with seeded(0):
+        check_loss(own.loss(called(model, inputs), targets))
+    smallest: dict[tuple[Any, ...], Trial] = {}
+    for trial in sorted(trials, key=lambda t: (t.at_base, t.depth * t.width**2)):
+        variant = (trial.scheme, trial.optimizer, trial.multiplier, trial.weight_decay)
+        smallest.setdefault(variant, replace(trial, seed=0))
+    for trial in smallest.values():
+        with seeded(0):
+            prepared(trial, *planned(trial, functions))
+
+
+def _built(make: Any, size: tuple[int, int]) -> nn.Module:
+    with seeded(0):
+        model = make(*size)
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"Expected {getattr(make, '__name__', make)}(width, depth) to give a torch.nn.Module; "
+            f"got {type(model).__name__}."
+        )
+    return model
+
+
+def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
+    """The model, if it is the same whenever it is made from one seed."""
+    first, second = _built(make, size), _built(make, size)
+    here, there = dict(first.named_parameters()), dict(second.named_parameters())
+    for name in here:
+        other = there.get(name)
+        if other is None or not torch.equal(here[name], other):
+            raise ValueError(
+                f"The factory gives different models for the same seed: {name} differs between two "
+                "calls. Draw initial weights from torch's, NumPy's or Python's global generator, "
+                "which are seeded before each call, not from one of your own that goes on."
+            )
+    return first
+
+
+def _check_grows(base: nn.Module, other: nn.Module, axis: str, at_base: int, at: int) -> None:
+    shapes = [{name: p.shape for name, p in model.named_parameters()} for model in (base, other)]
+    if shapes[0] == shapes[1]:
+        raise ValueError(
+            f"The factory ignores its {axis}: at {axis} {at_base} and {at} every parameter has the "
+            "same shape. It is called as factory(width, depth): use both."
+        )
+
+
+def _drawn(batch: Any) -> tuple[Any, Any]:
+    """One batch, if its generator alone decides what is in it."""
+    draws = []
+    for _ in range(2):
+        drawn = batch(stream(0, "batches"))
+        if not isinstance(drawn, tuple | list) or len(drawn) != 2:
+            raise TypeError(
+                "Expected batch(generator) to give (inputs, targets), two things; got "
+                f"{type(drawn).__name__}"
+                + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
+            )
+        draws.append(list(_tensors(drawn)))
+    if not all(torch.equal(a, b) for a, b in zip(*draws, strict=True)):
+        raise ValueError(
+            "batch(generator) gives different data for the same generator, so learning rates could "
+            "not be compared on the same batches. Draw everything from the generator: "
+            "torch.randint(0, len(data), (64,), generator=generator)."
+        )
+    return drawn[0], drawn[1]
+
+
+def _tensors(thing: Any) -> Any:
+    if isinstance(thing, Tensor):
+        yield thing
+    elif isinstance(thing, dict):
+        for value in thing.values():
+            yield from _tensors(value)
+    elif isinstance(thing, tuple | list):
+        for value in thing:
+            yield from _tensors(value)
