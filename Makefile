@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test quick lint types format clean
+.PHONY: demo test quick sanitize bench lint types format clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -19,11 +19,17 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
 	$(BIN)/depthmup transfer --preset small --out runs/demo
 
-test: $(READY) lint types  ## everything CI checks
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: $(READY) lint types sanitize  ## everything CI checks
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize"
 
 quick: $(READY)  ## the tests that take seconds
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long and not sanitize"
+
+sanitize: $(READY)  ## the compiled kernel: without warnings, and fuzzed under the sanitizers
+	$(BIN)/python -m pytest -n 0 -vv -rs -m sanitize tests/training/test_native.py
+
+bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
+	$(BIN)/python -m benchmarks
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

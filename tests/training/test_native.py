@@ -110,6 +110,7 @@ def test_narrower_registers_agree_too(register_length, tmp_path):
         np.testing.assert_allclose(found.losses, train(each).losses, rtol=SAME)
 
 
+@pytest.mark.sanitize
 def test_the_build_gives_no_warning(tmp_path):
     strict = ("-Wall", "-Wextra", "-Wvla", "-Wshadow", "-Werror")
     assert build(extra_flags=strict, folder=tmp_path).exists()
@@ -182,21 +183,25 @@ def sanitizer(name):
     return found if os.path.isabs(found) else None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("what", ["fuzz", "beyond"])
-def test_no_access_out_of_bounds(what, tmp_path):
-    """Every array is an allocation of its own, so that the sanitizer sees each one's ends."""
-    preload = sanitizer("libasan.so")
-    if preload is None:
+@pytest.fixture(scope="module")
+def instrumented(tmp_path_factory):
+    """A kernel that stops at the first access out of bounds or undefined operation."""
+    if sanitizer("libasan.so") is None:
         pytest.skip("the compiler comes without the address sanitizer")
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
-    kernel = build(extra_flags=flags, folder=tmp_path)
+    return build(extra_flags=flags, folder=tmp_path_factory.mktemp("instrumented"))
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("what", ["fuzz", "beyond"])
+def test_no_access_out_of_bounds(what, instrumented):
+    """Every array is an allocation of its own, so that the sanitizer sees each one's ends."""
     here = Path(__file__).parent
     done = subprocess.run(
-        [sys.executable, "-c", UNDER_THE_SANITIZER, str(here), str(kernel), what],
+        [sys.executable, "-c", UNDER_THE_SANITIZER, str(here), str(instrumented), what],
         env={
             **os.environ,
-            "LD_PRELOAD": preload,
+            "LD_PRELOAD": str(sanitizer("libasan.so")),
             "ASAN_OPTIONS": "detect_leaks=0",
             "PYTHONPATH": os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]),
         },
