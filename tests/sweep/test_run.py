@@ -1,7 +1,6 @@
 """Sweeps: resumed, interrupted, killed, shared, broken; the result is always the same."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from depthmup.sweep import (
     Processes,
     Store,
     WorkerError,
-    executors,
     run,
     study,
     training,
@@ -144,14 +142,6 @@ def test_diverged_runs_are_data(path):
         found = study(wild, store, config={}, environment={})
     assert statuses == {False: Status.FINISHED, True: Status.DIVERGED}
     assert found.headline.curves[0].points[1].diverged == 2
-
-
-def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
-    monkeypatch.setattr(executors, "_work", lambda connection: os._exit(7))
-    context = executors.multiprocessing.get_context("fork")
-    monkeypatch.setattr(executors.multiprocessing, "get_context", lambda kind: context)
-    with Store(path) as store, pytest.raises(WorkerError, match=r"died 3 times \(exit code 7\)"):
-        run(GRID.cells, store=store, executor=Processes(workers=2))
 
 
 def test_an_error_in_a_worker_comes_with_its_traceback(path):

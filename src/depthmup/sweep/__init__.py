@@ -2,7 +2,7 @@
 
 from depthmup.sweep.calibrate import calibrate
 from depthmup.sweep.cost import check_memory
-from depthmup.sweep.executors import Executor, InProcess, Processes, WorkerError
+from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
 from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.run import Progress, run
@@ -21,6 +21,7 @@ __all__ = [
     "Measure",
     "Processes",
     "Progress",
+    "Ray",
     "Store",
     "StoreError",
     "Train",

@@ -1,8 +1,9 @@
 """Jobs: what a worker is given to do. A job yields its results one by one, as they are ready."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from depthmup.records import Cell, Measurement, Record, Task
@@ -16,15 +17,29 @@ MEMBERS = 12
 """Networks trained as one stack: enough to amortize overhead, few enough for the cache."""
 
 
+def key_of(result: Result) -> str:
+    """The key by which a result is asked for."""
+    return result.task.key if isinstance(result, Measurement) else result.cell.key
+
+
 class Job(Protocol):
     """Work that can be sent to another process: calling it yields results.
 
     ``tell`` is given the fraction that is done. ``work`` is what the job's time is proportional
-    to, in one unit for all jobs of a sweep: parameters times steps. Jobs are compared by value.
+    to, in one unit for all jobs of a sweep: parameters times steps.
     """
 
     @property
     def work(self) -> float: ...
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its results, in any order."""
+        ...
+
+    def only(self, keys: Collection[str]) -> "Job":
+        """The job of getting some of its results alone; the same to the bit."""
+        ...
 
     def __call__(self, tell: Tell) -> Iterator[Result]: ...
 
@@ -44,14 +59,27 @@ class Train:
     def work(self) -> float:
         return work(self.cells[0]) * len(self.cells)
 
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(cell.key for cell in self.cells)
+
+    def only(self, keys: Collection[str]) -> "Train":
+        return replace(self, cells=tuple(cell for cell in self.cells if cell.key in keys))
+
     def __call__(self, tell: Tell) -> Iterator[Result]:
         yield from train_group(self.cells, placement=self.placement, on_progress=tell)
 
     def __str__(self) -> str:
-        network = self.cells[0].network
+        network, optimizer = self.cells[0].network, self.cells[0].optimizer
+        if len(self.cells) > 1:
+            return (
+                f"training {len(self.cells)} networks of depth {network.depth} and width "
+                f"{network.width}"
+            )
         return (
-            f"training {len(self.cells)} networks of depth {network.depth} and width "
-            f"{network.width}"
+            f"training a network of depth {network.depth}, width {network.width} and branch "
+            f"multiplier {network.multiplier:.4g} with {optimizer.name}, learning rate "
+            f"{optimizer.lr:.4g} and seed {self.cells[0].seed}"
         )
 
 
@@ -66,6 +94,13 @@ class Measure:
     task: Task
     function: Callable[..., Mapping[str, Any]]
     work: float = 1e9
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.task.key,)
+
+    def only(self, keys: Collection[str]) -> "Measure":
+        return self
 
     def __call__(self, tell: Tell) -> Iterator[Result]:
         yield Measurement(task=self.task, values=self.function(**self.task.settings))

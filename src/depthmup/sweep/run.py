@@ -1,13 +1,17 @@
 """Running a sweep: do what the store does not hold, in an order that keeps all workers busy."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from depthmup.sweep.executors import Executor, WorkerError
-from depthmup.sweep.jobs import Job, Result, training
+from depthmup.sweep.jobs import Job, Result, key_of, training
 from depthmup.sweep.store import Asked, Store
+
+NAMED = 10
+"""Failures that are named in an error message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,16 +33,22 @@ class Progress:
 
 @dataclass(kw_only=True)
 class _Keeper:
-    """Listens to an executor: stores results, adds up progress, collects failures."""
+    """Listens to an executor: stores results, adds up progress, collects failures.
+
+    Progress is that of results: ``weights`` is the work that each takes, ``fractions`` how much
+    of it is done. A job that is tried again starts from what it had delivered, and progress waits
+    until it is as far as the attempt before.
+    """
 
     store: Store
     session: int
     tell: Callable[[Progress], None]
     cells: int
     done: int
-    total: float
+    weights: Mapping[str, float]
     started: float = field(default_factory=time.monotonic)
-    fractions: dict[Job, float] = field(default_factory=dict)
+    fractions: dict[str, float] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
     failures: list[tuple[Job, str]] = field(default_factory=list)
 
     @property
@@ -48,11 +58,21 @@ class _Keeper:
     def on_result(self, result: Result) -> None:
         self.store.add(result)
         self.store.update_session(self.session, self.elapsed)
-        self.done += 1
+        key = key_of(result)
+        if key in self.weights and key not in self.finished:
+            self.finished.add(key)
+            self.fractions[key] = 1.0
+            self.done += 1
         self._report()
 
     def on_progress(self, job: Job, fraction: float) -> None:
-        self.fractions[job] = fraction
+        left = [key for key in job.keys if key not in self.finished]
+        if left:
+            # Of the job's progress, what is in results is counted there.
+            delivered = len(job.keys) - len(left)
+            share = max(0.0, fraction * len(job.keys) - delivered) / len(left)
+            for key in left:
+                self.fractions[key] = max(share, self.fractions.get(key, 0.0))
         self._report()
 
     def on_failure(self, job: Job, why: str) -> None:
@@ -60,15 +80,29 @@ class _Keeper:
         self.on_progress(job, 1.0)
 
     def _report(self) -> None:
-        spent = sum(job.work * fraction for job, fraction in self.fractions.items())
+        total = math.fsum(self.weights.values())
+        spent = math.fsum(self.weights[key] * done for key, done in self.fractions.items())
         self.tell(
             Progress(
                 done=self.done,
                 cells=self.cells,
-                fraction=spent / self.total if self.total else 1.0,
+                fraction=spent / total if total else 1.0,
                 elapsed=self.elapsed,
             )
         )
+
+    def report_failures(self) -> None:
+        """Raise what failed: the first with all that is known, the others by name."""
+        if not self.failures:
+            return
+        (job, why), *others = self.failures
+        more = f" ({len(others)} other jobs failed too)" if others else ""
+        lines = [f"What was finished is kept, but {job} failed{more}:", why.rstrip()]
+        for other, reason in others[:NAMED]:
+            lines.append(f"Failed too: {other}: {reason.rstrip().splitlines()[-1]}")
+        if len(others) > NAMED:
+            lines.append(f"And {len(others) - NAMED} more.")
+        raise WorkerError("\n".join(lines))
 
 
 def run(
@@ -108,14 +142,11 @@ def run(
         tell=tell,
         cells=len(asked),
         done=len(asked) - len(missing),
-        total=sum(job.work for job in todo),
+        weights={key: job.work / len(job.keys) for job in todo for key in job.keys},
     )
     try:
         executor(todo, keeper)
     finally:
         store.update_session(session, keeper.elapsed)
-    if keeper.failures:
-        (job, why), *others = keeper.failures
-        more = f" ({len(others)} other jobs failed too)" if others else ""
-        raise WorkerError(f"What was finished is kept, but {job} failed{more}:\n{why.rstrip()}")
+    keeper.report_failures()
     return len(missing)

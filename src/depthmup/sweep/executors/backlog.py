@@ -1,0 +1,103 @@
+"""What is still to be done, and what becomes of a job that was not: tried again, or reported."""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from depthmup.sweep.executors.executor import Listener
+from depthmup.sweep.jobs import Job, Result, key_of
+
+ATTEMPTS = 3
+"""How often a result may cost a worker its life before it is given up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A job that is given to a worker; ``deaths`` of workers that had it before."""
+
+    job: Job
+    deaths: int = 0
+
+
+class Backlog:
+    """The jobs that wait, and the rules for those that went wrong, the same for all executors.
+
+    A job of several results that fails, dies or takes too long is taken apart: what it has not
+    delivered is tried again one by one, after all others, so that one culprit costs its company
+    nothing, and less memory is needed. What goes wrong alone is reported: errors and time limits
+    at once, deaths of workers at the third time. Results that were delivered are never asked for
+    again, and never passed on twice.
+
+    ``trial_seconds`` is the time limit of one result; a job may take as many times that as
+    it has results.
+    """
+
+    def __init__(
+        self, jobs: Iterable[Job], listener: Listener, *, trial_seconds: float | None = None
+    ) -> None:
+        self._waiting = deque(Attempt(job=job) for job in jobs)
+        self._listener = listener
+        self._trial_seconds = trial_seconds
+        self._delivered: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> Attempt:
+        return self._waiting.popleft()
+
+    def seconds(self, attempt: Attempt) -> float:
+        """The time limit of an attempt."""
+        if self._trial_seconds is None:
+            return math.inf
+        return self._trial_seconds * len(attempt.job.keys)
+
+    def result(self, result: Result) -> None:
+        key = key_of(result)
+        if key not in self._delivered:
+            self._delivered.add(key)
+            self._listener.on_result(result)
+
+    def progress(self, attempt: Attempt, fraction: float) -> None:
+        self._listener.on_progress(attempt.job, fraction)
+
+    def ended(self, attempt: Attempt) -> None:
+        """The job came to its end by itself."""
+        self._settle(attempt, "It came to its end without a result.")
+
+    def raised(self, attempt: Attempt, trace: str) -> None:
+        """The job's own code raised an exception."""
+        self._settle(attempt, trace)
+
+    def overdue(self, attempt: Attempt) -> None:
+        """The job was stopped at its time limit."""
+        self._settle(
+            attempt,
+            f"It was stopped when it had taken {self.seconds(attempt):g} s, its time limit. Allow "
+            "more by --trial-seconds, or find out where it hangs.",
+        )
+
+    def died(self, attempt: Attempt, how: str) -> None:
+        """The job's worker is no more, or had no memory left."""
+        deaths = attempt.deaths + 1
+        self._settle(
+            attempt,
+            f"A worker died {deaths} times at this; the last time: {how.rstrip()}\nMost likely it "
+            "ran out of memory: use fewer --workers, or a smaller size.",
+            deaths=deaths,
+            again=deaths < ATTEMPTS,
+        )
+
+    def _settle(
+        self, attempt: Attempt, why: str, *, deaths: int | None = None, again: bool = False
+    ) -> None:
+        deaths = attempt.deaths if deaths is None else deaths
+        keys = attempt.job.keys
+        left = [key for key in keys if key not in self._delivered]
+        if not left:
+            self._listener.on_progress(attempt.job, 1.0)
+        elif again or len(keys) > 1:
+            self._waiting += [Attempt(job=attempt.job.only((key,)), deaths=deaths) for key in left]
+        else:
+            self._listener.on_failure(attempt.job, why)

@@ -1,0 +1,31 @@
+"""Jobs done in this process."""
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from depthmup.sweep.executors.backlog import Backlog
+from depthmup.sweep.executors.executor import Listener
+from depthmup.sweep.jobs import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcess:
+    """Do jobs here, one after another. Nothing can stop one that hangs."""
+
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        backlog = Backlog(jobs, listener)
+        while backlog:
+            attempt = backlog.take()
+            results = attempt.job(partial(backlog.progress, attempt))
+            while True:
+                try:  # around the job alone: what the listener raises is its own
+                    result = next(results)
+                except StopIteration:
+                    backlog.ended(attempt)
+                    break
+                except Exception:
+                    backlog.raised(attempt, traceback.format_exc())
+                    break
+                backlog.result(result)

@@ -1,0 +1,163 @@
+"""Jobs done in processes of this machine."""
+
+import math
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from depthmup.sweep.executors.backlog import Attempt, Backlog
+from depthmup.sweep.executors.executor import Listener
+from depthmup.sweep.jobs import Job
+
+STARTUP = 120.0
+"""Seconds for a new process to load its libraries; a job's time limit counts from there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processes:
+    """Do jobs in ``workers`` processes of one thread each.
+
+    One thread, because two torch thread pools on the same cores slow each other down by two
+    orders of magnitude. A worker that dies (killed, out of memory) or takes longer than
+    ``trial_seconds`` for a result is replaced; ``Backlog`` says what becomes of its job.
+    """
+
+    workers: int
+    trial_seconds: float | None = None
+
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        backlog = Backlog(jobs, listener, trial_seconds=self.trial_seconds)
+        busy: dict[Connection, _Worker] = {}
+        try:
+            while backlog or busy:
+                while backlog and len(busy) < self.workers:
+                    worker = _Worker()
+                    busy[worker.connection] = worker
+                    worker.give(backlog.take(), backlog)
+                until = min(worker.deadline for worker in busy.values())
+                timeout = None if until == math.inf else max(0.0, until - time.monotonic())
+                for connection in wait(list(busy), timeout):
+                    assert isinstance(connection, Connection)
+                    if not busy[connection].listen(backlog):
+                        busy.pop(connection).stop()
+                for worker in list(busy.values()):
+                    if time.monotonic() > worker.deadline:
+                        del busy[worker.connection]
+                        worker.stop()
+                        backlog.overdue(worker.attempt)
+        finally:
+            for worker in busy.values():
+                worker.stop()
+
+
+@dataclass(kw_only=True)
+class _Worker:
+    """A process, the job that it has, and our end of the pipe to it."""
+
+    process: SpawnProcess = field(init=False)
+    connection: Connection = field(init=False)
+    attempt: Attempt = field(init=False)
+    deadline: float = math.inf
+
+    def __post_init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        # Not a daemon: a person's own trainer may load its data in processes of its own.
+        self.process = context.Process(target=_work, args=(theirs,))
+        self.process.start()
+        theirs.close()
+
+    def give(self, attempt: Attempt, backlog: Backlog) -> None:
+        self.attempt = attempt
+        self.deadline = time.monotonic() + STARTUP + backlog.seconds(attempt)
+        # One that is dead already shows it when we listen.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send_bytes(pickle.dumps(attempt.job))
+
+    def listen(self, backlog: Backlog) -> bool:
+        """Take a message; whether the worker has something to do after it."""
+        try:
+            kind, content = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            backlog.died(self.attempt, f"exit code {self.process.exitcode}")
+            return False
+        if kind == "started":
+            self.deadline = time.monotonic() + backlog.seconds(self.attempt)
+        elif kind == "progress":
+            backlog.progress(self.attempt, content)
+        elif kind == "result":
+            backlog.result(content)
+        else:
+            if kind == "ended":
+                backlog.ended(self.attempt)
+            elif kind == "exhausted":
+                backlog.died(self.attempt, content)
+            else:
+                backlog.raised(self.attempt, content)
+            if not backlog:
+                return False
+            self.give(backlog.take(), backlog)
+        return True
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def _work(connection: Connection) -> None:
+    """A worker: do what comes until this process is stopped."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(1)
+    spoke = 0.0
+
+    def say(kind: str, content: Any = None) -> None:
+        try:
+            connection.send((kind, content))
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(0)
+
+    def tell(fraction: float) -> None:
+        nonlocal spoke
+        if (now := time.monotonic()) - spoke > 0.2:
+            spoke = now
+            say("progress", fraction)
+
+    while True:
+        try:
+            packed = connection.recv_bytes()
+        except (EOFError, ConnectionResetError):
+            os._exit(0)
+        say("started")
+        try:
+            job: Job = pickle.loads(packed)
+            for result in job(tell):
+                say("result", result)
+        except MemoryError:
+            say("exhausted", traceback.format_exc())
+        except (Exception, SystemExit):
+            say("raised", traceback.format_exc())
+        else:
+            say("ended")
+
+
+def _end_with_parent() -> None:
+    """Leave no orphan at work, not even one that hangs, when the parent is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(0)

@@ -1,0 +1,94 @@
+"""Work for tests of executors: what hangs, dies, raises, or writes down that it was done."""
+
+import os
+import resource
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from depthmup.records import Measurement, Task
+
+
+def noted(log: str, **settings):
+    """What every function here does first: a line in a log, by which tests count."""
+    with open(log, "a") as file:
+        file.write(f"{os.getpid()} {settings.get('number')}\n")
+
+
+def lines(log) -> list[str]:
+    return Path(log).read_text().splitlines() if Path(log).exists() else []
+
+
+def add_one(log, number, seconds=0.0):
+    noted(log, number=number)
+    time.sleep(seconds)
+    return {"value": number + 1}
+
+
+def hang(log, number):
+    noted(log, number=number)
+    while True:
+        time.sleep(0.1)
+
+
+def die(log, number):
+    noted(log, number=number)
+    os._exit(9)
+
+
+def die_once(log, number):
+    noted(log, number=number)
+    if sum(line.endswith(f" {number}") for line in lines(log)) == 1:
+        os._exit(9)
+    return {"value": number + 1}
+
+
+def exhaust(log, number):
+    """Asks for more memory than this process may have; its limit is left as it was."""
+    noted(log, number=number)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**33, before[1]))
+    try:
+        return {"value": len(bytes(2**40))}
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def fail(log, number):
+    noted(log, number=number)
+    raise ZeroDivisionError(f"number {number} has no inverse")
+
+
+BY_NAME = {f.__name__: f for f in (add_one, hang, die, die_once, exhaust, fail)}
+
+
+def task(name, log, number, **settings) -> Task:
+    return Task(name=name, settings={"log": str(log), "number": number, **settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Several:
+    """A job of several results, each by the function of its task's name."""
+
+    tasks: tuple[Task, ...]
+
+    @property
+    def work(self) -> float:
+        return float(len(self.tasks))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(each.key for each in self.tasks)
+
+    def only(self, keys: Collection[str]) -> "Several":
+        return replace(self, tasks=tuple(each for each in self.tasks if each.key in keys))
+
+    def __call__(self, tell) -> Iterator[Measurement]:
+        for done, each in enumerate(self.tasks):
+            tell(done / len(self.tasks))
+            yield Measurement(task=each, values=BY_NAME[each.name](**each.settings))
+        tell(1.0)
+
+    def __str__(self) -> str:
+        return "doing " + ", ".join(f"{t.name} {t.settings['number']}" for t in self.tasks)

@@ -1,0 +1,224 @@
+"""Executors: what fails, hangs or dies costs no other job anything, and nothing is done twice."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cells import cell
+from misbehaviour import Several, lines, task
+
+from depthmup.records import Record
+from depthmup.sweep import InProcess, Processes, Store, WorkerError, run, training
+from depthmup.sweep.executors.backlog import Backlog
+
+
+class Heard:
+    """A listener that writes down what it is told."""
+
+    def __init__(self):
+        self.results, self.progress, self.failures = [], [], []
+
+    def on_result(self, result):
+        self.results.append(result)
+
+    def on_progress(self, job, fraction):
+        self.progress.append(fraction)
+
+    def on_failure(self, job, why):
+        self.failures.append((str(job), why))
+
+    @property
+    def numbers(self):
+        return [result.task.settings["number"] for result in self.results]
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def done(log):
+    return [int(line.split()[1]) for line in lines(log)]
+
+
+ONE = Processes(workers=1)
+
+
+@pytest.mark.parametrize("executor", [InProcess(), ONE], ids=["in process", "processes"])
+def test_one_error_costs_its_company_nothing_and_nothing_is_done_twice(log, executor):
+    names = ["add_one", "add_one", "fail", "add_one"]
+    job = Several(tasks=tuple(task(name, log, n) for n, name in enumerate(names)))
+    heard = Heard()
+    executor([job], heard)
+    assert heard.numbers == [0, 1, 3]
+    assert done(log) == [0, 1, 2, 2, 3]
+    [(name, why)] = heard.failures
+    assert name == "doing fail 2"
+    assert re.search(r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 2 has no", why)
+
+
+def test_a_worker_that_dies_is_replaced_and_only_what_is_left_is_done_again(log):
+    names = ["add_one", "die_once", "add_one", "add_one"]
+    job = Several(tasks=tuple(task(name, log, n) for n, name in enumerate(names)))
+    heard = Heard()
+    ONE([job], heard)
+    assert not heard.failures
+    assert heard.numbers == [0, 1, 2, 3]
+    assert done(log) == [0, 1, 1, 2, 3]
+
+
+def test_what_keeps_killing_its_worker_is_reported_after_three(log):
+    job = Several(tasks=(task("add_one", log, 0), task("die", log, 1), task("add_one", log, 2)))
+    heard = Heard()
+    ONE([job], heard)
+    assert heard.numbers == [0, 2]
+    assert done(log).count(1) == 3
+    [(name, why)] = heard.failures
+    assert name == "doing die 1"
+    assert re.search(r"died 3 times.*exit code 9.*\n.*out of memory: use fewer --workers", why)
+
+
+def test_memory_that_is_not_there_is_tried_three_times_then_reported(log):
+    heard = Heard()
+    ONE([Several(tasks=(task("exhaust", log, 0), task("add_one", log, 1)))], heard)
+    assert heard.numbers == [1]
+    assert done(log) == [0, 0, 1, 0]
+    [(name, why)] = heard.failures
+    assert name == "doing exhaust 0"
+    assert re.search(r"(?s)died 3 times.*Traceback.*MemoryError", why)
+
+
+def test_what_hangs_is_stopped_and_reported(log):
+    job = Several(tasks=(task("add_one", log, 0), task("hang", log, 1), task("add_one", log, 2)))
+    heard = Heard()
+    start = time.monotonic()
+    Processes(workers=1, trial_seconds=0.5)([job], heard)
+    assert heard.numbers == [0, 2]
+    [(name, why)] = heard.failures
+    assert name == "doing hang 1"
+    assert "when it had taken 0.5 s, its time limit" in why
+    # The job of three had 1.5 s, the one that hangs 0.5 s; the rest is the start of processes.
+    assert time.monotonic() - start > 2.0
+    assert not [line for line in lines(log) if Path(f"/proc/{line.split()[0]}").exists()]
+
+
+def test_the_start_of_a_worker_is_not_part_of_the_time_limit(log):
+    """Loading PyTorch alone takes longer than this limit."""
+    heard = Heard()
+    Processes(workers=1, trial_seconds=0.3)([Several(tasks=(task("add_one", log, 0),))], heard)
+    assert heard.numbers == [0]
+
+
+def test_a_job_that_ends_without_its_results_has_failed(log):
+    class Lazy(Several):
+        def __call__(self, tell):
+            yield from ()
+
+    heard = Heard()
+    InProcess()([Lazy(tasks=(task("add_one", log, 0),))], heard)
+    assert [why for _, why in heard.failures] == ["It came to its end without a result."]
+
+
+def test_a_result_that_comes_again_is_not_passed_on(log):
+    """As when a worker is lost after it delivered: the store would not mind, a count would."""
+    heard = Heard()
+    job = Several(tasks=(task("add_one", log, 0), task("add_one", log, 1)))
+    backlog = Backlog([job], heard)
+    first = backlog.take()
+    results = list(job(lambda fraction: None))
+    backlog.result(results[0])
+    backlog.died(first, "unplugged")
+    assert backlog.take().job == Several(tasks=job.tasks[1:])
+    for result in results:
+        backlog.result(result)
+    assert heard.results == results
+
+
+def test_progress_never_goes_back_though_jobs_are_tried_again(tmp_path, log):
+    names = ["add_one", "die_once", "add_one", "add_one"]
+    tasks = [task(name, log, n) for n, name in enumerate(names)]
+    seen = []
+    with Store(tmp_path / "results.sqlite") as store:
+        run(
+            tasks,
+            store=store,
+            executor=ONE,
+            jobs=lambda missing: [Several(tasks=tuple(missing))],
+            tell=seen.append,
+        )
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    assert max(progress.done for progress in seen) == 4
+
+
+def test_all_failures_are_named(tmp_path, log):
+    tasks = [task("fail", log, n) for n in range(13)]
+    jobs = [Several(tasks=(each,)) for each in tasks]
+    with (
+        Store(tmp_path / "results.sqlite") as store,
+        pytest.raises(WorkerError, match=r"(?s)fail 0 failed \(12 other jobs.*Failed too") as found,
+    ):
+        run(tasks, store=store, executor=InProcess(), jobs=lambda missing: jobs)
+    text = str(found.value)
+    assert text.count("Failed too: doing fail") == 10
+    assert "Failed too: doing fail 1: ZeroDivisionError: number 1 has no inverse" in text
+    assert text.endswith("And 2 more.")
+
+
+def test_cells_of_one_stack_are_the_same_alone():
+    """What a job that was taken apart relies on."""
+    job = training([cell(seed=seed) for seed in range(4)])[0]
+    together: dict[str, Record] = {r.cell.key: r for r in job(lambda fraction: None)}
+    assert set(together) == set(job.keys)
+    for key in job.keys:
+        alone = job.only((key,))
+        assert alone.keys == (key,)
+        assert [*alone(lambda fraction: None)] == [together[key]]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_the_listener_raises_comes_through_and_leaves_no_worker(log, error):
+    class Stopping(Heard):
+        def on_result(self, result):
+            raise error("enough")
+
+    jobs = [Several(tasks=(task("add_one", log, 0),)), Several(tasks=(task("hang", log, 1),))]
+    with pytest.raises(error, match="enough"):
+        Processes(workers=2)(jobs, Stopping())
+    assert not [line for line in lines(log) if Path(f"/proc/{line.split()[0]}").exists()]
+
+
+ORPHANS = """
+import sys
+from unittest.mock import Mock
+from misbehaviour import Several, task
+from depthmup.sweep import Processes
+if __name__ == "__main__":
+    Processes(workers=1)([Several(tasks=(task("hang", sys.argv[1], 0),))], Mock())
+"""
+
+
+def test_a_worker_that_hangs_ends_with_its_parent(tmp_path, log):
+    script = tmp_path / "sweep.py"
+    script.write_text(ORPHANS)
+    tests = Path(__file__).parents[1]
+    sweep = subprocess.Popen(
+        [sys.executable, script, log], env={**os.environ, "PYTHONPATH": str(tests)}
+    )
+    until = time.monotonic() + 60
+    while not lines(log) and time.monotonic() < until:
+        time.sleep(0.05)
+    worker = Path(f"/proc/{lines(log)[0].split()[0]}")
+    assert worker.exists()
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    until = time.monotonic() + 20
+    while worker.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not worker.exists()
