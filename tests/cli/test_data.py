@@ -58,3 +58,9 @@ def test_without_the_packages_of_the_hub(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert main([*TINY, "--out", str(tmp_path / "out"), "--data", "mnist:hf"]) == 2
     assert "pip install 'depthmup[hf]'" in capsys.readouterr().err
+
+
+def test_a_broken_installation_keeps_its_traceback(monkeypatch):
+    monkeypatch.setitem(sys.modules, "depthmup.sweep", None)
+    with pytest.raises(ModuleNotFoundError, match=r"depthmup\.sweep"):
+        main(TINY)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from depthmup.cli import check, doctor, limit, plan, regimes, report, reproduce, transfer
+from depthmup.cli import check, doctor, limit, own_model, plan, regimes, report, reproduce, transfer
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -24,10 +24,18 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
 }
 
 
+def verbs(arguments: Sequence[str]) -> dict[str, tuple[type, Callable[[Any], int]]]:
+    """The verbs; ``transfer`` has other options where it is about a person's own model."""
+    if arguments[:1] == ["transfer"] and own_model.named(arguments):
+        return {**VERBS, "transfer": (own_model.Options, own_model.run)}
+    return VERBS
+
+
 def parse(arguments: Sequence[str]) -> Any:
     """The options of the verb that the command line names."""
     # A preset changes the defaults, so that --help shows the numbers that will be used.
-    defaults = {"transfer": transfer.preset_of(arguments)}
+    found = verbs(arguments)
+    defaults = {"transfer": transfer.preset_of(arguments)} if found is VERBS else {}
     commands = [
         Annotated[
             options,
@@ -35,7 +43,7 @@ def parse(arguments: Sequence[str]) -> Any:
                 verb, default=defaults.get(verb, tyro.MISSING_NONPROP), prefix_name=False
             ),
         ]
-        for verb, (options, _) in VERBS.items()
+        for verb, (options, _) in found.items()
     ]
     choice: Any = Union[tuple(commands)]  # noqa: UP007 - made at run time
     return tyro.cli(
@@ -51,8 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; its exit status."""
     # One thread per process unless asked otherwise: two pools on the same cores crawl.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    chosen = parse(sys.argv[1:] if arguments is None else arguments)
-    run = next(run for options, run in VERBS.values() if type(chosen) is options)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = parse(words)
+    run = next(run for options, run in verbs(words).values() if type(chosen) is options)
     try:
         return run(chosen)
     except BrokenPipeError:
@@ -60,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INTERRUPTED
     except (ValueError, RuntimeError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            raise  # a broken installation; one that asks for an extra has no name
         print(f"depthmup: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
