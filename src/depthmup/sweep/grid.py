@@ -29,6 +29,8 @@ class Grid:
     schemes take it to other sizes. ``multiplier`` is the paper's a. At the base shape W has
     entries N(0, 1/width), U N(0, 1/inputs) and V N(0, 1/width^2); U and V are not trained.
 
+    ``data`` other than the digits are made by ``depthmup.training.find_data``. ``order`` says how
+    examples are drawn: "replacement", each by itself, or "epochs", all of them once per epoch.
     ``numerics`` is the version of the engines; an older one names records of the past.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
