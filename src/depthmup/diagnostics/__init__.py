@@ -17,7 +17,15 @@ from depthmup.diagnostics.diversity import (
     gradient_diversity,
 )
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
-from depthmup.diagnostics.probes import Key, Observation, Points, first_nonfinite, locate, observe
+from depthmup.diagnostics.probes import (
+    Key,
+    Observation,
+    Paths,
+    Points,
+    first_nonfinite,
+    locate,
+    observe,
+)
 from depthmup.diagnostics.regimes import MeasuredRegime, Property, measured_map, measured_regime
 from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes, moderated
 
@@ -29,6 +37,7 @@ __all__ = [
     "Key",
     "MeasuredRegime",
     "Observation",
+    "Paths",
     "Points",
     "Property",
     "Slope",

@@ -32,12 +32,12 @@ from depthmup.diagnostics.probes import (
     Observation,
     Paths,
     Points,
-    call,
     first_nonfinite,
     locate,
     logits_of,
     observe,
 )
+from depthmup.diagnostics.sharding import call
 from depthmup.diagnostics.slopes import Slope, holm, log_slopes, moderated
 from depthmup.planning import Plan, plan
 from depthmup.planning.names import matches, parameters

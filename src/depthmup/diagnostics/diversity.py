@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
-from depthmup.diagnostics.probes import call
+from depthmup.diagnostics.sharding import look, whole
 from depthmup.diagnostics.slopes import local_slopes
 from depthmup.planning.names import matches, plain_name, unwrapped
 from depthmup.records import Estimate
@@ -64,7 +64,7 @@ def feature_distances(
     kept: dict[int, Tensor] = {}
     distances = np.full((len(starts), len(spans)), np.nan)
 
-    def look(layer: int) -> Callable[..., None]:
+    def at_layer(layer: int) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any) -> None:
             x = args[0].detach()
             if layer in starts:
@@ -76,10 +76,9 @@ def feature_distances(
 
         return hook
 
-    handles = [m.register_forward_pre_hook(look(i)) for i, m in enumerate(modules)]
+    handles = [m.register_forward_pre_hook(at_layer(i)) for i, m in enumerate(modules)]
     try:
-        with torch.no_grad():
-            call(unwrapped(model), inputs)
+        look(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -227,7 +226,7 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
         for name, p in unwrapped(model).named_parameters()
         if matches(parameters, plain_name(name))
     ]
-    gradients = [p.grad.detach().double().flatten() for p in found if p.grad is not None]
+    gradients = [whole(p.grad).double().flatten() for p in found if p.grad is not None]
     if len(gradients) < 4 or len(gradients) < len(found):
         raise ValueError(
             f"Expected the gradients of at least four blocks; {parameters!r} matches {len(found)} "

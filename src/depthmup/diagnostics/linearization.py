@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from depthmup.diagnostics.probes import call
+from depthmup.diagnostics.sharding import look, parts_unhooked, whole
 from depthmup.planning.names import matches, plain_name, unwrapped
 
 
@@ -42,23 +42,38 @@ def linearization_distance(
 
     *Source:* TP6 (arXiv 2310.02244) Definition 7.7 and Section 9.2.
     """
-    now = {name: p.detach() for name, p in branch.named_parameters()}
+    now = {name: whole(p) for name, p in branch.named_parameters()}
     if set(now) != set(initial):
         raise ValueError(
             f"Expected the initial values of {sorted(now)}; got those of {sorted(initial)}."
         )
-    update = {name: p - initial[name] for name, p in now.items()}
+    start = {name: whole(value).to(now[name]) for name, value in initial.items()}
+    update = {name: p - start[name] for name, p in now.items()}
+    bare = _Bare(branch)
 
     def run(parameters: Mapping[str, Tensor]) -> Tensor:
-        output = functional_call(branch, dict(parameters), tuple(args), dict(kwargs or {}))
+        named = {f"branch.{name}": p for name, p in parameters.items()}
+        output = functional_call(bare, named, tuple(args), dict(kwargs or {}))
         return output if isinstance(output, Tensor) else output[0]
 
     # Fused attention has no forward-mode derivative; its plain form does.
-    with torch.no_grad(), nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
-        before, linear, *_ = jvp(run, (dict(initial),), (update,))
+    plain = nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH)
+    with torch.no_grad(), parts_unhooked(branch), plain:
+        before, linear, *_ = jvp(run, (start,), (update,))
         change = run(now) - before
     size = float(change.double().norm())
     return float((change - linear).double().norm()) / size if size else math.nan
+
+
+class _Bare(nn.Module):
+    """A module without its own hooks, which include ours and those that shard it."""
+
+    def __init__(self, branch: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.branch.forward(*args, **kwargs)
 
 
 def branch_linearizations(
@@ -74,35 +89,27 @@ def branch_linearizations(
     """
     found: dict[str, float] = {}
     handles = []
-    inside: list[str] = []
     for name, module in unwrapped(model).named_modules():
         plain = plain_name(name)
         if not matches(branches, plain):
             continue
 
-        def look(module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain) -> None:
-            if inside:
-                return  # our own runs of the branch
-            inside.append(name)
-            try:
-                prefix = f"{name}."
-                own = {
-                    key.removeprefix(prefix): value
-                    for key, value in initial.items()
-                    if key.startswith(prefix)
-                }
-                found[name] = linearization_distance(module, args, own, kwargs=kwargs)
-            finally:
-                inside.pop()
+        def see(module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain) -> None:
+            prefix = f"{name}."
+            own = {
+                key.removeprefix(prefix): value
+                for key, value in initial.items()
+                if key.startswith(prefix)
+            }
+            found[name] = linearization_distance(module, args, own, kwargs=kwargs)
 
-        handles.append(module.register_forward_hook(look, with_kwargs=True))
+        handles.append(module.register_forward_hook(see, with_kwargs=True, prepend=True))
     try:
         if not handles:
             raise ValueError(
                 f"No module matches {branches!r}; name the branches, e.g. 'layers.*.mlp'."
             )
-        with torch.no_grad():
-            call(unwrapped(model), inputs)
+        look(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()

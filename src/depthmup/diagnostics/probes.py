@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
+from depthmup.diagnostics.sharding import look, whole
 from depthmup.planning import Plan, Prescription
 from depthmup.planning.anatomy import read
 from depthmup.planning.folding import into_parameters, onto_modules
@@ -220,7 +221,6 @@ def observe(
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]
     with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
         inner.eval()
         for module in training:
             stack.callback(setattr, module, "training", True)
@@ -232,7 +232,6 @@ def observe(
                 owned_names = {key: named[id(p)] for key, p in owned.items()}
                 effects = _Effects(
                     name=name,
-                    owned=owned,
                     names=owned_names,
                     prescriptions=prescriptions,
                     applied=applied,
@@ -240,25 +239,16 @@ def observe(
                     paths=paths or {},
                     seen=seen,
                 )
-                handle = module.register_forward_hook(effects, with_kwargs=True)
+                handle = module.register_forward_hook(effects, with_kwargs=True, prepend=True)
                 stack.callback(handle.remove)
         if points.attention and initial is None:
             stack.enter_context(_attention_logits(modules, points, seen))
-        logits = logits_of(call(inner, inputs))
+        logits = logits_of(look(inner, inputs))
     seen.logits = _mean_square(logits)
     seen.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
     if initial is not None and weights is not None:
         _compare_weights(seen, inner, weights, prescriptions)
     return seen.finish()
-
-
-def call(model: nn.Module, inputs: Any) -> Any:
-    """Run a model on a tensor, a tuple of arguments, or a dict of keywords."""
-    if isinstance(inputs, Tensor):
-        return model(inputs)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(*inputs)
 
 
 def logits_of(output: Any) -> Tensor:
@@ -288,7 +278,7 @@ class Paths:
 
     def step(self) -> None:
         for name, p in self._followed.items():
-            self.lengths[name] += math.sqrt(_mean_square(p - self._last[name]))
+            self.lengths[name] += math.sqrt(_mean_square(whole(p.detach() - self._last[name])))
             self._last[name].copy_(p.detach())
 
 
@@ -305,12 +295,12 @@ class _Seen:
         self.logits = 0.0
 
     def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
-        def look(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        def see(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             tree = (args, kwargs) if point.side == "input" else output
             tensors = [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
             self.tensor(point.key, tensors[point.index] * point.scale)
 
-        stack.callback(module.register_forward_hook(look, with_kwargs=True).remove)
+        stack.callback(module.register_forward_hook(see, with_kwargs=True).remove)
 
     def tensor(self, key: Key, value: Tensor) -> None:
         entries = _sample(value)
@@ -321,8 +311,8 @@ class _Seen:
         else:
             taken.append(_mean_square(entries - self.initial.samples[key, len(taken)]))
 
-    def ratio(self, key: Key, part: float, whole: float, role: Role) -> None:
-        self.ratios.setdefault(key, []).append((part, whole))
+    def ratio(self, key: Key, part: float, of: float, role: Role) -> None:
+        self.ratios.setdefault(key, []).append((part, of))
         self.roles[key] = role
 
     def finish(self) -> Observation:
@@ -337,8 +327,8 @@ class _Seen:
                 key = Key(observable=changed[key.observable], module=key.module)
             values[key] = math.sqrt(sum(squares) / len(squares))
         for key, pairs in self.ratios.items():
-            whole = sum(w for _, w in pairs)
-            values[key] = math.sqrt(sum(p for p, _ in pairs) / whole) if whole else math.nan
+            total = sum(of for _, of in pairs)
+            values[key] = math.sqrt(sum(p for p, _ in pairs) / total) if total else math.nan
             if key.observable in _AT_THE_END and len(self.readouts) == 1 and self.readouts[0]:
                 # A factor on the logits, if the model's own code or a hook has one.
                 values[key] *= math.sqrt(self.logits / self.readouts[0])
@@ -350,7 +340,6 @@ class _Effects:
     """Forward hook: what the initial weights, and their updates, make of a module's input."""
 
     name: str
-    owned: Mapping[str, nn.Parameter]
     names: Mapping[str, str]
     prescriptions: Mapping[str, Prescription]
     applied: bool
@@ -361,24 +350,28 @@ class _Effects:
     def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if not isinstance(output, Tensor):
             return
-        start = self.weights or {name: p.detach() for name, p in self._named()}
-        before = {key: start[self.names[key]] for key in self.owned}
+        now = {key: getattr(module, key).detach() for key in self.names}
+        before = now
+        if self.weights is not None:
+            before = {
+                key: whole(self.weights[name]).to(now[key]) for key, name in self.names.items()
+            }
         base = self._run(module, args, kwargs, before)
         if not isinstance(base, Tensor):
             return
-        whole = _mean_square(base)
+        size = _mean_square(base)
         pattern = layer_pattern(self.name)
         if self.weights is None:
             self._start(module, args, pattern, base)
             return
         parts = {}
-        for key, p in self.owned.items():
+        for key, p in now.items():
             zeros = {k: torch.zeros_like(v) for k, v in before.items()}
-            zeros[key] = p.detach() - before[key]
+            zeros[key] = p - before[key]
             parts[key] = self._run(module, args, kwargs, zeros)
-        now = self._run(module, args, kwargs, {k: p.detach() for k, p in self.owned.items()})
-        error = _mean_square(now - base - sum(parts.values()))
-        if error > _LINEAR**2 * (_mean_square(now - base) + 1e-12 * whole):
+        after = self._run(module, args, kwargs, now)
+        error = _mean_square(after - base - sum(parts.values()))
+        if error > _LINEAR**2 * (_mean_square(after - base) + 1e-12 * size):
             return  # not linear in its parameters: judged by its weights alone
         for key, part in parts.items():
             role = self.prescriptions[self.names[key]].role
@@ -387,21 +380,16 @@ class _Effects:
             label = f"{pattern}.{key}" if pattern else key
             effect = self.paths.get(self.names[key], math.sqrt(_mean_square(part))) ** 2
             if role.kind is Kind.READOUT:
-                self.seen.readouts.append(_mean_square(now))
+                self.seen.readouts.append(_mean_square(after))
                 self.seen.ratio(
                     Key(observable=Observable.READOUT_UPDATE, module=label), effect, 1.0, role
                 )
-            elif whole > 0:
-                self.seen.ratio(
-                    Key(observable=Observable.UPDATE, module=label), effect, whole, role
-                )
-
-    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((self.names[key], p) for key, p in self.owned.items())
+            elif size > 0:
+                self.seen.ratio(Key(observable=Observable.UPDATE, module=label), effect, size, role)
 
     def _start(self, module: nn.Module, args: Any, pattern: str, base: Tensor) -> None:
         """What a fresh matrix makes of its input."""
-        here = [self.prescriptions[self.names[k]] for k in self.owned]
+        here = [self.prescriptions[name] for name in self.names.values()]
         matrices = [p for p in here if p.role.kind in (Kind.HIDDEN, Kind.READOUT)]
         if len(matrices) != 1 or isinstance(module, nn.Embedding):
             return
@@ -424,13 +412,14 @@ class _Effects:
 
     def _run(self, module: nn.Module, args: Any, kwargs: Any, values: Mapping[str, Tensor]) -> Any:
         """The module's own forward, without hooks, with other parameters."""
-        kept = {key: p.data for key, p in self.owned.items()}
+        owned = {key: getattr(module, key) for key in self.names}
+        kept = {key: p.data for key, p in owned.items()}
         try:
-            for key, p in self.owned.items():
+            for key, p in owned.items():
                 p.data = values[key]
             return module.forward(*args, **kwargs)
         finally:
-            for key, p in self.owned.items():
+            for key, p in owned.items():
                 p.data = kept[key]
 
 
@@ -504,14 +493,14 @@ def _compare_weights(
     """Updates relative to weights: entrywise for all, in spectral norm for matrices."""
     for name, p in parameters(model).items():
         role = prescriptions[name].role
-        start = weights[name]
-        delta = p.detach() - start
-        whole = _mean_square(start)
-        if whole == 0 or not p.requires_grad:
+        start = whole(weights[name])
+        delta = whole(p) - start
+        size = _mean_square(start)
+        if size == 0 or not p.requires_grad:
             continue
         label = layer_pattern(name)
         key = Key(observable=Observable.ENTRY_UPDATE, module=label)
-        seen.ratio(key, _mean_square(delta), whole, role)
+        seen.ratio(key, _mean_square(delta), size, role)
         if p.ndim == 2 and role.kind is Kind.HIDDEN:
             key = Key(observable=Observable.SPECTRAL_UPDATE, module=label)
             seen.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
@@ -553,17 +542,16 @@ def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
     handles = []
     for name, module in named_modules(model).items():
 
-        def look(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
+        def check(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
             for leaf in tree_flatten(output)[0]:
                 if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or found:
                     continue
                 if not bool(torch.isfinite(leaf).all()):
                     found.append(name or type(module).__name__)
 
-        handles.append(module.register_forward_hook(look))
+        handles.append(module.register_forward_hook(check))
     try:
-        with torch.no_grad():
-            call(unwrapped(model), inputs)
+        look(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()

@@ -1,0 +1,76 @@
+"""Models under FSDP2: whole tensors one at a time, and shards again after a look.
+
+While a module runs, FSDP2 has put its whole parameters in place; before and after, each process
+holds a shard. So hooks read parameters when they are called, and before FSDP2's own (``prepend``).
+What was kept of the shards is made whole where it is used, one module at a time; every process must
+take part, and does if all run the same hooks.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor without its gradient, and from all processes if it is sharded.
+
+    Example:
+        >>> whole(nn.Parameter(torch.ones(2))).requires_grad
+        False
+    """
+    found = tensor.detach()
+    return found.full_tensor() if isinstance(found, DTensor) else found
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """Run a model on a tensor, a tuple of arguments, or a dict of keywords."""
+    if isinstance(inputs, Tensor):
+        return model(inputs)
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs)
+
+
+def look(model: nn.Module, inputs: Any) -> Any:
+    """Run a model for its hooks: without gradients, and with its shards put away afterwards.
+
+    FSDP2 keeps the whole parameters of the outermost module for a backward pass, which here does
+    not come.
+    """
+    with torch.no_grad():
+        output = call(model, inputs)
+    for module in model.modules():
+        if isinstance(module, _fsdp_module()):
+            module.reshard()
+    return output
+
+
+@contextmanager
+def parts_unhooked(module: nn.Module) -> Iterator[None]:
+    """Keep FSDP2 from replacing the parameters of a module's parts, which others stand in for."""
+    kept = []
+    for part in module.modules():
+        if part is module:
+            continue
+        for table in (part._forward_pre_hooks, part._forward_hooks):
+            kept.append((table, dict(table)))
+            for key, hook in list(table.items()):
+                owner = type(getattr(hook, "__self__", None))
+                if owner.__module__.startswith("torch.distributed"):
+                    del table[key]
+    try:
+        yield
+    finally:
+        for table, hooks in kept:
+            table.clear()
+            table.update(hooks)
+
+
+def _fsdp_module() -> Any:
+    from torch.distributed.fsdp import FSDPModule
+
+    return FSDPModule
