@@ -165,7 +165,9 @@ def _conclude(
 
 def _kept(law: Law, base: Size) -> float:
     """The learning rate that the base would hand on: its optimum as measured, else the law's."""
-    return float(law.values[law.sizes.index(base)]) if base in law.sizes else law.at(base)
+    return (
+        float(law.values[law.sizes.index(base)]) if base in law.sizes else predict(law, base).value
+    )
 
 
 def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:

@@ -1,21 +1,27 @@
-"""A law of sizes, log-linear, and what it predicts where nothing was measured.
+"""A law of sizes, log-linear with a slope that may wander, and what it predicts elsewhere.
 
     y(size) = c + s_w log2(width / base) + s_d log2(depth / base) + departures
 
-Only dimensions that were varied have a slope. Coefficients are least squares. Two things make a
-prediction wrong, and its interval holds both:
+Only dimensions that were varied have a slope. Two things make a prediction wrong, and its interval
+holds both:
 
-- **seeds**: the scatter of the fit between seeds, by the jackknife with Student's t;
-- **departures** of the sizes themselves from the law, which more seeds do not cure. They are a
-  *wobble*, independent at each size, standard deviation tau (a parabola through grid points misses
-  the optimum a little, and differently at each size), and a *wander* of the slope, a Brownian
-  motion in log2 size with standard deviation lambda after one octave: bends that grow with the
-  distance, as extrapolation errors do. Neither is known; both are learned from the residuals, as
-  far as these exceed the scatter of seeds, and averaged over with half-Cauchy priors of scale 0.05
-  octaves. With few sizes the prior decides; with residuals well above it, they do.
+- **seeds**: the scatter of the law between seeds, by the jackknife with Student's t;
+- **departures** of the sizes themselves from a straight law, which more seeds do not cure. They
+  are a *wobble*, independent at each size, standard deviation tau (a parabola through grid points
+  misses the optimum a little, and differently at each size), and a *wander* of the slope, a
+  Brownian motion in log2 size with standard deviation lambda after one octave: bends, whose error
+  grows with the distance as extrapolation errors do.
 
-The generalized covariance of the wander is |x - x'|^3 / 12 (a cubic spline), valid for errors that
-leave the law itself out, as those of predictions do.
+Given tau and lambda the prediction is the best linear one (universal kriging; with the wander alone
+a cubic smoothing spline, continued): the last slopes count more than the first. Neither is known.
+Both are learned from the residuals, as far as these exceed the scatter of seeds, and averaged over
+with half-normal priors. With few sizes the priors decide much.
+
+The generalized covariance of the wander is |x - x'|^3 / 12, valid for errors that leave the
+straight law itself out, as those of predictions do.
+
+*Source:* Wahba, Spline Models for Observational Data (1990), Section 1; Cressie, Statistics for
+Spatial Data (1993), Section 3.4.
 """
 
 import math
@@ -32,8 +38,8 @@ Array = NDArray[np.float64]
 Size = tuple[int, int]
 AXES = ("width", "depth")
 CONFIDENCE = 0.9
-DEPARTURE = 0.05
-"""Scale of the priors of wobble and wander, octaves: half of all departures are expected below."""
+WOBBLE, WANDER = 0.05, 0.1
+"""Scales of the half-normal priors of tau and lambda, in octaves of learning rate."""
 DRAWS = 4_000
 """Their quantiles scatter by about 2%."""
 
@@ -42,6 +48,7 @@ DRAWS = 4_000
 class Law:
     """A fitted law. ``values`` (sizes) and ``without`` (seeds, sizes) leaving out each seed.
 
+    ``scale`` multiplies the priors' scales, for what is not measured in octaves of learning rate.
     ``stream`` numbers the draws: laws of different numbers err independently.
     """
 
@@ -50,7 +57,7 @@ class Law:
     axes: tuple[str, ...]
     values: Array
     without: Array
-    scale: float = DEPARTURE
+    scale: float = 1.0
     stream: int = 0
 
     @cached_property
@@ -85,9 +92,6 @@ class Law:
         fits = self.weights(size) @ self.design(self.sizes)
         return all(held) and bool(np.allclose(fits, self.design([size])[0], atol=1e-6))
 
-    def at(self, size: Size) -> float:
-        return float(self.weights(size) @ self.values)
-
     @property
     def residuals(self) -> Array:
         found: Array = self.values - self.design(self.sizes) @ (self.inverse @ self.values)
@@ -101,12 +105,27 @@ class Law:
         return float(np.linalg.norm(self.residuals) / math.sqrt(self.freedom))
 
     @cached_property
-    def errors(self) -> "_Errors":
-        """Draws of what is unknown: quadrature with a fixed seed, not measurement."""
+    def free(self) -> Array:
+        """A basis of what no straight law fits, (sizes, freedom), in which wander is diagonal."""
+        design = self.design(self.sizes)
+        basis = np.linalg.svd(design)[0][:, np.linalg.matrix_rank(design) :]
+        wander = basis.T @ _spline(self, self.sizes, self.sizes) @ basis
+        return np.asarray(basis @ np.linalg.eigh(wander)[1], float)
+
+    @cached_property
+    def noise(self) -> float:
+        """The variance of the residuals between seeds: the jackknife's, per degree of freedom."""
+        deviation = (self.without - self.without.mean(0)) @ self.free
+        seeds = len(self.without)
+        return (seeds - 1) / seeds * float(np.sum(deviation**2)) / max(self.freedom, 1)
+
+    @cached_property
+    def unknowns(self) -> "_Unknowns":
+        """Draws of all that is unknown: quadrature with a fixed seed, not measurement."""
         rng = np.random.default_rng(self.stream)
         tau, lam, weight = _departures(self)
         picked = rng.choice(len(weight), DRAWS, p=weight)
-        return _Errors(
+        return _Unknowns(
             tau=tau[picked],
             lam=lam[picked],
             normal=rng.standard_normal(DRAWS),
@@ -115,7 +134,7 @@ class Law:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Errors:
+class _Unknowns:
     """Draws of wobble, wander, and of the standard errors of departures and of seeds."""
 
     tau: Array
@@ -130,17 +149,16 @@ def fit(
     sizes: Sequence[Size],
     base: Size,
     *,
-    scale: float = DEPARTURE,
+    scale: float = 1.0,
     stream: int = 0,
 ) -> Law:
     """The law of a statistic that turns losses (sizes, rates, seeds) into values (sizes).
 
     Example:
         >>> sizes = [(64, 8), (64, 16), (64, 32)]
-        >>> law = fit(lambda some: some.mean((1, 2)), np.array([[[1., 1.]], [[2., 2.]],
-        ...     [[3., 3.]]]), sizes, (64, 8))
-        >>> law.axes, round(law.at((64, 64)), 9)
-        (('depth',), 4.0)
+        >>> law = fit(lambda some: some.mean((1, 2)), np.ones((3, 5, 2)), sizes, (64, 8))
+        >>> law.axes, law.freedom
+        (('depth',), 1)
     """
     varied = tuple(a for i, a in enumerate(AXES) if len({size[i] for size in sizes}) > 1)
     seeds = losses.shape[-1]
@@ -170,47 +188,53 @@ class Prediction:
 
 
 def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
-    """The law at a size (less that at another one), with draws of the truth."""
+    """The law at a size (less that at another one), with draws of the truth.
+
+    The straight law's error there is e = w . departures(sizes) - departure(size), and of it the
+    residuals r tell cov(e, r) var(r)^-1 r.
+    """
     weights = law.weights(size) - (law.weights(minus) if minus else 0.0)
-    value = float(weights @ law.values)
-    seeds = len(law.without)
-    within = law.without @ weights
-    error = math.sqrt((seeds - 1) / seeds * float(np.sum((within - within.mean()) ** 2)))
-    # Errors: sum_i w_i (departure at size i) - (departure at the target) + (that at the other).
     nodes = [*law.sizes, size, *([minus] if minus else [])]
     c = np.concatenate([weights, [-1.0], [1.0] * (minus is not None)])
     same = np.array([[a == b for b in nodes] for a in nodes], float)
-    wobble, wander = max(c @ same @ c, 0.0), max(c @ _spline(law, nodes) @ c, 0.0)
-    e = law.errors
-    departures = np.sqrt(e.tau**2 * wobble + e.lam**2 * wander) * e.normal
-    return Prediction(value=value, draws=value + departures + error * e.student)
+    spline = _spline(law, nodes, nodes)
+    count, u = len(law.sizes), law.unknowns
+    tau, lam = u.tau[:, None] ** 2, u.lam[:, None] ** 2
+    residual, total = law.free.T @ law.values, _variance(law, tau, lam)
+    shared = tau * (law.free.T @ (same @ c)[:count]) + lam * (law.free.T @ (spline @ c)[:count])
+    known = (shared / total) @ residual
+    unknown = (tau * (c @ same @ c) + lam * (c @ spline @ c))[:, 0] - (shared**2 / total).sum(-1)
+    seeds = len(law.without)
+    within = law.without @ weights
+    error = math.sqrt((seeds - 1) / seeds * float(np.sum((within - within.mean()) ** 2)))
+    straight = float(weights @ law.values)
+    draws = straight - known + np.sqrt(np.maximum(unknown, 0.0)) * u.normal + error * u.student
+    return Prediction(value=straight - float(known.mean()), draws=draws)
 
 
-def _spline(law: Law, nodes: Sequence[Size]) -> Array:
-    x = law.distances(nodes)
-    found: Array = (np.abs(x[:, None] - x[None]) ** 3 / 12).sum(-1)
+def _spline(law: Law, rows: Sequence[Size], columns: Sequence[Size]) -> Array:
+    """The generalized covariance of the wander, of variance 1 after one octave."""
+    x, y = law.distances(rows), law.distances(columns)
+    found: Array = (np.abs(x[:, None] - y[None]) ** 3 / 12).sum(-1)
+    return found
+
+
+def _variance(law: Law, tau_squared: Array, lam_squared: Array) -> Array:
+    """Variances of the residuals in the basis ``free``, (..., freedom)."""
+    wander = np.diag(law.free.T @ _spline(law, law.sizes, law.sizes) @ law.free)
+    found: Array = law.noise + tau_squared + lam_squared * np.maximum(wander, 0.0)
     return found
 
 
 def _departures(law: Law) -> tuple[Array, Array, Array]:
     """A grid of (tau, lambda) and its posterior weights, from the residuals of the law."""
-    steps = np.exp(np.linspace(-6, 6, 25))
-    tau, lam = (g.ravel() for g in np.meshgrid(law.scale * steps, law.scale * steps))
-    # Half-Cauchy densities on a logarithmic grid.
-    prior = np.log(tau) + np.log(lam) - np.log1p((tau / law.scale) ** 2)
-    prior -= np.log1p((lam / law.scale) ** 2)
-    x = law.design(law.sizes)
-    rank = int(np.linalg.matrix_rank(x))
-    free = np.linalg.svd(x)[0][:, rank:]  # a basis of what no law can fit
-    residual = free.T @ law.values
-    deviation = (law.without - law.without.mean(0)) @ free
-    seeds = len(law.without)
-    noise = (seeds - 1) / seeds * float(np.sum(deviation**2)) / max(free.shape[1], 1)
-    wander = free.T @ _spline(law, law.sizes) @ free
-    # Eigenvectors of the wander are shared by all (tau, lambda).
-    values, vectors = np.linalg.eigh(wander)
-    variance = noise + tau[:, None] ** 2 + lam[:, None] ** 2 * np.maximum(values, 0.0)
-    turned = (vectors.T @ residual) ** 2
-    log = prior - 0.5 * (np.log(variance) + turned / variance).sum(-1)
+    steps = np.exp(np.linspace(-4, 2.5, 27))
+    wobble, wander = law.scale * WOBBLE, law.scale * WANDER
+    tau, lam = (g.ravel() for g in np.meshgrid(wobble * steps, wander * steps))
+    # Half-normal densities on a logarithmic grid.
+    prior = np.log(tau * lam) - 0.5 * ((tau / wobble) ** 2 + (lam / wander) ** 2)
+    variance = _variance(law, tau[:, None] ** 2, lam[:, None] ** 2)
+    residual = law.free.T @ law.values
+    log = prior - 0.5 * (np.log(variance) + residual**2 / variance).sum(-1)
     weight = np.exp(log - log.max())
     return tau, lam, weight / weight.sum()

@@ -10,7 +10,7 @@ from depthmup.records import Place
 from depthmup.records.certificate import Lack, Refusal, SizeOptimum
 from depthmup.sweep.law import AXES, Array, Law, Size
 from depthmup.sweep.optimum import TOLERANCE
-from depthmup.sweep.shape import Laws, averages, jackknife_error, students_t
+from depthmup.sweep.shape import Laws, averages, jackknife_error, students_t, valley
 
 FARTHEST = 16
 """How many times the largest size measured a target may be, in each dimension."""
@@ -83,17 +83,17 @@ def refuse_measurements(
 def _noisy(rates: Array, losses: Array) -> list[int]:
     """Sizes at which the curvature around the optimum is not above zero beyond the seeds' scatter.
 
-    The jackknife at the three points of the whole sample's parabola, pooled over sizes (relative
-    to each curvature), at Bonferroni's level.
+    The curvature is linear in the log losses of a seed, so this is a t test: of errors pooled over
+    sizes, relative to each curvature, at Bonferroni's level.
     """
     seeds = losses.shape[-1]
     ratios = []
     for of_size in losses:
-        curve = averages(of_size)
-        i = int(np.argmin(np.where(np.isfinite(curve), curve, np.inf)))
-        x, y = rates[i - 1 : i + 2], np.log(of_size[i - 1 : i + 2])
-        second = np.diff(np.diff(y, axis=0) / np.diff(x)[:, None], axis=0)[0] / (x[2] - x[0])
-        ratios.append((float(second.std(ddof=1)) / math.sqrt(seeds), float(second.mean())))
+        found = valley(rates, averages(of_size))
+        if found is None:
+            continue
+        of_seeds = found.linear @ np.log(of_size[list(found.points)])
+        ratios.append((float(of_seeds.std(ddof=1)) / math.sqrt(seeds), found.curvature))
     pooled = math.sqrt(float(np.mean([(error / mean) ** 2 for error, mean in ratios])))
     bound = float(stdtrit(len(losses) * (seeds - 1), 1 - SIGNIFICANCE / len(losses)))
     return [

@@ -10,11 +10,13 @@ from scipy.special import stdtrit
 from depthmup.records import UNKNOWN, Estimate, Place
 from depthmup.records.certificate import SizeOptimum
 from depthmup.sweep.law import CONFIDENCE, Array, Law, Prediction, Size, fit
-from depthmup.sweep.optimum import vertex
 
-CURVATURE_SCALE = 0.3
-"""Prior scale of the departures of log2 curvature from its law: a curvature is a second
-difference, and far less sharp than an optimum."""
+SPAN = 1.0
+"""Octaves to each side of the lowest point that a parabola is fitted to."""
+
+CURVATURE_SCALE = 3.0
+"""Of the departures of log2 curvature, over those of the optimum: a curvature is a second
+difference, and far less sharp."""
 
 
 def averages(losses: Array) -> Array:
@@ -22,56 +24,108 @@ def averages(losses: Array) -> Array:
     return averaged
 
 
-def curvature(rates: Array, log_losses: Array) -> float | None:
-    """c in log loss = min + c u^2 around the optimum, from the parabola that gives the optimum."""
-    if vertex(list(rates), log_losses).place is not Place.INTERIOR:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Valley:
+    """The parabola around the lowest point of a curve: log loss = log_loss + curvature (k - at)^2.
+
+    ``linear`` are the weights of the log losses at ``points`` in the curvature.
+    """
+
+    at: float
+    log_loss: float
+    curvature: float
+    points: tuple[int, ...]
+    linear: Array
+
+
+def lowest(curve: Array) -> int:
+    """The index of the lowest point; of a curve without a finite one, 0."""
+    return int(np.argmin(np.where(np.isfinite(curve), curve, np.inf)))
+
+
+def valley(rates: Array, curve: Array, centre: int | None = None) -> Valley | None:
+    """The least-squares parabola through the points within an octave of the lowest.
+
+    At least through its two neighbours, and equally far to both sides; with a grid of whole
+    octaves this is the parabola of ``optimum.vertex``. None at an edge of the grid, next to a
+    learning rate that diverged, and where the parabola has no minimum among its points.
+
+    ``centre`` replaces the lowest point: leaving out a seed must not change what is fitted.
+    """
+    i = lowest(curve) if centre is None else centre
+    if not 0 < i < len(rates) - 1:
         return None
-    i = int(np.argmin(np.where(np.isfinite(log_losses), log_losses, np.inf)))
-    x, y = rates[i - 1 : i + 2], log_losses[i - 1 : i + 2]
-    if not np.isfinite(y).all():
+    x = rates - rates[i]
+    reach = max(min(SPAN, -x[0], x[-1]), -x[i - 1], x[i + 1]) + 1e-9
+    near = np.abs(x) <= reach
+    near[i - 1 : i + 2] = True
+    if not np.isfinite(curve[i - 1 : i + 2]).all():
         return None
-    slopes = np.diff(y) / np.diff(x)
-    found = float((slopes[1] - slopes[0]) / (x[2] - x[0]))
-    return found if found > 0 else None
+    points = np.flatnonzero(near & np.isfinite(curve))
+    solve = np.linalg.pinv(np.vander(x[points], 3, increasing=True))
+    level, slope, bent = solve @ curve[points]
+    if not bent > 0 or abs(slope) > 2 * bent * reach:
+        return None
+    off = -slope / (2 * bent)
+    return Valley(
+        at=float(rates[i] + off),
+        log_loss=float(level - bent * off**2),
+        curvature=float(bent),
+        points=tuple(int(p) for p in points),
+        linear=solve[2],
+    )
+
+
+def place_of(rates: Array, curve: Array, chance: float) -> Place:
+    """Where the lowest point of a curve lies."""
+    i = lowest(curve)
+    if not curve[i] < math.log(chance):
+        return Place.FAILED
+    if i == 0:
+        return Place.LOW_EDGE
+    return Place.HIGH_EDGE if i == len(rates) - 1 else Place.INTERIOR
 
 
 def measured_optimum(size: Size, rates: Array, losses: Array, chance: float) -> SizeOptimum:
-    """One size's optimum with 90% intervals over seeds."""
-    found = vertex(list(rates), averages(losses))
-    place = found.place if found.log_loss < math.log(chance) else Place.FAILED
-
-    def over_seeds(read: Callable[[Array], float | None]) -> Estimate:
-        value = read(averages(losses))
-        seeds = losses.shape[-1]
-        if value is None or not math.isfinite(value):
-            return UNKNOWN
-        if seeds < 2:
-            return Estimate(value=value, low=-math.inf, high=math.inf)
-        each = [read(averages(np.delete(losses, s, axis=-1))) for s in range(seeds)]
-        without = np.array([math.nan if e is None else e for e in each])
-        if not np.isfinite(without).all():
-            return Estimate(value=value, low=-math.inf, high=math.inf)
-        half = students_t(seeds - 1, CONFIDENCE) * jackknife_error(without)
-        return Estimate(value=value, low=value - half, high=value + half)
-
-    def where() -> Estimate:
-        """Open towards the outside at an edge of the grid."""
-        around = over_seeds(lambda curve: vertex(list(rates), curve).at)
+    """One size's optimum with 90% intervals over seeds, open outwards at an edge of the grid."""
+    curve = averages(losses)
+    place, i, seeds = place_of(rates, curve, chance), lowest(curve), losses.shape[-1]
+    found = valley(rates, curve)
+    if place is Place.FAILED or found is None:
+        at = Estimate(value=float(rates[i]), low=-math.inf, high=math.inf)
         if place is Place.LOW_EDGE:
-            return replace(around, low=-math.inf, high=around.value)
-        if place is Place.HIGH_EDGE:
-            return replace(around, low=around.value, high=math.inf)
-        return around
+            at = replace(at, high=at.value)
+        elif place is Place.HIGH_EDGE:
+            at = replace(at, low=at.value)
+        loss = Estimate(value=math.exp(curve[i]), low=0.0, high=math.inf)
+        failed = place is Place.FAILED
+        return SizeOptimum(
+            width=size[0],
+            depth=size[1],
+            log2_lr=UNKNOWN if failed else at,
+            curvature=UNKNOWN,
+            loss=UNKNOWN if failed else loss,
+            place=place,
+        )
+    without = [
+        valley(rates, averages(np.delete(losses, s, axis=-1)), i)
+        for s in range(seeds * (seeds > 1))
+    ]
 
-    def loss(curve: Array) -> float:
-        return math.exp(vertex(list(rates), curve).log_loss)
+    def over_seeds(read: Callable[[Valley], float]) -> Estimate:
+        value = read(found)
+        half = math.inf
+        if without and None not in without:
+            each = np.array([read(v) for v in without if v is not None])
+            half = students_t(seeds - 1, CONFIDENCE) * jackknife_error(each)
+        return Estimate(value=value, low=value - half, high=value + half)
 
     return SizeOptimum(
         width=size[0],
         depth=size[1],
-        log2_lr=where() if place is not Place.FAILED else UNKNOWN,
-        curvature=over_seeds(lambda curve: curvature(rates, curve)),
-        loss=over_seeds(loss) if place is not Place.FAILED else UNKNOWN,
+        log2_lr=over_seeds(lambda v: v.at),
+        curvature=over_seeds(lambda v: v.curvature),
+        loss=over_seeds(lambda v: math.exp(v.log_loss)),
         place=place,
     )
 
@@ -96,14 +150,22 @@ class Laws:
 
     @staticmethod
     def of(rates: Array, losses: Array, sizes: Sequence[Size], base: Size) -> "Laws":
+        centres = [lowest(curve) for curve in averages(losses)]
+
+        def read(some: Array, what: Callable[[Valley], float]) -> Array:
+            found = [
+                valley(rates, curve, i) for curve, i in zip(averages(some), centres, strict=True)
+            ]
+            return np.array([math.nan if v is None else what(v) for v in found])
+
         def places(some: Array) -> Array:
-            return np.array([vertex(list(rates), c).at for c in averages(some)])
+            return read(some, lambda v: v.at)
 
         def curvatures(some: Array) -> Array:
-            return np.array([math.log2(curvature(rates, c) or math.nan) for c in averages(some)])
+            return read(some, lambda v: math.log2(v.curvature))
 
         def best(some: Array) -> Array:
-            return np.array([vertex(list(rates), c).log_loss for c in averages(some)])
+            return read(some, lambda v: v.log_loss)
 
         return Laws(
             place=fit(places, losses, sizes, base),
@@ -134,23 +196,23 @@ class Price:
 def excess(rates: Array, curve: Array, octaves: Array) -> Array:
     """Log loss above the curve's minimum, that far from its optimum.
 
-    The parabola between its three points, straight lines between the others, on beyond the grid's
-    ends; infinite from the first rate that diverged.
+    The parabola among its points, straight lines between the others, on beyond the grid's ends;
+    infinite from the last rate before a divergence.
     """
-    found = vertex(list(rates), curve)
+    found = valley(rates, curve)
+    if found is None:
+        raise ValueError("Expected a curve with its optimum inside the grid; got one without.")
     x, u = rates - found.at, np.asarray(octaves, float)
-    finite = np.isfinite(curve)
-    i = int(np.argmin(np.where(finite, curve, np.inf)))
-    last = i + int(np.argmin(np.append(finite[i:], False))) - 1  # the last before a divergence
-    first = i - int(np.argmin(np.append(finite[i::-1], False))) + 1
-    inner_x, inner_y = x[first : last + 1], curve[first : last + 1] - found.log_loss
-    value = np.interp(u, inner_x, inner_y)
+    finite = np.append(np.isfinite(curve), False)
+    last = found.points[-1] + int(np.argmin(finite[found.points[-1] :])) - 1
+    inner = np.flatnonzero(np.isfinite(curve[: last + 1]))
+    inner_x, inner_y = x[inner], curve[inner] - found.log_loss
     left = (inner_y[1] - inner_y[0]) / (inner_x[1] - inner_x[0])
     right = (inner_y[-1] - inner_y[-2]) / (inner_x[-1] - inner_x[-2])
+    value = np.interp(u, inner_x, inner_y)
     value = np.where(u < inner_x[0], inner_y[0] + left * (u - inner_x[0]), value)
     beyond = inner_y[-1] + right * (u - inner_x[-1]) if last == len(rates) - 1 else np.inf
     value = np.where(u > inner_x[-1], beyond, value)
-    bent = curvature(rates, curve)
-    near = (u >= x[i - 1]) & (u <= x[i + 1])
-    result: Array = np.maximum(np.where(near & bool(bent), (bent or 0.0) * u**2, value), 0.0)
+    near = (u >= x[found.points[0]]) & (u <= x[found.points[-1]])
+    result: Array = np.maximum(np.where(near, found.curvature * u**2, value), 0.0)
     return result
