@@ -5,6 +5,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def transfer(
     window: int | None = None,
     settings: Mapping[str, Any] | None = None,
     version: str = "",
+    target: tuple[int, int] | None = None,
     out: str | Path | None = None,
     workers: int = 1,
     executor: Executor | None = None,
@@ -98,6 +100,8 @@ def transfer(
             ``clip`` (gradient norm), ``own_init`` (as in ``depthmup.plan``).
         version: names the version of your code; by default its source is hashed, so that runs of
             other code are never taken for this one's.
+        target: width and depth to foretell the best learning rate of, for each scheme; the report
+            then has ``certificates``, and the folder a certificate.json.
         out: folder that keeps finished runs, page and summary; the same call goes on from there.
         workers: worker processes of ``threads`` threads each; 0: one per core; 1: none, everything
             runs in this process. Functions that are defined in a notebook or in the script that is
@@ -171,6 +175,7 @@ def transfer(
                 "kind": KIND,
                 "grid": grid.to_dict(),
                 "tolerance": tolerance,
+                "target": target,
                 "title": title or f"Learning-rate transfer: {grid.model}",
                 "environment": {**environment(), "device": device, "executor": where},
                 **(about or {}),
@@ -198,7 +203,7 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
     records = trial_records(asked, store)
     seconds = sum(s["seconds"] for s in sessions if s["grid"] == last["grid"])
     command = {"command": last["command"]} if "command" in last else {}
-    return Report(
+    report = Report(
         grid=asked,
         records=records,
         studies=trial_studies(
@@ -220,6 +225,10 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
             },
         ),
     )
+    if last["target"] is None:
+        return report
+    found = [report.certificate(tuple(last["target"]), scheme=v.name) for v in asked.variants]
+    return replace(report, certificates=tuple(found))
 
 
 def _check_given(functions: Functions) -> None:

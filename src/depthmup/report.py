@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup import reports
 from depthmup.records import Axis, Estimate, Record, Study, Transfer, Trial, Verdict
-from depthmup.sweep import Losses, TrialGrid, trial_losses
+from depthmup.records.certificate import Certificate
+from depthmup.sweep import Losses, TrialGrid, calibrate, trial_losses
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,7 @@ class Report:
     grid: TrialGrid
     records: Mapping[str, Record[Trial]] = field(repr=False)
     studies: tuple[Study, ...] = field(repr=False)
+    certificates: tuple[Certificate, ...] = ()
 
     def study(self, axis: Axis | None = None) -> Study:
         """The curves along an axis."""
@@ -79,6 +81,32 @@ class Report:
             slice(steps.start, steps.stop),
         )
 
+    def certificate(self, target: tuple[int, int], *, scheme: str | None = None) -> Certificate:
+        """What these sizes say about the best learning rate at a width and depth, or why not.
+
+        Example:
+            ``report.certificate(target=(4096, 64)).learning_rate``
+        """
+        study, middle = self.studies[0], (len(self.studies[0].windows) - 1) // 2
+        measured = self.losses(scheme)
+        variant = self.grid.variant(scheme)
+        early = self.losses(scheme, window=middle).values if len(study.windows) > 1 else None
+        return calibrate(
+            sizes=measured.sizes,
+            log2_lrs=measured.log2_lrs,
+            losses=measured.values,
+            target=target,
+            base=self.grid.base,
+            early=early,
+            chance=measured.chance,
+            title=variant.title,
+            scheme=variant.name,
+            model=self.grid.code,
+            tolerance=study.tolerance,
+            config=study.config,
+            environment=study.environment,
+        )
+
     @property
     def table(self) -> str:
         """The result as text."""
@@ -87,7 +115,7 @@ class Report:
     @cached_property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
-        return reports.page(*self.studies)
+        return reports.page(*self.studies, certificates=self.certificates)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -149,7 +177,7 @@ class Report:
 
     def save(self, folder: str | Path) -> None:
         """Write report.html and summary.json into a folder."""
-        reports.write_result(self.studies, Path(folder))
+        reports.write_result(self.studies, Path(folder), certificates=self.certificates)
 
     def __str__(self) -> str:
         return self.table

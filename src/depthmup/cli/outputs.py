@@ -8,6 +8,8 @@ from pathlib import Path
 
 from depthmup import reports
 from depthmup.records import Study, environment
+from depthmup.records.certificate import Certificate
+from depthmup.reports.certificate import certificate_text
 from depthmup.sweep import Grid, Store, StoreError, study
 
 
@@ -65,21 +67,27 @@ def load_study(store: Store, grid: Grid | None = None) -> Study:
     )
 
 
-def deliver(study: Study, folder: Path, *, export: Collection[str], json: bool) -> None:
-    """Write the page and the summary; show the table, or print the summary."""
-    summary = json_format.dumps(reports.summary(study), indent=2, allow_nan=False)
-    reports.write_text(folder / "summary.json", summary + "\n")
-    reports.write_text(folder / "report.html", reports.page(study))
-    if export:
-        reports.export(study, folder / "charts", formats=set(export))
+def deliver(
+    studies: Sequence[Study],
+    folder: Path,
+    *,
+    export: Collection[str],
+    json: bool,
+    certificates: Sequence[Certificate] = (),
+) -> None:
+    """Write the page and the summary; show the tables, or print the summary."""
+    found = reports.write_result(studies, folder, certificates=certificates, formats=export)
     if json:
-        print(summary)
+        print(json_format.dumps(found, indent=2, allow_nan=False))
         return
     from rich.console import Console
 
     console = Console()
-    if console.is_terminal:
-        console.print(reports.table(study))
-    else:
-        print(reports.plain_table(study))
+    for each in studies:
+        if console.is_terminal:
+            console.print(reports.table(each))
+        else:
+            print(reports.plain_table(each))
+    for certificate in certificates:
+        print(f"\n{certificate_text(certificate)}")
     print(f"\nThe page: {(folder / 'report.html').resolve()}")

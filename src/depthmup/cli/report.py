@@ -1,10 +1,15 @@
 """``depthmup report``: rebuild the page of a measurement from its store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from depthmup.records.certificate import Certificate
+    from depthmup.sweep import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,26 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import deliver, load_study
     from depthmup.sweep import Store
 
+    certificates: Sequence[Certificate] = ()
     with Store(options.folder / "results.sqlite", must_exist=True) as store:
-        study = load_study(store)
-    deliver(study, options.folder, export=options.export, json=options.json)
+        if is_of_own_model(store):
+            from depthmup.measure import load_report
+
+            report = load_report(store)
+            studies, certificates = report.studies, report.certificates
+        else:
+            studies = (load_study(store),)
+    deliver(
+        studies,
+        options.folder,
+        certificates=certificates,
+        export=options.export,
+        json=options.json,
+    )
     return 0
+
+
+def is_of_own_model(store: "Store") -> bool:
+    """Whether the last session on a store measured a person's own model."""
+    kinds = [session.get("kind", "") for session in store.sessions() if "grid" in session]
+    return kinds[-1:] == ["trials"]

@@ -28,6 +28,9 @@ class Options:
     preset: Preset = "small"
     """Where defaults come from: tiny (seconds), small (a minute), medium (ten minutes)."""
 
+    model: str = ""
+    """Measure your own model instead, module:factory; --model M --help shows its options."""
+
     out: Path = Path("runs/transfer")
     """Folder for results.sqlite, report.html and summary.json."""
 
@@ -208,7 +211,7 @@ def run(options: Options) -> int:
             return 130
         study = load_study(store, grid)
     preparation.join()
-    deliver(study, options.out, export=options.export, json=options.json)
+    deliver([study], options.out, export=options.export, json=options.json)
     return 0
 
 

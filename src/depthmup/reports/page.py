@@ -7,7 +7,9 @@ from functools import cache
 from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
+from depthmup.records.certificate import Certificate
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
+from depthmup.reports.certificate import certificate_section
 from depthmup.reports.charts import drift, rate_panel
 from depthmup.reports.marks import window_param
 from depthmup.reports.rows import base_size, size_of, strict, transfers
@@ -35,7 +37,7 @@ _PLACES = {
 }
 
 
-def page(study: Study, *more: Study) -> str:
+def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
     """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
 
     Several studies are of one measurement along several axes, over the same windows of training.
@@ -44,6 +46,7 @@ def page(study: Study, *more: Study) -> str:
     stands.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     studies = (study, *more)
     templates = Environment(
@@ -58,11 +61,17 @@ def page(study: Study, *more: Study) -> str:
         {part["prefix"] + name: spec for name, spec in study_specs(each).items()}
         for part, each in zip(parts, studies, strict=True)
     ]
+    sections = [
+        certificate_section(each, identity=f"certificate-{i}" if i else "certificate")
+        for i, each in enumerate(certificates)
+    ]
+    specs += [section.charts for section in sections]
     of_windows = zip(*map(_verdicts, studies), strict=True)
     return templates.get_template("page.html.j2").render(
         title=study.title,
         headline=" ".join(headline(each) for each in studies),
         parts=parts,
+        certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],
         config=facts(study.config, leave={"command"}),
         environment=facts(study.environment),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from depthmup.records import Study
+from depthmup.records.certificate import Certificate
 from depthmup.reports.by_size import optimum_against_size
 from depthmup.reports.charts import loss_against_rate
 from depthmup.reports.export import export
@@ -16,14 +17,21 @@ from depthmup.reports.tables import plain_table
 
 
 def write_result(
-    studies: Sequence[Study], folder: Path, *, formats: Collection[str] = ()
+    studies: Sequence[Study],
+    folder: Path,
+    *,
+    certificates: Sequence[Certificate] = (),
+    formats: Collection[str] = (),
 ) -> dict[str, object]:
-    """Write report.html, summary.json and, in each format, the charts; the summary."""
+    """Write report.html, summary.json, certificate.json and the charts; the summary."""
     found = summary(*studies)
     text = json.dumps(found, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", text + "\n")
-    write_text(folder / "report.html", page(*studies))
+    write_text(folder / "report.html", page(*studies, certificates=certificates))
+    for i, certificate in enumerate(certificates):
+        name = f"certificate-{i + 1}.json" if i else "certificate.json"
+        write_text(folder / name, certificate.to_json() + "\n")
     if formats:
         for i, study in enumerate(studies):
             within = folder / "charts" / study.axis if i else folder / "charts"
