@@ -40,11 +40,11 @@ def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> di
 
 def _experiment(setting: Setting) -> Experiment:
     depths = setting.choose(
-        laptop=(16, 32, 64, 128, 256),
-        medium=(16, 32, 64, 128, 256, 512),
-        paper=(16, 32, 64, 128, 256, 512, 1024),
+        laptop=(32, 64, 128, 256, 512),
+        medium=(32, 64, 128, 256, 512),
+        paper=(32, 64, 128, 256, 512, 1024),
     )
-    width, seeds = setting.choose(laptop=256, medium=256, paper=1024), 24
+    width, seeds = setting.choose(laptop=128, medium=256, paper=1024), 24
     alpha = float(setting.depth_mup.alpha)
 
     def task(depth: int, seed: int) -> Task:
@@ -69,7 +69,8 @@ def _experiment(setting: Setting) -> Experiment:
                     what=f"exponent of E[A_L²] in depth, {update} updates",
                     paper=f"{expected}",
                     ours=log_slope(depths, values),
-                    # (1 + 1/L)^L is within 3% of e from L = 16 on: corrections below 0.03.
+                    # The mean of A_L carries (1 + 1/L)^(L-1), which from L = 32 to 512 makes the
+                    # exponents 0.03 too large.
                     accepted=Accepted(low=expected - 0.1, high=expected + 0.1),
                 )
             )

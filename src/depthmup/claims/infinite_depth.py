@@ -193,13 +193,15 @@ _NONLINEAR: dict[str, dict[str, float]] = {
 }
 
 
-def nonlinear_steps(activation: str) -> list[limits.Step]:
-    """Four steps on one two-dimensional example each, drawn for this activation."""
-    rng = np.random.default_rng(int(_NONLINEAR[activation]["seed"]))
-    return [
+def nonlinear_problem(activation: str) -> tuple[list[limits.Step], dict[str, Any]]:
+    """Four steps on one two-dimensional example each, with learning rate and multiplier."""
+    how = dict(_NONLINEAR[activation])
+    rng = np.random.default_rng(int(how.pop("seed")))
+    steps = [
         limits.Step(rng.normal(size=(1, 2)) / np.sqrt(2), limits.mse(rng.normal(size=(1, 1))))
         for _ in range(4)
     ]
+    return steps, how
 
 
 def nonlinear_outputs(
@@ -208,17 +210,16 @@ def nonlinear_outputs(
     """Outputs, by step, of one trained network with mean subtraction."""
     from depthmup.diagnostics import agreement
 
-    how = _NONLINEAR[activation]
+    steps, options = nonlinear_problem(activation)
     found = agreement.train(
-        nonlinear_steps(activation),
+        steps,
         width=width,
         depth=depth,
         seed=run,
-        lr=how["lr"],
-        multiplier=how["multiplier"],
         alpha=alpha,
         gamma=gamma,
         activation=activation,
+        **options,
     )
     return {"outputs": found.outputs[:, 0].tolist()}
 
@@ -257,10 +258,8 @@ def _nonlinear(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         comparisons, rows = [], []
         for name, (tasks, _, runs) in networks.items():
-            how = _NONLINEAR[name]
-            s = limits.nonlinear(
-                nonlinear_steps(name), activation=name, lr=how["lr"], multiplier=how["multiplier"]
-            )
+            steps, options = nonlinear_problem(name)
+            s = limits.nonlinear(steps, activation=name, **options)
             limit = np.concatenate(s.outputs)[:, 0]
             gaps = [
                 np.array([values_of(store, tasks[d, r])["outputs"] for r in range(runs)]) - limit

@@ -81,6 +81,7 @@ class DepthExponents:
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an explosion is an answer here
 def depth_exponents(
     alpha: Exponent,
     gamma: Exponent,

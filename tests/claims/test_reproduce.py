@@ -1,0 +1,105 @@
+"""Claims as a whole: names, sharing, resuming, and what a wrong implementation does to verdicts."""
+
+from dataclasses import replace
+
+import pytest
+
+from depthmup.claims import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
+from depthmup.records import Reproduction
+from depthmup.rules import general
+from depthmup.sweep import InProcess, Store, StoreError
+
+WRONG = general("3/5", "1/2")  # alpha = 0.6 where 1/2 is meant
+
+
+def verdicts(names, store, setting=Setting()):  # noqa: B008 - frozen
+    planned = plan_claims(named(names), setting)
+    reproduce(planned, store=store, executor=InProcess())
+    evidence = judge(planned, store, scale=setting.scale.value, environment={})
+    return {finding.claim: finding.verdict for finding in evidence.findings}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        yield store
+
+
+def test_every_claim_has_a_name_of_its_own_and_says_what_it_shows():
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
+    for claim in CLAIMS:
+        assert claim.title
+        assert not claim.title.endswith(".")
+        assert claim.shows.endswith(".")
+        assert claim.source.startswith("TP6")
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_every_claim_can_be_planned_at_every_scale(scale):
+    for claim, experiment in plan_claims(CLAIMS, Setting(scale=scale)):
+        keys = [each.key for each in experiment.asked]
+        assert len(set(keys)) == len(keys), claim.name
+
+
+def test_an_unknown_name_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"all, .*fig10.*; got fig99"):
+        named(["fig10", "fig99"])
+
+
+def test_claims_are_in_the_papers_order():
+    names = [claim.name for claim in named(["claim7.1", "fig10", "fig9", "erratum1", "claimE.1"])]
+    assert names == ["fig9", "fig10", "claim7.1", "claimE.1", "erratum1"]
+
+
+def test_what_is_missing_is_named(store):
+    planned = plan_claims(named(["sec3.1"]), Setting())
+    with pytest.raises(StoreError, match=r"of sec3\.1 are not in .* yet"):
+        judge(planned, store, scale="laptop", environment={})
+
+
+def test_the_computed_claims_hold_and_a_wrong_exponent_is_found_out(store):
+    """No network is trained: the recursion, its limit, and its approach to the limit."""
+    names = ["fig9", "lemma4.3", "prop4.4", "thmC.3", "erratum4"]
+    assert set(verdicts(names, store).values()) == {Reproduction.REPRODUCED}
+    wrong = verdicts(["fig9"], store, Setting(depth_mup=WRONG))
+    assert wrong == {"fig9": Reproduction.NOT_REPRODUCED}
+
+
+@pytest.mark.long
+def test_the_map_and_its_claims_hold_and_another_rule_is_not_the_unique_one(store):
+    names = ["fig1", *(f"claim7.{k}" for k in range(1, 7))]
+    assert set(verdicts(names, store).values()) == {Reproduction.REPRODUCED}
+    done = len(store)
+    wrong = verdicts(["claim7.5"], store, Setting(depth_mup=general("3/4", "1/4")))
+    assert wrong == {"claim7.5": Reproduction.NOT_REPRODUCED}
+    assert len(store) == done, "the map is the same: nothing is computed again"
+
+
+@pytest.mark.long
+def test_one_step_needs_the_right_multiplier(store):
+    assert verdicts(["sec3.1"], store) == {"sec3.1": Reproduction.REPRODUCED}
+    wrong = verdicts(["sec3.1"], store, Setting(depth_mup=WRONG))
+    assert wrong == {"sec3.1": Reproduction.NOT_REPRODUCED}
+
+
+@pytest.mark.long
+def test_networks_are_where_the_theory_says_under_the_right_rule_only(store):
+    assert verdicts(["thm4.1"], store) == {"thm4.1": Reproduction.REPRODUCED}
+    wrong = verdicts(["thm4.1"], store, Setting(depth_mup=WRONG))
+    assert wrong == {"thm4.1": Reproduction.NOT_REPRODUCED}
+
+
+def test_a_setting_changes_tasks_and_so_never_reads_anothers_results():
+    right, wrong = (
+        plan_claims(named(["thm4.1", "sec3.1"]), Setting(depth_mup=rule))
+        for rule in (Setting().depth_mup, WRONG)
+    )
+    for (_, one), (_, other) in zip(right, wrong, strict=True):
+        assert not {t.key for t in one.asked} & {t.key for t in other.asked}
+
+
+def test_scales_differ():
+    small, large = (Setting(scale=s) for s in (Scale.LAPTOP, Scale.PAPER))
+    assert small.choose(laptop=1, medium=2, paper=3) == 1
+    assert large.choose(laptop=1, medium=2, paper=3) == 3
+    assert replace(small, scale=Scale.MEDIUM).choose(laptop=1, medium=2, paper=3) == 2
