@@ -1,24 +1,12 @@
-"""How long the limits take: ``python benchmarks/limits.py``. One core; the table names the machine.
+"""How long the limits take, on one core. Budgets are what the solvers were asked to stay below."""
 
-The budgets are what the solvers were asked to stay below.
-"""
-
-from __future__ import annotations
-
-import argparse
 import math
-import os
-import platform
 import time
 import tracemalloc
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # before NumPy is loaded
+import numpy as np
 
-import numpy as np  # noqa: E402
-import scipy  # noqa: E402
-
-from depthmup import limits  # noqa: E402
+from depthmup import limits
 
 
 def problem(count: int, batch: int, d_in: int = 10, d_out: int = 1) -> list[limits.Step]:
@@ -49,15 +37,7 @@ CASES: list[tuple[int, int, float, float | None]] = [
 ]
 
 
-def hardware() -> str:
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as lines:
-            model = next(line.split(":")[1].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        pass
-    versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}"
-    return f"{model}, one core; Python {platform.python_version()}, {versions}"
+NONLINEAR = (("erf", 10, 1), ("erf", 10, 8), ("relu", 10, 8), ("tanh", 4, 1))
 
 
 def measure(count: int, batch: int, depth: float, repeat: int) -> tuple[float, limits.Solution]:
@@ -81,44 +61,36 @@ def peak_memory(count: int, batch: int, depth: float) -> int:
     return peak
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=3)
-    repeat = parser.parse_args().repeat
-    print(f"{hardware()}\n")
-    print("| T | B | depth | seconds | budget | points | error estimate |")
-    print("| --: | --: | --: | --: | --: | --: | --: |")
+def table(repeat: int, quick: bool) -> list[str]:
+    """Seconds of every case, how they grow with depth, and what is held in memory."""
+    lines = [
+        "| T | B | depth | seconds | budget | points | error estimate |",
+        "| --: | --: | --: | --: | --: | --: | --: |",
+    ]
     finite: list[tuple[float, float]] = []
-    for count, batch, depth, budget in CASES:
+    for count, batch, depth, budget in CASES[:4] if quick else CASES:
         seconds, s = measure(count, batch, depth, repeat)
         if (count, batch) == (10, 1) and depth < math.inf:
             finite.append((depth, seconds))
         allowed = "" if budget is None else f"{budget:g}"
-        print(
+        lines.append(
             f"| {count} | {batch} | {depth:g} | {seconds:.3f} | {allowed} | {len(s.positions)} "
-            f"| {s.error_estimate:.0e} {'' if s.status.ok else s.status.kind} |",
-            flush=True,
+            f"| {s.error_estimate:.0e} {'' if s.status.ok else s.status.kind} |"
         )
-    for activation, count, batch in (
-        ("erf", 10, 1),
-        ("erf", 10, 8),
-        ("relu", 10, 8),
-        ("tanh", 4, 1),
-    ):
+    for activation, count, batch in NONLINEAR[:1] if quick else NONLINEAR:
         start = time.perf_counter()
         s = limits.nonlinear(problem(count, batch), activation=activation, lr=0.5)
         seconds = time.perf_counter() - start
-        print(
+        lines.append(
             f"| {count} | {batch} | inf, {activation} | {seconds:.3f} | | {len(s.positions)} "
-            f"| {s.error_estimate:.0e} {'' if s.status.ok else s.status.kind} |",
-            flush=True,
+            f"| {s.error_estimate:.0e} {'' if s.status.ok else s.status.kind} |"
         )
     depths, times = np.log(np.array(finite[2:])).T
-    print(f"\ntime ~ depth^{np.polyfit(depths, times, 1)[0]:.2f} from 256 to 4096 (T=10, B=1)")
-    for depth in (64, 128):
+    power = np.polyfit(depths, times, 1)[0]
+    lines += ["", f"Time grows as depth^{power:.2f} from depth 256 on (T = 10, B = 1)."]
+    for depth in (64,) if quick else (64, 128):
         stacks = peak_memory(10, 8, depth) / (8 * depth * 80**2)
-        print(f"peak memory at depth {depth}, T=10, B=8: {stacks:.1f} x (T B)^2 L doubles")
-
-
-if __name__ == "__main__":
-    main()
+        lines.append(
+            f"Peak memory at depth {depth}, T = 10, B = 8: {stacks:.1f} x (T B)^2 L doubles."
+        )
+    return lines

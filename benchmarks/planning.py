@@ -1,16 +1,11 @@
 """How long planning takes, and what a planned model's training step costs.
 
-    python benchmarks/planning.py            # both
-    python benchmarks/planning.py --only-70b # the plan of a 70B-parameter Llama, on meta
-
 A folded plan adds nothing to the forward pass and a few parameter groups to the optimizer, so the
 ratio of step times should be 1.00.
 """
 
-import platform
 import resource
 import statistics
-import sys
 import time
 
 import torch
@@ -32,7 +27,7 @@ def llama(width: int, depth: int, *, vocabulary: int, head: int) -> torch.nn.Mod
     return transformers.LlamaForCausalLM(config)
 
 
-def plan_70b() -> None:
+def plan_70b() -> str:
     with torch.device("meta"):
         model = llama(8192, 80, vocabulary=128256, head=128)
         base = llama(1024, 8, vocabulary=128256, head=128)
@@ -47,14 +42,14 @@ def plan_70b() -> None:
     )
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"70b parameters: {count / 1e9:.1f}e9")
-    print(f"70b plan seconds: {seconds:.2f}")
-    print(f"70b plan CPU seconds: {cpu:.2f}")
-    print(f"70b peak GB: {peak:.2f}")
-    print(f"70b branches: {sum(m.where == 'branch' for m in plan.multipliers)}")
+    branches = sum(m.where == "branch" for m in plan.multipliers)
+    return (
+        f"A Llama of {count / 1e9:.1f}e9 parameters, {branches} branches, is planned in "
+        f"{seconds:.1f} s ({cpu:.1f} s of processor time) with {peak:.1f} GB."
+    )
 
 
-def step_ratio(rounds: int = 15, steps: int = 4) -> None:
+def step_ratio(rounds: int, steps: int = 4) -> str:
     """Time planned and plain models in turn, so that a change of the machine's load hits both."""
     torch.manual_seed(0)
     ids = torch.randint(0, 512, (4, 64))
@@ -79,17 +74,12 @@ def step_ratio(rounds: int = 15, steps: int = 4) -> None:
                 times[which].append((time.perf_counter() - start) / steps)
     ratios = [a / b for a, b in zip(*times, strict=True)]
     error = statistics.stdev(ratios) / len(ratios) ** 0.5
-    print(f"planned step ms: {1e3 * statistics.median(times[0]):.1f}")
-    print(f"plain step ms: {1e3 * statistics.median(times[1]):.1f}")
-    print(f"planned / plain: {statistics.mean(ratios):.3f} +- {error:.3f}")
-
-
-if __name__ == "__main__":
-    print(
-        f"hardware: {platform.machine()} {platform.processor()}, "
-        f"{torch.get_num_threads()} thread(s), torch {torch.__version__}, "
-        f"transformers {transformers.__version__}"
+    planned_ms, plain_ms = (1e3 * statistics.median(each) for each in times)
+    return (
+        f"A training step takes {planned_ms:.1f} ms planned and {plain_ms:.1f} ms plain (a Llama "
+        f"of width 256 and depth 8): ratio {statistics.mean(ratios):.3f} ± {error:.3f}."
     )
-    plan_70b()
-    if "--only-70b" not in sys.argv:
-        step_ratio()
+
+
+def table(quick: bool) -> list[str]:
+    return [plan_70b(), "", step_ratio(3 if quick else 15)]

@@ -1,21 +1,22 @@
-"""What one would use without this library, each training the cells it is given.
+"""What one would use without this library.
 
-A function ``(cells, steps)`` prepares a run and returns a function that takes the steps; only
-that function's time counts.
+A function of cells prepares them and returns a function that trains them for a number of steps and
+goes on from there when it is called again; only that function's time counts.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import cycle, islice
 
 import torch
 from torch.nn import functional
 
 from depthmup.records import Cell
-from depthmup.training import batches, build, dataset
+from depthmup.training import Weights, batches, build, dataset
 
-Run = Callable[[], None]
+Train = Callable[[int], None]
 
 
-def plain_loop(cells: Sequence[Cell], steps: int, *, fused: bool) -> Run:
+def plain_loop(cells: Sequence[Cell], *, fused: bool) -> Train:
     """One network after another: autograd, and torch's own Adam."""
     data, prepared = dataset(cells[0].data), []
     for cell in cells:
@@ -27,29 +28,27 @@ def plain_loop(cells: Sequence[Cell], steps: int, *, fused: bool) -> Run:
             eps=o.epsilon,
             fused=fused,
         )
-        prepared.append((model, optimizer, batches(cell)))
+        prepared.append((model, optimizer, cycle(batches(cell))))
 
-    def run() -> None:
+    def train(steps: int) -> None:
         for model, optimizer, order in prepared:
-            for index in order[:steps]:
+            for index in islice(order, steps):
                 loss = functional.cross_entropy(model(data.inputs[index]), data.labels[index])
                 float(loss.detach())
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
 
-    return run
+    return train
 
 
-def jax_loop(cells: Sequence[Cell], steps: int) -> Run:
+def jax_loop(cells: Sequence[Cell]) -> Train:
     """All networks at once: ``jit`` of ``vmap`` over members, ``scan`` over layers.
 
     For the paper's network with abs, mean subtraction and Adam, as the benchmark trains.
     """
     import jax
     import jax.numpy as jnp
-
-    from depthmup.training import Weights
 
     cell, data = cells[0], dataset(cells[0].data)
     network, o = cell.network, cell.optimizer
@@ -60,7 +59,7 @@ def jax_loop(cells: Sequence[Cell], steps: int) -> Run:
     layers = range(network.depth)
     w = jnp.stack([torch.stack([i.hidden(layer, 0) for layer in layers]).numpy() for i in initial])
     rates = jnp.asarray([c.optimizer.lr for c in cells])
-    order = jnp.stack([batches(c)[:steps].numpy() for c in cells], 1)
+    order = jnp.stack([batches(c).numpy() for c in cells], 1)
 
     def loss_of(w: jax.Array, u: jax.Array, v: jax.Array, index: jax.Array) -> jax.Array:
         def layer(x: jax.Array, weight: jax.Array) -> tuple[jax.Array, None]:
@@ -84,10 +83,14 @@ def jax_loop(cells: Sequence[Cell], steps: int) -> Run:
     # Compiled before the clock starts.
     state[:3] = many(*state, jnp.float32(1), 0 * rates, u, v, order[0])[:3]
     jax.block_until_ready(state)
+    taken = 0
 
-    def run() -> None:
-        for t in range(steps):
-            *state[:3], loss = many(*state, jnp.float32(t + 1), rates, u, v, order[t])
+    def train(steps: int) -> None:
+        nonlocal taken
+        for _ in range(steps):
+            taken += 1
+            index = order[taken % len(order)]
+            *state[:3], loss = many(*state, jnp.float32(taken), rates, u, v, index)
             loss.tolist()
 
-    return run
+    return train
