@@ -23,11 +23,13 @@ class Setting:
     """What a claim is tested with.
 
     ``depth_mup`` is the rule that claims about Depth-muP are tested on; tests plant wrong ones.
+    ``sizes`` replace settings of every grid, such as its width; tests run small ones.
     """
 
     scale: Scale = Scale.LAPTOP
     data: Data = field(default_factory=Data)
     depth_mup: Scheme = DEPTH_MUP
+    sizes: Mapping[str, Any] = field(default_factory=dict)
 
     def choose(self, *, laptop: Any, medium: Any, paper: Any) -> Any:
         """The value for this scale."""

@@ -1,10 +1,16 @@
 """What the paper's experiments share: networks, sizes and budgets at every scale, and pictures."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Experiment, Setting
-from depthmup.records import Picture, Study
+from depthmup.records import Cell, Picture, Study
+from depthmup.rules import Scheme
 from depthmup.sweep import Grid, Store, study
+
+if TYPE_CHECKING:
+    from depthmup.sweep.optimum import Array
 
 PAPER_STEPS = 39_100  # 50 epochs of CIFAR-10's 50,000 images in batches of 64
 
@@ -18,23 +24,69 @@ def grid(setting: Setting, **changes: Any) -> Grid:
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
     """
     sizes = setting.choose(
-        laptop={"width": 64, "depths": (8, 16, 32, 64, 128), "steps": 300, "window": 60},
-        medium={"width": 128, "depths": (8, 16, 32, 64, 128, 256), "steps": 300, "window": 60},
+        laptop={"width": 64, "depths": octaves(8, 128), "steps": 300, "window": 60},
+        medium={"width": 128, "depths": octaves(8, 256), "steps": 300, "window": 60},
         paper={
             "width": 256,
-            "depths": (8, 16, 32, 64, 128, 256, 512, 1024),
+            "depths": octaves(8, 1024),
             "steps": PAPER_STEPS,
             "window": 1000,
         },
     )
     rates = tuple(float(k) for k in range(-7, 1))
     shared = {"log2_lrs": rates, "seeds": 5, "base_depth": 8, "data": setting.data}
-    return Grid(**{**shared, **sizes, **changes})
+    return Grid(**{**shared, **sizes, **changes, **setting.sizes})
 
 
 def judged(grid: Grid, store: Store, *, title: str = "") -> Study:
     """The study of a grid that a claim is drawn from."""
     return study(grid, store, title=title or "transfer", config=grid.to_dict(), environment={})
+
+
+def losses_of(
+    grid: Grid,
+    store: Store,
+    scheme: Scheme | None = None,
+    *,
+    window: int = -1,
+    depths: Sequence[int] | None = None,
+) -> "Array":
+    """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged.
+
+    ``scheme``: the grid's first unless given; ``window`` counts as in ``Grid.window``: -1 is the
+    last, -2 the one before; ``depths``: the grid's unless given.
+    """
+    import numpy as np
+
+    chosen = scheme or grid.schemes[0]
+    stop = grid.steps + (window + 1) * grid.window
+
+    def mean_loss(cell: Cell) -> float:
+        record = store.get(cell)
+        assert record is not None, "conclusions are drawn from a store that holds all results"
+        return record.mean_loss(stop - grid.window, stop)
+
+    return np.array(
+        [
+            [[mean_loss(c) for c in grid.curve(chosen, depth, k)] for k in grid.log2_lrs]
+            for depth in depths or grid.depths
+        ]
+    )
+
+
+def octaves(first: int, last: int) -> tuple[int, ...]:
+    """Depths from the first to the last, each twice the one before.
+
+    Example:
+        >>> octaves(8, 64)
+        (8, 16, 32, 64)
+    """
+    return tuple(first * 2**k for k in range((last // first).bit_length()))
+
+
+def by_multiplier(grid: Grid, log2_multipliers: Sequence[float]) -> tuple[Grid, ...]:
+    """The same grid at several block multipliers a: a heat map in (log2 eta, log2 a)."""
+    return tuple(replace(grid, multiplier=2.0**log2_a) for log2_a in log2_multipliers)
 
 
 def study_pictures(found: Study, *names: str) -> tuple[Picture, ...]:

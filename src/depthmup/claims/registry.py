@@ -3,15 +3,33 @@
 import re
 from collections.abc import Sequence
 
-from depthmup.claims import first_step, infinite_depth, infinite_width, learning_rates, regimes
-from depthmup.claims.claim import Claim
-
-_MODULES = (
+from depthmup.claims import (
+    block_depth,
+    errata,
     first_step,
     infinite_depth,
     infinite_width,
     learning_rates,
+    multiplier,
+    nonlinearity,
     regimes,
+    valley,
+    windows,
+)
+from depthmup.claims.claim import Claim
+
+_MODULES = (
+    block_depth,
+    errata,
+    first_step,
+    infinite_depth,
+    infinite_width,
+    learning_rates,
+    multiplier,
+    nonlinearity,
+    regimes,
+    valley,
+    windows,
 )
 
 _ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum")

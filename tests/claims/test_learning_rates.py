@@ -1,0 +1,92 @@
+"""Figures 10, 11, 12 and 20 in worlds where they hold and where they do not."""
+
+import math
+from functools import partial
+
+import pytest
+from planted import SMALL, planted, residual_law
+from pytest import approx
+
+from depthmup.claims import Setting, named
+from depthmup.records import Reproduction
+from depthmup.rules import general
+from depthmup.sweep import InProcess, Store, run
+
+FORGETS_GAMMA = general("1/2", 0)  # Adam's learning rate is not scaled
+WRONG_ALPHA = general("3/5", "1/2")
+
+
+def found(name, path, law=residual_law, **setting):
+    (claim,) = named([name])
+    experiment = claim.experiment(Setting(sizes=SMALL, **setting))
+    with planted(experiment, path, law) as store:
+        return claim.finding(experiment, store)
+
+
+@pytest.mark.parametrize("name", ["fig10", "fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
+def test_where_the_theory_holds_the_figure_is_reproduced(name, tmp_path):
+    # Figure 12's networks have a = 2, which is one octave of change and of diversity.
+    law = partial(residual_law, best=1.4) if name in ("fig12", "fig24") else residual_law
+    assert found(name, tmp_path, law).verdict is Reproduction.REPRODUCED
+
+
+@pytest.mark.parametrize("name", ["fig10", "fig12", "fig22", "fig24"])
+def test_a_rule_that_forgets_the_learning_rate_is_found_out(name, tmp_path):
+    law = partial(residual_law, best=1.4) if name in ("fig12", "fig24") else residual_law
+    finding = found(name, tmp_path, law, depth_mup=FORGETS_GAMMA)
+    assert finding.verdict is Reproduction.NOT_REPRODUCED
+
+
+def test_an_exponent_that_is_off_by_a_tenth_is_found_out(tmp_path):
+    """alpha + gamma = 1.1 leaves 0.1 octaves per doubling, which +-0.15 would let pass."""
+    finding = found("fig10", tmp_path, depth_mup=WRONG_ALPHA)
+    drift, settled = finding.comparisons[:2]
+    assert drift.verdict is Reproduction.REPRODUCED
+    assert settled.verdict is Reproduction.NOT_REPRODUCED
+    assert finding.verdict is Reproduction.NOT_REPRODUCED
+
+
+def test_an_ode_that_is_as_good_is_no_reproduction(tmp_path):
+    finding = found("fig11", tmp_path, partial(residual_law, diverse=-1.0))
+    assert finding.verdict is Reproduction.NOT_REPRODUCED
+
+
+def test_ratios_of_schemes_are_paired_by_seed(tmp_path):
+    """A shift that a seed gives to every run cancels: here it is all the scatter there is."""
+
+    def law(cell):
+        worse = 0.5 if cell.network.multiplier < (8 / cell.network.depth) ** 0.75 else 0.0
+        shift = (0.4, -0.3, 0.1)[cell.seed]
+        away = math.log2(cell.optimizer.lr) + 9
+        return math.exp(0.12 * away**2 + worse + shift)
+
+    ratio = found("fig11", tmp_path, law).comparisons[1].ours
+    assert (ratio.value, ratio.low, ratio.high) == approx((0.5, 0.5, 0.5), abs=1e-6)
+
+
+def test_sp_that_survives_is_no_reproduction(tmp_path):
+    finding = found("fig20", tmp_path, lambda cell: 1.0 / cell.network.depth)
+    assert finding.verdict is Reproduction.NOT_REPRODUCED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        (None, Reproduction.REPRODUCED),
+        (FORGETS_GAMMA, Reproduction.NOT_REPRODUCED),
+        (WRONG_ALPHA, Reproduction.NOT_REPRODUCED),
+    ],
+    ids=["right", "gamma 0", "alpha 0.6"],
+)
+def test_small_networks_tell_right_rules_from_wrong_ones(rule, verdict, tmp_path_factory):
+    """Figure 10 on networks that train in seconds; the store is shared, so that cells are too."""
+    sizes = {"width": 32, "depths": (8, 16, 32, 64), "seeds": 4, "steps": 150, "window": 30}
+    setting = Setting(sizes=sizes, **({"depth_mup": rule} if rule else {}))
+    (claim,) = named(["fig10"])
+    experiment = claim.experiment(setting)
+    folder = tmp_path_factory.getbasetemp() / "small-networks"
+    folder.mkdir(exist_ok=True)
+    with Store(folder / "results.sqlite") as store:
+        run(experiment.cells, store=store, executor=InProcess())
+        assert claim.finding(experiment, store).verdict is verdict
