@@ -159,7 +159,7 @@ class TestInitialization:
                 if p.dim() == 1:
                     assert torch.equal(p, torch.full_like(p, name.endswith("weight")))
                     continue
-                table = name == "positions.weight" or (name == "tokens.weight" and not tied)
+                table = name in ("tokens.weight", "positions.weight") and not tied
                 expected = 1.0 if table else p.shape[1] ** -0.5
                 rms = p.detach().square().mean().sqrt()
                 assert rms == approx(expected, rel=5 / sqrt(2 * p.numel()))

@@ -221,7 +221,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Matrices from N(0, 1/fan-in), embeddings from N(0, 1); tied, from N(0, 1/width).
+        """Matrices from N(0, 1/fan-in), embeddings from N(0, 1), or N(0, 1/width) where tied.
 
         Every layer has random numbers of its own, so that the first layers of a deeper network
         equal the shallow one's.
@@ -234,7 +234,8 @@ class Transformer(nn.Module):
                     module.reset_parameters()
                 elif isinstance(module, (nn.Linear, nn.Embedding)):
                     rows, columns = module.weight.shape
-                    std = columns**-0.5 if isinstance(module, nn.Linear) else 1.0
+                    table = isinstance(module, nn.Embedding) and not self.config.tied
+                    std = 1.0 if table else columns**-0.5
                     drawn = torch.randn(rows, columns, generator=own, device="cpu")
                     module.weight.copy_(drawn * std)
 
