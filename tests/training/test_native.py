@@ -14,7 +14,7 @@ from cells import cell
 
 from depthmup.models import ACTIVATIONS
 from depthmup.records import Network, Optimizer, Status
-from depthmup.training import engine_for, train, train_group, train_native
+from depthmup.training import Weights, engine_for, train, train_group, train_native
 from depthmup.training.native import BuildError, build, compiler, library, load, supports
 from depthmup.training.native import train as train_module
 from depthmup.training.native.member import member
@@ -227,6 +227,17 @@ def test_the_same_bits_in_any_company(sizes, options):
     for company in (cells[:1], cells[4:6], cells[::-1], cells[1:8], cells):
         for key, record in native(company).items():
             assert record == together[key]
+
+
+def test_the_initial_weights_of_a_seed_are_drawn_once(monkeypatch):
+    draws, draw = [], Weights.hidden
+    monkeypatch.setattr(
+        Weights,
+        "hidden",
+        lambda self, *place: draws.append((self.seed, *place)) or draw(self, *place),
+    )
+    native([cell(k, seed=s) for k in RATES for s in range(2)])
+    assert len(draws) == len(set(draws)) == 2 * cell().network.depth
 
 
 def test_the_same_bits_however_often_progress_is_told(monkeypatch):

@@ -28,12 +28,13 @@ def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
     """Bytes that training a group takes at most, as one stack or one member after another.
 
     Per member: weights with Adam's two moments, and the residual stream and every product of the
-    forward pass, which the backward pass needs again.
+    forward pass, which the backward pass needs again. Where members follow one another, the initial
+    weights are kept beside them, for the next one of the same seed.
     """
     cell = group[0]
     network = cell.network
     matrices = network.depth * network.block_depth
-    weights = 3 * matrices * network.width**2
+    weights = (3 if stacked else 4) * matrices * network.width**2
     activations = (network.depth + 1 + matrices) * network.width * cell.batch_size
     return BYTES * (len(group) if stacked else 1) * (weights + activations)
 

@@ -86,8 +86,21 @@ class Member:
         return library.advance(ctypes.byref(self.struct), start, stop, limit, losses)
 
 
-def member(cell: Cell, register_length: int) -> Member:
+def drawn(initial: Weights) -> Tensor:
+    """All W at initialization, (L, k, n, n)."""
+    network = initial.network
+    n, k = network.width, network.block_depth
+    hidden = torch.empty(network.depth, k, n, n)
+    for layer in range(network.depth):
+        for i in range(k):
+            hidden[layer, i] = initial.hidden(layer, i)
+    return hidden
+
+
+def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Member:
     """Allocate a cell's state and fill in its initial weights, its data and their order.
+
+    ``hidden``: the W at initialization, if they were drawn before.
 
     Raises:
         ValueError: the cell or its data cannot be trained.
@@ -106,9 +119,7 @@ def member(cell: Cell, register_length: int) -> Member:
 
     # Padding must be finite: zeros.
     weights = torch.zeros(layers, k, n, stride)
-    for layer in range(layers):
-        for i in range(k):
-            weights[layer, i, :, :n] = initial.hidden(layer, i)
+    weights[..., :n] = drawn(initial) if hidden is None else hidden
     table = torch.zeros(len(data.inputs), stride)
     torch.matmul(data.inputs.float(), initial.input().T, out=table[:, :n])
     readout = torch.zeros(network.outputs, stride)

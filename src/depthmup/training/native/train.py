@@ -8,8 +8,8 @@ from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.ensemble import Progress, one_thread
 from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
-from depthmup.training.native.member import Member, check, member
-from depthmup.training.setup import dataset
+from depthmup.training.native.member import Member, check, drawn, member
+from depthmup.training.setup import Weights, dataset
 
 SECONDS_PER_CALL = 0.1
 OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is told
@@ -31,8 +31,9 @@ def train_native(
 ) -> Iterator[Record]:
     """Train cells on this thread with the compiled kernel; yield each record as its run ends.
 
-    The interface of ``train_ensemble``, without a device. Cells share nothing: they may be of any
-    shape, and a record's bits do not depend on its company.
+    The interface of ``train_ensemble``, without a device. Cells share nothing but the draw of their
+    initial weights: they may be of any shape, and a record's bits do not depend on its company.
+    Those of one seed follow each other.
 
     Raises:
         ValueError: a cell cannot be trained; said before any is.
@@ -42,13 +43,16 @@ def train_native(
         check(cell)
     kernel = library or default_library()
     total, before = sum(cell.steps for cell in cells), 0
-    for cell in cells:
+    initial, hidden = None, None
+    for cell in sorted(cells, key=lambda cell: cell.seed):
 
         def tell(step: int, done: int = before) -> None:
             on_progress((done + step) / total)
 
         with one_thread():
-            state = member(cell, kernel.register_length)
+            if initial != (wanted := Weights(network=cell.network, seed=cell.seed)):
+                initial, hidden = wanted, drawn(wanted)
+            state = member(cell, kernel.register_length, hidden)
         yield _train(cell, state, kernel, tell)
         before += cell.steps
         on_progress(before / total)
