@@ -26,6 +26,8 @@ def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
     """
     texts: dict[str, str] = {}
     for function in functions:
+        if not hasattr(function, "__qualname__"):  # an object with values of its own, or a partial
+            raise _no_source(function)
         module = sys.modules.get(getattr(function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         if module is not None and file and module.__name__ != "__main__":
@@ -51,8 +53,9 @@ def _add_file(path: Path, root: Path, texts: dict[str, str]) -> None:
     tree = ast.parse(path.read_bytes())
     texts[name] = ast.dump(tree)
     for imported in _imported(tree, path, root):
-        for found in (imported.with_suffix(".py"), imported / "__init__.py"):
-            if found.is_file():
+        packages = (folder / "__init__.py" for folder in (imported, *imported.parents))
+        for found in (imported.with_suffix(".py"), *packages):
+            if found.is_relative_to(root) and found.is_file():
                 _add_file(found, root, texts)
 
 
@@ -72,12 +75,9 @@ def _imported(tree: ast.AST, path: Path, root: Path) -> Iterator[Path]:
 
 def _add_object(thing: Any, texts: dict[str, str]) -> None:
     """The source of a function or class of the session, and of those that it uses."""
-    name = getattr(thing, "__qualname__", None)
-    if name is None or not isinstance(thing, FunctionType | type):
-        raise ValueError(
-            f"Expected functions, whose source says when a stored run is another model's; got "
-            f"{thing!r}. Write a function, or name the version of your code: version='1'."
-        )
+    if not isinstance(thing, FunctionType | type):
+        raise _no_source(thing)
+    name = thing.__qualname__
     if name in texts:
         return
     texts[name] = ""  # not yet read; ends recursion
@@ -95,10 +95,7 @@ def _add_object(thing: Any, texts: dict[str, str]) -> None:
     try:
         texts[name] = inspect.getsource(thing)
     except (OSError, TypeError):
-        raise ValueError(
-            f"The source of {name} cannot be found, so nothing would show that a stored run is of "
-            "other code. Put it in a file, or name the version of your code: version='1'."
-        ) from None
+        raise _no_source(name) from None
     for key in _names(thing.__code__):
         used = thing.__globals__.get(key)
         if isinstance(used, FunctionType | type):
@@ -106,6 +103,13 @@ def _add_object(thing: Any, texts: dict[str, str]) -> None:
                 _add_object(used, texts)
         elif isinstance(used, int | float | str | bool | tuple):
             texts[key] = repr(used)
+
+
+def _no_source(thing: Any) -> ValueError:
+    return ValueError(
+        f"The source of {thing} cannot be found, so nothing would show that a stored run is of "
+        "other code. Write a function in a file, or name the version of your code: version='1'."
+    )
 
 
 def _names(code: Any) -> Iterator[str]:

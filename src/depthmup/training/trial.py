@@ -176,7 +176,7 @@ def check_loss(loss: Any) -> None:
         )
     if loss < 0:
         raise ValueError(
-            f"Expected a loss that is never negative; got {float(loss):.4g}. Curves are compared "
+            f"Expected a loss that is never negative; got {loss.item():.4g}. Curves are compared "
             "by the logarithm of the loss: add its lower bound."
         )
 

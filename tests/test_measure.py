@@ -1,0 +1,340 @@
+"""``depthmup.transfer`` as a person uses it: from Python, in process and in worker processes."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import own_models
+import pandas as pd
+import pytest
+
+import depthmup
+from depthmup.measure import load_report
+from depthmup.records import Status, Verdict
+from depthmup.sweep import InProcess, Store, WorkerError
+from depthmup.sweep.logs import TensorBoard
+
+ASKED = {
+    "base": (16, 2),
+    "depths": (2, 4),
+    "widths": (16, 32),
+    "lrs": [2.0**-9, 2.0**-7, 2.0**-5],
+    "scheme": ["depth-mup", "sp"],
+    "steps": 10,
+    "seeds": 2,
+    "settings": {"own_init": "fan_in"},
+    "version": "1",
+}
+# Two schemes share the base: (1 + 2 + 2) sizes x 3 rates x 2 seeds.
+RUNS = 30
+
+
+def transfer(make=own_models.make, **changes):
+    return depthmup.transfer(make, **{"batch": own_models.batch, **ASKED, **changes})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("mine")
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    return transfer(out=folder)
+
+
+def losses_of(report):
+    return {key: (record.status, list(record.losses)) for key, record in report.records.items()}
+
+
+def test_every_run_once_and_the_base_shared(report):
+    assert len(report.grid.trials) == len(report.records) == RUNS
+    assert Counter((t.width, t.depth) for t in report.grid.trials) == {
+        (16, 2): 6, (16, 4): 12, (32, 2): 12,
+    }  # fmt: skip
+    found = report.finding("sp", "width")
+    assert found.scheme == "sp"
+    assert [(o.width, o.depth) for o in found.optima] == [(16, 2), (32, 2)]
+    assert "per doubling of width" in found.drift.unit
+
+
+def test_losses_are_those_of_the_records(report):
+    found = report.losses("sp", "depth")
+    assert found.sizes == ((16, 2), (16, 4))
+    assert found.log2_lrs == (-9.0, -7.0, -5.0)
+    assert found.values.shape == (2, 3, 2)
+    trial = report.grid.trial(report.grid.variant("sp"), (16, 4), -7.0, 1)
+    expected = np.mean(report.records[trial.key].losses[8:10])
+    assert found.values[1, 1, 1] == pytest.approx(expected)
+    assert report.losses().sizes == ((16, 2), (16, 4), (32, 2))
+    assert report.losses("sp", "depth", window=0).values[1, 1, 1] == pytest.approx(
+        np.mean(report.records[trial.key].losses[0:2])
+    )
+
+
+def test_the_same_call_again_trains_nothing(report, folder):
+    def never(width, depth):
+        raise AssertionError("a model was made")
+
+    never.__name__ = "make"
+    assert losses_of(transfer(never, out=folder)) == losses_of(report)
+
+
+def test_other_code_other_settings_more_seeds(report, folder):
+    seen = []
+
+    def counted(width, depth):
+        seen.append((width, depth))
+        return own_models.make(width, depth)
+
+    counted.__name__ = "make"
+    before = len(report.records)
+    with_more = transfer(counted, out=folder, seeds=3)
+    assert len(with_more.records) == before * 3 // 2
+    assert losses_of(report).items() <= losses_of(with_more).items()
+    for changes in ({"version": "2"}, {"steps": 11}, {"settings": {"own_init": "fixed"}}):
+        other = transfer(**changes)
+        assert not set(other.records) & set(report.records), changes
+
+
+def test_worker_processes_give_the_same_bits(report, tmp_path):
+    assert losses_of(transfer(out=tmp_path, workers=2)) == losses_of(report)
+
+
+def test_what_others_cannot_import_runs_here_and_says_so():
+    with pytest.warns(UserWarning, match=r"not at the top of a module.*in this process"):
+        found = transfer(lambda w, d: own_models.make(w, d), workers=2, widths=(), seeds=1)
+    assert "in process" in found.studies[0].environment["executor"]
+
+
+def test_an_error_in_the_code_stops_no_other_run(tmp_path):
+    def fails(width, depth):
+        if depth == 4:
+            raise LookupError("no layer of mine")
+        return own_models.make(width, depth)
+
+    fails.__name__ = "make"
+    asked = {"out": tmp_path, "scheme": "sp"}
+    with pytest.raises(LookupError, match="no layer"):  # before any training
+        transfer(fails, **asked)
+
+    def fails_late(generator):
+        late.append(1)
+        if len(late) == 40:
+            raise LookupError("no data of mine")
+        return own_models.batch(generator)
+
+    late = []
+    with pytest.raises(WorkerError, match=r"(?s)training make.*fails_late.*no data of mine"):
+        transfer(batch=fails_late, **asked)
+    with Store(tmp_path / "results.sqlite") as store:
+        assert 0 < len(store) == 18 - 1
+    assert len(transfer(**asked).records) == 18
+
+
+def test_a_function_that_trains_by_itself(tmp_path):
+    seen = []
+
+    def train(trial):
+        """Its best rate is 1/16 at every size with mup, and falls as the width grows with sp."""
+        seen.append(trial)
+        best = -4 - (trial.scheme == "sp") * np.log2(trial.width_ratio)
+        loss = 2 + 0.1 * (np.log2(trial.lr) - best) ** 2 + 0.001 * trial.seed
+        return [loss] * trial.steps if trial.lr < 0.5 else [3.0, float("nan")]
+
+    found = depthmup.transfer(train=train, base=(8, 2), widths=(8, 16, 32), steps=5, seeds=3,
+                              lrs=[2.0**k for k in range(-8, 0)], scheme=["mup", "sp"],
+                              version="1", out=tmp_path)  # fmt: skip
+    assert found.verdict is Verdict.TRANSFERS
+    assert found.drift.value == pytest.approx(0, abs=1e-4)  # losses are in single precision
+    assert found.finding("sp").drift.value == pytest.approx(-1, abs=1e-4)
+    assert found.finding("sp").verdict is Verdict.DRIFTS
+    statuses = {r.cell.lr >= 0.5: r.status for r in found.records.values()}
+    assert statuses == {False: Status.FINISHED, True: Status.DIVERGED}
+    # What the base does under each scheme is theirs to say, so it is not shared.
+    assert len(seen) == 2 * 3 * 8 * 3
+    assert seen[0].depth_ratio == 1
+
+
+def test_grids_over_everything():
+    def train(trial):
+        return [1.0 + trial.multiplier + trial.weight_decay + (trial.optimizer == "sgd")]
+
+    found = depthmup.transfer(train=train, base=(8, 2), depths=(2, 4), lrs=[0.1], steps=1, seeds=1,
+                              multiplier=[0.5, 1.0], weight_decay=[0.0, 0.1],
+                              optimizer=["sgd", "adamw"], version="1")  # fmt: skip
+    names = [variant.name for variant in found.grid.variants]
+    assert len(names) == 8
+    assert "depth-mup sgd a=0.5 decay=0.1" in names
+    values = [found.losses(name).values[0, 0, 0] for name in names]
+    assert values == pytest.approx([2.5, 2.6, 3.0, 3.1, 1.5, 1.6, 2.0, 2.1])
+
+
+class TestReport:
+    def test_table_page_and_notebook(self, report):
+        class Text(HTMLParser):
+            text = ""
+
+            def handle_data(self, data):
+                self.text += data
+
+        reader = Text()
+        reader.feed(report.page.replace("<script>", "<!--").replace("</script>", "-->"))
+        for said in ("Along depth", "Along width", "Is wider better?", "Depth-muP", "SP"):
+            assert said in reader.text
+        assert "Best log2 learning rate by width n" in report.table
+        assert report.table in str(report)
+        shown = report._repr_html_()
+        assert shown.count("<svg") == 4
+        assert "<script" not in shown
+        identities = re.findall(r'id="([^"]+)"', report.page)
+        assert len(identities) == len(set(identities))
+
+    def test_summary_and_folder(self, report, folder):
+        found = json.loads((folder / "summary.json").read_text())
+        assert [(s["scheme"], s["axis"]) for s in found["schemes"]] == [
+            ("depth-mup", "depth"), ("sp", "depth"), ("depth-mup", "width"), ("sp", "width"),
+        ]  # fmt: skip
+        assert found["schemes"][3]["widths"] == [16, 32]
+        assert found["schemes"][3]["optimum"][1]["width"] == 32
+        assert found["config"]["model"] == "make"
+        assert (folder / "report.html").exists()
+
+    def test_frames_survive_files(self, report, tmp_path):
+        for kind, rows in (("points", 2 * 2 * 2 * 3 * 5), ("optima", 40), ("transfers", 20)):
+            frame = report.frame(kind)
+            assert len(frame) == rows, kind
+        trials = report.frame("trials")
+        assert len(trials) == RUNS
+        report.to_csv(tmp_path / "runs.csv", "trials")
+        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "runs.csv"), trials)
+        pytest.importorskip("pyarrow")
+        report.to_parquet(tmp_path / "points.parquet")
+        back = pd.read_parquet(tmp_path / "points.parquet")
+        pd.testing.assert_frame_equal(back, report.frame("points"))
+
+    def test_parquet_without_pyarrow(self, report, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(ValueError, match=r"depthmup\[parquet\]"):
+            report.to_parquet(tmp_path / "points.parquet")
+
+    def test_unknown_names(self, report):
+        with pytest.raises(ValueError, match="'depth-mup', 'sp', which were measured; got 'ode'"):
+            report.finding("ode")
+        with pytest.raises(ValueError, match="depth, width; got 'height'"):
+            report.finding(axis="height")
+
+    def test_is_rebuilt_from_the_store_alone(self, report, folder):
+        with Store(folder / "results.sqlite") as store:
+            again = load_report(store, report.grid)
+        assert again.summary["schemes"] == report.summary["schemes"]
+
+    def test_a_certificate_or_its_refusal(self, report):
+        found = report.certificate((32, 8))
+        assert not found.issued  # two sizes along each axis are no law
+        assert found.target == (32, 8)
+
+
+class TestLog:
+    def test_is_told_every_run_once(self, tmp_path):
+        class Kept:
+            def __init__(self):
+                self.records = []
+
+            def write(self, record):
+                self.records.append(record)
+
+        first, second = Kept(), Kept()
+        asked = {"out": tmp_path, "scheme": "sp", "widths": (), "seeds": 1}
+        found = transfer(log=first, **asked)
+        transfer(log=second, executor=InProcess(), **asked)
+        assert {r.cell.key for r in first.records} == set(found.records)
+        assert second.records == []
+
+    def test_tensorboard(self, tmp_path):
+        events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+        found = transfer(log=TensorBoard(tmp_path), scheme="sp", widths=(), seeds=1, lrs=[0.01])
+        folders = sorted(tmp_path.iterdir())
+        assert [f.name.rpartition("-")[0] for f in folders] == [
+            "w16-d2-lr0.01-s0", "w16-d4-lr0.01-s0",
+        ]  # fmt: skip
+        told = events.EventAccumulator(str(folders[0])).Reload().Scalars("loss")
+        expected = next(r for r in found.records.values() if r.cell.depth == 2)
+        assert [e.value for e in told] == list(expected.losses)
+
+    def test_tensorboard_that_is_not_there(self, monkeypatch, tmp_path):
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        with pytest.raises(ValueError, match=r"depthmup\[tensorboard\]"):
+            TensorBoard(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lrs": []}, "at least one"),
+        ({"lrs": [0.1, 0.01]}, "strictly increasing"),
+        ({"lrs": [0.0, 0.01]}, "lrs to be positive"),
+        ({"depths": (2,), "widths": ()}, "at least two widths or two depths"),
+        ({"depths": (4, 8)}, "contain the base's, 2"),
+        ({"widths": (32, 64)}, "contain the base's, 16"),
+        ({"depths": (2, 2.5)}, "whole numbers"),
+        ({"depths": (4, 2)}, "strictly increasing"),
+        ({"base": (16,)}, r"a width and a depth"),
+        ({"window": 11}, r"between 1 and the number of steps \(10\)"),
+        ({"steps": 0}, "at least 1"),
+        ({"seeds": 0}, "at least 1"),
+        ({"scheme": "nope"}, "Expected a scheme"),
+        ({"scheme": ["sp", "sp"]}, "different from each other"),
+        ({"scheme": []}, "at least one, different"),
+        ({"optimizer": "adamax2"}, "Expected an optimizer"),
+        ({"multiplier": 0.0}, "multipliers to be positive"),
+        ({"weight_decay": -1.0}, "finite and not negative"),
+        ({"weight_decay": 0.1, "optimizer": "rmsprop"}, "cannot|no factor makes it transfer"),
+        ({"tolerance": 0.0}, "tolerance to be positive"),
+        ({"workers": -1}, "workers to be at least 1"),
+        ({"settings": {"betas": object()}}, "settings that JSON can hold"),
+        ({"batch": None}, r"make\(width, depth\) and batch\(generator\).*got make"),
+        ({"train": lambda trial: []}, "either train"),
+        ({"make": None, "batch": None}, "got none of them"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_kept(changes, message, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match=message):
+        transfer(**{"out": out, **changes})
+    if out.exists():
+        with Store(out / "results.sqlite") as store:
+            assert len(store) == 0
+
+
+@pytest.mark.long
+def test_sp_drifts_and_depth_mup_does_not():
+    """A planted wrong rule: the default initialization and one learning rate for all sizes."""
+    found = transfer(base=(32, 4), depths=(4, 8, 16), widths=(32, 64, 128), steps=60, seeds=4,
+                     lrs=[2.0**k for k in range(-11, -2, 2)], settings=None)  # fmt: skip
+    for axis in ("depth", "width"):
+        assert found.finding("sp", axis).verdict is Verdict.DRIFTS
+        assert found.finding("sp", axis).drift.high < -0.2
+        assert found.finding("depth-mup", axis).verdict is not Verdict.DRIFTS
+    assert found.finding("depth-mup", "width").verdict is Verdict.TRANSFERS
+
+
+SESSION = """
+import depthmup
+{source}
+report = depthmup.transfer(make, batch=batch, base=(16, 2), depths=(2, 4), lrs=[0.01], steps=5,
+                           seeds=1, workers=2, settings={{"own_init": "fan_in"}})
+print(report.studies[0].environment["executor"])
+"""
+
+
+def test_a_script_without_a_guard_runs_in_process(tmp_path):
+    (tmp_path / "script.py").write_text(SESSION.format(source=own_models.SOURCE))
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "in process" in done.stdout
+    assert "make is defined in the session that is running" in done.stderr

@@ -1,0 +1,244 @@
+"""Trials of a person's own model: against a plain loop, and what they refuse."""
+
+import math
+import random
+from array import array
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from own_models import batch, make
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from depthmup.records import BASE_SHAPE, Status, Trial
+from depthmup.rules import CATALOGUE
+from depthmup.training import stream
+from depthmup.training.functions import Functions
+from depthmup.training.preflight import preflight
+from depthmup.training.trial import check_loss, run_trial, schedule
+
+OWN = Functions(make=make, batch=batch)
+TRIAL = Trial(
+    model="make",
+    code="1",
+    width=32,
+    depth=4,
+    base_width=32,
+    base_depth=4,
+    scheme=BASE_SHAPE,
+    optimizer="adamw",
+    lr=2.0**-7,
+    steps=8,
+    seed=3,
+)
+
+
+def plain_losses(trial, multiplier=1.0, **options):
+    """The same training, without a plan, written anew."""
+    torch.manual_seed(trial.seed)
+    model = make(trial.width, trial.depth, multiplier)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=trial.lr, **options)
+    generator, losses = stream(trial.seed, "batches"), []
+    for _ in range(trial.steps):
+        x, y = batch(generator)
+        loss = cross_entropy(model(x), y)
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return losses
+
+
+def test_at_the_base_it_is_plain_training():
+    record = run_trial(TRIAL, OWN)
+    assert record.status is Status.FINISHED
+    assert list(record.losses) == plain_losses(TRIAL, weight_decay=0.0)
+    decayed = replace(TRIAL, weight_decay=2.0)
+    assert list(run_trial(decayed, OWN).losses) == plain_losses(decayed, weight_decay=2.0)
+
+
+@pytest.mark.parametrize("scheme", [s.name for s in CATALOGUE])
+def test_at_the_base_all_schemes_agree(scheme):
+    """Which is why they share those runs."""
+    named = run_trial(replace(TRIAL, scheme=scheme), OWN)
+    assert named.losses == run_trial(TRIAL, OWN).losses
+
+
+def test_the_multiplier_is_that_of_every_branch():
+    record = run_trial(replace(TRIAL, multiplier=0.3), OWN)
+    expected = plain_losses(TRIAL, multiplier=0.3, weight_decay=0.0)
+    assert list(record.losses) == pytest.approx(expected, rel=1e-4)  # folded, so to rounding
+    assert max(abs(a - b) for a, b in zip(expected, plain_losses(TRIAL), strict=True)) > 0.01
+
+
+def test_rates_schemes_and_sizes_of_a_seed_see_the_same_batches():
+    seen = []
+
+    def watched(generator):
+        x, y = batch(generator)
+        seen.append(float(x.sum()))
+        return x, y
+
+    own = Functions(make=make, batch=watched)
+    runs = [{"lr": 0.1}, {"scheme": "sp", "depth": 8}, {"width": 64, "scheme": "depth-mup"}]
+    sequences = []
+    for changes in runs:
+        run_trial(replace(TRIAL, **changes), own)
+        sequences.append(seen[-TRIAL.steps :])
+    assert sequences[0] == sequences[1] == sequences[2]
+    run_trial(replace(TRIAL, seed=4), own)
+    assert seen[-TRIAL.steps :] != sequences[0]
+
+
+def test_a_longer_run_begins_with_a_shorter_one():
+    longer = run_trial(replace(TRIAL, steps=12), OWN)
+    assert longer.losses[:8] == run_trial(TRIAL, OWN).losses
+
+
+def test_divergence_is_data():
+    record = run_trial(replace(TRIAL, lr=1e12, optimizer="sgd"), OWN)
+    assert record.status is Status.DIVERGED
+    assert 0 < len(record.losses) < TRIAL.steps
+    assert all(map(math.isfinite, record.losses))
+
+    def broken(width, depth):
+        model = make(width, depth)
+        nn.init.constant_(model[0].weight, math.inf)
+        return model
+
+    settings = {"own_init": "fixed"}
+    record = run_trial(replace(TRIAL, settings=settings), Functions(make=broken, batch=batch))
+    assert record.status is Status.FAILED
+
+
+def test_randomness_and_threads_outside_stay_as_they_were():
+    torch.manual_seed(5)
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    run_trial(TRIAL, OWN, threads=2)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert np.random.get_state()[1].tolist() == states[2]  # noqa: NPY002
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("name", ["muon", "muon-rms", "sgd", "rmsprop"])
+def test_other_optimizers_train(name):
+    record = run_trial(replace(TRIAL, optimizer=name, depth=8, scheme="depth-mup", steps=20), OWN)
+    assert record.losses[-1] < record.losses[0]
+
+
+def test_schedules():
+    cosine = schedule("cosine", 0.2)
+    assert [cosine(at) for at in (0.1, 0.2, 0.6)] == pytest.approx([0.5, 1.0, 0.5])
+    assert schedule("constant", 0.0)(0.99) == 1.0
+    with pytest.raises(ValueError, match="constant, linear, cosine"):
+        schedule("step", 0.0)
+    settings = {"schedule": "linear", "warmup": 0.5, "clip": 0.1, "betas": [0.8, 0.9]}
+    scheduled = run_trial(replace(TRIAL, settings=settings), OWN)
+    assert scheduled.losses[0] == run_trial(TRIAL, OWN).losses[0]
+    assert scheduled.losses[1] != run_trial(TRIAL, OWN).losses[1]
+
+
+class TestOwnTraining:
+    """``train(trial)`` instead of a factory."""
+
+    def run(self, *losses):
+        return run_trial(replace(TRIAL, steps=3), Functions(train=lambda trial: losses))
+
+    def test_losses_become_a_record(self):
+        record = self.run(3.0, 2.0, 1.0)
+        assert (record.status, record.losses) == (Status.FINISHED, array("f", [3, 2, 1]))
+
+    def test_what_is_not_finite_has_diverged(self):
+        assert self.run(3.0, math.nan).status is Status.DIVERGED
+        assert self.run(3.0, math.inf, 1.0).losses == array("f", [3])
+        assert self.run(math.nan).status is Status.FAILED
+
+    def test_arrays_are_taken(self):
+        for losses in (torch.tensor([3.0, 2.0, 1.0]), np.array([3.0, 2.0, 1.0])):
+            record = run_trial(replace(TRIAL, steps=3), Functions(train=lambda t, x=losses: x))
+            assert record.losses == array("f", [3, 2, 1])
+
+    def test_what_is_no_curve_is_refused(self):
+        with pytest.raises(ValueError, match=r"3 losses, one for every step .* got 2"):
+            self.run(3.0, 2.0)
+        with pytest.raises(ValueError, match="never negative"):
+            self.run(3.0, 2.0, -1.0)
+        with pytest.raises(TypeError, match="a sequence of numbers; got None"):
+            run_trial(TRIAL, Functions(train=lambda trial: None))
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "message"),
+    [
+        (torch.ones(3, requires_grad=True), TypeError, r"a tensor of shape \[3\].*loss.mean"),
+        (1.0, TypeError, "one number, a tensor without dimensions; got 1.0"),
+        (torch.tensor(1.0), ValueError, "has no gradient"),
+        (torch.tensor(-1.0, requires_grad=True), ValueError, "never negative; got -1"),
+    ],
+)
+def test_losses_that_cannot_be_trained_by(loss, error, message):
+    with pytest.raises(error, match=message):
+        check_loss(loss)
+
+
+def grown(**changes):
+    return [TRIAL, replace(TRIAL, depth=8, scheme="depth-mup", **changes), replace(TRIAL, width=64)]
+
+
+class TestPreflight:
+    """What is refused before any training."""
+
+    def check(self, message, error=ValueError, trials=None, **functions):
+        own = Functions(**{"make": make, "batch": batch, **functions})
+        with pytest.raises(error, match=message):
+            preflight(own, trials or grown())
+
+    def test_a_good_one_passes(self):
+        preflight(OWN, grown())
+
+    def test_a_factory_with_a_generator_of_its_own(self):
+        generator = torch.Generator().manual_seed(0)
+
+        def random_make(width, depth):
+            model = make(width, depth)
+            nn.init.normal_(model[0].weight, generator=generator)
+            return model
+
+        self.check("different models for the same seed: 0.weight differs", make=random_make)
+
+    def test_a_factory_that_ignores_a_size(self):
+        self.check("ignores its depth: at depth 4 and 8", make=lambda w, d: make(w, 4))
+        self.check("ignores its width: at width 32 and 64", make=lambda w, d: make(32, d))
+
+    def test_what_is_no_model(self):
+        self.check("to give a torch.nn.Module; got int", TypeError, make=lambda w, d: w)
+
+    def test_a_batch_that_is_none_or_goes_on(self):
+        self.check(r"two things; got Tensor", TypeError, batch=lambda g: torch.ones(2))
+        self.check(r"two things; got tuple of 3", TypeError, batch=lambda g: (1, 2, 3))
+        self.check(
+            "different data for the same generator",
+            batch=lambda g: (torch.randn(4, 16), torch.arange(4)),
+        )
+
+    def test_a_loss_of_several_numbers(self):
+        def each(outputs, targets):
+            return cross_entropy(outputs, targets, reduction="none")
+
+        self.check(r"a tensor of shape \[32\]", TypeError, loss=each)
+
+    def test_settings_that_an_optimizer_does_not_have(self):
+        trials = grown(settings={"beta": 0.9})
+        self.check("adamw has no setting beta", trials=trials)
+        self.check("has no setting nesterov", trials=grown(settings={"nesterov": True}))
+        self.check("one of the optimizers .*; got 'lion'", trials=grown(optimizer="lion"))
+
+    def test_a_model_that_the_plan_does_not_understand(self):
+        self.check("residual|branch", make=lambda w, d: nn.Sequential(
+            nn.Linear(16, w), *(nn.Linear(w, w) for _ in range(d)), nn.Linear(w, 8)))  # fmt: skip
+
+    def test_a_plan_function_that_gives_none(self):
+        self.check("to give a depthmup.Plan; got None", TypeError, plan=lambda m, b, t: None)
