@@ -1,5 +1,8 @@
 """Cells for tests: small residual MLPs on the digits."""
 
+import random
+
+from depthmup.models import ACTIVATIONS
 from depthmup.records import Cell, Network, Optimizer
 
 
@@ -28,3 +31,29 @@ def cell(log2_lr=-4.0, *, seed=0, depth=4, width=16, steps=20, batch_size=32, **
         batch_size=batch_size,
         seed=seed,
     )
+
+
+def fuzz(count, seed):
+    """Random small cells; epsilon and rates keep Adam from amplifying rounding."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        sgd = rng.random() < 0.3
+        optimizer = (
+            {"name": "sgd", "momentum": rng.choice([0.0, 0.9]), "weight_decay": 0.01}
+            if sgd
+            else {"name": rng.choice(["adam", "adamw"]), "epsilon": 1e-3}
+        )
+        yield cell(
+            rng.choice([-2.0, -1.0]) if sgd else rng.choice([-8.0, -7.0]),
+            seed=rng.randrange(1000),
+            width=rng.randint(1, 70),
+            batch_size=rng.randint(1, 70),
+            depth=rng.randint(1, 5),
+            block_depth=rng.randint(1, 3),
+            activation=rng.choice(list(ACTIVATIONS)),
+            nonlinearity=rng.choice(["post", "pre"]),
+            mean_subtraction=rng.random() < 0.5,
+            layer_norm=rng.random() < 0.3,
+            steps=4,
+            **optimizer,
+        )

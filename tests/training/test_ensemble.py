@@ -1,11 +1,13 @@
 """The ensemble engine against the plain loop, and against itself in other company."""
 
+import random
+from dataclasses import replace
 from math import log
 
 import numpy as np
 import pytest
 import torch
-from cells import cell
+from cells import cell, fuzz
 
 from depthmup.records import Status
 from depthmup.training import train, train_ensemble
@@ -134,6 +136,22 @@ def test_records_come_as_soon_as_they_end():
 def test_cells_that_do_not_belong_together():
     with pytest.raises(ValueError, match=r"may differ in learning rate.*only"):
         list(train_ensemble([cell(), cell(depth=5)]))
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_fuzzed_shapes_and_members_agree_with_double_precision(seed):
+    members = random.Random(seed)
+    for first in fuzz(20 if seed == 0 else 200, seed):
+        cells = [
+            replace(first, seed=first.seed + i, optimizer=replace(first.optimizer, lr=lr))
+            for i, lr in enumerate(first.optimizer.lr / 2**k for k in range(members.randint(1, 5)))
+        ]
+        records = ensemble(cells)
+        for each in cells:
+            exact = train(each, dtype=torch.float64)
+            found = records[each.key]
+            assert found.status is exact.status, each
+            np.testing.assert_allclose(found.losses, exact.losses, rtol=SAME, err_msg=str(each))
 
 
 @pytest.mark.long

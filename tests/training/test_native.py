@@ -1,7 +1,6 @@
 """The compiled kernel against the plain loop, a sanitizer, other builds of itself, and abuse."""
 
 import os
-import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cells import cell
+from cells import cell, fuzz
 
 from depthmup.models import ACTIVATIONS
 from depthmup.records import Network, Optimizer, Status
@@ -121,32 +120,6 @@ def test_the_build_gives_no_warning(tmp_path):
 # ---- shapes ----
 
 
-def fuzz(count, seed):
-    """Random small cells; epsilon and rates keep Adam from amplifying rounding."""
-    rng = random.Random(seed)
-    for _ in range(count):
-        sgd = rng.random() < 0.3
-        optimizer = (
-            {"name": "sgd", "momentum": rng.choice([0.0, 0.9]), "weight_decay": 0.01}
-            if sgd
-            else {"name": rng.choice(["adam", "adamw"]), "epsilon": 1e-3}
-        )
-        yield cell(
-            rng.choice([-2.0, -1.0]) if sgd else rng.choice([-8.0, -7.0]),
-            seed=rng.randrange(1000),
-            width=rng.randint(1, 70),
-            batch_size=rng.randint(1, 70),
-            depth=rng.randint(1, 5),
-            block_depth=rng.randint(1, 3),
-            activation=rng.choice(list(ACTIVATIONS)),
-            nonlinearity=rng.choice(["post", "pre"]),
-            mean_subtraction=rng.random() < 0.5,
-            layer_norm=rng.random() < 0.3,
-            steps=4,
-            **optimizer,
-        )
-
-
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_fuzzed_shapes_agree_with_double_precision(seed):
     for each in fuzz(40 if seed == 0 else 400, seed):
@@ -159,17 +132,16 @@ def test_fuzzed_shapes_agree_with_double_precision(seed):
 UNDER_THE_SANITIZER = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import test_native
+from cells import cell, fuzz
 from depthmup.training import train_native
 from depthmup.training.native import load
 from depthmup.training.native.member import member
-kernel = load(Path(sys.argv[2]))
-if sys.argv[3] == "beyond":
-    state = member(test_native.cell(), kernel.register_length)
+kernel = load(Path(sys.argv[1]))
+if sys.argv[2] == "beyond":
+    state = member(cell(), kernel.register_length)
     state.struct.depth += 1
     state.advance(kernel, 0, 1, 1e9)
-cells = list(test_native.fuzz(25, 2))
+cells = list(fuzz(25, 2))
 for each, record in zip(cells, train_native(cells, library=kernel)):
     print(record.cell.key, list(record.losses))
 """
@@ -196,9 +168,8 @@ def instrumented(tmp_path_factory):
 @pytest.mark.parametrize("what", ["fuzz", "beyond"])
 def test_no_access_out_of_bounds(what, instrumented):
     """Every array is an allocation of its own, so that the sanitizer sees each one's ends."""
-    here = Path(__file__).parent
     done = subprocess.run(
-        [sys.executable, "-c", UNDER_THE_SANITIZER, str(here), str(instrumented), what],
+        [sys.executable, "-c", UNDER_THE_SANITIZER, str(instrumented), what],
         env={
             **os.environ,
             "LD_PRELOAD": str(sanitizer("libasan.so")),
