@@ -22,12 +22,15 @@ class Scale(StrEnum):
 class Setting:
     """What a claim is tested with.
 
-    ``depth_mup`` is the rule that claims about Depth-muP are tested on; tests plant wrong ones.
-    ``sizes`` replace settings of every grid, such as its width; tests run small ones.
+    ``data`` is what networks are trained on (the paper: CIFAR-10), ``images`` what the linear
+    networks of the limits are (MNIST). ``depth_mup`` is the rule that claims about Depth-muP are
+    tested on; tests plant wrong ones. ``sizes`` replace settings of every grid, such as its
+    width; tests run small ones.
     """
 
     scale: Scale = Scale.LAPTOP
     data: Data = field(default_factory=Data)
+    images: Data = field(default_factory=Data)
     depth_mup: Scheme = DEPTH_MUP
     sizes: Mapping[str, Any] = field(default_factory=dict)
 

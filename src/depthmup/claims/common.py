@@ -31,6 +31,7 @@ def grid(setting: Setting, **changes: Any) -> Grid:
             "depths": octaves(8, 1024),
             "steps": PAPER_STEPS,
             "window": 1000,
+            "order": "epochs",
         },
     )
     rates = tuple(float(k) for k in range(-7, 1))
@@ -95,8 +96,9 @@ def study_pictures(found: Study, *names: str) -> tuple[Picture, ...]:
     ``names``: ``panels`` (loss against learning rate, one chart per scheme), ``optimum``, ``loss``
     and ``drift``.
     """
-    from depthmup.reports import study_specs
+    from depthmup.reports import study_legends, study_specs
 
+    sizes, schemes = study_legends(found)
     frames = tuple(f"steps {w.start}–{w.stop}" for w in found.windows)
     titles = [t.title for t in found.headline.transfers]
     pictures = []
@@ -107,12 +109,15 @@ def study_pictures(found: Study, *names: str) -> tuple[Picture, ...]:
         caption = _CAPTIONS[kind]
         if index:
             caption = f"{titles[int(index)]}. {caption}"
-        pictures.append(Picture(name=name, caption=caption, spec=spec, frames=frames))
+        legend = {"panel": sizes, "drift": ()}.get(kind, schemes)
+        pictures.append(
+            Picture(name=name, caption=caption, spec=spec, frames=frames, legend=legend)
+        )
     return tuple(pictures)
 
 
 _CAPTIONS = {
-    "panel": "Training loss against log2 learning rate, one line per depth (dark is deep).",
+    "panel": "Training loss against log2 learning rate, one line per depth.",
     "optimum": "The best log2 learning rate against depth, with intervals over seeds.",
     "loss": "The loss at each depth's own best learning rate.",
     "drift": "Drift of the optimum in octaves per doubling of depth.",

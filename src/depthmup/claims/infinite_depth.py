@@ -67,6 +67,7 @@ def _picture(
         x_title="depth",
         y_title=title,
         by="of",
+        by_title="",
         log_x=True,
         log_y=True,
         references=[("1/L", [(d, top * depths[0] / d) for d in (depths[0], depths[-1])])],
@@ -77,7 +78,7 @@ def _fig9(setting: Setting) -> Experiment:
     depths, rule, count = DEPTHS, setting.depth_mup, 10
 
     def conclude(store: Store) -> Conclusion:
-        steps = images(setting.data, count=count)
+        steps = images(setting.images, count=count)
         limit = limits.linear(steps, depth=math.inf, lr=IMAGES_LR)
         errors: dict[str, list[float]] = {"outputs": [], "RMS of x at depths 0, 1/4, ..., 1": []}
         places = np.linspace(0, 1, 5)

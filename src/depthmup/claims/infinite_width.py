@@ -81,7 +81,7 @@ def _fig8(setting: Setting) -> Experiment:
                 "lr": IMAGES_LR,
                 "alpha": str(rule.alpha),
                 "gamma": str(rule.gamma),
-                "data": asdict(setting.data),
+                "data": asdict(setting.images),
             },
         )
 
@@ -96,7 +96,7 @@ def _fig8(setting: Setting) -> Experiment:
             ),
             pictures=(
                 _errors(found, widths, runs),
-                *(_stream(found, widths, runs, depth, step, setting.data) for step in SHOWN),
+                *(_stream(found, widths, runs, depth, step, setting.images) for step in SHOWN),
             ),
         )
 
@@ -144,6 +144,7 @@ def _errors(found: Mapping[tuple[int, int], Any], widths: Sequence[int], runs: i
         x_title="width",
         y_title="distance",
         by="of",
+        by_title="",
         log_x=True,
         log_y=True,
         references=[

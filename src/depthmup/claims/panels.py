@@ -22,7 +22,7 @@ def lines(
     x_title: str,
     y_title: str,
     by: str = "",
-    by_title: str = "",
+    by_title: str | None = None,
     ordered: bool = False,
     log_x: bool = False,
     log_y: bool = False,
@@ -55,7 +55,11 @@ def lines(
         scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
         return {"title": title, "scale": scale}
 
-    chosen_x = alt.X(f"{x}:Q", **axis(x_title, log_x), axis=alt.Axis(format="~g", grid=False))
+    # Sizes are powers of two: a logarithmic axis is labelled where there are points.
+    ticks: Any = sorted({row[x] for row in kept}) if log_x else alt.Undefined
+    chosen_x = alt.X(
+        f"{x}:Q", **axis(x_title, log_x), axis=alt.Axis(format="~g", grid=False, values=ticks)
+    )
     chosen_y = alt.Y(f"{y}:Q", **axis(y_title, log_y), axis=alt.Axis(format="~g"))
     base = alt.Chart(data).encode(x=chosen_x)
     if frames:
@@ -72,7 +76,12 @@ def lines(
         kind = "O" if ordered else "N"
         legend = alt.Legend(orient="top", columns=4, symbolOpacity=1)
         base = base.encode(
-            color=alt.Color(f"{by}:{kind}", title=by_title or by, scale=scale, legend=legend)
+            color=alt.Color(
+                f"{by}:{kind}",
+                title=(by if by_title is None else by_title) or None,
+                scale=scale,
+                legend=legend,
+            )
         )
     tips = [f"{key}:{'Q' if isinstance(kept[0][key], (int, float)) else 'N'}" for key in kept[0]]
     layers = []

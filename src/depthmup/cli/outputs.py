@@ -41,7 +41,7 @@ def about_session(
 
 def load_study(store: Store, grid: Grid | None = None) -> Study:
     """The study of a grid, or of the one that was asked for last, from the store alone."""
-    sessions = store.sessions()
+    sessions = [s for s in store.sessions() if "grid" in s]
     if grid is not None:  # another sweep may have begun on this store since
         sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
     if not sessions:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Rebuild report.html and summary.json from the store in a folder; nothing is trained."""
+    """Rebuild a page and its summary from the store in a folder; nothing is trained."""
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """The --out folder of a transfer measurement."""
+    """The --out folder of a transfer measurement, or of reproduced claims."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -28,10 +28,17 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.cli.outputs import deliver, load_study
+    from depthmup.cli.reproduce import deliver_evidence, load_evidence
     from depthmup.sweep import Store
 
     certificates: Sequence[Certificate] = ()
     with Store(options.folder / "results.sqlite", must_exist=True) as store:
+        if is_of_claims(store):
+            evidence = load_evidence(store)
+            deliver_evidence(
+                evidence, options.folder, markdown=None, export=options.export, json=options.json
+            )
+            return 0
         if is_of_own_model(store):
             from depthmup.measure import load_report
 
@@ -53,3 +60,8 @@ def is_of_own_model(store: "Store") -> bool:
     """Whether the last session on a store measured a person's own model."""
     kinds = [session.get("kind", "") for session in store.sessions() if "grid" in session]
     return kinds[-1:] == ["trials"]
+
+
+def is_of_claims(store: "Store") -> bool:
+    """Whether the last session on a store reproduced claims of the paper."""
+    return any("claims" in session for session in store.sessions()[-1:])

@@ -1,14 +1,16 @@
 """``depthmup reproduce``: figures and claims of the paper, with a verdict each."""
 
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 if TYPE_CHECKING:
-    from depthmup.claims.claim import Setting
+    from depthmup.claims import Setting
     from depthmup.records import Evidence
     from depthmup.sweep import Store
 
@@ -26,6 +28,12 @@ class Options:
 
     scale: Literal["laptop", "medium", "paper"] = "laptop"
     """laptop (half an hour for all on 2 cores), medium (an hour for one), or the paper's own."""
+
+    data: tuple[str, ...] = ()
+    """Data in place of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
+
+    unverified_data: bool = False
+    """Take files in these formats that are not the official ones."""
 
     out: Path = Path("runs/evidence")
     """Folder for results.sqlite, evidence.html and evidence.json."""
@@ -57,15 +65,21 @@ def run(options: Options) -> int:
         for claim in CLAIMS:
             print(f"{claim.name:<10} {claim.title} ({claim.source})")
         return 0
-    setting = setting_of(options)
+    setting = setting_of(options.scale, options.data, verify=not options.unverified_data)
     claims = named(options.claims)
     planned = plan_claims(claims, setting)
+    if options.workers < 0:
+        raise ValueError(
+            f"Expected workers to be at least 1, or 0 for all cores; got {options.workers}."
+        )
     executor = Processes(workers=options.workers or cores())
     prepare_folder(options.out)
     with Store(options.out / "results.sqlite") as store:
         about = {
             "claims": [claim.name for claim in claims],
             "scale": options.scale,
+            "data": list(options.data),
+            "unverified_data": options.unverified_data,
             "command": ["depthmup", *sys.argv[1:]],
             "environment": environment(),
         }
@@ -85,7 +99,7 @@ def run(options: Options) -> int:
                 file=sys.stderr,
             )
             return 130
-        evidence = load_evidence(store, setting)
+        evidence = load_evidence(store)
     deliver_evidence(
         evidence,
         options.out,
@@ -96,31 +110,60 @@ def run(options: Options) -> int:
     return 0
 
 
-def setting_of(options: Options) -> "Setting":
+def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> "Setting":
+    """The setting that names describe; data are looked for, and refused if they are not there."""
     from depthmup.claims import Scale, Setting
+    from depthmup.training import find_data
 
-    return Setting(scale=Scale(options.scale))
+    found: dict[str, Any] = {}
+    for spec in specs:
+        data = find_data(spec, verify=verify)
+        role = "images" if data.name == "mnist" else "data"
+        if role in found:
+            raise ValueError(
+                f"Expected --data to name one set to train on and mnist at most; got "
+                f"{', '.join(specs)}."
+            )
+        found[role] = data
+    if scale == "paper" and "data" not in found:
+        raise ValueError(
+            "The paper's scale trains on CIFAR-10: pass --data cifar10:FOLDER with the official "
+            "files (or cifar10:hf), and mnist:FOLDER beside it for Figures 8 and 9."
+        )
+    return Setting(scale=Scale(scale), **found)
 
 
-def load_evidence(store: "Store", setting: "Setting") -> "Evidence":
-    """The evidence that the last session on a store asked for, from the store alone."""
+def load_evidence(store: "Store") -> "Evidence":
+    """The evidence that the last session on a store asked for, from the store alone.
+
+    All claims that sessions of the same scale and data asked for are in it: one page for a store.
+    """
     import time
 
     from depthmup.claims import judge, named, plan_claims
 
-    sessions = [s for s in store.sessions() if "claims" in s and s["scale"] == setting.scale.value]
-    last = sessions[-1]
+    every = [session for session in store.sessions() if "claims" in session]
+    last = every[-1]
+    alike = [s for s in every if (s["scale"], s["data"]) == (last["scale"], last["data"])]
+    setting = setting_of(last["scale"], last["data"], verify=not last["unverified_data"])
+    data = "".join(f" --data {shlex.join(last['data'])}" for _ in last["data"][:1])
+    asked = plan_claims(named(sorted({name for s in alike for name in s["claims"]})), setting)
+    complete = [
+        (claim, experiment)
+        for claim, experiment in asked
+        if claim.name in last["claims"] or not store.missing(experiment.asked)
+    ]
     return judge(
-        plan_claims(named(last["claims"]), setting),
+        complete,
         store,
         scale=last["scale"],
         environment={
             **last["environment"],
             "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-            "seconds": round(sum(s["seconds"] for s in sessions), 1),
+            "seconds": round(sum(s["seconds"] for s in alike), 1),
         },
         config={"scale": last["scale"], "store": str(store.path), "command": last["command"]},
-        command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}",
+        command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}{data}",
     )
 
 

@@ -82,12 +82,14 @@ class Picture:
     """A chart: its caption, its Vega-Lite specification, and what its slider steps through.
 
     Where there are ``frames``, the specification has a parameter ``window_index`` that picks one.
+    ``legend`` are labels with their colours, for charts that are too small to hold them.
     """
 
     name: str
     caption: str
     spec: Mapping[str, Any]
     frames: tuple[str, ...] = ()
+    legend: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

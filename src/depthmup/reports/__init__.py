@@ -15,7 +15,7 @@ from depthmup.reports.export import FORMATS, export
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.limit_chart import limit_chart
-from depthmup.reports.page import page, study_specs
+from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.rows import strict
@@ -51,6 +51,7 @@ __all__ = [
     "regime_map",
     "save_chart",
     "strict",
+    "study_legends",
     "study_specs",
     "summary",
     "table",

@@ -248,7 +248,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
             for c in finding.comparisons
         ],
         "pictures": [
-            {"id": _place(finding, p.name), "caption": p.caption} for p in finding.pictures
+            {"id": _place(finding, p.name), "caption": p.caption, "legend": p.legend}
+            for p in finding.pictures
         ],
     }
 

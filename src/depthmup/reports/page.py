@@ -157,6 +157,13 @@ def script_json(value: object) -> Any:
     return Markup(text)
 
 
+def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Labels and colours of the sizes, and of the schemes."""
+    sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
+    colours = scheme_colours(study)
+    return sizes, tuple((t.title, colours[t.scheme]) for t in transfers(study))
+
+
 def study_specs(study: Study) -> dict[str, Any]:
     """The Vega-Lite specification of every chart on the page, by its element's id."""
     wide: dict[str, Any] = {"width": "container", "window": None}

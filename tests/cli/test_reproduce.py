@@ -1,0 +1,57 @@
+"""``depthmup reproduce``: names and data are checked first, work is kept, the page is rebuilt."""
+
+import json
+
+import pytest
+
+from depthmup.cli import main
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "evidence"
+
+
+def test_the_claims_are_listed(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert "fig10" in listed
+    assert "erratum1" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Expected figures or claims of the paper: all, "),
+        (["fig99"], "got fig99"),
+        (["fig10", "--scale", "paper"], "pass --data cifar10:FOLDER"),
+        (["fig10", "--data", "cifar10:/nowhere"], "/nowhere"),
+        (["fig10", "--data", "digits", "digits"], "one set to train on and mnist at most"),
+        (["fig10", "--data", "svhn"], "svhn"),
+        (["fig9", "--workers", "-1"], "at least 1"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(arguments, message, out, capsys):
+    assert main(["reproduce", *arguments, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_claim_is_reproduced_kept_and_rebuilt(out, capsys):
+    table = out.parent / "EVIDENCE.md"
+    arguments = ["reproduce", "lemma4.3", "--out", str(out)]
+    assert main([*arguments, "--json", "--markdown", str(table)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "evidence.json").read_text())
+    assert printed["claims"][0]["verdict"] == "reproduced"
+    assert "**lemma4.3**" in table.read_text()
+    page = (out / "evidence.html").read_text()
+    assert "depthmup reproduce lemma4.3 --scale laptop" in page
+
+    (out / "evidence.html").unlink()
+    assert main(["report", str(out)]) == 0
+    assert (out / "evidence.html").read_text() == page
+
+    assert main(["reproduce", "prop4.4", "--out", str(out)]) == 0
+    both = json.loads((out / "evidence.json").read_text())
+    assert [claim["claim"] for claim in both["claims"]] == ["lemma4.3", "prop4.4"]
