@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 # mup is only tested against; its torchvision requirement would replace torch.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hf]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,hf,ray]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mup
 	touch $@
 

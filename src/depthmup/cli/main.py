@@ -7,7 +7,18 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from depthmup.cli import check, doctor, limit, own_model, plan, regimes, report, reproduce, transfer
+from depthmup.cli import (
+    check,
+    doctor,
+    limit,
+    merge,
+    own_model,
+    plan,
+    regimes,
+    report,
+    reproduce,
+    transfer,
+)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -16,6 +27,7 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "plan": (plan.Options, plan.run),
     "transfer": (transfer.Options, transfer.run),
     "report": (report.Options, report.run),
+    "merge": (merge.Options, merge.run),
     "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
     "check": (check.Options, check.run),

@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import tyro
+
+from depthmup.cli.execution import Execution
 from depthmup.rules import scheme
 
 if TYPE_CHECKING:
@@ -115,6 +118,11 @@ class Options:
     workers: int = 0
     """Worker processes of one thread each; 0: one per core."""
 
+    execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
+
+    shard: str = ""
+    """i/k: do the i-th of k even shares into a store of its own, which `depthmup merge` joins."""
+
     device: str = "cpu"
     """Where to train: cpu, cuda or cuda:N."""
 
@@ -162,7 +170,7 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import Display
     from depthmup.records import cores
     from depthmup.reports.page import prepare
-    from depthmup.sweep import Executor, InProcess, Processes, Store, check_memory, training
+    from depthmup.sweep import Processes, Shard, Store, check_memory, share, snapshot, training
     from depthmup.sweep import run as run_sweep
     from depthmup.training import Placement, engine_for
 
@@ -172,43 +180,61 @@ def run(options: Options) -> int:
         raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     if not 0 < options.tolerance < float("inf"):
         raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
-    placement = Placement(
-        device=options.device, engine=options.engine, cuda_graphs=options.cuda_graphs
-    )
-    engine = engine_for(grid.cells[0], placement)
-    executor: Executor = InProcess() if placement.on_cuda else Processes(workers=workers)
-    check_memory(
-        [job.cells for job in training(grid.cells)],
-        workers=1 if placement.on_cuda else workers,
-        stacked=engine.name == "stacked",
-        device=placement.device,
-    )
+    device = options.execution.device(options.device)
+    placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
+    jobs = partial(training, placement=placement)
+    executor = options.execution.choose(workers=workers, device=device)
+    engine = "each node's own"
+    if options.execution.executor != "ray":
+        chosen = engine_for(grid.cells[0], placement)
+        engine = str(chosen)
+        check_memory(
+            [job.cells for job in jobs(grid.cells)],
+            workers=executor.workers if isinstance(executor, Processes) else 1,
+            stacked=chosen.name == "stacked",
+            device=device,
+        )
+    shard = Shard.parse(options.shard) if options.shard else None
+    asked, main = grid.cells, options.out / "results.sqlite"
+    if shard is not None:
+        asked = tuple(share(grid.cells, shard, jobs=jobs))
+        if main.exists():
+            with snapshot(main) as kept:
+                asked = tuple(kept.missing(asked))
     prepare_folder(options.out)
-    with Store(options.out / "results.sqlite") as store:
+    with Store(options.out / shard.store_name if shard else main) as store:
         about = about_session(
-            grid, tolerance=options.tolerance, command=sys.argv[1:], engine=str(engine)
+            grid, tolerance=options.tolerance, command=sys.argv[1:], engine=engine
         )
         # The workers' first seconds, loading libraries, are this process' own to do the same.
         preparation = Thread(target=prepare)
-        preparation.start()
+        if shard is None:
+            preparation.start()
         try:
             with Display(quiet=options.json) as display:
                 run_sweep(
-                    grid.cells,
+                    asked,
                     store=store,
                     executor=executor,
-                    jobs=partial(training, placement=placement),
+                    jobs=jobs,
                     tell=display.tell,
                     about=about,
                 )
         except KeyboardInterrupt:
-            done = len(grid.cells) - len(store.missing(grid.cells))
+            done = len(asked) - len(store.missing(asked))
             print(
-                f"\nStopped. {done} of {len(grid.cells)} runs are kept in {store.path}; "
+                f"\nStopped. {done} of {len(asked)} runs are kept in {store.path}; "
                 "the same command goes on from there.",
                 file=sys.stderr,
             )
             return 130
+        if shard is not None:
+            print(
+                f"Shard {options.shard} is done: {len(asked)} runs in {store.path}. When all are, "
+                f"`depthmup merge {options.out}` makes the page.",
+                file=sys.stderr,
+            )
+            return 0
         study = load_study(store, grid)
     preparation.join()
     deliver([study], options.out, export=options.export, json=options.json)

@@ -6,6 +6,7 @@ from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, Worker
 from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.run import Progress, run
+from depthmup.sweep.shards import Shard, merge, share, snapshot
 from depthmup.sweep.store import Asked, Store, StoreError
 from depthmup.sweep.study import study
 from depthmup.sweep.trial_study import Losses, trial_losses, trial_records, trial_studies
@@ -22,6 +23,7 @@ __all__ = [
     "Processes",
     "Progress",
     "Ray",
+    "Shard",
     "Store",
     "StoreError",
     "Train",
@@ -31,7 +33,10 @@ __all__ = [
     "WorkerError",
     "calibrate",
     "check_memory",
+    "merge",
     "run",
+    "share",
+    "snapshot",
     "study",
     "training",
     "trial_jobs",

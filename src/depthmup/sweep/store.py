@@ -4,7 +4,7 @@ import json
 import sqlite3
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -221,6 +221,56 @@ class Store:
         with self._explained():
             rows = self._db.execute("SELECT about, seconds FROM sessions ORDER BY id").fetchall()
         return [{**json.loads(about), "seconds": seconds} for about, seconds in rows]
+
+    def absorb(self, others: Sequence["Store"]) -> int:
+        """Take what other stores hold, all of it or nothing; the number of new results.
+
+        Results of different grids live side by side, as each is found by its own key. Sessions
+        come along, so that a page can be made; one that is known already is not counted twice.
+
+        Raises:
+            StoreError: two stores hold different results under one key. Nothing was changed.
+        """
+        before = len(self)
+        with self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                for other in others:
+                    for table, columns in (("records", 4), ("measurements", 3)):
+                        self._take_results(other, table, columns)
+                self._take_sessions(others)
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        return len(self) - before
+
+    def _take_results(self, other: "Store", table: str, columns: int) -> None:
+        with other._explained():
+            rows = other._db.execute(f"SELECT * FROM {table}").fetchall()
+        for row in rows:
+            known = self._db.execute(f"SELECT * FROM {table} WHERE key = ?", row[:1]).fetchone()
+            if known is None:
+                marks = ", ".join("?" * columns)
+                self._db.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+            elif known != row:
+                raise StoreError(
+                    f"{other.path} conflicts with what comes from the other stores: both have "
+                    f"{row[1]}, with different results. The same run is the same to the bit on "
+                    "machines of one kind with one engine, so these were not alike. Leave one of "
+                    "the stores out, and its runs are done anew. Nothing was changed."
+                )
+
+    def _take_sessions(self, others: Sequence["Store"]) -> None:
+        found = []
+        for other in others:
+            with other._explained():
+                found += other._db.execute("SELECT about, seconds FROM sessions").fetchall()
+        for about, seconds in sorted(found, key=lambda row: json.loads(row[0]).get("started", 0)):
+            update = "UPDATE sessions SET seconds = max(seconds, ?) WHERE about = ?"
+            if not self._db.execute(update, (seconds, about)).rowcount:
+                insert = "INSERT INTO sessions(about, seconds) VALUES (?, ?)"
+                self._db.execute(insert, (about, seconds))
 
 
 def _little_endian(values: array) -> array:

@@ -3,6 +3,7 @@
 import math
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import time
@@ -15,8 +16,8 @@ from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
 
-ANSWER = 15.0
-"""Seconds within which a cluster has to answer; a connection that fails would take Ray 120."""
+CONNECT, ANSWER = 5.0, 12.0
+"""Seconds for a connection to a cluster, and for its answer; Ray by itself would take 120."""
 
 PATIENCE = 60.0
 """Seconds to wait for nodes that can do a job, when there are none any more."""
@@ -76,7 +77,7 @@ class Ray:
                 # Some wait inside Ray, so that no core idles until this process has noticed.
                 while backlog and len(busy) < 2 * slots + 1:
                     attempt = backlog.take()
-                    stream = task.remote(ray.cloudpickle.dumps(attempt.job))
+                    stream = task.remote(ray.cloudpickle.dumps(attempt.job), _paths())
                     busy[stream] = _Task(attempt=attempt)
                 for stream in ray.wait(list(busy), num_returns=1, timeout=1.0)[0]:
                     if not busy[stream].listen(ray, stream, backlog):
@@ -143,11 +144,12 @@ class _Task:
         return False
 
 
-def _work(packed: bytes) -> Iterator[tuple[str, Any]]:
+def _work(packed: bytes, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """A task: do a job, and yield what there is to say."""
     import torch
 
     torch.set_num_threads(1)
+    sys.path += [path for path in paths if path not in sys.path]
     yield "started", None
     try:
         job: Job = pickle.loads(packed)
@@ -179,6 +181,11 @@ def _check_answers(address: str) -> None:
     Raises:
         ValueError: nothing answers there that is a Ray cluster.
     """
+    where = "on this machine" if address == "auto" else f"at {address}"
+    silent = ValueError(
+        f"No Ray cluster answers {where}. Start one by `ray start --head --port=6379`, let other "
+        "machines join by `ray start --address=HEAD:6379`, and give --address HEAD:6379."
+    )
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
     if address != "auto":
         host, _, port = address.rpartition(":")
@@ -187,17 +194,20 @@ def _check_answers(address: str) -> None:
                 f"Expected the address of a Ray cluster to be host:port, or auto; got {address!r}. "
                 "The command runs on a machine of the cluster: ray:// addresses are for others."
             )
+        try:
+            socket.create_connection((host, int(port)), timeout=CONNECT).close()
+        except OSError as error:
+            raise silent from error
         command += ["--address", address]
     try:
-        answers = subprocess.run(command, capture_output=True, timeout=ANSWER).returncode == 0
-    except subprocess.TimeoutExpired:
-        answers = False
-    if not answers:
-        where = "on this machine" if address == "auto" else f"at {address}"
-        raise ValueError(
-            f"No Ray cluster answers {where}. Start one by `ray start --head --port=6379`, let "
-            "other machines join by `ray start --address=HEAD:6379`, and give --address HEAD:6379."
-        )
+        subprocess.run(command, capture_output=True, timeout=ANSWER, check=True)
+    except subprocess.SubprocessError as error:
+        raise silent from error
+
+
+def _paths() -> list[str]:
+    """Where modules are looked for: a person's own have to lie there on every node."""
+    return [os.path.abspath(path) for path in sys.path]
 
 
 def _variables() -> dict[str, str]:

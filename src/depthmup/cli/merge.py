@@ -1,0 +1,66 @@
+"""``depthmup merge``: join the stores that shards of a sweep have left."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+MAIN = "results.sqlite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Join stores of results into OUT/results.sqlite, and make the page if nothing is missing.
+
+    Nothing is changed if two stores hold different results of the same run. Stores of different
+    measurements can be joined; the page is that of the one that was started last.
+    """
+
+    stores: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Stores, or folders of which all results*.sqlite are meant."""
+
+    out: Path | None = None
+    """Folder for the joint store and the page; by default that of the first store."""
+
+    export: tuple[Literal["svg", "pdf", "png"], ...] = ()
+    """Also write every chart in these formats."""
+
+    json: bool = False
+    """Print the summary as JSON, and nothing else on stdout."""
+
+
+def run(options: Options) -> int:
+    from depthmup.cli import report
+    from depthmup.cli.outputs import prepare_folder
+    from depthmup.sweep import Store, merge
+
+    if not options.stores:
+        raise ValueError("Expected stores to join, or a folder of them; got none.")
+    first = options.stores[0]
+    out = options.out or (first if first.is_dir() else first.parent)
+    stores = found(options.stores, out)
+    prepare_folder(out)
+    with Store(out / MAIN) as store:
+        new = merge(stores, into=store)
+        print(
+            f"{len(store)} results in {store.path}, {new} of them new from {len(stores)} stores.",
+            file=sys.stderr,
+        )
+    return report.run(report.Options(folder=out, export=options.export, json=options.json))
+
+
+def found(stores: tuple[Path, ...], out: Path) -> list[Path]:
+    """The stores that are named, each once, and not the one to be written."""
+    paths = []
+    for each in stores:
+        paths += sorted(each.glob("results*.sqlite")) if each.is_dir() else [each]
+    target = (out / MAIN).resolve()
+    unique = {path.resolve(): path for path in paths if path.resolve() != target}
+    if not unique:
+        raise ValueError(
+            "Expected stores to join, such as the results.shard-1-of-4.sqlite that `depthmup "
+            f"transfer --shard 1/4` leaves; found none in {', '.join(map(str, stores))}."
+        )
+    return list(unique.values())

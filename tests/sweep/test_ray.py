@@ -1,0 +1,318 @@
+"""Sweeps on a Ray cluster of two nodes on this machine, with nodes, workers, drivers killed."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from misbehaviour import Several, lines, task
+
+from depthmup.rules import DEPTH_MUP, ODE
+from depthmup.sweep import Grid, InProcess, Ray, Store, run
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'depthmup[ray]'")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("ray")]
+
+TESTS = Path(__file__).parents[1]
+GRID = Grid(
+    schemes=(DEPTH_MUP, ODE),
+    depths=(2, 4),
+    base_depth=2,
+    log2_lrs=(-4.0, -3.0),
+    seeds=3,
+    width=16,
+    steps=20,
+    window=10,
+)
+
+
+class Heard:
+    def __init__(self, on_result=lambda result: None):
+        self.results, self.failures, self._on_result = [], {}, on_result
+
+    def on_result(self, result):
+        self.results.append(result)
+        self._on_result(result)
+
+    def on_progress(self, job, fraction): ...
+
+    def on_failure(self, job, why):
+        self.failures[str(job)] = why
+
+    @property
+    def numbers(self):
+        return sorted(result.task.settings["number"] for result in self.results)
+
+
+def until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
+
+
+def answers(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_port():
+    """One that Ray gives to nobody: its workers have 10002 to 19999."""
+    for port in range(26379, 32000):
+        if not answers(port):
+            return port
+    raise RuntimeError("no port is free")
+
+
+def processes(node):
+    """All processes of a node: workers leave its process group, and stay in its session."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(ProcessLookupError):
+            if os.getsid(int(folder.name)) == node.pid:
+                found.append(int(folder.name))
+    return found
+
+
+def kill(node):
+    """What unplugging does: nothing of it is left, and nothing said goodbye."""
+    for process in processes(node):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    node.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a cluster, and its processes: a head and another node, of a core each."""
+    port, folder = free_port(), tempfile.mkdtemp(prefix="ray", dir="/tmp")
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # A node that is gone is noticed after three seconds, not fifteen.
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_failure_threshold": "3",
+    }
+    shared = ["--num-cpus=1", "--object-store-memory=80000000", "--block"]
+
+    def start(*where):
+        with open(Path(folder) / "output", "a") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "ray.scripts.scripts", "start", *where, *shared],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # by which its processes are found
+            )
+
+    nodes = [start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")]
+    try:
+        assert until(lambda: answers(port)), (Path(folder) / "output").read_text()
+        nodes.append(start(f"--address=127.0.0.1:{port}"))
+        address = f"127.0.0.1:{port}"
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        assert until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
+        yield address, nodes
+    finally:
+        ray.shutdown()
+        for node in nodes:
+            kill(node)
+
+
+@pytest.fixture
+def unconnected():
+    """Tests of what does not answer stand before those of the cluster that does."""
+    assert not ray.is_initialized()
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def at_work(log):
+    """Processes that noted something and are still there, by number."""
+    there = {}
+    for line in lines(log):
+        process, number = line.split()
+        if Path(f"/proc/{process}").exists():
+            there[int(number)] = int(process)
+    return there
+
+
+@pytest.mark.parametrize("server", ["nobody", "silence"])
+def test_an_address_that_does_not_answer(unconnected, log, server):
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if server == "silence":
+            listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        start = time.monotonic()
+        with pytest.raises(ValueError, match=f"No Ray cluster answers at {address}"):
+            Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ray://127.0.0.1:10001", "host:", ":6379"])
+def test_what_is_no_address(unconnected, log, address):
+    with pytest.raises(ValueError, match=r"host:port, or auto; got '"):
+        Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
+
+
+def test_more_gpus_than_there_are(cluster, log):
+    with pytest.raises(ValueError, match=r"a core and 1 GPUs .* 2 nodes with 2 cores and 0 GPUs"):
+        Ray(gpus_per_trial=1)([Several(tasks=(task("add_one", log, 0),))], Heard())
+
+
+def test_the_same_cells_to_the_bit(cluster, tmp_path):
+    seen = []
+    with Store(tmp_path / "a.sqlite") as ours, Store(tmp_path / "b.sqlite") as theirs:
+        run(GRID.cells, store=ours, executor=InProcess())
+        run(GRID.cells, store=theirs, executor=Ray(), tell=seen.append)
+        assert [theirs.get(cell) for cell in GRID.cells] == [ours.get(c) for c in GRID.cells]
+    assert seen[-1].done == len(GRID.cells)
+    assert seen[-1].fraction == pytest.approx(1.0)
+
+
+def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log):
+    names = ["add_one", "fail", "die_once", "die", "exhaust", "add_one", "hang"]
+    jobs = [
+        Several(tasks=tuple(task(name, log, n) for n, name in enumerate(names))),
+        Several(tasks=(task("add_one", log, 10),)),
+    ]
+    heard = Heard()
+    Ray(trial_seconds=2.0)(jobs, heard)
+    assert heard.numbers == [0, 2, 5, 10]
+    patterns = {
+        "doing fail 1": r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 1 has no",
+        "doing die 3": r"died 3 times.*WorkerCrashedError",
+        "doing exhaust 4": r"(?s)died 3 times.*Traceback.*MemoryError",
+        "doing hang 6": r"when it had taken 2 s, its time limit",
+    }
+    assert heard.failures.keys() == patterns.keys()
+    for name, pattern in patterns.items():
+        assert re.search(pattern, heard.failures[name]), heard.failures[name]
+    numbers = [int(line.split()[1]) for line in lines(log)]
+    assert {number: numbers.count(number) for number in (0, 1, 4, 5, 10)} == {
+        **dict.fromkeys((0, 5, 10), 1),
+        1: 2,
+        4: 3,
+    }
+    assert until(lambda: 6 not in at_work(log), 20)
+
+
+def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(cluster, log):
+    """As Ctrl-C does, or a store that is full."""
+
+    def stop(result):
+        raise KeyboardInterrupt("enough")
+
+    jobs = [
+        Several(tasks=(task("hang", log, 0),)),
+        Several(tasks=(task("add_one", log, 1, seconds=1),)),
+    ]
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        Ray()(jobs, Heard(stop))
+    assert {0, 1} == {int(line.split()[1]) for line in lines(log)}
+    assert until(lambda: 0 not in at_work(log), 20)
+
+
+SWEEP = """
+import json, sys
+from misbehaviour import Several, task
+from depthmup.sweep import Ray, Store, run
+if __name__ == "__main__":
+    path, log, address = sys.argv[1:]
+    tasks = [task("add_one", log, number, seconds=0.3) for number in range(12)]
+    def jobs(missing):
+        return [Several(tasks=tuple(missing[i : i + 3])) for i in range(0, len(missing), 3)]
+    with Store(path) as store:
+        run(tasks, store=store, executor=Ray(address=address), jobs=jobs)
+"""
+
+
+def test_a_driver_that_is_killed_is_resumed(cluster, tmp_path, log):
+    script, path = tmp_path / "sweep.py", tmp_path / "results.sqlite"
+    script.write_text(SWEEP)
+    command = [sys.executable, script, path, log, cluster[0]]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    tasks = [task("add_one", log, number, seconds=0.3) for number in range(12)]
+    first = subprocess.Popen(command, env=environment)
+    with Store(path) as store:
+        assert until(lambda: len(store) >= 3)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        kept = {each.settings["number"] for each in tasks} - {
+            each.settings["number"] for each in store.missing(tasks)
+        }
+        assert 3 <= len(kept) < 12
+        assert until(lambda: not at_work(log), 30), "its workers end with the driver"
+        before = len(lines(log))
+        subprocess.run(command, env=environment, check=True, timeout=120)
+        assert not store.missing(tasks)
+    assert sorted(int(line.split()[1]) for line in lines(log)[before:]) == sorted(
+        set(range(12)) - kept
+    )
+
+
+def test_the_command(cluster, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"]
+    options = (
+        "transfer --preset tiny --depths 2 4 --base-depth 2 --steps 10 --window 5 --width 16 "
+        f"--schemes depth-mup --json --executor ray --address {cluster[0]} --out {out}"
+    )
+    done = subprocess.run(
+        [*command, *options.split()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
+    assert (out / "report.html").exists()
+
+
+def test_what_was_at_work_on_a_node_that_is_killed_is_done_elsewhere(cluster, log):
+    """Last, as the node does not come back."""
+    _, (_, other) = cluster
+    jobs = [
+        Several(tasks=tuple(task("add_one", log, 3 * job + n, seconds=0.5) for n in range(3)))
+        for job in range(4)
+    ]
+
+    killed = []
+
+    def unplug():
+        there = until(
+            lambda: len(lines(log)) > 3 and set(at_work(log).values()) & {*processes(other)}
+        )
+        killed.append((there, len(lines(log))))
+        kill(other)
+
+    killer = threading.Thread(target=unplug)
+    killer.start()
+    heard = Heard()
+    Ray()(jobs, heard)
+    killer.join()
+    assert not heard.failures
+    assert heard.numbers == list(range(12))
+    [(there, begun)] = killed
+    assert there
+    assert 3 < begun < 12
+    # What was begun there and not delivered was done again, and only that: one job's rest.
+    numbers = [int(line.split()[1]) for line in lines(log)]
+    again = {number for number in numbers if numbers.count(number) > 1}
+    assert 1 <= len(again) <= 3
+    assert all(numbers.count(number) == 2 for number in again)
+    assert sum(node["Alive"] for node in ray.nodes()) == 1
