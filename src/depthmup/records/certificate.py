@@ -25,6 +25,7 @@ class Lack(StrEnum):
     NOISE = "noise above the effect"
     WINDOWS = "early and late windows disagree"
     SMALL = "sizes too small"
+    WORSE = "larger sizes train worse"
     FAR = "target too far"
 
 

@@ -18,7 +18,13 @@ from depthmup.records import NUMERICS, Estimate, Verdict
 from depthmup.records.certificate import BandPoint, Certificate, Metrics, Slope
 from depthmup.sweep.law import AXES, CONFIDENCE, Array, Law, Size, predict
 from depthmup.sweep.optimum import TOLERANCE
-from depthmup.sweep.refusals import FARTHEST, refuse_design, refuse_law, refuse_measurements
+from depthmup.sweep.refusals import (
+    FARTHEST,
+    refuse_breakdown,
+    refuse_design,
+    refuse_law,
+    refuse_measurements,
+)
 from depthmup.sweep.shape import Laws, Price, averages, measured_optimum
 
 VERSION = 1
@@ -80,7 +86,7 @@ def calibrate(
     laws = Laws.of(rates, values, sizes, base) if not refusals else None
     refusals += refuse_design(sizes, base, target, laws)
     if laws is not None and laws.place.freedom > 0:
-        refusals += refuse_law(laws, rates, values, early)
+        refusals += refuse_law(laws, rates, early) + refuse_breakdown(laws)
     common: dict[str, Any] = {
         "target": target,
         "base": base,

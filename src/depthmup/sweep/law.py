@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 Size = tuple[int, int]
 AXES = ("width", "depth")
 CONFIDENCE = 0.9
-WOBBLE, WANDER = 0.05, 0.1
+WOBBLE, WANDER = 0.05, 0.05
 """Scales of the half-normal priors of tau and lambda, in octaves of learning rate."""
 DRAWS = 4_000
 """Their quantiles scatter by about 2%."""

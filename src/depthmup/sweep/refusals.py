@@ -17,6 +17,9 @@ FARTHEST = 16
 
 SIGNIFICANCE = 0.05
 
+WORSE = 0.05
+"""How much higher the log of the best loss may be at the largest size than at a smaller one."""
+
 
 def refuse_measurements(
     optima: Sequence[SizeOptimum], rates: Array, losses: Array
@@ -164,7 +167,7 @@ def refuse_design(
     return found
 
 
-def refuse_law(laws: Laws, rates: Array, losses: Array, early: Array | None) -> list[Refusal]:
+def refuse_law(laws: Laws, rates: Array, early: Array | None) -> list[Refusal]:
     """A law that is not one: it bends, or it depends on when one looks.
 
     Both tests allow for the tolerance within which an optimum counts as staying where it is: a
@@ -208,6 +211,34 @@ def refuse_law(laws: Laws, rates: Array, losses: Array, early: Array | None) -> 
                         )
                     )
     return found
+
+
+def refuse_breakdown(laws: Laws) -> list[Refusal]:
+    """The largest size trains worse than a smaller one: the scheme breaks down on the way up.
+
+    Beyond there no law of smaller sizes holds; under standard parametrization nothing may train at
+    the target at all. By t test, beyond a margin: at little training a little worse is normal.
+    """
+    law = laws.loss
+    if not np.isfinite(law.without).all():
+        return []
+    largest = max(range(len(law.sizes)), key=lambda i: (math.prod(law.sizes[i]), law.sizes[i]))
+    best = int(np.argmin(law.values))
+    rise = float(law.values[largest] - law.values[best])
+    error = jackknife_error(law.without[:, largest] - law.without[:, best])
+    if rise - students_t(len(law.without) - 1, 1 - SIGNIFICANCE) * error <= WORSE:
+        return []
+    (w, d), (bw, bd) = law.sizes[largest], law.sizes[best]
+    return [
+        Refusal(
+            lack=Lack.WORSE,
+            reason=(
+                f"At its own best learning rate width {w} depth {d} ends {math.expm1(rise):.0%} "
+                f"above width {bw} depth {bd}: the scheme breaks down as the model grows."
+            ),
+            advice="Use a scheme under which larger sizes train better, or train longer.",
+        )
+    ]
 
 
 def _bend(law: Law, axis: str) -> tuple[float, float]:
