@@ -33,8 +33,11 @@ def cell(log2_lr=-4.0, *, seed=0, depth=4, width=16, steps=20, batch_size=32, **
     )
 
 
-def fuzz(count, seed):
-    """Random small cells; epsilon and rates keep Adam from amplifying rounding."""
+def fuzz(count, seed, *, multiple=1):
+    """Random small cells; epsilon and rates keep Adam from amplifying rounding.
+
+    Widths and batches are multiples of ``multiple``.
+    """
     rng = random.Random(seed)
     for _ in range(count):
         sgd = rng.random() < 0.3
@@ -46,8 +49,8 @@ def fuzz(count, seed):
         yield cell(
             rng.choice([-2.0, -1.0]) if sgd else rng.choice([-8.0, -7.0]),
             seed=rng.randrange(1000),
-            width=rng.randint(1, 70),
-            batch_size=rng.randint(1, 70),
+            width=-(-rng.randint(1, 70) // multiple) * multiple,
+            batch_size=-(-rng.randint(1, 70) // multiple) * multiple,
             depth=rng.randint(1, 5),
             block_depth=rng.randint(1, 3),
             activation=rng.choice(list(ACTIVATIONS)),

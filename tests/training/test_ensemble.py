@@ -139,12 +139,13 @@ def test_cells_that_do_not_belong_together():
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_fuzzed_shapes_and_members_agree_with_double_precision(seed):
-    members = random.Random(seed)
-    for first in fuzz(20 if seed == 0 else 200, seed):
+@pytest.mark.parametrize("multiple", [1, 16], ids=["one by one", "stacked"])
+def test_fuzzed_shapes_and_members_agree_with_double_precision(multiple, seed):
+    rng = random.Random(seed)
+    for first in fuzz(20 if seed == 0 else 100, seed, multiple=multiple):
         cells = [
             replace(first, seed=first.seed + i, optimizer=replace(first.optimizer, lr=lr))
-            for i, lr in enumerate(first.optimizer.lr / 2**k for k in range(members.randint(1, 5)))
+            for i, lr in enumerate(first.optimizer.lr / 2**k for k in range(rng.randint(1, 5)))
         ]
         records = ensemble(cells)
         for each in cells:
