@@ -38,7 +38,7 @@ def lines(
     """
     import altair as alt
 
-    from depthmup.reports import configured
+    from depthmup.reports import configured, page_spec
 
     kept = [
         row
@@ -107,7 +107,9 @@ def lines(
     chart = alt.layer(*layers).properties(width="container", height=height)
     if frames:
         chart = chart.add_params(alt.param(name="window_index", value=len(frames) - 1))
-    return Picture(name=name, caption=caption, spec=_spec(configured(chart)), frames=tuple(frames))
+    return Picture(
+        name=name, caption=caption, spec=page_spec(configured(chart)), frames=tuple(frames)
+    )
 
 
 def heat_map(
@@ -132,7 +134,7 @@ def heat_map(
     """
     import altair as alt
 
-    from depthmup.reports import configured
+    from depthmup.reports import configured, page_spec
 
     base = alt.Chart(_inline(rows))
     step_x, step_y = (_step(sorted({row[key] for row in rows})) for key in (x, y))
@@ -180,12 +182,14 @@ def heat_map(
             )
         )
     chart = alt.layer(*layers).properties(width="container", height=height)
-    return Picture(name=name, caption=caption, spec=_spec(configured(chart)))
+    return Picture(name=name, caption=caption, spec=page_spec(configured(chart)))
 
 
 def framed(chart: Any, *, name: str, caption: str) -> Picture:
     """A chart that is drawn elsewhere as a picture as wide as the page gives."""
-    return Picture(name=name, caption=caption, spec=_spec(chart.properties(width="container")))
+    from depthmup.reports import page_spec
+
+    return Picture(name=name, caption=caption, spec=page_spec(chart.properties(width="container")))
 
 
 def _inline(rows: Sequence[Row]) -> Any:
@@ -195,12 +199,6 @@ def _inline(rows: Sequence[Row]) -> Any:
 
     values: Any = strict(list(rows))
     return alt.InlineData(values=values)
-
-
-def _spec(chart: Any) -> Mapping[str, Any]:
-    spec: dict[str, Any] = chart.to_dict()
-    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    return spec
 
 
 def _positive(value: object) -> bool:

@@ -115,6 +115,9 @@ class Options:
     tolerance: float = 0.15
     """Octaves per doubling of depth within which an optimum counts as staying."""
 
+    target_depth: int = 0
+    """Depth to foretell from these: writes OUT/certificate.json, or why there is none."""
+
     workers: int = 0
     """Worker processes of one thread each; 0: one per core."""
 
@@ -166,10 +169,16 @@ def preset_of(arguments: Sequence[str]) -> Options:
 
 def run(options: Options) -> int:
     # Loaded here, so that --help is instant.
-    from depthmup.cli.outputs import about_session, deliver, load_study, prepare_folder
+    from depthmup.cli.outputs import (
+        about_session,
+        deliver,
+        load_certificates,
+        load_study,
+        prepare_folder,
+    )
     from depthmup.cli.terminal import Display
     from depthmup.records import cores
-    from depthmup.reports.page import prepare
+    from depthmup.reports.html import prepare
     from depthmup.sweep import Processes, Shard, Store, check_memory, share, snapshot, training
     from depthmup.sweep import run as run_sweep
     from depthmup.training import Placement, engine_for
@@ -180,6 +189,10 @@ def run(options: Options) -> int:
         raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     if not 0 < options.tolerance < float("inf"):
         raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
+    if options.target_depth < 0:
+        raise ValueError(
+            f"Expected target-depth to be at least 1, or 0 for none; got {options.target_depth}."
+        )
     device = options.execution.device(options.device)
     placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
     jobs = partial(training, placement=placement)
@@ -204,7 +217,11 @@ def run(options: Options) -> int:
     prepare_folder(options.out)
     with Store(options.out / shard.store_name if shard else main) as store:
         about = about_session(
-            grid, tolerance=options.tolerance, command=sys.argv[1:], engine=engine
+            grid,
+            tolerance=options.tolerance,
+            command=sys.argv[1:],
+            engine=engine,
+            target_depth=options.target_depth,
         )
         # The workers' first seconds, loading libraries, are this process' own to do the same.
         preparation = Thread(target=prepare)
@@ -236,8 +253,15 @@ def run(options: Options) -> int:
             )
             return 0
         study = load_study(store, grid)
+        certificates = load_certificates(store, study, grid)
     preparation.join()
-    deliver([study], options.out, export=options.export, json=options.json)
+    deliver(
+        [study],
+        options.out,
+        certificates=certificates,
+        export=options.export,
+        json=options.json,
+    )
     return 0
 
 

@@ -14,6 +14,7 @@ from depthmup.reports.evidence import (
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.frames import Frames, to_pandas
+from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart
 from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map
@@ -46,6 +47,7 @@ __all__ = [
     "notebook",
     "optimum_against_size",
     "page",
+    "page_spec",
     "plain_table",
     "rate_panel",
     "regime_map",

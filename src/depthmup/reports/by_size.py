@@ -64,7 +64,7 @@ def optimum_against_size(
         "value:Q",
         title="best log2 learning rate",
         scale=scale_of(rates, low=rates.at(-0.09)),
-        axis=alt.Axis(values=list(rates.ticks), format="~g"),
+        axis=alt.Axis(values=list(rates.ticks), format=".4~g"),
     )
     x = _size_x(study, width)
     band = alt.Chart(data(wedge)).transform_filter(shown())

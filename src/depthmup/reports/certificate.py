@@ -7,6 +7,7 @@ from typing import Any
 
 from depthmup.records import Certificate, Verdict
 from depthmup.reports.certificate_charts import law_chart, penalty_chart
+from depthmup.reports.html import page_spec, render
 from depthmup.reports.style import VERDICT_COLOURS
 from depthmup.reports.words import interval, number
 
@@ -118,27 +119,15 @@ class Section:
 
 def certificate_section(certificate: Certificate, *, identity: str = "certificate") -> Section:
     """The certificate as a section for a page; ``identity`` tells sections of one page apart."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     charts = {}
     if certificate.law or any(o.log2_lr.known for o in certificate.optima):
         charts[f"{identity}-law"] = law_chart(certificate, width="container")
     if certificate.penalty_curve:
         charts[f"{identity}-penalty"] = penalty_chart(certificate, width="container")
-    specs = {}
-    for name, chart in charts.items():
-        spec = chart.to_dict()
-        spec.pop("title", None)
-        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-        specs[name] = spec
-    templates = Environment(
-        loader=PackageLoader("depthmup.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = templates.get_template("certificate.html.j2").render(
+    specs = {name: page_spec(chart) for name, chart in charts.items()}
+    html = render(
+        "certificate.html.j2",
         name=certificate.title or certificate.scheme,
         headline=certificate_headline(certificate),
         sentences=certificate_sentences(certificate)[: None if certificate.issued else -1],

@@ -105,7 +105,7 @@ def rate_panel(
         "log2_lr:Q",
         title="log2 learning rate",
         scale=scale_of(rates),
-        axis=alt.Axis(values=list(rates.ticks), grid=False, format="~g"),
+        axis=alt.Axis(values=list(rates.ticks), grid=False, format=".4~g"),
     )
     y = alt.Y(
         "loss:Q",

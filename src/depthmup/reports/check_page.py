@@ -3,7 +3,7 @@
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
-from depthmup.reports.page import _library, facts, script_json
+from depthmup.reports.html import facts, library, render, script_json
 from depthmup.reports.style import BAND, configured
 
 _ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
@@ -68,17 +68,10 @@ def check_text(check: Check, *, everything: bool = False) -> str:
 
 def check_page(check: Check) -> str:
     """The check as one HTML page; opens offline and asks no server for anything."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    templates = Environment(
-        loader=PackageLoader("depthmup.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     axes = [a for a, sizes in (("width", check.widths), ("depth", check.depths)) if len(sizes) > 1]
-    return templates.get_template("check.html.j2").render(
+    return render(
+        "check.html.j2",
         title=f"Coordinate check of {check.title}",
         headline=check_headline(check),
         failures=[_row(e) for e in check.failures],
@@ -101,7 +94,7 @@ def check_page(check: Check) -> str:
         ),
         notes=check.notes,
         charts=script_json({"deviations": _deviations(check), "curves": _curves(check, axes)}),
-        library=_library(),
+        library=library(),
     )
 
 

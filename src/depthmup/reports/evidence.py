@@ -6,7 +6,7 @@ from typing import Any
 
 from depthmup.records import Comparison, Estimate, Evidence, Finding, Reproduction
 from depthmup.reports.files import write_text
-from depthmup.reports.page import _library, facts, script_json
+from depthmup.reports.html import facts, library, render, script_json
 from depthmup.reports.rows import strict
 from depthmup.reports.words import interval, number
 
@@ -29,16 +29,9 @@ def evidence_page(evidence: Evidence) -> str:
 
     Opens offline and asks no server for anything; text is escaped wherever it stands.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    templates = Environment(
-        loader=PackageLoader("depthmup.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return templates.get_template("evidence.html.j2").render(
+    return render(
+        "evidence.html.j2",
         headline=evidence_headline(evidence),
         scale=evidence.scale,
         groups=[
@@ -56,7 +49,7 @@ def evidence_page(evidence: Evidence) -> str:
             }
         ),
         frames=script_json({f.claim: _frames(f) for f in evidence.findings if _frames(f)}),
-        library=_library(),
+        library=library(),
     )
 
 

@@ -1,9 +1,7 @@
 """One self-contained HTML page from a study: opens offline, asks no server for anything."""
 
-import json
 import shlex
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
@@ -11,8 +9,9 @@ from depthmup.records.certificate import Certificate
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import certificate_section
 from depthmup.reports.charts import drift, rate_panel
+from depthmup.reports.html import facts, library, page_spec, render, script_json
 from depthmup.reports.marks import window_param
-from depthmup.reports.rows import base_size, size_of, strict, transfers
+from depthmup.reports.rows import base_size, size_of, transfers
 from depthmup.reports.style import (
     VERDICT_COLOURS,
     configured,
@@ -45,17 +44,9 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     can be mailed, archived and opened from a disk. Text from the study is escaped wherever it
     stands.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     studies = (study, *more)
-    templates = Environment(
-        loader=PackageLoader("depthmup.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     parts = [_part(each, prefix=f"{each.axis}-" if i else "") for i, each in enumerate(studies)]
     specs = [
         {part["prefix"] + name: spec for name, spec in study_specs(each).items()}
@@ -67,7 +58,8 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     ]
     specs += [section.charts for section in sections]
     of_windows = zip(*map(_verdicts, studies), strict=True)
-    return templates.get_template("page.html.j2").render(
+    return render(
+        "page.html.j2",
         title=study.title,
         headline=" ".join(headline(each) for each in studies),
         parts=parts,
@@ -79,7 +71,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         charts=script_json({name: spec for found in specs for name, spec in found.items()}),
         labels=script_json([_steps(window) for window in study.windows]),
         verdicts=script_json([[word for part in row for word in part] for row in of_windows]),
-        library=_library(),
+        library=library(),
     )
 
 
@@ -122,41 +114,6 @@ def _part(study: Study, *, prefix: str) -> dict[str, Any]:
     }
 
 
-def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> list[tuple[str, str]]:
-    """Settings as pairs of a label and a text, nested ones flattened.
-
-    Example:
-        >>> facts({"batch_size": 64, "optimizer": {"name": "adam"}, "depths": [8, 16]})
-        [('batch size', '64'), ('optimizer: name', 'adam'), ('depths', '8, 16')]
-    """
-    pairs: list[tuple[str, str]] = []
-    for key, value in mapping.items():
-        if key in (leave or ()):
-            continue
-        label = str(key).replace("_", " ")
-        if isinstance(value, Mapping):
-            pairs += [(f"{label}: {inner}", text) for inner, text in facts(value)]
-        else:
-            pairs.append((label, _text(value)))
-    return pairs
-
-
-def script_json(value: object) -> Any:
-    """JSON that is safe inside a script element, whatever strings it holds.
-
-    Example:
-        >>> print(script_json({"name": "</script>"}))
-        {"name": "\\u003c/script\\u003e"}
-    """
-    from markupsafe import Markup
-
-    text = json.dumps(strict(value), ensure_ascii=False, allow_nan=False)
-    # '<' could end the element or open a comment; the two separators end a line in old parsers.
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Markup(text)
-
-
 def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Labels and colours of the sizes, and of the schemes."""
     sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
@@ -176,33 +133,7 @@ def study_specs(study: Study) -> dict[str, Any]:
     charts["drift"] = drift(study, **wide)
     charts["optimum"] = optimum_against_size(study, **wide)
     charts["loss"] = loss_against_size(study, **wide)
-    specs = {}
-    for name, chart in charts.items():
-        spec = chart.to_dict()
-        spec.pop("title", None)  # the page's own headings wrap on a phone, a chart's do not
-        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-        specs[name] = spec
-    return specs
-
-
-def prepare() -> None:
-    """Load what every page needs, so that ``page`` is quick: seconds that depend on no study."""
-    import jinja2  # noqa: F401
-
-    _library()
-
-
-@cache
-def _library() -> Any:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
-    import altair as alt
-    import vl_convert
-    from markupsafe import Markup
-
-    version = "_".join(alt.SCHEMA_VERSION.split(".")[:2])
-    # A script element ends at the first "</script", even inside a string of the library.
-    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
-    return Markup(code.replace("</script", "<\\/script"))
+    return {name: page_spec(chart) for name, chart in charts.items()}
 
 
 def _verdicts(study: Study) -> list[list[dict[str, str]]]:
@@ -234,17 +165,3 @@ def _command(study: Study) -> str:
     if isinstance(command, Sequence) and not isinstance(command, str):
         return shlex.join(str(part) for part in command)
     return str(command or "")
-
-
-def _text(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.6g}"
-        case Sequence() if not isinstance(value, str):
-            return ", ".join(_text(item) for item in value)
-        case _:
-            return str(value)

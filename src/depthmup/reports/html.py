@@ -1,0 +1,102 @@
+"""What every page is made with: templates, safe JSON, the chart library, lists of settings."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from depthmup.reports.rows import strict
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of this package, filled in; text is escaped wherever it stands.
+
+    Whatever a template names must be given.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("depthmup.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return templates.get_template(template).render(**values)
+
+
+def page_spec(chart: Any) -> dict[str, Any]:
+    """A chart for a page: as wide as its place, under the page's own heading, which wraps."""
+    spec: dict[str, Any] = chart.to_dict()
+    spec.pop("title", None)
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    return spec
+
+
+def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> list[tuple[str, str]]:
+    """Settings as pairs of a label and a text, nested ones flattened.
+
+    Example:
+        >>> facts({"batch_size": 64, "optimizer": {"name": "adam"}, "depths": [8, 16]})
+        [('batch size', '64'), ('optimizer: name', 'adam'), ('depths', '8, 16')]
+    """
+    pairs: list[tuple[str, str]] = []
+    for key, value in mapping.items():
+        if key in (leave or ()):
+            continue
+        label = str(key).replace("_", " ")
+        if isinstance(value, Mapping):
+            pairs += [(f"{label}: {inner}", text) for inner, text in facts(value)]
+        else:
+            pairs.append((label, _text(value)))
+    return pairs
+
+
+def script_json(value: object) -> Any:
+    """JSON that is safe inside a script element, whatever strings it holds.
+
+    Example:
+        >>> print(script_json({"name": "</script>"}))
+        {"name": "\\u003c/script\\u003e"}
+    """
+    from markupsafe import Markup
+
+    text = json.dumps(strict(value), ensure_ascii=False, allow_nan=False)
+    # '<' could end the element or open a comment; the two separators end a line in old parsers.
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def prepare() -> None:
+    """Load what every page needs, so that it is quick to make: seconds that depend on no study."""
+    import jinja2  # noqa: F401
+
+    library()
+
+
+@cache
+def library() -> Any:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import altair as alt
+    import vl_convert
+    from markupsafe import Markup
+
+    version = "_".join(alt.SCHEMA_VERSION.split(".")[:2])
+    # A script element ends at the first "</script", even inside a string of the library.
+    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    return Markup(code.replace("</script", "<\\/script"))
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case Sequence() if not isinstance(value, str):
+            return ", ".join(_text(item) for item in value)
+        case _:
+            return str(value)
