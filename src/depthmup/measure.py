@@ -21,10 +21,13 @@ from depthmup.sweep import (
     InProcess,
     Processes,
     Progress,
+    Shard,
     Store,
     StoreError,
     TrialGrid,
     run,
+    share,
+    snapshot,
     trial_jobs,
     trial_records,
     trial_studies,
@@ -64,6 +67,7 @@ def transfer(
     out: str | Path | None = None,
     workers: int = 1,
     executor: Executor | None = None,
+    shard: str = "",
     device: str = "cpu",
     threads: int = 1,
     tolerance: float = TOLERANCE,
@@ -106,7 +110,10 @@ def transfer(
         workers: worker processes of ``threads`` threads each; 0: one per core; 1: none, everything
             runs in this process. Functions that are defined in a notebook or in the script that is
             running cannot be imported by other processes, and run in this one.
-        executor: where to run, instead of ``workers``.
+        executor: where to run, instead of ``workers``: ``depthmup.sweep.Ray(address=...)``, or
+            ``Processes(workers=2, trial_seconds=60)`` with a time limit.
+        shard: ``"i/k"`` does the i-th of k even shares into a store of its own in ``out``; there is
+            no finding before ``depthmup merge`` has joined them.
         device: where to train.
         tolerance: octaves per doubling within which the optimum counts as staying.
         log: told of each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
@@ -157,19 +164,26 @@ def transfer(
     )
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
+    part = Shard.parse(shard) if shard else None
+    if part is not None and out is None:
+        raise ValueError(f"Expected out, a folder for the store of shard {shard}; got none.")
     chosen, functions, where = _where(executor, workers, functions)
+    jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)
+    asked, path = grid.trials, _MAIN if folder is None else folder / _MAIN
+    if shard:
+        asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    with Store(":memory:" if folder is None else folder / "results.sqlite") as store:
-        missing = store.missing(grid.trials)
+    with Store(":memory:" if folder is None else path) as store:
+        missing = store.missing(asked)
         if missing:
             preflight(functions, missing)
         run(
-            grid.trials,
+            asked,
             store=store,
             executor=chosen if log is None else Logged(executor=chosen, log=log),
-            jobs=partial(trial_jobs, functions=functions, device=device, threads=threads),
+            jobs=jobs,
             tell=tell,
             about={
                 "kind": KIND,
@@ -181,6 +195,13 @@ def transfer(
                 **(about or {}),
             },
         )
+        if shard:
+            found = {trial.key: store.get(trial) for trial in asked}
+            return Report(grid=grid, records={k: r for k, r in found.items() if r}, studies=())
+        if part is not None:
+            done = {trial.key: store.get(trial) for trial in asked}
+            records = {key: record for key, record in done.items() if record is not None}
+            return Report(grid=grid, records=records, studies=())
         report = load_report(store, grid)
     if folder is not None:
         report.save(folder)
@@ -229,6 +250,22 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
         return report
     found = [report.certificate(tuple(last["target"]), scheme=v.name) for v in asked.variants]
     return replace(report, certificates=tuple(found))
+
+
+_MAIN = "results.sqlite"
+
+
+def _shared(
+    grid: TrialGrid, shard: Shard, folder: Path | None, jobs: Callable[..., Any]
+) -> tuple[tuple[Trial, ...], Path]:
+    """The trials of a share that the main store does not hold, and the store for them."""
+    if folder is None:
+        raise ValueError(f"A shard is kept in a folder: expected out with shard={shard}.")
+    asked = share(grid.trials, shard, jobs=jobs)
+    if (folder / _MAIN).exists():
+        with snapshot(folder / _MAIN) as kept:
+            asked = kept.missing(asked)
+    return tuple(asked), folder / shard.store_name
 
 
 def _check_given(functions: Functions) -> None:

@@ -31,6 +31,10 @@ class Report:
 
     def study(self, axis: Axis | None = None) -> Study:
         """The curves along an axis."""
+        if not self.studies:
+            raise ValueError(
+                "A shard alone has no findings: join all of them with `depthmup merge FOLDER`."
+            )
         for study in self.studies:
             if axis in (None, study.axis):
                 return study

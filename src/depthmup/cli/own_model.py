@@ -3,9 +3,13 @@
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from depthmup.cli.execution import Execution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +98,18 @@ class Options:
     workers: int = 0
     """Worker processes; 0: one per core."""
 
+    execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
+
+    shard: str = ""
+    """i/k: do the i-th of k even shares into a store of its own, which `depthmup merge` joins."""
+
     threads: int = 1
     """Threads of each."""
+
+    execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
+
+    shard: str = ""
+    """i/k: do the i-th of k even shares into a store of its own, which `depthmup merge` joins."""
 
     device: str = "cpu"
     """Where to train: cpu or cuda."""
@@ -120,8 +134,17 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
     from depthmup.planning.user_model import size
+    from depthmup.records import cores
     from depthmup.sweep.logs import log_named
 
+    workers = options.workers or cores()
+    if workers < 1:
+        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
+    device = options.execution.device(options.device)
+    device = options.execution.device(options.device)
+    executor = None  # as many processes as workers, or this one
+    if options.execution != Execution():
+        executor = options.execution.choose(workers=options.workers or cores(), device=device)
     functions = functions_of(options)
     prepare_folder(options.out)
     try:
@@ -143,8 +166,9 @@ def run(options: Options) -> int:
                 version=options.version,
                 target=size(options.target) if options.target else None,
                 out=options.out,
-                workers=options.workers,
-                device=options.device,
+                executor=options.execution.choose(workers=workers, device=device),
+                shard=options.shard,
+                device=device,
                 threads=options.threads,
                 tolerance=options.tolerance,
                 log=log_named(options.log) if options.log else None,
@@ -158,6 +182,13 @@ def run(options: Options) -> int:
             file=sys.stderr,
         )
         return 130
+    if options.shard:
+        print(
+            f"Shard {options.shard} is done: {len(report.records)} runs. When all are, `depthmup "
+            f"merge {options.out}` makes the page.",
+            file=sys.stderr,
+        )
+        return 0
     deliver(
         report.studies,
         options.out,

@@ -1,0 +1,130 @@
+"""``depthmup transfer --model`` and ``--train`` as a person and as a script would use them."""
+
+import json
+import sys
+
+import pytest
+from own_models import SOURCE
+
+from depthmup.cli import main
+from depthmup.cli.main import parse
+from depthmup.cli.own_model import Options
+
+TINY = [
+    *("--base", "16x2", "--depths", "2", "4", "--widths", "16", "32", "--seeds", "2"),
+    *("--log2-lrs", "-9", "-7", "-5", "--steps", "10", "--own-init", "fan_in"),
+    *("--executor", "in-process", "--json"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "mine_own.py").write_text(SOURCE)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget():
+    yield
+    sys.modules.pop("mine_own", None)
+
+
+def transfer(folder, *more, out="out"):
+    model = f"{folder}/mine_own.py:make"
+    return main(["transfer", "--model", model, *TINY, "--out", str(folder / out), *more])
+
+
+def test_summary_page_and_report(folder, capsys):
+    assert transfer(folder, "--target", "64x16") == 0
+    found = json.loads(capsys.readouterr().out)
+    out = folder / "out"
+    assert found == json.loads((out / "summary.json").read_text())
+    assert [s["axis"] for s in found["schemes"]] == ["depth", "width"]
+    assert found["config"]["settings"] == {"own_init": "fan_in"}
+    page = (out / "report.html").read_text()
+    assert "To measure this again" in page
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["target"] == [64, 16]
+    assert certificate["refusals"]
+    for name in ("report.html", "summary.json", "certificate.json"):
+        (out / name).rename(out / f"first-{name}")
+    assert main(["report", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    for name in ("report.html", "certificate.json"):
+        assert (out / name).read_text() == (out / f"first-{name}").read_text()
+
+
+def test_shards_join_to_the_same(folder, capsys):
+    assert transfer(folder, out="whole") == 0
+    whole = json.loads(capsys.readouterr().out)
+    for shard in ("1/2", "2/2"):
+        assert transfer(folder, "--shard", shard, out="parts") == 0
+    assert "depthmup merge" in capsys.readouterr().err
+    assert not (folder / "parts" / "report.html").exists()
+    assert main(["merge", str(folder / "parts"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schemes"] == whole["schemes"]
+
+
+def test_a_function_that_trains_by_itself(folder, capsys):
+    train = f"{folder}/mine_own.py:train"
+    words = ["--train", train, "--base", "8x2", "--depths", "2", "4", "--steps", "5"]
+    words += ["--log2-lrs", "-5", "-4", "-3", "-2", "-1", "--executor", "in-process"]
+    assert main(["transfer", *words, "--schemes", "sp", "--out", str(folder / "own")]) == 0
+    assert "The best learning rate transfers from depth 2 to 4" in capsys.readouterr().out
+
+
+def test_the_options_are_those_of_what_is_measured(capsys):
+    for words, there, missing in (
+        (["transfer", "--help"], ("--model", "--activation", "--preset"), "--base "),
+        (["transfer", "--model", "m:f", "--help"], ("--base ", "--train", "--target"), "--preset"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(words)
+        shown = capsys.readouterr().out
+        assert all(name in shown for name in there)
+        assert missing not in shown
+    assert isinstance(parse(["transfer", "--train=m:f", "--base", "8x2"]), Options)
+
+
+@pytest.mark.parametrize("option", ["--activation", "--preset", "--label-noise", "--data"])
+def test_options_of_the_built_in_networks_are_refused(folder, option):
+    with pytest.raises(SystemExit) as refused:
+        transfer(folder, option, "relu", out="never")
+    assert refused.value.code == 2
+    assert not (folder / "never").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--base", "16"], "WIDTHxDEPTH"),
+        (["--target", "big"], "WIDTHxDEPTH"),
+        (["--schemes", "nope"], "Expected a scheme"),
+        (["--optimizers", "nope"], "Expected an optimizer"),
+        (["--depths", "4", "8"], "contain the base's, 2"),
+        (["--log2-lrs", "nan"], "lrs to be positive"),
+        (["--window", "11"], "between 1 and the number of steps"),
+        (["--warmup", "2"], "warmup to be a fraction"),
+        (["--batch", "nothing"], "no function 'nothing'"),
+        (["--train", "mine_own:train"], "either --model"),
+        (["--log", "wandb:x"], "tensorboard:FOLDER"),
+        (["--shard", "3/2"], "a shard i/k"),
+        (["--workers", "-1"], "Expected workers"),
+        (["--tolerance", "0"], "tolerance to be positive"),
+    ],
+)
+def test_bad_input_is_refused(folder, wrong, message, capsys):
+    assert transfer(folder, *wrong, out="bad") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_error_in_the_code_comes_with_its_traceback(folder, tmp_path, capsys):
+    text = SOURCE.replace(
+        "    x = torch", "    if generator.get_state().sum() % 2: 1 / 0\n    x = torch"
+    )
+    (tmp_path / "mine_own.py").write_text(text)
+    sys.modules.pop("mine_own", None)
+    assert main(["transfer", "--model", f"{tmp_path}/mine_own.py:make", *TINY,
+                 "--out", str(tmp_path / "out")]) == 2  # fmt: skip
+    assert "division by zero" in capsys.readouterr().err
