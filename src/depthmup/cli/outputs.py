@@ -5,12 +5,14 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from depthmup import reports
 from depthmup.records import Study, environment
 from depthmup.records.certificate import Certificate
 from depthmup.reports.certificate import certificate_text
 from depthmup.sweep import Grid, Store, StoreError, study
+from depthmup.sweep.certify import certify
 
 
 def prepare_folder(folder: Path) -> None:
@@ -28,12 +30,13 @@ def prepare_folder(folder: Path) -> None:
 
 
 def about_session(
-    grid: Grid, *, tolerance: float, command: Sequence[str], engine: str
+    grid: Grid, *, tolerance: float, command: Sequence[str], engine: str, target_depth: int = 0
 ) -> dict[str, object]:
     """What is noted in the store about a session of work: enough to rebuild its page."""
     return {
         "grid": grid.to_dict(),
         "tolerance": tolerance,
+        "target_depth": target_depth,
         "command": ["depthmup", *command],
         "environment": {**environment(), "engine": engine},
     }
@@ -41,13 +44,7 @@ def about_session(
 
 def load_study(store: Store, grid: Grid | None = None) -> Study:
     """The study of a grid, or of the one that was asked for last, from the store alone."""
-    sessions = [s for s in store.sessions() if "grid" in s]
-    if grid is not None:  # another sweep may have begun on this store since
-        sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
-    if not sessions:
-        raise StoreError(
-            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
-        )
+    sessions = _sessions(store, grid)
     last = sessions[-1]
     seconds = sum(s["seconds"] for s in sessions if s["grid"] == last["grid"])
     return study(
@@ -65,6 +62,36 @@ def load_study(store: Store, grid: Grid | None = None) -> Study:
             "seconds": round(seconds, 1),
         },
     )
+
+
+def load_certificates(
+    store: Store, study: Study, grid: Grid | None = None
+) -> tuple[Certificate, ...]:
+    """The certificates that the last measurement of a grid asked for; none if it did not."""
+    last = _sessions(store, grid)[-1]
+    depth = last.get("target_depth", 0)
+    if not depth:
+        return ()
+    return certify(
+        Grid.from_dict(last["grid"]),
+        store,
+        depth=depth,
+        tolerance=last["tolerance"],
+        config=study.config,
+        environment=study.environment,
+    )
+
+
+def _sessions(store: Store, grid: Grid | None) -> list[dict[str, Any]]:
+    """The sessions that measured a grid (of any, if none is named), oldest first."""
+    sessions = [s for s in store.sessions() if "grid" in s]
+    if grid is not None:  # another sweep may have begun on this store since
+        sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
+    if not sessions:
+        raise StoreError(
+            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
+        )
+    return sessions
 
 
 def deliver(

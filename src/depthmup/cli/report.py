@@ -27,7 +27,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli.outputs import deliver, load_study
+    from depthmup.cli.outputs import deliver, load_certificates, load_study
     from depthmup.cli.reproduce import deliver_evidence, load_evidence
     from depthmup.sweep import Store
 
@@ -46,6 +46,7 @@ def run(options: Options) -> int:
             studies, certificates = report.studies, report.certificates
         else:
             studies = (load_study(store),)
+            certificates = load_certificates(store, studies[0])
     deliver(
         studies,
         options.folder,

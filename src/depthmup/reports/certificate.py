@@ -76,6 +76,8 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
         price = f"{kept} {percent(regret.value)}, and may diverge."
         if math.isinf(regret.value):
             price = f"{kept} more than can be said: training is likely to diverge."
+    elif regret.low > 10:
+        price = f"{kept} more than ten times the loss."
     else:
         price = f"{kept} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
     bound = (
@@ -92,7 +94,8 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
 
 def certificate_text(certificate: Certificate) -> str:
     """The certificate as aligned lines for the terminal."""
-    lines = [certificate_headline(certificate), ""]
+    name = certificate.title or certificate.scheme
+    lines = [(f"{name}: " if name else "") + certificate_headline(certificate), ""]
     lines += [
         wrap.fill(s, width=100, initial_indent="  ", subsequent_indent="    ")
         for s in certificate_sentences(certificate)
