@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import depthmup
+from depthmup.cli import main
 from depthmup.measure import load_report
 from depthmup.records import Place, Status, Verdict
 from depthmup.sweep import InProcess, Store, WorkerError
@@ -343,3 +344,12 @@ def test_a_script_without_a_guard_runs_in_process(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "in process" in done.stdout
     assert "make is defined in the session that is running" in done.stderr
+
+
+def test_the_main_job_is_logged_too(tmp_path):
+    pytest.importorskip("tensorboard")
+    words = ["--depths", "2", "4", "--base-depth", "2", "--log2-lrs", "-3", "--schemes", "sp"]
+    words += ["--seeds", "1", "--width", "8", "--steps", "5", "--window", "5", "--json"]
+    words += ["--executor", "in-process", "--out", str(tmp_path / "out")]
+    assert main(["transfer", *words, "--log", f"tensorboard:{tmp_path}/logs"]) == 0
+    assert [f.name[:6] for f in sorted((tmp_path / "logs").iterdir())] == ["w8-d2-", "w8-d4-"]

@@ -138,6 +138,9 @@ class Options:
     cuda_graphs: bool = False
     """On cuda: record a training step once and replay it."""
 
+    log: str = ""
+    """tensorboard:FOLDER writes every run's losses for TensorBoard."""
+
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
 
@@ -181,6 +184,7 @@ def run(options: Options) -> int:
     from depthmup.reports.html import prepare
     from depthmup.sweep import Processes, Shard, Store, check_memory, share, snapshot, training
     from depthmup.sweep import run as run_sweep
+    from depthmup.sweep.logs import Logged, log_named
     from depthmup.training import Placement, engine_for
 
     grid = grid_of(options)
@@ -197,6 +201,7 @@ def run(options: Options) -> int:
     placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
     jobs = partial(training, placement=placement)
     executor = options.execution.choose(workers=workers, device=device)
+    log = log_named(options.log) if options.log else None
     engine = "each node's own"
     if options.execution.executor != "ray":
         chosen = engine_for(grid.cells[0], placement)
@@ -232,7 +237,7 @@ def run(options: Options) -> int:
                 run_sweep(
                     asked,
                     store=store,
-                    executor=executor,
+                    executor=executor if log is None else Logged(executor=executor, log=log),
                     jobs=jobs,
                     tell=display.tell,
                     about=about,
