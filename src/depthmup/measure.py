@@ -26,8 +26,7 @@ from depthmup.sweep import (
     StoreError,
     TrialGrid,
     run,
-    share,
-    snapshot,
+    share_left,
     trial_jobs,
     trial_records,
     trial_studies,
@@ -164,9 +163,6 @@ def transfer(
     )
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
-    part = Shard.parse(shard) if shard else None
-    if part is not None and out is None:
-        raise ValueError(f"Expected out, a folder for the store of shard {shard}; got none.")
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)
@@ -198,10 +194,6 @@ def transfer(
         if shard:
             found = {trial.key: store.get(trial) for trial in asked}
             return Report(grid=grid, records={k: r for k, r in found.items() if r}, studies=())
-        if part is not None:
-            done = {trial.key: store.get(trial) for trial in asked}
-            records = {key: record for key, record in done.items() if record is not None}
-            return Report(grid=grid, records=records, studies=())
         report = load_report(store, grid)
     if folder is not None:
         report.save(folder)
@@ -261,10 +253,7 @@ def _shared(
     """The trials of a share that the main store does not hold, and the store for them."""
     if folder is None:
         raise ValueError(f"A shard is kept in a folder: expected out with shard={shard}.")
-    asked = share(grid.trials, shard, jobs=jobs)
-    if (folder / _MAIN).exists():
-        with snapshot(folder / _MAIN) as kept:
-            asked = kept.missing(asked)
+    asked = share_left(grid.trials, shard, jobs=jobs, held_by=folder / _MAIN)
     return tuple(asked), folder / shard.store_name
 
 

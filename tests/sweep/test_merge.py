@@ -202,6 +202,29 @@ def test_the_commands(tmp_path, capsys):
     assert "6 runs in" in capsys.readouterr().err
 
 
+OWN = """
+def train(trial):
+    slow = abs(trial.lr * trial.depth - 0.05)
+    return [2.0 / (1 + step) + slow + 1e-3 * trial.seed for step in range(trial.steps)]
+"""
+
+
+def test_the_commands_for_an_own_model(tmp_path, capsys):
+    file, out = tmp_path / "own.py", tmp_path / "out"
+    file.write_text(OWN)
+    options = (
+        f"transfer --train {file}:train --base 8x2 --depths 2 4 --log2-lrs -7 -6 -5 -4 -3 "
+        "--steps 10 --seeds 2 --workers 1 --out"
+    )
+    sweep = options.split()
+    assert main([*sweep, str(tmp_path / "whole")]) == 0
+    for index in (1, 2):
+        assert main([*sweep, str(out), "--shard", f"{index}/2"]) == 0
+        assert f"Shard {index}/2 is done: 10 runs" in capsys.readouterr().err
+    assert main(["merge", str(out)]) == 0
+    assert summary(out) == summary(tmp_path / "whole")
+
+
 def test_the_command_elsewhere_and_bad_input(tmp_path, capsys, stores):
     [path] = stores(a=[record(0)])
     assert main(["merge", str(path), "--out", str(tmp_path / "new")]) == 2  # no session: no page

@@ -106,11 +106,6 @@ class Options:
     threads: int = 1
     """Threads of each."""
 
-    execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
-
-    shard: str = ""
-    """i/k: do the i-th of k even shares into a store of its own, which `depthmup merge` joins."""
-
     device: str = "cpu"
     """Where to train: cpu or cuda."""
 
@@ -141,10 +136,6 @@ def run(options: Options) -> int:
     if workers < 1:
         raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     device = options.execution.device(options.device)
-    device = options.execution.device(options.device)
-    executor = None  # as many processes as workers, or this one
-    if options.execution != Execution():
-        executor = options.execution.choose(workers=options.workers or cores(), device=device)
     functions = functions_of(options)
     prepare_folder(options.out)
     try:

@@ -182,7 +182,7 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import Display
     from depthmup.records import cores
     from depthmup.reports.html import prepare
-    from depthmup.sweep import Processes, Shard, Store, check_memory, share, snapshot, training
+    from depthmup.sweep import Processes, Shard, Store, check_memory, share_left, training
     from depthmup.sweep import run as run_sweep
     from depthmup.sweep.logs import Logged, log_named
     from depthmup.training import Placement, engine_for
@@ -215,10 +215,7 @@ def run(options: Options) -> int:
     shard = Shard.parse(options.shard) if options.shard else None
     asked, main = grid.cells, options.out / "results.sqlite"
     if shard is not None:
-        asked = tuple(share(grid.cells, shard, jobs=jobs))
-        if main.exists():
-            with snapshot(main) as kept:
-                asked = tuple(kept.missing(asked))
+        asked = tuple(share_left(grid.cells, shard, jobs=jobs, held_by=main))
     prepare_folder(options.out)
     with Store(options.out / shard.store_name if shard else main) as store:
         about = about_session(

@@ -6,7 +6,7 @@ from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, Worker
 from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.run import Progress, run
-from depthmup.sweep.shards import Shard, merge, share, snapshot
+from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import Asked, Store, StoreError
 from depthmup.sweep.study import study
 from depthmup.sweep.trial_study import Losses, trial_losses, trial_records, trial_studies
@@ -36,7 +36,7 @@ __all__ = [
     "merge",
     "run",
     "share",
-    "snapshot",
+    "share_left",
     "study",
     "training",
     "trial_jobs",

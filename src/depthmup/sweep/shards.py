@@ -63,6 +63,21 @@ def share(
     return [each for each in asked if each.key in mine]
 
 
+def share_left(
+    asked: Sequence[Asked],
+    shard: Shard,
+    *,
+    jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
+    held_by: Path,
+) -> list[Any]:
+    """What a shard has to do: its share, less what the store that all shards began from holds."""
+    mine = share(asked, shard, jobs=jobs)
+    if not held_by.exists():
+        return mine
+    with snapshot(held_by) as store:
+        return store.missing(mine)
+
+
 @contextmanager
 def snapshot(path: Path) -> Iterator[Store]:
     """A store as it is now, to be read.
