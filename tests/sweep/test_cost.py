@@ -19,10 +19,10 @@ def test_work_is_proportional_to_parameters_and_steps():
 
 def test_memory_is_what_the_engine_allocates():
     """Counted from the stack's own tensors: the bound holds, and is no wild guess."""
-    from depthmup.training.ensemble import _stack
+    from depthmup.training.stack import stack_of
 
     cells = [cell(width=32, depth=8, seed=seed) for seed in range(3)]
-    stack = _stack(cells, torch.device("cpu"))
+    stack = stack_of(cells, torch.device("cpu"))
     held = [stack.weights, *stack.moments, stack.x, stack.p]
     assert memory(cells) == sum(tensor.numel() * tensor.element_size() for tensor in held)
 
