@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from depthmup.training.loop import train
     from depthmup.training.native.train import train_native
     from depthmup.training.setup import Weights, batches, build, dataset, stream
+    from depthmup.training.snapshots import trained
     from depthmup.training.sources import find_data
 
 # Loaded when first used: to choose an engine needs no PyTorch.
@@ -24,6 +25,7 @@ _LAZY = {
     "train": "loop",
     "train_ensemble": "ensemble",
     "train_native": "native.train",
+    "trained": "snapshots",
 }
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "train_ensemble",
     "train_group",
     "train_native",
+    "trained",
 ]
 
 
