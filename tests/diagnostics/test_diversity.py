@@ -1,5 +1,8 @@
 """Feature and gradient diversity: random walks, flows, and networks in between."""
 
+import math
+
+import diversity as study
 import numpy as np
 import pytest
 import torch
@@ -138,6 +141,59 @@ def made_up(rng, depths, runs=3, alpha=1.0, scatter=0.0, flow=0.3):
         ]
         for d in depths
     ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["depth-mup", "ode"])
+def test_distances_in_wide_linear_networks_are_those_of_the_limit(scheme):
+    """After three steps of SGD; the limit without training is another one."""
+    depth, runs, lr = 32, 12, 2.0
+    found = [study.wide_linear(scheme, depth, width=512, seed=s, lr=lr) for s in range(runs)]
+    squares = np.square(found).mean(axis=0)
+    error = np.square(found).std(axis=0, ddof=1) / runs**0.5
+    exact, idle = (np.square(study.exact_linear(scheme, depth, lr=x)) for x in (lr, 1e-9))
+    # 4 standard errors, and corrections of order 1/width: 1.5 at width 64, so 0.06 here.
+    assert (np.abs(squares - exact) < 4 * error + 0.08 * exact).all()
+    assert (np.abs(squares - idle) > 4 * error)[0, -1]
+
+
+@pytest.mark.long
+def test_kappa_of_trained_networks_stays_at_one_half_or_moves_to_zero():
+    """Three depths of the table in docs/check.md, with abs and Adam."""
+    depths = (64, 128, 256)
+    kappa, endless = {}, {}
+    for scheme, alpha in (("depth-mup", "1/2"), ("ode", 1)):
+        runs = [study.distances(scheme, depth, seeds=3)[0] for depth in depths]
+        kappa[scheme] = [diversity(r, study.EPS).kappa.value for r in runs]
+        endless[scheme] = diversity_at_infinite_depth(depths, runs, study.EPS, alpha=alpha).kappa
+    # Measured over seeds: standard deviations of 0.03 and 0.05, so 4 sigma of three are 0.1.
+    assert kappa["depth-mup"] == approx([0.47] * 3, abs=0.1)
+    assert kappa["ode"][0] > kappa["ode"][1] > kappa["ode"][2]
+    assert kappa["ode"][-1] < 0.2
+    assert endless["depth-mup"].value == approx(0.47, abs=0.1)
+    assert endless["ode"].value == approx(0.0, abs=0.1)
+
+
+def test_the_limit_at_great_depth_is_that_of_infinite_depth():
+    for scheme in study.SCHEMES:
+        near, limit = (study.exact_linear(scheme, d, lr=2.0) for d in (2**14, math.inf))
+        assert near == approx(limit, rel=0.02)
+
+
+def test_the_kernel_and_plain_training_leave_the_same_weights(monkeypatch):
+    cell = study.cell("ode", 8, seed=0)
+    fast, loss = study.trained(cell)
+
+    def none():
+        raise study.BuildError("none")
+
+    monkeypatch.setattr(study, "library", none)
+    plain, same = study.trained(cell)
+    assert loss == approx(same, rel=1e-3)
+    for a, b in zip(fast.parameters(), plain.parameters(), strict=True):
+        # 100 steps of Adam at rate 3.5e-4: rounding moves single weights by a step or so.
+        assert (a - b).abs().max() < 2e-3
+        assert (a - b).square().mean() < 1e-4 * b.square().mean()
 
 
 @pytest.mark.parametrize("alpha", [0.75, 1.0])

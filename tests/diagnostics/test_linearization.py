@@ -60,6 +60,47 @@ def test_attention_agrees_with_finite_differences():
     assert linearization_distance(branch, (x,), initial) == approx(expected, rel=1e-5)
 
 
+def residual_mlp_branch(block_depth, phi):
+    return ResidualMLP(
+        inputs=2, width=16, depth=1, outputs=2, block_depth=block_depth, activation_name=phi
+    ).branches[0]
+
+
+@pytest.mark.parametrize(
+    ("branch", "exponent"),
+    [
+        (residual_mlp_branch(1, "gelu"), 1.0),
+        (residual_mlp_branch(2, "gelu"), 1.0),
+        (residual_mlp_branch(1, "relu"), 0.5),  # flips a fraction s of the units, each off by s
+        (residual_mlp_branch(2, "relu"), 0.5),
+        (Attention(16, 4), 1.0),
+    ],
+    ids=["1 matrix", "2 matrices", "1 matrix, relu", "2 matrices, relu", "attention"],
+)
+def test_the_distance_grows_as_the_update_to_the_power_of_theory(branch, exponent):
+    """The second order of a smooth branch, s^2, over its first, s; with kinks s^(3/2) over s."""
+    branch = branch.double()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(512, 5, 16, generator=generator, dtype=torch.float64)
+    start = {
+        name: torch.randn(p.shape, generator=generator, dtype=torch.float64) / p.shape[-1] ** 0.5
+        for name, p in branch.named_parameters()
+    }
+    step = {
+        name: torch.randn(p.shape, generator=generator, dtype=torch.float64) / p.shape[-1] ** 0.5
+        for name, p in branch.named_parameters()
+    }
+    sizes, found = (0.01, 0.02, 0.04, 0.08), []
+    for size in sizes:
+        with torch.no_grad():
+            for name, p in branch.named_parameters():
+                p.copy_(start[name] + size * step[name])
+        found.append(linearization_distance(branch, (x,), start))
+    # Smooth branches: corrections of relative order s. Kinks: of 40960 units s / pi flip, 130 or
+    # more, so distances are known to 5% or so, and slopes over 8-fold s to 0.03.
+    assert np.mean(local_slopes(sizes, found)) == approx(exponent, abs=0.1)
+
+
 def test_an_unchanged_branch_has_no_distance():
     branch = nn.Linear(2, 2)
     initial = {name: p.detach().clone() for name, p in branch.named_parameters()}

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pytest import approx
 
 from depthmup.diagnostics import Subject, measured_map, measured_regime
 from depthmup.models import ResidualMLP
@@ -16,24 +17,48 @@ def make(width, depth):
 
 
 SUBJECT = Subject(make=make, batch=batch)
-OPTIONS = {"seeds": 2, "plan_options": {"own_init": "fan_in"}}
+OPTIONS = {"plan_options": {"own_init": "fan_in"}}
+
+
+def estimates(found):
+    return {p.name: p.estimate for p in found.properties}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("alpha", "gamma", "name"),
+    ("alpha", "gamma", "name", "learning", "kappa"),
     [
-        ("1/2", "1/2", "Depth-muP"),
-        ("1", "0", "redundant"),
-        ("1/2", "0", "unstable in training"),
-        ("1/2", "1", "trivial"),
-        ("5/4", "-1/4", "unfaithful"),
+        ("1/2", "1/2", "Depth-muP", 0.0, 0.5),
+        ("1", "0", "redundant", 0.0, 0.0),
+        ("1/2", "0", "unstable in training", 0.5, None),
+        ("1/2", "1", "trivial", -0.5, None),
+        ("5/4", "-1/4", "unfaithful", 0.0, 0.0),
     ],
 )
-def test_measured_regions_are_those_of_figure_1(alpha, gamma, name):
-    found = measured_regime(SUBJECT, alpha, gamma, **OPTIONS)
+def test_measured_regions_are_those_of_figure_1(alpha, gamma, name, learning, kappa):
+    """And the exponents are the computed ones, of feature learning and diversity too."""
+    found = measured_regime(SUBJECT, alpha, gamma, blocks="branches.*", lr=2e-3, **OPTIONS)
     assert found.region == name == found.expected.name
     assert found.agrees, found.properties
+    # Corrections of order 1/L at L = 8 and of the second order in the updates: half the way to the
+    # next multiple of 1/2.
+    assert estimates(found)["feature learning"].value == approx(learning, abs=0.25)
+    diverse = found.properties[-1]
+    assert diverse.name == "diverse"
+    if kappa is None:
+        assert diverse.measured is None
+    else:
+        assert diverse.measured == (kappa > 0)
+        assert diverse.estimate.value == approx(kappa, abs=0.25)
+
+
+@pytest.mark.long
+def test_without_the_names_of_blocks_diversity_is_inferred_from_initialization():
+    options = {**OPTIONS, "depths": (8, 16, 32), "seeds": 2}
+    for alpha, gamma, name in (("1/2", "1/2", "Depth-muP"), ("3/4", "1/4", "redundant")):
+        found = measured_regime(SUBJECT, alpha, gamma, **options)
+        assert found.properties[-1].measured is None
+        assert found.region == name
 
 
 @pytest.mark.long

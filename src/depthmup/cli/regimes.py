@@ -73,7 +73,7 @@ def draw_map(path: Path, *, json: bool) -> int:
         points.append(MapPoint(alpha=alpha, gamma=gamma, found=found.region, expected=expected))
         exponents = {
             name: value if abs(value) < float("inf") else str(value)
-            for name in ("x_0", "f_1", "h_1", "linearization", "kappa")
+            for name in ("x_0", "x_1", "f_1", "h_1", "linearization", "kappa")
             if (value := getattr(found, name)) == value
         }
         rows.append({"alpha": str(alpha), "gamma": str(gamma), "region": found.region, **exponents})

@@ -44,6 +44,7 @@ from depthmup.planning.names import matches, parameters
 from depthmup.records import Check, Exponent, NonFinite, Outcome, Size
 from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
 from depthmup.rules import scheme as scheme_named
+from depthmup.training.optimizers import optimizer_class, optimizers
 
 RIVAL = 0.5
 MARGIN = RIVAL / 2
@@ -71,19 +72,7 @@ def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
 def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
     """Initialize a model by its plan, and build the optimizers that the plan is for."""
     plan.initialize(model)
-    if plan.family.is_spectral:
-        groups = plan.muon_groups(model, lr=lr, adamw_lr=lr * _BESIDE_MUON)
-        adjust = "match_rms_adamw" if plan.family is Family.SPECTRAL_RMS else "original"
-        made: list[torch.optim.Optimizer] = []
-        if groups.muon:
-            made.append(torch.optim.Muon(groups.muon, weight_decay=0.0, adjust_lr_fn=adjust))
-        if groups.adamw:
-            made.append(torch.optim.AdamW(groups.adamw))
-        return made
-    return [_class_of(plan)(plan.param_groups(model, lr=lr))]
-
-
-_BESIDE_MUON = 0.1  # AdamW's learning rate as a multiple of Muon's: their usual proportion
+    return optimizers(plan, model, lr=lr)
 
 
 def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
@@ -93,28 +82,8 @@ def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer
             f"A model that is checked as it is with {plan.optimizer} must say how its parameters "
             "are divided among optimizers: give optimizers(model, lr) beside the factory."
         )
-    return [_class_of(plan)(list(model.parameters()), lr=lr, weight_decay=0.0)]
-
-
-def _class_of(plan: Plan) -> Any:
-    classes = {
-        "sgd": torch.optim.SGD,
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "nadam": torch.optim.NAdam,
-        "radam": torch.optim.RAdam,
-        "adamax": torch.optim.Adamax,
-        "adagrad": torch.optim.Adagrad,
-        "rmsprop": torch.optim.RMSprop,
-        str(Family.RAW): torch.optim.SGD,
-        str(Family.ENTRYWISE): torch.optim.AdamW,
-    }
-    if plan.optimizer not in classes:
-        raise ValueError(
-            f"The check can build {', '.join(classes)} and muon; got {plan.optimizer}. Check with "
-            "another optimizer of its family: their updates have the same exponents."
-        )
-    return classes[plan.optimizer]
+    made_by = optimizer_class(plan.optimizer)
+    return [made_by(list(model.parameters()), lr=lr, weight_decay=0.0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +104,19 @@ class Subject:
     title: str = "model"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """A trained network of a check, its inputs, and what was seen at first and after training."""
+
+    model: nn.Module
+    inputs: Any
+    width: int
+    depth: int
+    seed: int
+    first: Observation
+    second: Observation
+
+
 def check(
     subject: Subject,
     *,
@@ -148,6 +130,7 @@ def check(
     modules: str | None = None,
     plan_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    visit: Callable[[Visit], None] = lambda visit: None,
 ) -> Check:
     """Check how a model's observables grow with width and depth.
 
@@ -162,6 +145,7 @@ def check(
         modules: judge only observables of modules whose pattern of names matches.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
         progress: told how many networks of how many are done.
+        visit: shown every network after training, for what else is to be measured on it.
 
     Raises:
         ValueError: sizes from which no exponent follows; a factory that ignores one of them; a
@@ -236,6 +220,18 @@ def check(
                 )
                 break
             losses.setdefault(f"{width} x {depth}", []).append(curve)
+            first, second = seen
+            visit(
+                Visit(
+                    model=model,
+                    inputs=data[0],
+                    width=width,
+                    depth=depth,
+                    seed=seed,
+                    first=first,
+                    second=second,
+                )
+            )
             for observation in seen:
                 roles.update(observation.roles)
                 looks += [

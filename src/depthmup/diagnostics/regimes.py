@@ -4,18 +4,25 @@ The exponents that decide between the regions of Figure 1 are fitted on trained 
 beside those that ``limits`` computes at infinite width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from depthmup.diagnostics.coordinates import Subject, check
+from depthmup.diagnostics.coordinates import Subject, Visit, check
+from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, feature_distances
+from depthmup.diagnostics.probes import Key
+from depthmup.diagnostics.slopes import log_slopes
 from depthmup.limits import depth_exponents
 from depthmup.records import Check, Estimate
-from depthmup.rules import Exponent, Regime, Scheme, general, regime, region
+from depthmup.rules import Exponent, Observable, Regime, Scheme, general, regime, region
 
 # Exponents of the theory are multiples of 1/4 on the usual maps; half a step decides.
 DECISIVE = 0.125
+# Feature diversity is 1/2 or 0.
+DIVERSE = 0.25
+EPS, PLACES = (1 / 8, 1 / 4), tuple(k / 8 for k in range(6))
+UNKNOWN = Estimate(value=float("nan"), low=float("nan"), high=float("nan"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,14 +70,23 @@ def measured_regime(
     width: int = 64,
     depths: Sequence[int] = (8, 16, 32, 64),
     seeds: int = 3,
-    steps: int = 3,
+    steps: int = 6,
+    blocks: str | None = None,
     **options: Any,
 ) -> MeasuredRegime:
     """Measure one pair of exponents on a model, its plan applied.
 
+    ``blocks`` is a pattern of modules that are called once per layer with the stream, such as
+    ``"branches.*"``, for ``feature_distances``; ``depths`` must be multiples of 8 then.
+
     - stable at initialization: the stream's exponent of depth is at most 0;
     - stable in training, nontrivial: so is its change's, and it is not below 0;
-    - faithful: the updates' effect on pre-activations, L^-gamma, does not grow.
+    - feature learning: the last layer's change relative to its size does not vanish;
+    - faithful: the updates' effect on pre-activations, L^-gamma, does not grow;
+    - diverse: kappa, from 1/8 to 1/4 of the depth and extrapolated to infinite depth, is nearer to
+      1/2 than to 0, the redundant. Without ``blocks``, or where distances at these depths are noise
+      alone, it is not measured, and the region goes by whether the branches' sum at initialization,
+      L^(1/2 - alpha), vanishes.
 
     Below alpha = 1/2 networks explode faster than any power, but at modest depth and with small
     branches an exponent may still look tame: give the branches their full size. A network that
@@ -79,27 +95,58 @@ def measured_regime(
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.5.
     """
     scheme: Scheme = general(alpha, gamma)
+    ratios: list[tuple[int, int, float]] = []  # depth, seed, relative change of the last layer
+    distances: dict[int, list[Array]] = {depth: [] for depth in depths}
+
+    def visit(network: Visit) -> None:
+        size, change = (
+            observation.values.get(Key(observable=observable, module="stream at 1 of depth"), 0.0)
+            for observation, observable in (
+                (network.first, Observable.STREAM),
+                (network.second, Observable.STREAM_CHANGE),
+            )
+        )
+        if size > 0 and change > 0:
+            ratios.append((network.depth, network.seed, change / size))
+        if blocks is not None:
+            found = feature_distances(network.model, network.inputs, blocks, eps=EPS, at=PLACES)
+            distances[network.depth].append(found)
+
     found = check(
-        subject, scheme=scheme, widths=(width,), depths=depths, seeds=seeds, steps=steps, **options
+        subject,
+        scheme=scheme,
+        widths=(width,),
+        depths=depths,
+        seeds=seeds,
+        steps=steps,
+        visit=visit,
+        **options,
     )
-    theory = depth_exponents(alpha, gamma)
+    theory, expected = depth_exponents(alpha, gamma), regime(alpha, gamma)
     stream = _largest(found, "stream")
     change = _largest(found, "stream change")
     inner = _largest(found, "update effect", inside=True)
+    learned = _relative_change(ratios)
     properties: tuple[Property, ...] = (
         _property("stable at initialization", "stream", stream, theory.x_0, _not_growing),
         _property("stable in training", "stream change", change, theory.f_1, _not_growing),
         _property("nontrivial", "stream change", change, theory.f_1, _not_vanishing),
+        _property("feature learning", "relative change", learned, theory.x_1, _not_vanishing),
         _property("faithful", "update effect", inner, theory.h_1, _not_growing),
     )
-    if regime(alpha, gamma).faithful is None:  # unstable or trivial: the claim has no meaning
-        properties = (*properties[:3], replace(properties[3], computed=None))
+    if expected.faithful is None:  # unstable or trivial: the claim has no meaning
+        properties = (*properties[:4], replace(properties[4], computed=None))
     if found.nonfinite is not None:
         broken = 0 if found.nonfinite.step == 0 else 1
         properties = tuple(
             replace(p, measured=False) if i == broken else p for i, p in enumerate(properties)
         )
     says = {p.name: p.measured is not False for p in properties}
+    kappa = None
+    if all(says[p] for p in ("stable at initialization", "stable in training", "nontrivial")):
+        kappa = _kappa(distances, scheme.alpha)
+    diverse = _property("diverse", "kappa", kappa, theory.kappa, _diverse)
+    properties = (*properties, diverse)
     return MeasuredRegime(
         alpha=scheme.alpha,
         gamma=scheme.gamma,
@@ -109,12 +156,13 @@ def measured_regime(
             stable_in_training=says["stable in training"],
             nontrivial=says["nontrivial"],
             faithful=says["faithful"],
-            # What kappa would need, ``diversity`` measures on networks trained for longer; here,
-            # branches whose sum at initialization does not vanish.
-            diverse=(branch := _largest(found, "branch output")) is not None
-            and branch.value > -0.75,
+            diverse=(
+                _noise_remains(_largest(found, "branch output"))
+                if diverse.measured is None
+                else diverse.measured
+            ),
         ),
-        expected=regime(alpha, gamma),
+        expected=expected,
         check=found,
     )
 
@@ -152,6 +200,36 @@ def _not_vanishing(e: Estimate) -> bool | None:
     return True if e.low > -2 * DECISIVE and e.value > -DECISIVE else _if(e.high < -DECISIVE, False)
 
 
+def _diverse(e: Estimate) -> bool | None:
+    return True if e.low > DIVERSE else _if(e.high < DIVERSE, False)
+
+
+def _noise_remains(branch: Estimate | None) -> bool:
+    """Whether L independent branches of this size add up to something at infinite depth."""
+    return branch is not None and branch.value > -(0.5 + DECISIVE)
+
+
+def _relative_change(ratios: Sequence[tuple[int, int, float]]) -> Estimate | None:
+    if len({depth for depth, _, _ in ratios}) < 3:
+        return None
+    depths, seeds, values = zip(*ratios, strict=True)
+    (slope,) = log_slopes([(float(depth),) for depth in depths], values, seeds)
+    return slope.estimate()
+
+
+def _kappa(distances: Mapping[int, Sequence[Array]], alpha: Exponent) -> Estimate | None:
+    depths = [depth for depth, runs in distances.items() if runs]
+    if len(depths) < 3:
+        return None
+    try:
+        found = diversity_at_infinite_depth(
+            depths, [distances[depth] for depth in depths], EPS, alpha=alpha
+        )
+    except ValueError:  # only noise
+        return None
+    return found.kappa
+
+
 def _if(holds: bool, answer: bool) -> bool | None:
     return answer if holds else None
 
@@ -163,12 +241,11 @@ def _property(
     theory: float,
     test: Callable[[Estimate], bool | None],
 ) -> Property:
-    unknown = Estimate(value=float("nan"), low=float("nan"), high=float("nan"))
     exact = Estimate(value=theory, low=theory, high=theory)
     return Property(
         name=name,
         exponent=exponent,
-        estimate=estimate or unknown,
+        estimate=estimate or UNKNOWN,
         theory=theory,
         measured=test(estimate) if estimate is not None else None,
         computed=test(exact) if theory == theory else None,

@@ -5,6 +5,8 @@ each is a measured exponent of a linear network of infinite width and growing fi
 network trained and none of the claims assumed:
 
 - ``x_0``: RMS of the last layer at initialization. Stable at init: does not grow.
+- ``x_1``: how far one step moves the last layer, relative to its RMS. Feature learning: does not
+  vanish.
 - ``f_1``: the output after one step. Stable in training: does not grow. Nontrivial: nor vanish.
 - ``h_1``: RMS of preactivations W_t x after one step. Faithful: does not grow.
 - ``linearization``: the update's share of the preactivations, RMS of (W_t - W_0) x over that of
@@ -43,6 +45,7 @@ class DepthExponents:
     alpha: Fraction
     gamma: Fraction
     x_0: float
+    x_1: float
     f_1: float
     h_1: float
     linearization: float
@@ -60,6 +63,10 @@ class DepthExponents:
     @property
     def nontrivial(self) -> bool:
         return self.f_1 >= -self.margin
+
+    @property
+    def learns_features(self) -> bool:
+        return self.x_1 >= -self.margin
 
     @property
     def faithful(self) -> bool:
@@ -112,16 +119,19 @@ def depth_exponents(
     for depth in depths:
         s = linear(todo, depth=depth, lr=lr, multiplier=multiplier, alpha=a, gamma=g, history=True)
         if not s.status.ok:  # overflow is growth faster than any power
-            table.append([math.inf] * 4)
+            table.append([math.inf] * 5)
             continue
         h = s.history
         assert h is not None
         c, kick = scaling.branch(depth), scaling.kick(depth)
+        # A linear network makes of -1/2 what it makes of 1, times -1/2: x moved by x[1] + x[0] / 2.
+        shift = h.x[-1, 1, 1] + h.x[-1, 0, 1] + h.x[-1, 0, 0] / 4
         moved = (lr * kick) ** 2 * h.x[:-1, 1, 0] ** 2 * h.d[1:, 0, 0]
         initial, total = h.x[:-1, 1, 1], _preactivations(s, c)[:, 1]
         table.append(
             [
                 s.rms[0][-1, 0],
+                math.sqrt(max(shift, 0.0) / (h.x[-1, 0, 0] / 4)),
                 abs(s.outputs[1][0, 0]),
                 math.sqrt(total.mean()),
                 math.sqrt((moved / initial).mean()),
@@ -129,7 +139,10 @@ def depth_exponents(
         )
     with np.errstate(all="ignore"):
         slopes = np.diff(np.log2(np.array(table)), axis=0)
-    x_0, f_1, h_1, linearization = (_limit(column, margin) for column in slopes.T)
+    x_0, x_1, f_1, h_1, linearization = (_limit(column, margin) for column in slopes.T)
+    seen = np.array(table)[:, 1] > _ROUNDING
+    if not seen.all():  # vanishing so fast that only the shallower networks show it
+        x_1 = float(slopes[seen.sum() - 2, 1]) if seen.sum() > 1 else -math.inf
     kappa = math.nan
     if x_0 <= margin and abs(f_1) <= margin:
         kappa = _kappa(todo, a, g, multiplier, lr)
@@ -137,12 +150,17 @@ def depth_exponents(
         alpha=a,
         gamma=g,
         x_0=x_0,
+        x_1=x_1,
         f_1=f_1,
         h_1=h_1,
         linearization=linearization,
         kappa=kappa,
         margin=margin,
     )
+
+
+# A relative change is the root of a difference of numbers of order one: 1e-5 is known to 1e-5.
+_ROUNDING = 1e-5
 
 
 def _preactivations(solution: Solution, c: float) -> Array:
