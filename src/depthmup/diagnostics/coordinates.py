@@ -104,6 +104,19 @@ class Subject:
     title: str = "model"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """A trained network of a check, its inputs, and what was seen at first and after training."""
+
+    model: nn.Module
+    inputs: Any
+    width: int
+    depth: int
+    seed: int
+    first: Observation
+    second: Observation
+
+
 def check(
     subject: Subject,
     *,
@@ -117,6 +130,7 @@ def check(
     modules: str | None = None,
     plan_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    visit: Callable[[Visit], None] = lambda visit: None,
 ) -> Check:
     """Check how a model's observables grow with width and depth.
 
@@ -131,6 +145,7 @@ def check(
         modules: judge only observables of modules whose pattern of names matches.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
         progress: told how many networks of how many are done.
+        visit: shown every network after training, for what else is to be measured on it.
 
     Raises:
         ValueError: sizes from which no exponent follows; a factory that ignores one of them; a
@@ -205,6 +220,18 @@ def check(
                 )
                 break
             losses.setdefault(f"{width} x {depth}", []).append(curve)
+            first, second = seen
+            visit(
+                Visit(
+                    model=model,
+                    inputs=data[0],
+                    width=width,
+                    depth=depth,
+                    seed=seed,
+                    first=first,
+                    second=second,
+                )
+            )
             for observation in seen:
                 roles.update(observation.roles)
                 looks += [
