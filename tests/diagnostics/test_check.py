@@ -277,6 +277,31 @@ class TestBadInput:
         assert found.nonfinite.module
         assert (found.nonfinite.width, found.nonfinite.depth) == (16, 2)
 
+    def test_a_module_that_gives_nan_is_named_at_initialization_and_at_its_step(self):
+        class Breaks(nn.Module):
+            def __init__(self, calls):
+                super().__init__()
+                self.left = calls
+
+            def forward(self, x):
+                if self.training:
+                    self.left -= 1
+                return x * float("nan") if self.left < 0 else x
+
+        def broken(calls):
+            def made(width, depth):
+                model = make(width, depth)
+                model.branches[1].matrices.append(Breaks(calls))
+                return model
+
+            return replace(MINE, make=made)
+
+        # Each network is first run for its dataflow and for a look, then once for every step.
+        found = check(broken(-1), **SMALL).nonfinite
+        assert (found.module, found.step) == ("branches.1.matrices.1", 0)
+        found = check(broken(3), **SMALL).nonfinite
+        assert (found.module, found.step) == ("branches.1.matrices.1", 2)
+
 
 USER = """
 import torch
@@ -287,6 +312,36 @@ def make(width, depth):
 
 def batch(generator):
     return torch.randn(16, 6, generator=generator), torch.randint(8, (16,), generator=generator)
+"""
+USER_WITH_MUON = """
+import torch
+from depthmup.models import ResidualMLP
+
+def make(width, depth):
+    model = ResidualMLP(
+        inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5 * (2 / depth) ** 0.5
+    )
+    with torch.no_grad():
+        for p in model.branches.parameters():
+            p.normal_(std=width**-0.5)
+        model.input.weight.normal_(std=6**-0.5)
+        model.readout.weight.normal_(std=4 / width)
+    return model
+
+def batch(generator):
+    return torch.randn(16, 6, generator=generator), torch.randint(8, (16,), generator=generator)
+
+def optimizers(model, lr):
+    width, depth = model.input.out_features, len(model.branches)
+    rest = [
+        {"params": [model.input.weight], "lr": 0.1 * lr},
+        {"params": [model.readout.weight], "lr": 0.1 * lr * 16 / width},
+    ]
+    matrices = list(model.branches.parameters())
+    return [
+        torch.optim.Muon(matrices, lr=lr * FACTOR, weight_decay=0.0),
+        torch.optim.AdamW(rest, weight_decay=0.0),
+    ]
 """
 SIZES = ["--widths", "16", "32", "64", "--depths", "2", "4", "8", "--seeds", "2", "--steps", "2"]
 
@@ -311,6 +366,25 @@ class TestCommand:
         out = capsys.readouterr().out
         assert "Likely" in out
         assert "the branch multiplier is missing" in out
+
+    @pytest.mark.parametrize(
+        ("factor", "status"), [("(2 / depth) ** 0.5", 0), ("1.0", 1)], ids=["right", "not by depth"]
+    )
+    def test_a_model_with_its_own_muon_is_checked_with_its_own_optimizers(
+        self, factor, status, tmp_path, capsys
+    ):
+        path = tmp_path / "user_with_muon.py"
+        path.write_text(USER_WITH_MUON.replace("FACTOR", factor))
+        options = ["--apply", "as-is", "--optimizer", "muon", "--own-init", "fan_in"]
+        sizes = [*SIZES, "--seeds", "3"]
+        assert main(["check", "--model", f"{path}:make", *sizes, *options]) == status
+        if status:
+            assert "matrices.0.weight: update effect" in capsys.readouterr().out
+
+    def test_muon_without_optimizers_is_refused(self, model, capsys):
+        options = ["--apply", "as-is", "--optimizer", "muon", "--own-init", "fan_in"]
+        assert main(["check", "--model", model, *SIZES, *options]) == 2
+        assert "give optimizers(model, lr) beside the factory" in capsys.readouterr().err
 
     def test_json_alone_on_stdout(self, model, capsys):
         assert main(["check", "--model", model, *SIZES, "--json"]) == 0
