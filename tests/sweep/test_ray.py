@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,13 +12,17 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from misbehaviour import Several, lines, task
 
 from depthmup.rules import DEPTH_MUP, ODE
-from depthmup.sweep import Grid, InProcess, Ray, Store, run
+from depthmup.sweep import Grid, InProcess, Ray, Store, WorkerError, run
+from depthmup.sweep.executors import ray as executor_ray
+from depthmup.sweep.executors.backlog import Backlog
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'depthmup[ray]'")
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("ray")]
@@ -127,6 +132,7 @@ def cluster():
         ray.shutdown()
         for node in nodes:
             kill(node)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -167,6 +173,21 @@ def test_an_address_that_does_not_answer(unconnected, log, server):
 def test_what_is_no_address(unconnected, log, address):
     with pytest.raises(ValueError, match=r"host:port, or auto; got '"):
         Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
+
+
+def test_a_cluster_that_lost_its_last_node_is_given_up_after_a_while(monkeypatch, log):
+    """Ray itself would wait for ever."""
+    monkeypatch.setattr(executor_ray, "LOOK", 0.0)
+    monkeypatch.setattr(executor_ray, "PATIENCE", 0.1)
+    node = {"Alive": True, "Resources": {"CPU": 1.0}}
+    cluster = MagicMock()
+    cluster.nodes.side_effect = chain([[node], [{**node, "Alive": False}], [node]], repeat([]))
+    cluster.wait.side_effect = lambda streams, **options: time.sleep(0.02) or ([], streams)
+    backlog = Backlog([Several(tasks=(task("add_one", log, 0),))], Heard())
+    with pytest.raises(WorkerError, match=r"lost its last node .* add a node and run the same"):
+        Ray(address="head:6379")._run(cluster, backlog)
+    cluster.cancel.assert_called_once()
+    assert cluster.nodes.call_count > 5
 
 
 def test_more_gpus_than_there_are(cluster, log):

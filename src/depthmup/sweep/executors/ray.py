@@ -19,6 +19,9 @@ from depthmup.sweep.jobs import Job
 CONNECT, ANSWER = 5.0, 12.0
 """Seconds for a connection to a cluster, and for its answer; Ray by itself would take 120."""
 
+LOOK = 5.0
+"""Seconds between looks at which nodes there are."""
+
 PATIENCE = 60.0
 """Seconds to wait for nodes that can do a job, when there are none any more."""
 
@@ -86,7 +89,7 @@ class Ray:
                 for stream in [each for each in busy if now > busy[each].deadline]:
                     ray.cancel(stream, force=True)
                     backlog.overdue(busy.pop(stream).attempt)
-                if now - looked > 5:  # nodes come and go
+                if now - looked > LOOK:  # nodes come and go
                     slots, looked = self._slots(ray), now
                     able = now if slots else able
                     if now - able > PATIENCE:
