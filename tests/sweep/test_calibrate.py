@@ -144,6 +144,9 @@ class TestPrediction:
         """Optima that fall and turn: the last slope counts, as it does in a smoothing spline."""
         best = [-1.7, -1.8, -1.84, -1.8]
         found = of(simulated(np.random.default_rng(0), best, own=0.01, shared=0.01), target=TARGET)
+        law = Laws.of(RATES, simulated(np.random.default_rng(0), best), SIZES, SIZES[0]).place
+        drawn = predict(law, TARGET)
+        assert np.median(drawn.draws) == approx(drawn.value, abs=0.02)
         straight = np.polyval(np.polyfit(range(4), best, 1), 5)
         assert found.predicted.value > straight + 0.03
 
@@ -159,6 +162,11 @@ class TestPrediction:
             assert found.penalty.high < 0.01
 
     def test_robustness_is_the_exponent_of_the_curvature(self):
+        quiet = {"own": 1e-4, "shared": 1e-4, "noise": 1e-6, "lopsided": 0.0}
+        losses = simulated(np.random.default_rng(0), line(), softer=0.4, **quiet)
+        # Five doublings above the base: c 2^(-0.4 x 5) (0.1 x 5)^2, a half below that of size 4.
+        regret = math.expm1(0.15 * 2**-2 * 0.5**2)
+        assert of(losses).base_regret.value == approx(regret, rel=0.2)
         losses = simulated(np.random.default_rng(0), line(), softer=0.4)
         exponent = of(losses).metrics.robustness[0].estimate
         assert exponent.low < -0.4 < exponent.high

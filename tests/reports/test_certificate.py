@@ -1,0 +1,145 @@
+"""A certificate in words, as text, and on a page."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from depthmup.records import Certificate, Estimate, Lack, Place, Refusal, Verdict
+from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
+from depthmup.reports import certificate_section, certificate_text, page
+from depthmup.reports.certificate import certificate_headline, certificate_sentences
+
+
+def estimate(value, half=0.1):
+    return Estimate(value=value, low=value - half, high=value + half)
+
+
+def optimum(width, depth, at, place=Place.INTERIOR):
+    return SizeOptimum(
+        width=width, depth=depth, log2_lr=estimate(at), curvature=estimate(0.15, 0.01),
+        loss=estimate(0.4, 0.01), place=place,
+    )  # fmt: skip
+
+
+def issued(**changes):
+    found = Certificate(
+        target=(4096, 64),
+        base=(256, 4),
+        optima=tuple(optimum(w, d, -2.8) for w in (256, 512, 1024) for d in (4, 8, 16)),
+        log2_lrs=(-6.0, -4.0, -2.0, 0.0),
+        seeds=3,
+        title="My model",
+        scheme="completep",
+        rate_unit=2**-6,
+        slopes=(Slope(axis="width", estimate=estimate(0.02)),
+                Slope(axis="depth", estimate=estimate(-0.03))),
+        predicted=Estimate(value=-2.895, low=-3.2, high=-2.587),
+        penalty=Estimate(value=0.001, low=0.0, high=0.008),
+        base_regret=Estimate(value=0.012, low=0.001, high=0.034),
+        best_loss=estimate(0.3, 0.02),
+        metrics=Metrics(
+            fit_error=0.034,
+            robustness=(Slope(axis="depth", estimate=estimate(-0.2)),),
+            horizon_penalty=Estimate(value=0.02, low=0.0, high=math.inf),
+        ),
+        verdict=Verdict.TRANSFERS,
+        law=tuple(BandPoint(at=k / 4, value=-2.8 - k / 40, low=-3, high=-2.5) for k in range(5)),
+        penalty_curve=tuple(
+            BandPoint(at=-4 + k / 4, value=0.1 * (k / 4 - 1.1) ** 2, low=0.0, high=math.inf)
+            for k in range(10)
+        ),
+        environment={"cores": 2},
+    )  # fmt: skip
+    return replace(found, **changes)
+
+
+def refused(**changes):
+    return Certificate(
+        target=(64, 4096),
+        base=(64, 8),
+        optima=(optimum(64, 8, -7.0, Place.LOW_EDGE), optimum(64, 16, -3.0)),
+        log2_lrs=(-7.0, -3.0, 0.0),
+        seeds=1,
+        refusals=(
+            Refusal(lack=Lack.EDGE, reason="It is at the edge.", advice="Extend the grid."),
+            Refusal(lack=Lack.FAR, reason="It is far.", advice="Measure closer."),
+        ),
+        **changes,
+    )
+
+
+def test_the_headline_is_what_to_do():
+    assert certificate_headline(issued()) == (
+        "Train at width 4096 and depth 64 with learning rate 2.1e-3 (1.7e-3 to 2.6e-3)."
+    )
+    assert certificate_headline(refused()) == (
+        "No learning rate is certified for width 64 and depth 4096."
+    )
+
+
+def test_the_price_the_drift_and_what_it_rests_on():
+    bound, price, drift, measured = certificate_sentences(issued())
+    assert bound == "Expected loss penalty against retuning: at most 0.8%."
+    assert price == "Keeping the learning rate of width 256 and depth 4 costs 1.2% (0.1% to 3.4%)."
+    assert drift.startswith("The base's learning rate transfers: +0.02 octaves per doubling of")
+    assert measured.startswith("Measured under completep on 256x4, 256x8, 256x16, 512x4")
+    assert "4 learning rates, 3 seeds, by training loss" in measured
+
+
+@pytest.mark.parametrize(
+    ("regret", "says"),
+    [
+        (Estimate(value=0.1, low=0.0, high=math.inf), "costs 10%, and may diverge"),
+        (Estimate(value=math.inf, low=0.5, high=math.inf), "training is likely to diverge"),
+        (Estimate(value=50.0, low=11.0, high=90.0), "more than ten times the loss"),
+    ],
+)
+def test_a_dear_base_rate(regret, says):
+    assert says in certificate_sentences(issued(base_regret=regret))[1]
+
+
+def test_a_refusal_gives_its_reasons_and_no_rate():
+    text = certificate_text(refused())
+    assert "It is at the edge. Extend the grid." in text
+    assert "It is far. Measure closer." in text
+    assert "Train at" not in text
+    assert "low edge" in text
+
+
+def test_the_text_names_the_model_and_every_size():
+    text = certificate_text(issued())
+    assert text.startswith("My model: Train at width 4096")
+    assert text.count("interior") == 9
+    assert "0.034 octaves" in text
+    assert "no bound" in text
+
+
+def test_a_section_has_its_charts_and_escapes_its_strings(hostile):
+    section = certificate_section(issued(title=hostile), identity="mine")
+    assert set(section.charts) == {"mine-law", "mine-penalty"}
+    assert all(f'id="{name}"' in section.html for name in section.charts)
+    assert "<img" not in section.html
+    assert "certified" in section.html
+    assert "refused" not in section.html
+
+
+def test_a_refused_section_shows_what_was_measured():
+    section = certificate_section(refused())
+    assert set(section.charts) == {"certificate-law"}
+    assert "refused" in section.html
+    assert "Train at" not in section.html
+
+
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_draws_them(browser, study, tmp_path, width):
+    path = tmp_path / "report.html"
+    path.write_text(page(study, certificates=(issued(), refused())), encoding="utf-8")
+    tab = browser.open(path, width=width)
+    assert tab.complaints == []
+    assert tab.requests == [path.as_uri()]
+    for name in ("certificate-law", "certificate-penalty", "certificate-1-law"):
+        drawn = tab.run(f"document.querySelectorAll('#{name} svg path').length")
+        assert drawn > 5
+    assert tab.run("document.documentElement.scrollWidth") == width
