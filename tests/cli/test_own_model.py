@@ -84,7 +84,10 @@ def test_the_options_are_those_of_what_is_measured(capsys):
         shown = capsys.readouterr().out
         assert all(name in shown for name in there)
         assert missing not in shown
-    assert isinstance(parse(["transfer", "--train=m:f", "--base", "8x2"]), Options)
+    words = ["transfer", "--train=m:f", "--base", "8x2", "--scheme", "sp", "--optimizer", "sgd"]
+    options = parse(words)
+    assert isinstance(options, Options)
+    assert (options.schemes, options.optimizers) == (("sp",), ("sgd",))
 
 
 @pytest.mark.parametrize("option", ["--activation", "--preset", "--label-noise", "--data"])
@@ -121,10 +124,13 @@ def test_bad_input_is_refused(folder, wrong, message, capsys):
 
 def test_an_error_in_the_code_comes_with_its_traceback(folder, tmp_path, capsys):
     text = SOURCE.replace(
-        "    x = torch", "    if generator.get_state().sum() % 2: 1 / 0\n    x = torch"
+        "    x = torch", "    calls.append(1)\n    1 / (len(calls) - 60)\n    x = torch"
     )
-    (tmp_path / "mine_own.py").write_text(text)
-    sys.modules.pop("mine_own", None)
-    assert main(["transfer", "--model", f"{tmp_path}/mine_own.py:make", *TINY,
-                 "--out", str(tmp_path / "out")]) == 2  # fmt: skip
-    assert "division by zero" in capsys.readouterr().err
+    (tmp_path / "mine_own.py").write_text("calls = []\n" + text)
+    words = ["--model", f"{tmp_path}/mine_own.py:make", *TINY, "--out", str(tmp_path / "out")]
+    assert main(["transfer", *words]) == 2
+    said = capsys.readouterr().err
+    assert "What was finished is kept, but training make at width" in said
+    assert "mine_own.py" in said
+    assert "ZeroDivisionError: division by zero" in said
+    assert main(["transfer", *words]) == 0

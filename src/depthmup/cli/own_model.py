@@ -46,10 +46,10 @@ class Options:
     target: str = ""
     """Size to foretell, as WIDTHxDEPTH: writes OUT/certificate.json, or why there is none."""
 
-    schemes: tuple[str, ...] = ("depth-mup",)
+    schemes: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--scheme",))] = ("depth-mup",)
     """Names (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or alpha,gamma."""
 
-    optimizers: tuple[str, ...] = ("adamw",)
+    optimizers: Annotated[tuple[str, ...], tyro.conf.arg(aliases=("--optimizer",))] = ("adamw",)
     """sgd, adam, adamw, nadam, radam, adamax, adagrad, rmsprop, muon or muon-rms."""
 
     log2_lrs: tuple[float, ...] = (-12, -11, -10, -9, -8, -7, -6, -5)
