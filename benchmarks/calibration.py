@@ -1,0 +1,324 @@
+"""Do certificates hold? Fit on sizes up to a quarter of the largest, predict, and train there.
+
+    python benchmarks/calibration.py train            # what the store does not hold yet
+    python benchmarks/calibration.py train --set fresh
+    python benchmarks/calibration.py                  # the tables of docs/calibration.md
+
+Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
+other seeds measure at the target, four times the largest of those. The statistics were developed
+on the set ``first`` alone; ``fresh`` was looked at once, afterwards. What is not trained yet is
+left out and counted.
+"""
+
+import argparse
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from depthmup.records import Cell, Certificate, Place, Verdict, environment
+from depthmup.records.certificate import SizeOptimum
+from depthmup.reports.certificate import percent
+from depthmup.rules import scheme
+from depthmup.sweep import Grid, Processes, Store, calibrate, run, training
+from depthmup.sweep.optimum import log_loss_at
+from depthmup.sweep.shape import measured_optimum
+
+SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
+SEEDS = 4
+STEPS, WINDOW = 200, 40
+# Where the optimum of the smallest network lies, roughly: the middle of the grids.
+CENTRES = {
+    ("adam", "abs"): -1.5,
+    ("adam", "relu"): -1.0,
+    ("sgd", "relu"): 1.0,
+    ("sgd", "abs"): -0.5,
+    ("adam", "tanh"): -0.5,
+    ("adam", "gelu"): -0.5,
+}
+FIRST = {("adam", "abs"), ("adam", "relu")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """One calibration: what is trained, at which sizes, and the target."""
+
+    kind: str
+    scheme: str
+    optimizer: str
+    activation: str
+    block_depth: int = 1
+    sizes: tuple[tuple[int, int], ...]
+    target: tuple[int, int]
+
+    @property
+    def name(self) -> str:
+        return f"{self.scheme}, {self.optimizer}, {self.activation}, block depth {self.block_depth}"
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        centre = CENTRES[self.optimizer, self.activation]
+        return tuple(centre + k / 2 for k in range(-8, 7))
+
+    def cell(self, size: tuple[int, int], rate: float, seed: int) -> Cell:
+        width, depth = size
+        base_width, base_depth = self.sizes[0]
+        grid = Grid(
+            schemes=(scheme(self.scheme),),
+            depths=tuple(sorted({base_depth, depth})),
+            base_depth=base_depth,
+            width=width,
+            base_width=base_width,
+            log2_lrs=(rate,),
+            steps=STEPS,
+            window=WINDOW,
+            optimizer=self.optimizer,
+            activation=self.activation,
+            block_depth=self.block_depth,
+        )
+        return grid.cell(grid.schemes[0], depth, rate, seed)
+
+    def cells(self, sizes: Sequence[tuple[int, int]], rates: Sequence[float]) -> Iterator[Cell]:
+        for size in sizes:
+            for rate in rates:
+                for seed in self.seeds(size):
+                    yield self.cell(size, rate, seed)
+
+    def seeds(self, size: tuple[int, int]) -> range:
+        """The target's seeds are others than those that it is predicted from."""
+        return range(SEEDS, 2 * SEEDS) if size == self.target else range(SEEDS)
+
+    def losses(
+        self, store: Store, size: tuple[int, int], *, rates: Sequence[float], stop: int = STEPS
+    ) -> np.ndarray:
+        """Mean losses over the window that ends at ``stop``, (rates, seeds)."""
+
+        def one(rate: float, seed: int) -> float:
+            record = store.get(self.cell(size, rate, seed))
+            if record is None:
+                raise SystemExit("Runs are missing: python benchmarks/calibration.py train")
+            return record.mean_loss(stop - WINDOW, stop)
+
+        return np.array([[one(rate, s) for s in self.seeds(size)] for rate in rates])
+
+    def certificate(self, store: Store) -> Certificate:
+        late, early = (
+            np.array([self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes])
+            for stop in (STEPS, STEPS // 2)
+        )
+        return calibrate(
+            sizes=self.sizes,
+            log2_lrs=self.rates,
+            losses=late,
+            early=early,
+            target=self.target,
+            base=self.sizes[0],
+            chance=math.log(10),
+            title=self.name,
+            scheme=self.scheme,
+        )
+
+
+def target_rates(each: Configuration, certificate: Certificate) -> tuple[float, ...]:
+    """The grid at the target: the sizes' own, carried on to two octaves around a prediction."""
+    found = set(each.rates)
+    if certificate.issued:
+        first, last = each.rates[0], each.rates[-1]
+        p = certificate.predicted.value
+        found |= {first - k / 2 for k in range(1, math.ceil(2 * (first - p + 2)) + 1)}
+        found |= {last + k / 2 for k in range(1, math.ceil(2 * (p + 2 - last)) + 1)}
+    return tuple(sorted(found))
+
+
+def depths(*of: int, width: int = 32) -> dict[str, tuple]:
+    *sizes, target = ((width, depth) for depth in of)
+    return {"sizes": tuple(sizes), "target": target}
+
+
+def widths(*of: int, depth: int = 4) -> dict[str, tuple]:
+    *sizes, target = ((width, depth) for width in of)
+    return {"sizes": tuple(sizes), "target": target}
+
+
+def configurations(which: str) -> list[Configuration]:
+    """The set ``first``, for development, and ``fresh``, for the test."""
+    found = []
+    for optimizer, activation in CENTRES:
+        first = (optimizer, activation) in FIRST
+        if first != (which == "first"):
+            continue
+        one = depths(4, 8, 16, 32, 128) if first else depths(3, 6, 12, 24, 96)
+        two = depths(2, 4, 8, 16, 64) if first else depths(3, 6, 12, 48)
+        for block_depth, sizes in ((1, one), (2, two)):
+            found += [
+                Configuration(
+                    kind=f"depth, block depth {block_depth}", scheme=name, optimizer=optimizer,
+                    activation=activation, block_depth=block_depth, **sizes,
+                )
+                for name in SCHEMES
+            ]  # fmt: skip
+        found += [
+            Configuration(
+                kind="width", scheme=name, optimizer=optimizer, activation=activation,
+                **(widths(8, 16, 32, 128) if first else widths(12, 16, 24, 32, 128)),
+            )
+            for name in ("depth-mup", "sp")
+        ]  # fmt: skip
+    return found
+
+
+def train(store: Store, sets: Sequence[str], workers: int) -> None:
+    for which in sets:
+        for each in configurations(which):
+            started = time.time()
+
+            def do(cells: Iterator[Cell]) -> int:
+                return run(
+                    list(dict.fromkeys(cells)),
+                    store=store,
+                    executor=Processes(workers=workers),
+                    jobs=partial(training, members=30),
+                    about={"environment": environment()},
+                )
+
+            done = do(each.cells(each.sizes, each.rates))
+            rates = target_rates(each, each.certificate(store))
+            done += do(each.cells([each.target], rates))
+            print(f"{which}: {each.name}: {done} runs, {time.time() - started:.1f} s", flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A certificate beside what training at the target gave."""
+
+    configuration: Configuration
+    certificate: Certificate
+    truth: SizeOptimum
+    regret: float  # of the base's learning rate, as a fraction of the loss
+    penalty: float  # of the predicted learning rate
+
+
+def outcome(store: Store, each: Configuration) -> Outcome:
+    certificate = each.certificate(store)
+    rates = np.array(target_rates(each, certificate))
+    losses = each.losses(store, each.target, rates=rates)
+    found = measured_optimum(each.target, rates, losses, chance=math.log(10))
+    with np.errstate(divide="ignore"):
+        curve = np.log(losses).mean(-1)
+
+    def price(rate: float) -> float:
+        """Above the measured best; a rate between points of the grid by interpolation."""
+        if not found.loss.known or not math.isfinite(rate):
+            return math.nan
+        above = log_loss_at(list(rates), curve, rate) - math.log(found.loss.value)
+        return max(math.expm1(above), 0.0)
+
+    return Outcome(
+        configuration=each,
+        certificate=certificate,
+        truth=found,
+        regret=price(certificate.optima[0].log2_lr.value),
+        penalty=price(certificate.predicted.value),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", nargs="?", default="report", choices=["train", "report"])
+    parser.add_argument("--set", choices=["first", "fresh"], action="append")
+    parser.add_argument("--store", type=Path, default=Path("runs/calibration/results.sqlite"))
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    sets = options.set or ["first", "fresh"]
+    options.store.parent.mkdir(parents=True, exist_ok=True)
+    with Store(options.store) as store:
+        if options.action == "train":
+            train(store, sets, options.workers)
+        else:
+            report(store, sets)
+
+
+def held(r: Outcome) -> bool:
+    """Whether the interval of the predicted optimum holds the one measured at the target."""
+    p = r.certificate.predicted
+    return r.truth.place is Place.INTERIOR and p.low <= r.truth.log2_lr.value <= p.high
+
+
+def falsely_confident(r: Outcome) -> bool:
+    """Transfer was claimed, and the base's rate costs more at the target than was said."""
+    claimed = r.certificate.verdict is Verdict.TRANSFERS
+    return claimed and not r.regret <= r.certificate.base_regret.high
+
+
+def dearer(r: Outcome) -> bool:
+    """The predicted rate costs more at the target than was said."""
+    return not r.penalty <= r.certificate.penalty.high
+
+
+def report(store: Store, sets: Sequence[str]) -> None:
+    """A summary and a table of every configuration, as Markdown, per set."""
+    for which in sets:
+        asked = configurations(which)
+        rows = [r for r in (finished(store, each) for each in asked) if r is not None]
+        print(f"\n## {which}: {len(rows)} of {len(asked)} configurations were trained\n")
+        summarize(rows)
+        print("\n| | sizes | target | verdict | predicted | measured | | base costs, bound | "
+              "measured |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
+        for r in rows:
+            print(line(r))
+
+
+def finished(store: Store, each: Configuration) -> Outcome | None:
+    try:
+        return outcome(store, each)
+    except SystemExit:
+        return None
+
+
+def summarize(rows: Sequence[Outcome]) -> None:
+    print("| | configurations | certified | interval held | penalty above its bound | transfer "
+          "claimed | of these falsely |\n| --- | --- | --- | --- | --- | --- | --- |")  # fmt: skip
+    groups = {"all": rows}
+    for r in rows:
+        groups.setdefault(r.configuration.scheme, [])
+    for name in list(groups)[1:]:
+        groups[name] = [r for r in rows if r.configuration.scheme == name]
+    for name, of in groups.items():
+        issued = [r for r in of if r.certificate.issued]
+        claimed = [r for r in issued if r.certificate.verdict is Verdict.TRANSFERS]
+        print(
+            f"| {name} | {len(of)} | {len(issued)} | {share(map(held, issued))} | "
+            f"{share(map(dearer, issued))} | {len(claimed)} | "
+            f"{share(map(falsely_confident, claimed))} |"
+        )
+    lacks = Counter(x.lack.value for r in rows for x in r.certificate.refusals)
+    print("\nRefused: " + "; ".join(f"{n} {lack}" for lack, n in lacks.most_common()) + ".")
+
+
+def share(of: Iterator[bool]) -> str:
+    found = list(of)
+    return f"{sum(found)} of {len(found)} ({sum(found) / len(found):.0%})" if found else "-"
+
+
+def line(r: Outcome) -> str:
+    c, e = r.certificate, r.configuration
+    axis = 0 if e.kind == "width" else 1
+    sizes = ", ".join(str(size[axis]) for size in e.sizes)
+    start = f"| {e.name}, {'width' if axis == 0 else 'depth'} | {sizes} | {e.target[axis]} | "
+    truth = "nothing trains" if r.truth.place is Place.FAILED else f"{r.truth.log2_lr.value:.2f}"
+    if not c.issued:
+        return f"{start}refused: {c.refusals[0].lack} | | {truth} | | | {percent(r.regret)} |"
+    p = c.predicted
+    return (
+        f"{start}{c.verdict} | {p.value:.2f} ± {p.high - p.value:.2f} | {truth} | "
+        f"{'' if held(r) else 'missed'} | {percent(c.base_regret.high)} | {percent(r.regret)} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
