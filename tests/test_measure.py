@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import own_models
@@ -16,6 +17,7 @@ import pytest
 import depthmup
 from depthmup.cli import main
 from depthmup.measure import load_report
+from depthmup.planning.user_model import load_user_model
 from depthmup.records import Place, Status, Verdict
 from depthmup.sweep import InProcess, Store, WorkerError
 from depthmup.sweep.logs import TensorBoard
@@ -353,3 +355,17 @@ def test_the_main_job_is_logged_too(tmp_path):
     words += ["--executor", "in-process", "--out", str(tmp_path / "out")]
     assert main(["transfer", *words, "--log", f"tensorboard:{tmp_path}/logs"]) == 0
     assert [f.name[:6] for f in sorted((tmp_path / "logs").iterdir())] == ["w8-d2-", "w8-d4-"]
+
+
+@pytest.mark.long
+def test_the_llama_example(tmp_path):
+    """A model of transformers, untouched, under the plan."""
+    pytest.importorskip("transformers")
+    example = Path(__file__).parents[1] / "examples" / "llama.py"
+    user = load_user_model(f"{example}:make")
+    found = depthmup.transfer(user.make, batch=user.batch, loss=user.loss, base=(64, 2),
+                              depths=(2, 4), scheme="completep", lrs=[2.0**-7], steps=12,
+                              seeds=1)  # fmt: skip
+    for record in found.records.values():
+        assert record.losses[0] == pytest.approx(math.log(256), rel=0.05)  # guessing bytes
+        assert record.losses[-1] < 0.9 * record.losses[0]
