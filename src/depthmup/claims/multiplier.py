@@ -16,7 +16,7 @@ LOG2_MULTIPLIERS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0)
 
 def multiplier_grids(setting: Setting) -> tuple[Grid, ...]:
     """Figure 10's networks at one learning rate and several multipliers a."""
-    deepest = setting.choose(laptop=64, medium=256, paper=1024)
+    deepest = setting.choose(laptop=128, medium=256, paper=1024)
     base = grid(
         setting, schemes=(setting.depth_mup,), depths=octaves(8, deepest), log2_lrs=(LOG2_LR,)
     )
