@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from depthmup.claims import (
     block_depth,
     errata,
+    feature_diversity,
     first_step,
+    gradient_diversity,
     infinite_depth,
     infinite_width,
     learning_rates,
     multiplier,
     nonlinearity,
     regimes,
+    transformers,
     valley,
     windows,
 )
@@ -21,13 +24,16 @@ from depthmup.claims.claim import Claim
 _MODULES = (
     block_depth,
     errata,
+    feature_diversity,
     first_step,
+    gradient_diversity,
     infinite_depth,
     infinite_width,
     learning_rates,
     multiplier,
     nonlinearity,
     regimes,
+    transformers,
     valley,
     windows,
 )
