@@ -6,7 +6,7 @@ from cells import cell
 
 from depthmup.records import Data
 from depthmup.sweep import check_memory, cost
-from depthmup.sweep.cost import memory, work
+from depthmup.sweep.cost import core_seconds, memory, work
 
 
 def test_work_is_proportional_to_parameters_and_steps():
@@ -84,3 +84,17 @@ def test_small_sweeps_fit():
 def test_the_system_tells_its_memory():
     there = cost.available()
     assert there is None or there > 2**20
+
+
+def test_predicted_time_is_proportional_to_operations_and_falls_with_the_engines_share():
+    one = cell()
+    wide = replace(one, network=replace(one.network, width=2 * one.network.width))
+    large = replace(one, batch_size=2 * one.batch_size, steps=3 * one.steps)
+    native = core_seconds([one], engine="native")
+    assert core_seconds([wide], engine="native") == pytest.approx(4 * native)
+    assert core_seconds([large], engine="native") == pytest.approx(6 * native)
+    assert core_seconds([one, wide], engine="native") == pytest.approx(5 * native)
+    assert core_seconds([one], engine="reference") > native
+    assert core_seconds([], engine="native") == 0
+    # A core makes between one and a thousand billion operations a second.
+    assert 6 * one.batch_size * work(one) / native / 0.88 == pytest.approx(3e10, rel=30)

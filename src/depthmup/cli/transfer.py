@@ -179,10 +179,18 @@ def run(options: Options) -> int:
         load_study,
         prepare_folder,
     )
-    from depthmup.cli.terminal import Display
+    from depthmup.cli.terminal import Display, duration
     from depthmup.records import cores
     from depthmup.reports.html import prepare
-    from depthmup.sweep import Processes, Shard, Store, check_memory, share_left, training
+    from depthmup.sweep import (
+        Processes,
+        Shard,
+        Store,
+        check_memory,
+        core_seconds,
+        share_left,
+        training,
+    )
     from depthmup.sweep import run as run_sweep
     from depthmup.sweep.logs import Logged, log_named
     from depthmup.training import Placement, engine_for
@@ -229,6 +237,14 @@ def run(options: Options) -> int:
         preparation = Thread(target=prepare)
         if shard is None:
             preparation.start()
+        missing = store.missing(asked)
+        if missing and not options.json and device == "cpu" and isinstance(executor, Processes):
+            seconds = core_seconds(missing, engine=chosen.name) / executor.workers
+            print(
+                f"{len(missing)} runs on {executor.workers} cores: about {duration(seconds)} if "
+                "they are idle and no run diverges.",
+                file=sys.stderr,
+            )
         try:
             with Display(quiet=options.json) as display:
                 run_sweep(

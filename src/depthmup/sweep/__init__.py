@@ -1,7 +1,7 @@
 """Grids of cells, where and how they run, and what follows from them."""
 
 from depthmup.sweep.calibrate import calibrate
-from depthmup.sweep.cost import check_memory
+from depthmup.sweep.cost import check_memory, core_seconds
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
 from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
@@ -33,6 +33,7 @@ __all__ = [
     "WorkerError",
     "calibrate",
     "check_memory",
+    "core_seconds",
     "merge",
     "run",
     "share",

@@ -1,8 +1,11 @@
 """What a sweep costs: time, to share it out and foretell its end; memory, to refuse in time."""
 
+import math
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 from depthmup.records import Cell
 
@@ -22,6 +25,36 @@ def work(cell: Cell) -> float:
     """
     network = cell.network
     return network.depth * network.block_depth * network.width**2 * cell.steps
+
+
+# Shares of a core's matrix products per second that engines reach: measured, benchmarks/log.md.
+EFFICIENCY = {"native": 0.88, "stacked": 0.4, "reference": 0.2}
+
+
+def core_seconds(cells: Iterable[Cell], *, engine: str) -> float:
+    """Predicted seconds that training takes one idle core of this machine, if no run diverges.
+
+    ``work`` times 6 x batch operations, over this core's speed at matrix products, which is
+    measured on the spot (a twentieth of a second), times the share of it that the engine reaches.
+    """
+    operations = sum(6 * cell.batch_size * work(cell) for cell in cells)
+    return operations / (EFFICIENCY[engine] * operations_per_second()) if operations else 0.0
+
+
+@cache
+def operations_per_second() -> float:
+    """Single-precision operations per second of one core, in products of matrices in its cache."""
+    import numpy as np
+
+    size, best = 384, math.inf
+    one = np.full((size, size), 0.5, dtype=np.float32)
+    out = np.empty_like(one)
+    until = time.perf_counter() + 0.05
+    while time.perf_counter() < until:
+        start = time.process_time()
+        np.matmul(one, one, out=out)
+        best = min(best, time.process_time() - start)
+    return 2 * size**3 / best
 
 
 def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
