@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from depthmup.records import Cell, Comparison, Data, Finding, Picture, Task
+from depthmup.records import Cell, Comparison, Data, Finding, Picture, Run, Task
 from depthmup.rules import DEPTH_MUP, Scheme
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Measure, Store, TrainTogether
 
 
 class Scale(StrEnum):
@@ -52,6 +52,7 @@ class Conclusion:
 class Experiment:
     """A claim at one setting: cells to train, tasks to measure, and what follows from them.
 
+    ``trials`` are stacks of trials, of models that are no residual MLPs.
     ``conclude`` reads from the store alone. What is cheap (computed in a second or two) may be
     computed there; everything else is a cell or a task, so that it is kept and shared.
     """
@@ -59,11 +60,13 @@ class Experiment:
     conclude: Callable[[Store], Conclusion]
     cells: tuple[Cell, ...] = ()
     measures: tuple[Measure, ...] = ()
+    trials: tuple[TrainTogether, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def asked(self) -> tuple[Cell | Task, ...]:
-        return (*self.cells, *(measure.task for measure in self.measures))
+    def asked(self) -> tuple[Run | Task, ...]:
+        tasks = (measure.task for measure in self.measures)
+        return (*self.cells, *tasks, *(trial for job in self.trials for trial in job.trials))
 
 
 def values_of(store: Store, task: Task) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from depthmup.claims.claim import Claim, Experiment, Setting
-from depthmup.records import Evidence, Task
+from depthmup.records import Cell, Evidence, Task
 from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, training
 
 Planned = Sequence[tuple[Claim, Experiment]]
@@ -30,8 +30,14 @@ def reproduce(
 
     def jobs(missing: Sequence[Any]) -> list[Job]:
         tasks = [measures[each.key] for each in missing if isinstance(each, Task)]
-        cells = [each for each in missing if not isinstance(each, Task)]
+        cells = [each for each in missing if isinstance(each, Cell)]
         found: list[Job] = [*tasks, *training(cells)]
+        left = {each.key for each in missing}
+        for _, experiment in planned:
+            for job in experiment.trials:  # those that claims share go to the first
+                if mine := left.intersection(job.keys):
+                    left -= mine
+                    found.append(job.only(mine))
         return sorted(found, key=lambda job: -job.work)
 
     asked = {each.key: each for _, experiment in planned for each in experiment.asked}

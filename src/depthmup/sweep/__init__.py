@@ -10,7 +10,14 @@ from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import Asked, Store, StoreError
 from depthmup.sweep.study import study
 from depthmup.sweep.trial_study import Losses, trial_losses, trial_records, trial_studies
-from depthmup.sweep.trials import TrainTrial, TrialGrid, Variant, trial_jobs
+from depthmup.sweep.trials import (
+    TrainTogether,
+    TrainTrial,
+    TrialGrid,
+    Variant,
+    together,
+    trial_jobs,
+)
 
 __all__ = [
     "Asked",
@@ -27,6 +34,7 @@ __all__ = [
     "Store",
     "StoreError",
     "Train",
+    "TrainTogether",
     "TrainTrial",
     "TrialGrid",
     "Variant",
@@ -39,6 +47,7 @@ __all__ = [
     "share",
     "share_left",
     "study",
+    "together",
     "training",
     "trial_jobs",
     "trial_losses",

@@ -1,8 +1,9 @@
 """Grids of trials: a person's own model over sizes, learning rates and seeds."""
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -216,6 +217,55 @@ def trial_jobs(
         for trial in trials
     ]
     return sorted(jobs, key=lambda job: -job.work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTogether:
+    """The job of training trials that differ in learning rate and seed alone, as one stack.
+
+    ``cost`` is the work of a step per layer and squared width, in the unit of all jobs.
+    """
+
+    trials: tuple[Trial, ...]
+    functions: "Functions"
+    cost: float = 1.0
+
+    @property
+    def work(self) -> float:
+        return self.cost * sum(t.depth * t.width**2 * t.steps for t in self.trials)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(trial.key for trial in self.trials)
+
+    def only(self, keys: Collection[str]) -> "TrainTogether":
+        return replace(self, trials=tuple(each for each in self.trials if each.key in keys))
+
+    def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
+        from depthmup.training.together import run_together
+
+        yield from run_together(self.trials, self.functions, on_progress=tell)
+
+    def __str__(self) -> str:
+        trial = self.trials[0]
+        return (
+            f"training {len(self.trials)} times {trial.model} at width {trial.width} and depth "
+            f"{trial.depth} with {trial.scheme} and {trial.optimizer}"
+        )
+
+
+def together(
+    trials: Iterable[Trial], functions: "Functions", *, members: int = 12, cost: float = 1.0
+) -> list[TrainTogether]:
+    """Jobs of up to ``members`` trials that can be stacked, in the order of their first ones."""
+    alike: dict[Trial, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        alike[replace(trial, lr=0.0, seed=0)].append(trial)
+    return [
+        TrainTogether(trials=tuple(each[start : start + members]), functions=functions, cost=cost)
+        for each in alike.values()
+        for start in range(0, len(each), members)
+    ]
 
 
 def _check(grid: TrialGrid) -> None:

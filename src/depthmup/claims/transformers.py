@@ -1,0 +1,492 @@
+"""Transformers, whose branches hold several matrices: Figures 14, 15 and 16.
+
+Decoders with RMSNorm before each branch, on the bytes of Python's own standard library. A network
+of ``depth`` layers has L = 2 depth branches.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
+from depthmup.claims.common import octaves, study_pictures
+from depthmup.claims.learning_rates import of
+from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Picture, Study, Trial
+from depthmup.rules import BLOCK_MULTIPLIER, Scheme
+from depthmup.sweep import Store, TrainTogether, TrialGrid, together, trial_records, trial_studies
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from depthmup.models import Transformer
+    from depthmup.sweep.optimum import Array
+    from depthmup.training.functions import Functions
+
+# The paper's exponents are 0 and -1/2: what is nearer to one of them than to the other agrees.
+CONSTANT = Accepted(low=-0.25, high=0.25)
+FALLS_BY_HALF = Accepted(low=-0.75, high=-0.25)
+# Near its minimum a loss is a parabola: a quarter of the curvature is half as many octaves, so that
+# 16 times the multiplier costs no more than 4 times the learning rate does.
+INSENSITIVE = Accepted(high=0.25)
+
+EARLY, MIDDLE, END = 1, 2, -1
+"""Of five windows: the one after warmup's, the middle of training, and its end."""
+
+SETTINGS = {"schedule": "linear", "warmup": 0.1}
+RATES = tuple(float(k) for k in range(-8, -2))
+HIGH_RATES = (-3.0, -1.0, 1.0)
+COST = 240.0
+"""Work of a layer's step per squared width, at width 32: 1 ms on one core."""
+
+
+def network(width: int, depth: int, **options: Any) -> "Transformer":
+    """A decoder of ``depth`` layers, that is 2 depth branches, with heads of 16."""
+    from depthmup.models import Transformer, TransformerConfig
+
+    config = TransformerConfig(vocabulary=256, width=width, depth=depth, head_size=16, **options)
+    return Transformer(config)
+
+
+def normed(width: int, depth: int) -> "Transformer":
+    """RMSNorm before each branch and before the readout."""
+    return network(width, depth, norm="rms")
+
+
+def unnormed(width: int, depth: int) -> "Transformer":
+    """No normalization anywhere."""
+    return network(width, depth, norm="none")
+
+
+def small_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
+    """8 windows of 32 bytes."""
+    return _python().batch(generator, 8, 32)
+
+
+def large_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
+    """16 windows of 64 bytes."""
+    return _python().batch(generator, 16, 64)
+
+
+@lru_cache(maxsize=1)
+def _python() -> Any:
+    from depthmup.data import text
+
+    return text("stdlib")
+
+
+def code(functions: "Functions") -> str:
+    """What a stored run is told apart by: these functions by version, and the text by digest."""
+    batch = getattr(functions.batch, "__name__", functions.batch)
+    return f"version 1, {batch} of {_python().digest[:16]}"
+
+
+def transformer_functions(setting: Setting) -> "Functions":
+    from depthmup.training.functions import Functions
+
+    batch = setting.choose(laptop=small_batch, medium=large_batch, paper=large_batch)
+    return Functions(make=normed, batch=batch)
+
+
+def transformer_grid(setting: Setting, **changes: Any) -> TrialGrid:
+    """What the figures share: the paper's rule along depth, with AdamW."""
+    sizes = setting.choose(
+        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 3},
+        medium={"base": (64, 2), "depths": octaves(2, 16), "steps": 2000, "seeds": 5},
+        paper={"base": (512, 4), "depths": octaves(4, 64), "steps": 20_000, "seeds": 5},
+    )
+    functions = transformer_functions(setting)
+    fixed = {
+        "model": functions.main,
+        "code": code(functions),
+        "schemes": (setting.depth_mup,),
+        "log2_lrs": RATES,
+        "settings": SETTINGS,
+    }
+    values = {**fixed, **sizes, **changes, **setting.sizes}
+    return TrialGrid(**{**values, "window": values["steps"] // 5})
+
+
+def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
+    """The jobs that train them, each once."""
+    from depthmup.training.functions import by_reference
+
+    sent = by_reference(transformer_functions(setting))
+    return tuple(together(dict.fromkeys(trials), sent, cost=COST))
+
+
+def losses_of(grid: TrialGrid, store: Store, depth: int, *, window: int) -> "Array":
+    """Mean losses of the grid's first scheme over one of five windows, (learning rates, seeds)."""
+    import numpy as np
+
+    start = window % 5 * grid.window
+    found = []
+    for log2_lr in grid.log2_lrs:
+        curve = grid.curve(grid.variants[0], (grid.base[0], depth), log2_lr)
+        records = [store.get(trial) for trial in curve]
+        assert None not in records, "conclusions are drawn from a store that holds all results"
+        found.append([each.mean_loss(start, start + grid.window) for each in records if each])
+    return np.array(found)
+
+
+def along_depth(grid: TrialGrid, store: Store, *, window: int) -> "Array":
+    """The same, (depths, learning rates, seeds)."""
+    import numpy as np
+
+    return np.array([losses_of(grid, store, depth, window=window) for depth in grid.depths])
+
+
+def judged(grid: TrialGrid, store: Store) -> Study:
+    """The study along depth."""
+    (study,) = trial_studies(
+        grid,
+        trial_records(grid, store),
+        title="transformers",
+        config={**grid.to_dict(), "base_width": grid.base[0], "base_depth": grid.base[1]},
+        environment={},
+    )
+    return study
+
+
+@lru_cache(maxsize=1)
+def entropies() -> tuple[float, float]:
+    """Nats per byte of the text, from byte frequencies, and given the byte before.
+
+    The first needs no network, the second an embedding and a readout, but no layer between them.
+    """
+    import numpy as np
+
+    def entropy(counts: "Array") -> float:
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * np.log(shares)).sum())
+
+    data = _python().train.numpy().astype(np.int64)
+    single = entropy(np.bincount(data).astype(float))
+    pairs = entropy(np.bincount(256 * data[:-1] + data[1:]).astype(float))
+    return single, pairs - single
+
+
+def needs_layers(grid: TrialGrid, store: Store) -> bool:
+    """Whether the base ends below the entropy given the byte before.
+
+    Above it a network without layers would do as well: what is measured there is how soon a table
+    of pairs is learned, and training has not come to what the paper calls its end.
+    """
+    import math
+
+    from depthmup.claims.estimates import best_log_loss
+
+    at_base = losses_of(grid, store, grid.base[1], window=END)
+    return best_log_loss(grid.log2_lrs, at_base) < math.log(entropies()[1])
+
+
+def at_end(found: Comparison, trained: bool) -> tuple[Comparison, ...]:
+    """A statement on the end of training; where training has not come to it, a number beside."""
+    from dataclasses import replace
+
+    if trained:
+        return (found,)
+    return (
+        replace(found, ours=UNKNOWN),
+        replace(found, what=f"{found.what}, as far as trained here", decisive=False),
+    )
+
+
+_SHORT = (
+    "The shallowest network ends above the entropy of a byte given the one before it: training has "
+    "not come to where layers are needed, and says nothing of its end."
+)
+
+
+def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") -> Estimate:
+    """The range of the best log loss over multipliers, as a multiple of the range of the middle
+    one's log loss over learning rates from a quarter of its best one to four times it.
+
+    Both are ranges over a factor of 16 where multipliers are. Losses are (learning rates, seeds).
+    """
+    import numpy as np
+
+    from depthmup.sweep.optimum import jackknife, log_loss_at, vertex
+
+    ends = np.cumsum([len(each) for each in losses])[:-1]
+    middle = len(losses) // 2
+
+    def statistic(together: "Array") -> float:
+        curves = [np.log(each).mean(-1) for each in np.split(together, ends)]
+        best = [vertex(k, curve) for k, curve in zip(rates, curves, strict=True)]
+        over_a = max(v.log_loss for v in best) - min(v.log_loss for v in best)
+        lowest = best[middle]
+        wrong = [log_loss_at(rates[middle], curves[middle], lowest.at + k) for k in (-2, 2)]
+        return float(over_a / (max(wrong) - lowest.log_loss))
+
+    return jackknife(statistic, np.concatenate(losses))
+
+
+def _fig14(setting: Setting) -> Experiment:
+    from dataclasses import replace
+
+    plain = transformer_grid(setting)
+    log2_as = setting.choose(laptop=(-2, 0, 2), medium=range(-2, 3), paper=range(-2, 3))
+    grids = {
+        log2_a: replace(plain, multipliers=(2.0**log2_a,), log2_lrs=plain.log2_lrs[1:-1])
+        if log2_a
+        else plain
+        for log2_a in log2_as
+    }
+    depth = plain.depths[1]
+    size = (plain.base[0], depth)
+
+    def conclude(store: Store) -> Conclusion:
+        from depthmup.claims.estimates import mean
+        from depthmup.claims.panels import lines
+
+        values = {a: losses_of(grid, store, depth, window=END) for a, grid in grids.items()}
+        return Conclusion(
+            comparisons=(
+                Comparison(
+                    what="range of the log loss over a factor of 16 in a, as a multiple of that "
+                    "over the same factor in the learning rate",
+                    paper="insensitive to a",
+                    ours=relative_range(
+                        [grid.log2_lrs for grid in grids.values()], list(values.values())
+                    ),
+                    accepted=INSENSITIVE,
+                ),
+            ),
+            pictures=(
+                lines(
+                    [
+                        {"log2_a": log2_a, "log2_lr": k, "loss": mean(list(losses)).value}
+                        for log2_a, grid in grids.items()
+                        for k, losses in zip(grid.log2_lrs, values[log2_a], strict=True)
+                    ],
+                    name="multiplier",
+                    caption=f"Training loss against log2 learning rate at L = {2 * depth} "
+                    "branches, one line per log2 block multiplier a.",
+                    x="log2_lr",
+                    y="loss",
+                    x_title="log2 learning rate",
+                    y_title="training loss, nats per byte",
+                    by="log2_a",
+                    by_title="log2 a",
+                    ordered=True,
+                ),
+            ),
+        )
+
+    return Experiment(
+        trials=stacks(
+            setting,
+            *(
+                trial
+                for grid in grids.values()
+                for k in grid.log2_lrs
+                for trial in grid.curve(grid.variants[0], size, k)
+            ),
+        ),
+        conclude=conclude,
+        config={"depth": depth, "grids": [grid.to_dict() for grid in grids.values()]},
+    )
+
+
+def gain(grid: TrialGrid, store: Store, *, window: int) -> Estimate:
+    """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
+    from depthmup.claims.estimates import log_ratio_of_best
+
+    deep, base = (losses_of(grid, store, d, window=window) for d in (grid.depths[-1], grid.base[1]))
+    return log_ratio_of_best((grid.log2_lrs, deep), (grid.log2_lrs, base))
+
+
+def _fig15(setting: Setting) -> Experiment:
+    ours = transformer_grid(setting)
+    deepest, base = (2 * depth for depth in (ours.depths[-1], ours.base[1]))
+
+    def conclude(store: Store) -> Conclusion:
+        trained = needs_layers(ours, store)
+        ratio = f"log best loss, L = {deepest} over {base}"
+        return Conclusion(
+            comparisons=(
+                Comparison(
+                    what=f"{ratio}, in the second fifth of training",
+                    paper="deeper is worse early",
+                    ours=gain(ours, store, window=EARLY),
+                    accepted=Accepted(low=0.0),
+                ),
+                *at_end(
+                    Comparison(
+                        what=f"{ratio}, in the last fifth",
+                        paper="deeper is better late",
+                        ours=gain(ours, store, window=END),
+                        accepted=Accepted(high=0.0),
+                    ),
+                    trained,
+                ),
+            ),
+            pictures=(
+                _by_window(ours, store),
+                *study_pictures(judged(ours, store), "panels"),
+            ),
+            notes=() if trained else (_SHORT,),
+        )
+
+    return Experiment(
+        trials=stacks(setting, *ours.trials), conclude=conclude, config={"grids": [ours.to_dict()]}
+    )
+
+
+def _by_window(grid: TrialGrid, store: Store) -> Picture:
+    """The best loss by depth, one line for each fifth of training."""
+    from math import exp
+
+    from depthmup.claims.estimates import best_log_loss
+    from depthmup.claims.panels import lines
+
+    rows = []
+    for window in range(5):
+        steps = f"steps {window * grid.window}–{(window + 1) * grid.window}"
+        for depth, values in zip(grid.depths, along_depth(grid, store, window=window), strict=True):
+            loss = exp(best_log_loss(grid.log2_lrs, values))
+            rows.append({"steps": steps, "branches": 2 * depth, "loss": loss})
+    return lines(
+        rows,
+        name="windows",
+        caption="The loss at each depth's own best learning rate, by fifths of training.",
+        x="branches",
+        y="loss",
+        x_title="branches L",
+        y_title="training loss, nats per byte",
+        by="steps",
+        by_title="",
+        log_x=True,
+        log_y=True,
+    )
+
+
+def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
+    """The exponent in L of the branches' best learning rate: the drift, less the rule's gamma."""
+    drift, gamma = of(study, rule, window=window).drift, float(rule.gamma)
+    return Estimate(value=drift.value - gamma, low=drift.low - gamma, high=drift.high - gamma)
+
+
+def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> float:
+    """The largest log2 learning rate that is viable: where the curve crosses a ceiling for good.
+
+    Linear between points, half-way to one that diverged; NaN where the grid holds no crossing.
+    """
+    import math
+
+    viable = [i for i, value in enumerate(log_losses) if value < ceiling]
+    if not viable or viable[-1] == len(log2_lrs) - 1:
+        return math.nan
+    i = viable[-1]
+    x, y = log2_lrs[i : i + 2], log_losses[i : i + 2]
+    share = float((ceiling - y[0]) / (y[1] - y[0])) if math.isfinite(y[1]) else 0.5
+    return x[0] + share * (x[1] - x[0])
+
+
+def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Array") -> Estimate:
+    """|drift| of the largest viable rate under the second rule, less that under the first.
+
+    Losses are (2, depths, learning rates, seeds). A rate is viable that ends below the entropy of
+    single bytes: the network has learned something of what came before.
+    """
+    import math
+
+    import numpy as np
+
+    from depthmup.sweep.optimum import jackknife
+
+    ceiling, x = math.log(entropies()[0]), np.log2(depths)
+
+    def statistic(both: "Array") -> float:
+        with np.errstate(divide="ignore"):
+            curves = np.log(both).mean(-1)
+        limits = np.array([[limit(log2_lrs, curve, ceiling) for curve in each] for each in curves])
+        drifts = limits @ (x - x.mean()) / np.square(x - x.mean()).sum()  # NaN where one is
+        return float(abs(drifts[1]) - abs(drifts[0]))
+
+    return jackknife(statistic, losses, "octaves per doubling of depth")
+
+
+def _fig16(setting: Setting) -> Experiment:
+    rule = setting.depth_mup
+    ours = transformer_grid(setting)
+    high = tuple(
+        transformer_grid(setting, schemes=(each,), log2_lrs=HIGH_RATES)
+        for each in (rule, BLOCK_MULTIPLIER)
+    )
+
+    def conclude(store: Store) -> Conclusion:
+        import numpy as np
+
+        study, trained = judged(ours, store), needs_layers(ours, store)
+        largest = np.array([along_depth(grid, store, window=END) for grid in high])
+        return Conclusion(
+            comparisons=(
+                Comparison(
+                    what="exponent in L of the best learning rate, middle of training",
+                    paper="about 0",
+                    ours=exponent(study, rule, window=MIDDLE),
+                    accepted=CONSTANT,
+                ),
+                *at_end(
+                    Comparison(
+                        what="the same, end of training",
+                        paper="about −1/2",
+                        ours=exponent(study, rule, window=END),
+                        accepted=FALLS_BY_HALF,
+                    ),
+                    trained,
+                ),
+                Comparison(
+                    what="drift of the largest viable learning rate, constant rates less "
+                    f"{rule.title}'s, both without sign",
+                    paper="L^−1/2 transfers it better",
+                    ours=viable_drifts(ours.depths, HIGH_RATES, largest),
+                    accepted=Accepted(low=0.0),
+                ),
+            ),
+            pictures=study_pictures(study, "panels", "optimum", "drift"),
+            notes=() if trained else (_SHORT,),
+        )
+
+    return Experiment(
+        trials=stacks(setting, *(trial for grid in (ours, *high) for trial in grid.trials)),
+        conclude=conclude,
+        config={"grids": [grid.to_dict() for grid in (ours, *high)]},
+    )
+
+
+_REMEDY = (
+    "Train longer, until the loss is well below the entropy given the byte before: --scale medium "
+    "(2000 steps of 1024 bytes, width 64, L = 4 to 32) or --scale paper."
+)
+
+CLAIMS: Sequence[Claim] = (
+    Claim(
+        name="fig14",
+        title="Transformers are insensitive to the block multiplier",
+        shows="Loss against learning rate at several block multipliers a. Where branches are "
+        "normalized, a changes little once the learning rate is tuned.",
+        source="TP6 Figure 14",
+        experiment=_fig14,
+        remedy=_REMEDY,
+    ),
+    Claim(
+        name="fig15",
+        title="Deeper transformers are worse early in training and better at its end",
+        shows="The best loss by depth in windows of training. Early on shallow networks are ahead, "
+        "at the end deep ones.",
+        source="TP6 Figure 15",
+        experiment=_fig15,
+        remedy=_REMEDY,
+    ),
+    Claim(
+        name="fig16",
+        title="A transformer's best learning rate falls as L^-1/2 at the end of training alone",
+        shows="The exponent in L of the best learning rate: about 0 in the middle of training, "
+        "about -1/2 at its end. L^-1/2 transfers the largest viable learning rate better.",
+        source="TP6 Figure 16",
+        experiment=_fig16,
+        remedy=_REMEDY,
+    ),
+)

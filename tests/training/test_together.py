@@ -1,0 +1,116 @@
+"""Stacked trials against the plain loop that trains one at a time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from pytest import approx
+from torch import nn
+
+from depthmup.models import Transformer, TransformerConfig
+from depthmup.records import Status, Trial
+from depthmup.sweep import InProcess, Store, run, together
+from depthmup.training.functions import Functions
+from depthmup.training.together import run_together
+from depthmup.training.trial import run_trial
+
+TRIAL = Trial(
+    model="small", code="1", width=16, depth=2, base_width=8, base_depth=1, scheme="completep",
+    optimizer="adamw", lr=2.0**-6, weight_decay=0.1, steps=6, seed=0,
+    settings={"schedule": "linear", "warmup": 0.2, "own_init": "fan_in"},
+)  # fmt: skip
+
+
+def small(width, depth):
+    config = TransformerConfig(vocabulary=16, width=width, depth=depth, head_size=4, tied=True)
+    return Transformer(config)
+
+
+def batch(generator):
+    tokens = torch.randint(16, (4, 9), generator=generator)
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+FUNCTIONS = Functions(make=small, batch=batch)
+
+
+def of(**changes):
+    return [replace(TRIAL, lr=2.0**k, seed=seed, **changes) for k in (-8, -4) for seed in (0, 1, 2)]
+
+
+# Muon rounds to bfloat16, whose last bit (2^-8) of one update is 1e-4 of a loss here.
+@pytest.mark.parametrize(
+    ("optimizer", "tolerance"), [("adamw", 1e-5), ("muon", 2e-3), ("muon-rms", 2e-3)]
+)
+def test_a_stack_gives_the_records_of_single_trials(optimizer, tolerance):
+    trials = of(optimizer=optimizer)
+    stacked = list(run_together(trials, FUNCTIONS))
+    single = [run_trial(trial, FUNCTIONS) for trial in trials]
+    assert [record.cell for record in stacked] == trials
+    curves = np.array([record.losses for record in stacked])
+    assert curves == approx(np.array([record.losses for record in single]), rel=tolerance)
+    # The comparison means something: members differ by much more.
+    assert min(np.ptp(curves[:, -1]), abs(curves[0, -1] - curves[3, -1])) > 10 * tolerance
+
+
+class Scale(nn.Module):
+    """Whose loss runs away when its one weight grows, which learning rates far apart decide."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(width, width) for _ in range(depth)))
+
+    def forward(self, x):
+        return x[:, :1] + self.layers(x.repeat(1, self.layers[0].in_features))[:, :1]
+
+
+def noise(generator):
+    return torch.randn(8, 1, generator=generator), torch.zeros(8, 1)
+
+
+def square(outputs, targets):
+    return (outputs - targets).square().mean()
+
+
+def test_a_member_that_diverges_ends_where_it_would_alone_and_disturbs_no_other():
+    own = Functions(make=Scale, batch=noise, loss=square)
+    settings = {"own_init": "fan_in"}
+    trials = [
+        replace(TRIAL, lr=lr, weight_decay=0.0, steps=12, settings=settings)
+        for lr in (1e-3, 10.0, 1e-2)
+    ]
+    stacked, single = list(run_together(trials, own)), [run_trial(t, own) for t in trials]
+    assert [r.status for r in stacked] == [Status.FINISHED, Status.DIVERGED, Status.FINISHED]
+    assert [r.status for r in single] == [r.status for r in stacked]
+    for one, other in zip(stacked, single, strict=True):
+        assert len(one.losses) == len(other.losses)
+        assert list(one.losses) == approx(list(other.losses), rel=1e-4)
+
+
+def test_what_cannot_be_stacked_is_refused():
+    with pytest.raises(ValueError, match="differ in learning rate and seed alone"):
+        list(run_together([TRIAL, replace(TRIAL, depth=4)], FUNCTIONS))
+    clipped = replace(TRIAL, settings={**TRIAL.settings, "clip": 1.0})
+    with pytest.raises(ValueError, match="no gradient clipping"):
+        list(run_together([clipped], FUNCTIONS))
+    with pytest.raises(ValueError, match="Expected AdamW or Muon; got SGD"):
+        list(run_together([replace(TRIAL, optimizer="sgd")], FUNCTIONS))
+
+
+def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):
+    trials = [*of(steps=2), *of(steps=2, depth=1)]
+    jobs = together(trials, FUNCTIONS, members=4)
+    assert [len(job.trials) for job in jobs] == [4, 2, 4, 2]
+    assert [key for job in jobs for key in job.keys] == [trial.key for trial in trials]
+    assert jobs[0].only(jobs[0].keys[1:3]).trials == jobs[0].trials[1:3]
+    with Store(tmp_path / "results.sqlite") as store:
+        store.add(run_trial(trials[0], FUNCTIONS))
+        done = run(
+            trials,
+            store=store,
+            executor=InProcess(),
+            jobs=lambda missing: together(missing, FUNCTIONS),
+        )
+        assert done == len(trials) - 1
+        assert not store.missing(trials)
