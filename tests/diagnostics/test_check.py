@@ -299,7 +299,7 @@ class TestBadInput:
         # Each network is first run for its dataflow and for a look, then once for every step.
         found = check(broken(-1), **SMALL).nonfinite
         assert (found.module, found.step) == ("branches.1.matrices.1", 0)
-        found = check(broken(3), **SMALL).nonfinite
+        found = check(broken(2), **SMALL).nonfinite
         assert (found.module, found.step) == ("branches.1.matrices.1", 2)
 
 

@@ -299,6 +299,8 @@ def _run(
     paths, curve = Paths(model), []
     for step in range(1, steps + 1):
         loss = subject.loss(call(model, inputs), targets)
+        if not torch.isfinite(loss):  # before a step spreads it to every weight
+            return (), (), (first_nonfinite(model, inputs) or "loss", step)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -306,8 +308,6 @@ def _run(
             optimizer.step()
         paths.step()
         curve.append(float(loss.detach()))
-        if not torch.isfinite(loss):
-            return (), (), (first_nonfinite(model, inputs) or "loss", step)
     bad = first_nonfinite(model, inputs)
     if bad is not None:
         return (), (), (bad, steps)

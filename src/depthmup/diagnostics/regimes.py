@@ -82,7 +82,7 @@ def measured_regime(
     - stable at initialization: the stream's exponent of depth is at most 0;
     - stable in training, nontrivial: so is its change's, and it is not below 0;
     - feature learning: the last layer's change relative to its size does not vanish;
-    - faithful: the updates' effect on pre-activations, L^-gamma, does not grow;
+    - faithful: the updates' effect on pre-activations relative to these, L^-gamma, does not grow;
     - diverse: kappa, from 1/8 to 1/4 of the depth and extrapolated to infinite depth, is nearer to
       1/2 than to 0, the redundant. Without ``blocks``, or where distances at these depths are noise
       alone, it is not measured, and the region goes by whether the branches' sum at initialization,
@@ -132,7 +132,7 @@ def measured_regime(
         _property("stable in training", "stream change", change, theory.f_1, _not_growing),
         _property("nontrivial", "stream change", change, theory.f_1, _not_vanishing),
         _property("feature learning", "relative change", learned, theory.x_1, _not_vanishing),
-        _property("faithful", "update effect", inner, theory.h_1, _not_growing),
+        _property("faithful", "update effect", inner, theory.linearization, _not_growing),
     )
     if expected.faithful is None:  # unstable or trivial: the claim has no meaning
         properties = (*properties[:4], replace(properties[4], computed=None))
