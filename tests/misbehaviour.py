@@ -87,6 +87,7 @@ class Several:
     def __call__(self, tell) -> Iterator[Measurement]:
         for done, each in enumerate(self.tasks):
             tell(done / len(self.tasks))
+            tell((done + 0.5) / len(self.tasks))
             yield Measurement(task=each, values=BY_NAME[each.name](**each.settings))
         tell(1.0)
 
