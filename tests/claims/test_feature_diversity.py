@@ -55,7 +55,11 @@ def test_where_the_theory_holds_all_three_figures_are_reproduced(tmp_path):
     assert found["fig17"].config["eps"] == (1 / 64, 1 / 32, 1 / 16, 1 / 8)
 
 
-@pytest.mark.parametrize("rule", [ODE, general("3/5", "1/2"), general("1/2", 0)], ids=str)
+@pytest.mark.parametrize(
+    "rule",
+    [ODE, general("3/5", "1/2"), general("1/2", 0)],
+    ids=["ode", "alpha 0.6", "gamma 0"],
+)
 def test_other_rules_are_found_out(rule, tmp_path):
     found = verdicts(tmp_path, names=["fig17"], depth_mup=rule)
     assert found["fig17"].verdict is NO

@@ -83,7 +83,10 @@ def lines(
                 legend=legend,
             )
         )
-    tips = [f"{key}:{'Q' if isinstance(kept[0][key], (int, float)) else 'N'}" for key in kept[0]]
+    first = kept[0] if kept else {}  # nothing is left where every network diverged
+    tips = [
+        f"{key}:{'Q' if isinstance(value, (int, float)) else 'N'}" for key, value in first.items()
+    ]
     layers = []
     if any("low" in row for row in kept):
         layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
