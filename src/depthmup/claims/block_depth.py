@@ -26,7 +26,8 @@ from depthmup.claims.common import (
     sweep_experiment,
 )
 from depthmup.claims.learning_rates import TOLERANCE, drift
-from depthmup.records import Accepted, Comparison
+from depthmup.records import Accepted, Comparison, Study
+from depthmup.rules import Scheme
 from depthmup.sweep import Grid, Store
 
 if TYPE_CHECKING:
@@ -106,10 +107,20 @@ def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Gri
     return by_multiplier(base, (0.0, 1.0, 2.0))
 
 
+def _shift(found: Study, scheme: Scheme) -> tuple[Comparison, ...]:
+    """The drift as more than what counts as staying; beside, whether it is upward at all."""
+    upward = drift(found, scheme, Accepted(low=0.0), paper="upward by theory")
+    return (
+        drift(found, scheme, SHIFTS_UP, paper="the optimum shifts"),
+        replace(upward, what="the same: upward at all", decisive=False),
+    )
+
+
 def _fig6(setting: Setting) -> Experiment:
     ours, maps = fig6_grid(setting), heat_grids(setting)
 
     def conclude(store: Store) -> Conclusion:
+        from depthmup.reports.words import number
         from depthmup.sweep.optimum import drift as fitted
 
         found = judged(ours, store)
@@ -120,7 +131,8 @@ def _fig6(setting: Setting) -> Experiment:
             moved = fitted(deep, each.log2_lrs, values)
             others.append(
                 Comparison(
-                    what=f"the same at log2 a = {log2_a:g}, depths {', '.join(map(str, deep))}",
+                    what=f"the same at log2 a = {number(log2_a, 0)}, depths {deep[0]} to "
+                    f"{deep[-1]}",
                     paper="shifts",
                     ours=replace(moved, unit="octaves of learning rate per doubling of depth"),
                     accepted=SHIFTS_UP,
@@ -128,10 +140,7 @@ def _fig6(setting: Setting) -> Experiment:
                 )
             )
         return Conclusion(
-            comparisons=(
-                drift(found, setting.depth_mup, SHIFTS_UP, paper="the optimum shifts"),
-                *others,
-            ),
+            comparisons=(*_shift(found, setting.depth_mup), *others),
             pictures=study_pictures(found, "panels", "optimum", "loss"),
             notes=("Measured with abs and LayerNorm at a = 1/4.",),
         )
@@ -145,7 +154,7 @@ def _fig21(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         found = judged(ours, store)
         return Conclusion(
-            comparisons=(drift(found, setting.depth_mup, SHIFTS_UP, paper="the optimum shifts"),),
+            comparisons=_shift(found, setting.depth_mup),
             pictures=study_pictures(found, "panels", "optimum", "loss"),
             notes=("Measured with relu and without LayerNorm at a = 1/4.",),
         )

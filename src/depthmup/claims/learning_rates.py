@@ -180,8 +180,8 @@ def _fig12(setting: Setting) -> Experiment:
             notes=(
                 "At log2 a = 1 a block adds 32 / L of the input's variance: below depth 32 the "
                 "limit is far, and the optimum still moves. The verdict is on the depths beyond. "
-                "It was first taken over depths 8 to 64, where the optimum moves by −0.25 octaves "
-                "per doubling, nearly all of it below depth 32.",
+                "At scale laptop it was first taken over depths 8 to 64, where the optimum moves "
+                "by −0.25 octaves per doubling, nearly all of it below depth 32.",
             ),
         )
 

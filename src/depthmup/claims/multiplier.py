@@ -82,8 +82,8 @@ def _fig13(setting: Setting) -> Experiment:
             ),
             notes=(
                 "Nearly all of the drift is between the two shallowest depths, so that it depends "
-                "on the range: from depth 8 to 64 alone it was −0.153 [−0.159, −0.147], which "
-                "decided nothing.",
+                "on the range: at scale laptop, from depth 8 to 64 alone, it was −0.153 "
+                "[−0.159, −0.147], which decided nothing.",
             ),
         )
 

@@ -57,10 +57,12 @@ def lines(
 
     # Sizes are powers of two: a logarithmic axis is labelled where there are points.
     ticks: Any = sorted({row[x] for row in kept}) if log_x else alt.Undefined
+    # On a linear axis "g" would be given as few digits as tell its ticks apart: 2e+2, not 200.
+    styles = ["~g" if log else "~f" for log in (log_x, log_y)]
     chosen_x = alt.X(
-        f"{x}:Q", **axis(x_title, log_x), axis=alt.Axis(format="~g", grid=False, values=ticks)
+        f"{x}:Q", **axis(x_title, log_x), axis=alt.Axis(format=styles[0], grid=False, values=ticks)
     )
-    chosen_y = alt.Y(f"{y}:Q", **axis(y_title, log_y), axis=alt.Axis(format="~g"))
+    chosen_y = alt.Y(f"{y}:Q", **axis(y_title, log_y), axis=alt.Axis(format=styles[1]))
     base = alt.Chart(data).encode(x=chosen_x)
     if frames:
         base = base.transform_filter("datum.window === window_index")
