@@ -29,6 +29,8 @@ def test_the_claims_are_listed(capsys):
         (["fig10", "--data", "digits", "digits"], "one set to train on and mnist at most"),
         (["fig10", "--data", "svhn"], "svhn"),
         (["fig9", "--workers", "-1"], "at least 1"),
+        (["fig9", "--device", "tpu"], "tpu"),
+        (["fig9", "--address", "10.0.0.1:6379"], "is for --executor ray"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(arguments, message, out, capsys):

@@ -6,6 +6,7 @@ from typing import Any
 from depthmup.claims.claim import Claim, Experiment, Setting
 from depthmup.records import Cell, Evidence, Task
 from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, training
+from depthmup.training import Placement
 
 Planned = Sequence[tuple[Claim, Experiment]]
 
@@ -20,6 +21,7 @@ def reproduce(
     *,
     store: Store,
     executor: Executor,
+    placement: Placement | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
 ) -> int:
@@ -31,7 +33,7 @@ def reproduce(
     def jobs(missing: Sequence[Any]) -> list[Job]:
         tasks = [measures[each.key] for each in missing if isinstance(each, Task)]
         cells = [each for each in missing if isinstance(each, Cell)]
-        found: list[Job] = [*tasks, *training(cells)]
+        found: list[Job] = [*tasks, *training(cells, placement=placement)]
         left = {each.key for each in missing}
         for _, experiment in planned:
             for job in experiment.trials:  # those that claims share go to the first

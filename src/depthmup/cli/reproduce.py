@@ -3,11 +3,13 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+
+from depthmup.cli.execution import Execution
 
 if TYPE_CHECKING:
     from depthmup.claims import Setting
@@ -41,6 +43,11 @@ class Options:
     workers: int = 0
     """Worker processes of one thread each; 0: one per core."""
 
+    device: str = "cpu"
+    """Where to train: cpu, cuda or cuda:N."""
+
+    execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
+
     markdown: Path | None = None
     """Also write the table of verdicts as Markdown to this file."""
 
@@ -59,7 +66,8 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import prepare_folder
     from depthmup.cli.terminal import Display
     from depthmup.records import cores, environment
-    from depthmup.sweep import Processes, Store
+    from depthmup.sweep import Store
+    from depthmup.training import Placement
 
     if options.list:
         for claim in CLAIMS:
@@ -72,7 +80,9 @@ def run(options: Options) -> int:
         raise ValueError(
             f"Expected workers to be at least 1, or 0 for all cores; got {options.workers}."
         )
-    executor = Processes(workers=options.workers or cores())
+    device = options.execution.device(options.device)
+    executor = options.execution.choose(workers=options.workers or cores(), device=device)
+    placement = Placement(device=device)
     prepare_folder(options.out)
     with Store(options.out / "results.sqlite") as store:
         about = {
@@ -89,6 +99,7 @@ def run(options: Options) -> int:
                     planned,
                     store=store,
                     executor=executor,
+                    placement=placement,
                     tell=display.tell,
                     about=about,
                 )
