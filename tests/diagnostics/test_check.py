@@ -10,8 +10,7 @@ from pytest import approx
 from torch import nn
 
 from depthmup.cli.main import main
-from depthmup.diagnostics import Subject, as_is, check, locate, observe
-from depthmup.diagnostics.probes import SAMPLE, Key, spectral_norm
+from depthmup.diagnostics import SAMPLE, Key, Subject, as_is, check, locate, observe, spectral_norm
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
 from depthmup.records import Outcome

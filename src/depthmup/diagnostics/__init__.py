@@ -7,7 +7,7 @@ from depthmup.diagnostics.agreement import (
     agreement_with_width,
 )
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.coordinates import Subject, as_is, check, cross_entropy, planned
+from depthmup.diagnostics.coordinates import check
 from depthmup.diagnostics.diversity import (
     Diversity,
     GradientDiversity,
@@ -16,20 +16,25 @@ from depthmup.diagnostics.diversity import (
     feature_distances,
     gradient_diversity,
 )
+from depthmup.diagnostics.effects import spectral_norm
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
-from depthmup.diagnostics.probes import (
-    Key,
-    Observation,
-    Paths,
-    Points,
-    first_nonfinite,
-    locate,
-    observe,
+from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
+from depthmup.diagnostics.points import locate
+from depthmup.diagnostics.probes import first_nonfinite, observe
+from depthmup.diagnostics.regimes import (
+    DECISIVE,
+    MeasuredRegime,
+    Property,
+    measured_map,
+    measured_regime,
 )
-from depthmup.diagnostics.regimes import MeasuredRegime, Property, measured_map, measured_regime
 from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes, moderated
+from depthmup.diagnostics.subject import Subject, as_is, cross_entropy, planned
+from depthmup.diagnostics.visits import Visit
 
 __all__ = [
+    "DECISIVE",
+    "SAMPLE",
     "Agreement",
     "Approach",
     "Diversity",
@@ -42,6 +47,7 @@ __all__ = [
     "Property",
     "Slope",
     "Subject",
+    "Visit",
     "agreement_with_depth",
     "agreement_with_width",
     "as_is",
@@ -64,4 +70,5 @@ __all__ = [
     "moderated",
     "observe",
     "planned",
+    "spectral_norm",
 ]

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from depthmup.diagnostics.coordinates import Subject, Visit, check
+from depthmup.diagnostics.coordinates import check
 from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, feature_distances
-from depthmup.diagnostics.probes import Key
+from depthmup.diagnostics.observations import Key
 from depthmup.diagnostics.slopes import log_slopes
+from depthmup.diagnostics.subject import Subject
+from depthmup.diagnostics.visits import Visit
 from depthmup.limits import depth_exponents
 from depthmup.records import Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, general, regime, region

@@ -1,0 +1,170 @@
+"""Observations: what is kept of a look at a network, numbers rather than activations.
+
+Of an activation that must be compared with itself some steps later, a fixed sample of at most
+``SAMPLE`` entries is kept: the root mean square of their change has a relative error of
+1/sqrt(2 * SAMPLE).
+"""
+
+import math
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+from depthmup.diagnostics.sharding import whole
+from depthmup.planning.names import parameters
+from depthmup.rules import Observable, Role
+
+SAMPLE = 4096
+_AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)
+
+
+def layer_pattern(name: str) -> str:
+    """``name`` with the number of its layer replaced by ``*``; other numbers tell parts apart.
+
+    Example:
+        >>> layer_pattern("layers.3.mlp.0.weight"), layer_pattern("stages.0.1.up")
+        ('layers.*.mlp.0.weight', 'stages.*.*.up')
+    """
+    return re.sub(
+        r"(?<![^.])\d+(?:\.\d+)*(?![^.])",
+        lambda found: re.sub(r"\d+", "*", found.group()),
+        name,
+        count=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Key:
+    """One observable of one kind of module; ``module`` is a pattern of names."""
+
+    observable: Observable
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.module}: {self.observable}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """A tensor of a module's call, times a constant, and the observable that it shows."""
+
+    key: Key
+    module: str
+    side: str
+    index: int
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """Where to look in one model.
+
+    ``heads`` are the sizes of attention heads; ``queries_and_keys`` the patterns of parameters that
+    make queries and keys, ``keys_biases`` of those that only shift all logits of a query alike.
+    """
+
+    points: tuple[Point, ...]
+    attention: tuple[str, ...]
+    heads: tuple[int, ...]
+    branches: int
+    hidden_from_view: tuple[str, ...] = ()
+    queries_and_keys: frozenset[str] = frozenset()
+    keys_biases: frozenset[str] = frozenset()
+
+
+@dataclass(kw_only=True)
+class Observation:
+    """Root mean squares, and samples of what has to be compared later."""
+
+    values: dict[Key, float] = field(default_factory=dict)
+    samples: dict[tuple[Key, int], Tensor] = field(default_factory=dict)
+    roles: dict[Key, Role] = field(default_factory=dict)
+
+
+class Paths:
+    """The lengths of the paths that gains and biases take, by name; one ``step`` per step."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._followed = {
+            name: p for name, p in parameters(model).items() if p.ndim == 1 and p.requires_grad
+        }
+        self._last = {name: p.detach().clone() for name, p in self._followed.items()}
+        self.lengths = dict.fromkeys(self._followed, 0.0)
+
+    def step(self) -> None:
+        for name, p in self._followed.items():
+            self.lengths[name] += math.sqrt(mean_square(whole(p.detach() - self._last[name])))
+            self._last[name].copy_(p.detach())
+
+
+class Seen:
+    """Collects squares by key; entries only where a change will be asked for."""
+
+    def __init__(self, *, initial: Observation | None) -> None:
+        self.initial = initial
+        self.squares: dict[Key, list[float]] = {}
+        self.samples: dict[tuple[Key, int], Tensor] = {}
+        self.roles: dict[Key, Role] = {}
+        self.ratios: dict[Key, list[tuple[float, float]]] = {}
+        self.readouts: list[float] = []  # mean squares of what readouts give
+        self.logits = 0.0
+
+    def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
+        def see(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            tree = (args, kwargs) if point.side == "input" else output
+            tensors = [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
+            self.tensor(point.key, tensors[point.index] * point.scale)
+
+        stack.callback(module.register_forward_hook(see, with_kwargs=True).remove)
+
+    def tensor(self, key: Key, value: Tensor) -> None:
+        entries = sample(value)
+        taken = self.squares.setdefault(key, [])
+        if self.initial is None:
+            taken.append(mean_square(value))
+            self.samples[key, len(taken) - 1] = entries
+        else:
+            taken.append(mean_square(entries - self.initial.samples[key, len(taken)]))
+
+    def ratio(self, key: Key, part: float, of: float, role: Role) -> None:
+        self.ratios.setdefault(key, []).append((part, of))
+        self.roles[key] = role
+
+    def finish(self) -> Observation:
+        changed = {
+            Observable.STREAM: Observable.STREAM_CHANGE,
+            Observable.BRANCH: Observable.BRANCH_CHANGE,
+            Observable.LOGITS: Observable.LOGITS_CHANGE,
+        }
+        values = {}
+        for key, squares in self.squares.items():
+            if self.initial is not None:
+                key = Key(observable=changed[key.observable], module=key.module)
+            values[key] = math.sqrt(sum(squares) / len(squares))
+        for key, pairs in self.ratios.items():
+            total = sum(of for _, of in pairs)
+            values[key] = math.sqrt(sum(p for p, _ in pairs) / total) if total else math.nan
+            if key.observable in _AT_THE_END and len(self.readouts) == 1 and self.readouts[0]:
+                # A factor on the logits, if the model's own code or a hook has one.
+                values[key] *= math.sqrt(self.logits / self.readouts[0])
+        return Observation(values=values, samples=self.samples, roles=self.roles)
+
+
+def sample(value: Tensor) -> Tensor:
+    """At most ``SAMPLE`` entries, the same ones of every tensor of this size."""
+    flat = value.detach().reshape(-1)
+    if len(flat) <= SAMPLE:
+        return flat.float().clone()
+    # A stride would alias with the layout of the tensor; evenly spaced fractions do so less.
+    generator = torch.Generator().manual_seed(len(flat))
+    return flat[torch.randint(len(flat), (SAMPLE,), generator=generator).to(flat.device)].float()
+
+
+def mean_square(value: Tensor) -> float:
+    """The mean over all entries of their squares."""
+    return float(value.detach().float().square().mean())

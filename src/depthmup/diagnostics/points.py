@@ -1,0 +1,112 @@
+"""Where to look in a model: the modules that show the stream, its branches and attention."""
+
+from torch import nn
+
+from depthmup.diagnostics.observations import Key, Point, Points, layer_pattern
+from depthmup.planning.anatomy import read
+from depthmup.planning.folding import into_parameters, onto_modules
+from depthmup.planning.graph import Branch
+from depthmup.planning.names import parameters, unwrapped
+from depthmup.planning.sites import Attention, Traced, attentions, hooks_of
+from depthmup.planning.trace import ExampleInputs
+from depthmup.rules import Observable
+
+FRACTIONS = (0.5, 1.0)
+
+
+def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
+    """Find in the dataflow which modules' inputs and outputs are the stream and the branches.
+
+    Branches and points of the stream that no module takes in or gives out cannot be hooked; they
+    are named in ``hidden_from_view``.
+
+    Example:
+        >>> import torch
+        >>> from depthmup.models import ResidualMLP
+        >>> net = ResidualMLP(inputs=4, width=8, depth=4, outputs=2, multiplier=0.5)
+        >>> points = locate(net, torch.zeros(2, 4))
+        >>> points.branches, sorted({str(p.key.observable) for p in points.points})
+        (4, ['branch output', 'stream'])
+    """
+    traced = read(unwrapped(model), inputs)
+    branches = [b for b in traced.residuals.branches if not b.parents]
+    hidden: list[str] = []
+    points: list[Point] = []
+    for branch in branches:
+        found = _branch_point(traced, branch)
+        if found is None:
+            hidden.append(layer_pattern(branch.label))
+        else:
+            points.append(found)
+    main = max(traced.residuals.streams, key=lambda s: s.depth, default=None)
+    depth = main.depth if main is not None else 0
+    if main is not None:
+        additions = [traced.residuals.branches[i].addition for i in main.branches]
+        for fraction in FRACTIONS:
+            label = f"stream at {fraction:g} of depth"
+            place = _stream_point(traced, additions, fraction, label)
+            if place is None:
+                hidden.append(label)
+            else:
+                points.append(place)
+    seen = list(attentions(traced))
+    queries, keys = _makers(traced, seen, "query"), _makers(traced, seen, "key")
+    vectors = {n for n, p in parameters(unwrapped(model)).items() if p.ndim == 1}
+    return Points(
+        points=tuple(points),
+        attention=tuple(a.module for a in seen),
+        heads=tuple(a.head for a in seen),
+        branches=depth,
+        hidden_from_view=tuple(dict.fromkeys(hidden)),
+        queries_and_keys=frozenset(map(layer_pattern, queries | keys)),
+        keys_biases=frozenset(map(layer_pattern, (keys - queries) & vectors)),
+    )
+
+
+def _makers(traced: Traced, seen: list[Attention], operand: str) -> set[str]:
+    """The parameters that make the queries, or the keys, and nothing else."""
+    found: set[str] = set()
+    for attention in seen:
+        placement = next(
+            into_parameters(
+                traced.graph,
+                traced.usage,
+                getattr(attention, operand),
+                attention.reader,
+                after=attention.after,
+            ),
+            None,
+        )
+        found |= placement.parameters if placement is not None else set()
+    return found
+
+
+def _branch_point(traced: Traced, branch: Branch) -> Point | None:
+    graph, usage = traced.graph, traced.usage
+    found = next(
+        onto_modules(graph, usage, branch.output, branch.addition, after=branch.origin), None
+    )
+    if found is None or len(found.calls) != 1:
+        return None
+    hook = hooks_of(found)[0]
+    key = Key(observable=Observable.BRANCH, module=layer_pattern(hook.module))
+    return Point(key=key, module=hook.module, side="output", index=hook.index, scale=found.scale)
+
+
+def _stream_point(
+    traced: Traced, additions: list[int], fraction: float, label: str
+) -> Point | None:
+    """The module that takes in, or gives out, the stream there or (if none does) just before."""
+    last = max(round(fraction * len(additions)), 1)
+    key = Key(observable=Observable.STREAM, module=label)
+    for addition in reversed(additions[max(last - 2, 0) : last]):
+        for call in traced.graph.calls:
+            if not call.name:
+                continue
+            for index, ref in enumerate(call.inputs):
+                if ref.node == addition:
+                    return Point(key=key, module=call.name, side="input", index=index)
+            for index, ref in enumerate(call.outputs):
+                if ref.node == addition:
+                    return Point(key=key, module=call.name, side="output", index=index)
+    return None

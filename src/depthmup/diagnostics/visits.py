@@ -1,0 +1,161 @@
+"""Networks of every size: made, looked at, trained for a few steps, and looked at again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+from depthmup.diagnostics.observations import Key, Observation, Paths, Points
+from depthmup.diagnostics.points import locate
+from depthmup.diagnostics.probes import first_nonfinite, observe
+from depthmup.diagnostics.sharding import call
+from depthmup.diagnostics.subject import Make, Subject
+from depthmup.planning import Plan
+from depthmup.planning.names import parameters
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """A trained network of a check, its inputs, and what was seen at first and after training."""
+
+    model: nn.Module
+    inputs: Any
+    width: int
+    depth: int
+    seed: int
+    first: Observation
+    second: Observation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """One observable of one network."""
+
+    key: Key
+    width: int
+    depth: int
+    seed: int
+    value: float
+
+
+def visited(
+    subject: Subject,
+    model: nn.Module,
+    made: Plan,
+    points: Points,
+    data: tuple[Any, Any],
+    lr: float,
+    steps: int,
+) -> tuple[tuple[Observation, ...], tuple[float, ...], tuple[str, int] | None]:
+    """Look, train, look again; or where and when a value stopped being finite."""
+    inputs, targets = data
+    applied = subject.applied
+    optimizers = subject.prepare(model, made, lr)
+    bad = first_nonfinite(model, inputs)
+    if bad is not None:
+        return (), (), (bad, 0)
+    first = observe(model, inputs, points, made, applied=applied)
+    weights = {name: p.detach().clone() for name, p in parameters(model).items()}
+    paths, curve = Paths(model), []
+    for step in range(1, steps + 1):
+        loss = subject.loss(call(model, inputs), targets)
+        if not torch.isfinite(loss):  # before a step spreads it to every weight
+            return (), (), (first_nonfinite(model, inputs) or "loss", step)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        paths.step()
+        curve.append(float(loss.detach()))
+    bad = first_nonfinite(model, inputs)
+    if bad is not None:
+        return (), (), (bad, steps)
+    second = observe(
+        model,
+        inputs,
+        points,
+        made,
+        applied=applied,
+        initial=first,
+        weights=weights,
+        paths=paths.lengths,
+    )
+    return (first, second), tuple(curve), None
+
+
+def survey(
+    make: Make, widths: Sequence[int], depths: Sequence[int], base: nn.Module, inputs: Any
+) -> dict[tuple[int, int], Points]:
+    """Look at the corners of the grid; refuse a factory that ignores a size."""
+    shapes = {name: tuple(p.shape) for name, p in parameters(base).items()}
+    found = {(widths[0], depths[0]): locate(base, inputs)}
+    branches = found[widths[0], depths[0]].branches
+    if branches == 0:
+        raise ValueError(
+            "No residual branch was found in the model's forward pass, so there is no depth to "
+            "check. Check a model whose blocks compute x + f(x), or the width alone of a model "
+            "with one block."
+        )
+    for width in widths[1:]:
+        wider = fresh(make, width, depths[0], 0)
+        if {n: tuple(p.shape) for n, p in parameters(wider).items()} == shapes:
+            raise ValueError(
+                f"The factory ignores width: at {widths[0]} and {width} every parameter has the "
+                "same shape. Expected factory(width, depth) to pass width on to the model."
+            )
+        found[width, depths[0]] = locate(wider, inputs)
+    for depth in depths[1:]:
+        deeper = fresh(make, widths[0], depth, 0)
+        found[widths[0], depth] = locate(deeper, inputs)
+        ratio = found[widths[0], depth].branches / branches
+        if abs(ratio - depth / depths[0]) > 1e-9:
+            how = "ignores depth" if ratio == 1 else "does not follow depth"
+            raise ValueError(
+                f"The factory {how}: at {depths[0]} and {depth} the residual stream has {branches} "
+                f"and {found[widths[0], depth].branches} branches. Expected their number to be "
+                "proportional to depth; exponents refer to it."
+            )
+    return found
+
+
+def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
+    """Sizes in order, if a slope follows from them."""
+    found = tuple(sorted(sizes))
+    if not found or found[0] < 1:
+        raise ValueError(f"Expected {name} to be positive; got {list(sizes)}.")
+    if len(set(found)) < len(found):
+        raise ValueError(
+            f"Expected {name} to differ, as a slope needs ratios other than 1; got {list(sizes)}."
+        )
+    if len(found) == 2:
+        raise ValueError(
+            f"Expected at least 3 {name}, as two points lie on every line; got {list(sizes)}. "
+            "Give one size only to leave this dimension out."
+        )
+    return found
+
+
+def fresh(make: Make, width: int, depth: int, seed: int) -> nn.Module:
+    """The factory's model of this size and seed."""
+    # The factory draws from torch's global generator; which numbers it gets is part of the seed.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(10_007 * seed + 101 * width + depth)
+        return make(width, depth)
+
+
+def seeded(seed: int) -> torch.Generator:
+    """The generator of a seed's data."""
+    return torch.Generator().manual_seed(seed)
+
+
+def check_finite(inputs: Any) -> None:
+    """Refuse inputs that are not finite."""
+    for leaf in tree_flatten(inputs)[0]:
+        if isinstance(leaf, Tensor) and leaf.is_floating_point() and not leaf.isfinite().all():
+            raise ValueError(
+                "batch(generator) gave inputs that are not finite. Expected finite inputs."
+            )
