@@ -43,10 +43,11 @@ def fig12_grid(setting: Setting) -> Grid:
     there half of the stream is what the first few blocks put in. Depth 32 is the base, where the
     same networks have a = 1 and learning rates an octave lower.
     """
-    deepest = setting.choose(laptop=128, medium=256, paper=1024)
+    deepest, seeds = setting.choose(laptop=(128, 16), medium=(256, 10), paper=(1024, 5))
     return grid(
         setting,
         schemes=(setting.depth_mup, BLOCK_MULTIPLIER),
+        seeds=seeds,  # three depths alone: with five seeds the interval is too wide to decide
         depths=octaves(32, deepest),
         base_depth=32,
         log2_lrs=tuple(float(k) for k in range(-8, 0)),
