@@ -8,23 +8,36 @@ All schemes and learning rates of a seed see the same batches, and start from th
 """
 
 import argparse
+import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from depthmup.claims.transformers import code, normed, small_batch, unnormed
-from depthmup.records import Trial, environment
+from depthmup.claims.decoders import SETTINGS, code, normed, small_batch, unnormed
+from depthmup.claims.estimates import log_ratio_of_best
+from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
-from depthmup.sweep import Processes, Progress, Store, TrialGrid, run
-from depthmup.sweep.trials import TrainTogether, together
+from depthmup.sweep import (
+    Processes,
+    Progress,
+    Store,
+    TrainTogether,
+    TrialGrid,
+    run,
+    together,
+    trial_losses,
+    trial_records,
+    trial_studies,
+)
 from depthmup.training.functions import Functions, by_reference
 
-SETTINGS = {"schedule": "linear", "warmup": 0.1}
 BASE = (32, 2)
 DEPTHS = (2, 4, 8, 16)
 WIDTHS = (16, 32, 64)
 SEEDS = 3
+MEMBERS = 18
 FUNCTIONS = {
     name: Functions(make=make, batch=small_batch)
     for name, make in (("with RMSNorm", normed), ("without", unnormed))
@@ -33,8 +46,8 @@ FUNCTIONS = {
 # norms and 2^-4.6 without (one seed each, before any other run).
 LOG2_LRS = {
     ("adamw", "with RMSNorm"): tuple(float(k) for k in range(-8, -2)),
-    ("adamw", "without"): tuple(float(k) for k in range(-8, -2)),
     ("muon", "with RMSNorm"): tuple(float(k) for k in range(-6, 0)),
+    ("adamw", "without"): tuple(float(k) for k in range(-8, -2)),
     ("muon", "without"): tuple(float(k) for k in range(-7, -1)),
 }
 
@@ -69,15 +82,12 @@ def grids() -> Iterator[tuple[TrialGrid, Functions]]:
 
 
 def jobs(missing: Sequence[Trial]) -> list[TrainTogether]:
-    """Two seeds of every table first: tables become readable as early as they can."""
+    """One table after the other, so that some are there when time runs out."""
     left = {trial.key: trial for trial in missing}
     found = []
-    for first in (True, False):
-        for grid, functions in grids():
-            trials = [
-                left.pop(t.key) for t in grid.trials if (t.seed < 2) is first and t.key in left
-            ]
-            found += together(trials, by_reference(functions))
+    for grid, functions in grids():
+        trials = [left.pop(trial.key) for trial in grid.trials if trial.key in left]
+        found += together(trials, by_reference(functions), members=MEMBERS)
     return found
 
 
@@ -99,6 +109,73 @@ def _tell(last: list[float], progress: Progress) -> None:
         print(f"{progress.done} of {progress.cells}, {progress.elapsed:.0f} s", flush=True)
 
 
+def available(grid: TrialGrid, store: Store) -> TrialGrid | None:
+    """The grid with as many seeds as are there, two at least."""
+    for seeds in range(grid.seeds, 1, -1):
+        smaller = replace(grid, seeds=seeds)
+        if not store.missing(smaller.trials):
+            return smaller
+    return None
+
+
+def table(grid: TrialGrid, store: Store) -> list[str]:
+    """A row for each scheme: optima and best losses by size, drift, regret, gain from size."""
+    (axis,) = grid.axes
+    records = trial_records(grid, store)
+    (study,) = trial_studies(grid, records, title="", config={}, environment={})
+    last = slice(grid.steps - grid.window, grid.steps)
+    sizes = [f"L = {2 * d}" if axis == "depth" else f"n = {n}" for n, d in grid.sizes(axis)]
+    rows = [
+        f"| scheme | best log2 learning rate at {', '.join(sizes)} | drift (95%) | regret (95%) | "
+        "best loss | log best loss, largest over smallest (95%) |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for variant, found in zip(grid.variants, study.headline.transfers, strict=True):
+        losses = trial_losses(grid, records, variant, grid.sizes(axis), last)
+        gain = log_ratio_of_best(
+            (grid.log2_lrs, losses.values[-1]), (grid.log2_lrs, losses.values[0])
+        )
+        cells = [
+            "SP = muP" if variant.scheme == SP and axis == "depth" else variant.title,
+            " ".join(_rate(optimum) for optimum in found.optima),
+            _interval(found.drift, 2),
+            _interval(found.regret, 3),
+            " ".join(_number(optimum.loss.value, 3) for optimum in found.optima),
+            _interval(gain, 3),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def _rate(optimum: Optimum) -> str:
+    """At an edge of the grid the optimum is a bound."""
+    sign = {Place.LOW_EDGE: "≤", Place.HIGH_EDGE: "≥"}.get(optimum.place, "")
+    return "fails" if optimum.place is Place.FAILED else sign + _number(optimum.log2_lr.value, 1)
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def _interval(found: Estimate, digits: int) -> str:
+    if not found.known:
+        return "diverges" if found.value == math.inf else "–"
+    low, high = (_number(value, digits) for value in (found.low, found.high))
+    return f"{_number(found.value, digits)} [{low}, {high}]"
+
+
+def report(store: Store) -> None:
+    """The tables that are there, as Markdown."""
+    for grid, functions in grids():
+        what = f"{', '.join(grid.optimizers)}, {functions.main}, along {grid.axes[0]}"
+        found = available(grid, store)
+        if found is None:
+            missing = len(store.missing(grid.trials))
+            print(f"{what}: {missing} of {len(grid.trials)} runs are missing\n")
+            continue
+        print(f"{what}, {found.seeds} seeds\n", *table(found, store), "", sep="\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", nargs="?", default="report", choices=["train", "report"])
@@ -110,7 +187,7 @@ def main() -> None:
         if options.action == "train":
             train(store, options.workers)
         else:
-            raise SystemExit("not yet")
+            report(store)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,25 @@
-"""Transformers, whose branches hold several matrices: Figures 14, 15 and 16.
-
-Decoders with RMSNorm before each branch, on the bytes of Python's own standard library. A network
-of ``depth`` layers has L = 2 depth branches.
-"""
+"""Transformers, whose branches hold several matrices: Figures 14, 15 and 16."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.claims.common import octaves, study_pictures
+from depthmup.claims.common import study_pictures
+from depthmup.claims.decoders import (
+    along_depth,
+    decoder_grid,
+    entropies,
+    judged,
+    losses_of,
+    stacks,
+)
 from depthmup.claims.learning_rates import of
-from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Picture, Study, Trial
+from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Picture, Study
 from depthmup.rules import BLOCK_MULTIPLIER, Scheme
-from depthmup.sweep import Store, TrainTogether, TrialGrid, together, trial_records, trial_studies
+from depthmup.sweep import Store, TrialGrid
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
-
-    from depthmup.models import Transformer
     from depthmup.sweep.optimum import Array
-    from depthmup.training.functions import Functions
 
 # The paper's exponents are 0 and -1/2: what is nearer to one of them than to the other agrees.
 CONSTANT = Accepted(low=-0.25, high=0.25)
@@ -32,137 +31,7 @@ INSENSITIVE = Accepted(high=0.25)
 EARLY, MIDDLE, END = 1, 2, -1
 """Of five windows: the one after warmup's, the middle of training, and its end."""
 
-SETTINGS = {"schedule": "linear", "warmup": 0.1}
-RATES = tuple(float(k) for k in range(-8, -2))
 HIGH_RATES = (-3.0, -1.0, 1.0)
-COST = 240.0
-"""Work of a layer's step per squared width, at width 32: 1 ms on one core."""
-
-
-def network(width: int, depth: int, **options: Any) -> "Transformer":
-    """A decoder of ``depth`` layers, that is 2 depth branches, with heads of 16."""
-    from depthmup.models import Transformer, TransformerConfig
-
-    config = TransformerConfig(vocabulary=256, width=width, depth=depth, head_size=16, **options)
-    return Transformer(config)
-
-
-def normed(width: int, depth: int) -> "Transformer":
-    """RMSNorm before each branch and before the readout."""
-    return network(width, depth, norm="rms")
-
-
-def unnormed(width: int, depth: int) -> "Transformer":
-    """No normalization anywhere."""
-    return network(width, depth, norm="none")
-
-
-def small_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
-    """8 windows of 32 bytes."""
-    return _python().batch(generator, 8, 32)
-
-
-def large_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
-    """16 windows of 64 bytes."""
-    return _python().batch(generator, 16, 64)
-
-
-@lru_cache(maxsize=1)
-def _python() -> Any:
-    from depthmup.data import text
-
-    return text("stdlib")
-
-
-def code(functions: "Functions") -> str:
-    """What a stored run is told apart by: these functions by version, and the text by digest."""
-    batch = getattr(functions.batch, "__name__", functions.batch)
-    return f"version 1, {batch} of {_python().digest[:16]}"
-
-
-def transformer_functions(setting: Setting) -> "Functions":
-    from depthmup.training.functions import Functions
-
-    batch = setting.choose(laptop=small_batch, medium=large_batch, paper=large_batch)
-    return Functions(make=normed, batch=batch)
-
-
-def transformer_grid(setting: Setting, **changes: Any) -> TrialGrid:
-    """What the figures share: the paper's rule along depth, with AdamW."""
-    sizes = setting.choose(
-        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 3},
-        medium={"base": (64, 2), "depths": octaves(2, 16), "steps": 2000, "seeds": 5},
-        paper={"base": (512, 4), "depths": octaves(4, 64), "steps": 20_000, "seeds": 5},
-    )
-    functions = transformer_functions(setting)
-    fixed = {
-        "model": functions.main,
-        "code": code(functions),
-        "schemes": (setting.depth_mup,),
-        "log2_lrs": RATES,
-        "settings": SETTINGS,
-    }
-    values = {**fixed, **sizes, **changes, **setting.sizes}
-    return TrialGrid(**{**values, "window": values["steps"] // 5})
-
-
-def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
-    """The jobs that train them, each once."""
-    from depthmup.training.functions import by_reference
-
-    sent = by_reference(transformer_functions(setting))
-    return tuple(together(dict.fromkeys(trials), sent, cost=COST))
-
-
-def losses_of(grid: TrialGrid, store: Store, depth: int, *, window: int) -> "Array":
-    """Mean losses of the grid's first scheme over one of five windows, (learning rates, seeds)."""
-    import numpy as np
-
-    start = window % 5 * grid.window
-    found = []
-    for log2_lr in grid.log2_lrs:
-        curve = grid.curve(grid.variants[0], (grid.base[0], depth), log2_lr)
-        records = [store.get(trial) for trial in curve]
-        assert None not in records, "conclusions are drawn from a store that holds all results"
-        found.append([each.mean_loss(start, start + grid.window) for each in records if each])
-    return np.array(found)
-
-
-def along_depth(grid: TrialGrid, store: Store, *, window: int) -> "Array":
-    """The same, (depths, learning rates, seeds)."""
-    import numpy as np
-
-    return np.array([losses_of(grid, store, depth, window=window) for depth in grid.depths])
-
-
-def judged(grid: TrialGrid, store: Store) -> Study:
-    """The study along depth."""
-    (study,) = trial_studies(
-        grid,
-        trial_records(grid, store),
-        title="transformers",
-        config={**grid.to_dict(), "base_width": grid.base[0], "base_depth": grid.base[1]},
-        environment={},
-    )
-    return study
-
-
-@lru_cache(maxsize=1)
-def entropies() -> tuple[float, float]:
-    """Nats per byte of the text, from byte frequencies, and given the byte before.
-
-    The first needs no network, the second an embedding and a readout, but no layer between them.
-    """
-    import numpy as np
-
-    def entropy(counts: "Array") -> float:
-        shares = counts[counts > 0] / counts.sum()
-        return float(-(shares * np.log(shares)).sum())
-
-    data = _python().train.numpy().astype(np.int64)
-    single = entropy(np.bincount(data).astype(float))
-    pairs = entropy(np.bincount(256 * data[:-1] + data[1:]).astype(float))
-    return single, pairs - single
 
 
 def needs_layers(grid: TrialGrid, store: Store) -> bool:
@@ -224,7 +93,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 def _fig14(setting: Setting) -> Experiment:
     from dataclasses import replace
 
-    plain = transformer_grid(setting)
+    plain = decoder_grid(setting)
     log2_as = setting.choose(laptop=(-2, 0, 2), medium=range(-2, 3), paper=range(-2, 3))
     grids = {
         log2_a: replace(plain, multipliers=(2.0**log2_a,), log2_lrs=plain.log2_lrs[1:-1])
@@ -297,7 +166,7 @@ def gain(grid: TrialGrid, store: Store, *, window: int) -> Estimate:
 
 
 def _fig15(setting: Setting) -> Experiment:
-    ours = transformer_grid(setting)
+    ours = decoder_grid(setting)
     deepest, base = (2 * depth for depth in (ours.depths[-1], ours.base[1]))
 
     def conclude(store: Store) -> Conclusion:
@@ -409,9 +278,9 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
 def _fig16(setting: Setting) -> Experiment:
     rule = setting.depth_mup
-    ours = transformer_grid(setting)
+    ours = decoder_grid(setting)
     high = tuple(
-        transformer_grid(setting, schemes=(each,), log2_lrs=HIGH_RATES)
+        decoder_grid(setting, schemes=(each,), log2_lrs=HIGH_RATES)
         for each in (rule, BLOCK_MULTIPLIER)
     )
 

@@ -249,8 +249,8 @@ class TrainTogether:
     def __str__(self) -> str:
         trial = self.trials[0]
         return (
-            f"training {len(self.trials)} times {trial.model} at width {trial.width} and depth "
-            f"{trial.depth} with {trial.scheme} and {trial.optimizer}"
+            f"training {trial.model} at width {trial.width} and depth {trial.depth} with "
+            f"{trial.scheme} and {trial.optimizer}, {len(self.trials)} learning rates and seeds"
         )
 
 

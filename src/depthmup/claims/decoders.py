@@ -1,0 +1,152 @@
+"""Small decoders that read Python: the networks of the figures on transformers, and their grids.
+
+RMSNorm before each branch, trained on the bytes of Python's own standard library. A network of
+``depth`` layers has L = 2 depth branches.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from depthmup.claims.claim import Setting
+from depthmup.claims.common import octaves
+from depthmup.records import Study, Trial
+from depthmup.sweep import Store, TrainTogether, TrialGrid, together, trial_records, trial_studies
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from depthmup.models import Transformer
+    from depthmup.sweep.optimum import Array
+    from depthmup.training.functions import Functions
+
+SETTINGS = {"schedule": "linear", "warmup": 0.1}
+RATES = tuple(float(k) for k in range(-8, -2))
+COST = 240.0
+"""Work of a layer's step per squared width, at width 32: 1 ms on one core."""
+
+
+def network(width: int, depth: int, **options: Any) -> "Transformer":
+    """A decoder of ``depth`` layers, that is 2 depth branches, with heads of 16."""
+    from depthmup.models import Transformer, TransformerConfig
+
+    config = TransformerConfig(vocabulary=256, width=width, depth=depth, head_size=16, **options)
+    return Transformer(config)
+
+
+def normed(width: int, depth: int) -> "Transformer":
+    """RMSNorm before each branch and before the readout."""
+    return network(width, depth, norm="rms")
+
+
+def unnormed(width: int, depth: int) -> "Transformer":
+    """No normalization anywhere."""
+    return network(width, depth, norm="none")
+
+
+def small_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
+    """8 windows of 32 bytes."""
+    return python_text().batch(generator, 8, 32)
+
+
+def large_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
+    """16 windows of 64 bytes."""
+    return python_text().batch(generator, 16, 64)
+
+
+@lru_cache(maxsize=1)
+def python_text() -> Any:
+    """The bytes that are read, loaded once."""
+    from depthmup.data import text
+
+    return text("stdlib")
+
+
+def code(functions: "Functions") -> str:
+    """What a stored run is told apart by: these functions by version, and the text by digest."""
+    batch = getattr(functions.batch, "__name__", functions.batch)
+    return f"version 1, {batch} of {python_text().digest[:16]}"
+
+
+def decoder_functions(setting: Setting) -> "Functions":
+    from depthmup.training.functions import Functions
+
+    batch = setting.choose(laptop=small_batch, medium=large_batch, paper=large_batch)
+    return Functions(make=normed, batch=batch)
+
+
+def decoder_grid(setting: Setting, **changes: Any) -> TrialGrid:
+    """What the figures share: the paper's rule along depth, with AdamW."""
+    sizes = setting.choose(
+        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 3},
+        medium={"base": (64, 2), "depths": octaves(2, 16), "steps": 2000, "seeds": 5},
+        paper={"base": (512, 4), "depths": octaves(4, 64), "steps": 20_000, "seeds": 5},
+    )
+    functions = decoder_functions(setting)
+    fixed = {
+        "model": functions.main,
+        "code": code(functions),
+        "schemes": (setting.depth_mup,),
+        "log2_lrs": RATES,
+        "settings": SETTINGS,
+    }
+    values = {**fixed, **sizes, **changes, **setting.sizes}
+    return TrialGrid(**{**values, "window": values["steps"] // 5})
+
+
+def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
+    """The jobs that train them, each once."""
+    from depthmup.training.functions import by_reference
+
+    sent = by_reference(decoder_functions(setting))
+    return tuple(together(dict.fromkeys(trials), sent, cost=COST))
+
+
+def losses_of(grid: TrialGrid, store: Store, depth: int, *, window: int) -> "Array":
+    """Mean losses of the grid's first scheme over one of five windows, (learning rates, seeds)."""
+    import numpy as np
+
+    start = window % 5 * grid.window
+    found = []
+    for log2_lr in grid.log2_lrs:
+        curve = grid.curve(grid.variants[0], (grid.base[0], depth), log2_lr)
+        records = [store.get(trial) for trial in curve]
+        assert None not in records, "conclusions are drawn from a store that holds all results"
+        found.append([each.mean_loss(start, start + grid.window) for each in records if each])
+    return np.array(found)
+
+
+def along_depth(grid: TrialGrid, store: Store, *, window: int) -> "Array":
+    """The same, (depths, learning rates, seeds)."""
+    import numpy as np
+
+    return np.array([losses_of(grid, store, depth, window=window) for depth in grid.depths])
+
+
+def judged(grid: TrialGrid, store: Store) -> Study:
+    """The study along depth."""
+    (study,) = trial_studies(
+        grid,
+        trial_records(grid, store),
+        title="transformers",
+        config={**grid.to_dict(), "base_width": grid.base[0], "base_depth": grid.base[1]},
+        environment={},
+    )
+    return study
+
+
+@lru_cache(maxsize=1)
+def entropies() -> tuple[float, float]:
+    """Nats per byte of the text, from byte frequencies, and given the byte before.
+
+    The first needs no network, the second an embedding and a readout, but no layer between them.
+    """
+    import numpy as np
+
+    def entropy(counts: "Array") -> float:
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * np.log(shares)).sum())
+
+    data = python_text().train.numpy().astype(np.int64)
+    single = entropy(np.bincount(data).astype(float))
+    pairs = entropy(np.bincount(256 * data[:-1] + data[1:]).astype(float))
+    return single, pairs - single
