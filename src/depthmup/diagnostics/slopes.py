@@ -19,7 +19,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from depthmup.records import Estimate
 
@@ -54,10 +54,10 @@ class Slope:
         the seeds' own slopes, it covers it with 90% (or ``confidence``, if less) or more, as the
         seeds' interval alone is exact at that level.
         """
-        half = float(stats.t.ppf((1 + confidence) / 2, self.freedom)) * self.error
+        half = float(special.stdtrit(self.freedom, (1 + confidence) / 2)) * self.error
         if self.repeats:
             heard = min(confidence, HEARD)
-            half = max(half, float(stats.t.ppf((1 + heard) / 2, self.repeats)) * self.scatter)
+            half = max(half, float(special.stdtrit(self.repeats, (1 + heard) / 2)) * self.scatter)
         return Estimate(value=self.value, low=self.value - half, high=self.value + half)
 
     def p_outside(self, expected: float, margin: float) -> float:
@@ -70,7 +70,7 @@ class Slope:
 def _beyond(excess: float, error: float, freedom: float) -> float:
     if error == 0:
         return 1.0 if excess <= 0 else 0.0
-    return float(stats.t.sf(excess / error, freedom))
+    return float(special.stdtr(freedom, -excess / error))
 
 
 def log_slopes(
@@ -133,13 +133,16 @@ def moderated(slopes: Sequence[Slope]) -> tuple[Slope, ...]:
 
         V_i = (d0 phi error_i^2 + (S - 1) scatter_i^2) / (d0 + S - 1)    with d0 + S - 1 degrees
 
-    of freedom. If all slopes are alike, d0 is infinite: V_i is phi times what the residuals say.
-    If they are not, d0 is small and each has to show its own scatter. V_i is never taken below what
-    the residuals say, nor its degrees of freedom above theirs. Fewer than 12 slopes are left as
-    they are.
+    of freedom. If all slopes are alike, d0 is large: V_i is phi times what the residuals say. If
+    they are not, d0 is small and each has to show its own scatter. How unequal they are is known
+    badly from tens of slopes: the variance of the logarithms is taken one standard error larger
+    than found, as slopes that pass for alike by chance would be trusted too much. V_i is never
+    taken below what the residuals say, nor its degrees of freedom above theirs. Fewer than 12
+    slopes are left as they are.
 
     *Source:* Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3:3, Sections
-    4 and 6.2, with a prior variance that is proportional to that of the residuals.
+    4 and 6.2, but for that standard error and a prior variance that is proportional to that of the
+    residuals.
     """
     usable = [s for s in slopes if s.repeats and s.error > 1e-9 and s.scatter > 0]
     if len(usable) < ENOUGH:
@@ -148,8 +151,13 @@ def moderated(slopes: Sequence[Slope]) -> tuple[Slope, ...]:
     repeats = np.array([s.repeats for s in usable])
     freedoms = np.array([s.freedom for s in usable])
     logs = logs - _log_mean(repeats) + _log_mean(freedoms)
-    known = special.polygamma(1, repeats / 2) + special.polygamma(1, freedoms / 2)
-    between = float(logs.var(ddof=1) - known.mean())
+    # Cumulants of log(chi2): what the logarithms show where all slopes are alike.
+    second, fourth = (
+        float(np.mean(special.polygamma(n, repeats / 2) + special.polygamma(n, freedoms / 2)))
+        for n in (1, 3)
+    )
+    error = math.sqrt(fourth / len(logs) + 2 * second**2 / (len(logs) - 1))
+    between = float(logs.var(ddof=1)) - second + error
     d0 = 2 * _inverse_trigamma(between) if between > 0 else math.inf
     log_phi = float(logs.mean()) + (float(_log_mean(np.array(d0))) if d0 < math.inf else 0.0)
     phi = math.exp(max(log_phi, 0.0))
@@ -189,9 +197,8 @@ def _centred(a: Array, of: Array, groups: int) -> Array:
 
 def _own(x: Array, y: Array) -> Array | None:
     """The slopes of one seed alone, centred; None if its sizes do not fix them."""
-    if np.linalg.matrix_rank(x) < x.shape[1]:
-        return None
-    return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0])
+    found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+    return np.asarray(found) if rank == x.shape[1] else None
 
 
 def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]:
