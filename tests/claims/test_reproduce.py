@@ -66,16 +66,6 @@ def test_the_computed_claims_hold_and_a_wrong_exponent_is_found_out(store):
 
 
 @pytest.mark.long
-def test_the_map_and_its_claims_hold_and_another_rule_is_not_the_unique_one(store):
-    names = ["fig1", *(f"claim7.{k}" for k in range(1, 7))]
-    assert set(verdicts(names, store).values()) == {Reproduction.REPRODUCED}
-    done = len(store)
-    wrong = verdicts(["claim7.5"], store, Setting(depth_mup=general("3/4", "1/4")))
-    assert wrong == {"claim7.5": Reproduction.NOT_REPRODUCED}
-    assert len(store) == done, "the map is the same: nothing is computed again"
-
-
-@pytest.mark.long
 def test_one_step_needs_the_right_multiplier(store):
     assert verdicts(["sec3.1"], store) == {"sec3.1": Reproduction.REPRODUCED}
     wrong = verdicts(["sec3.1"], store, Setting(depth_mup=WRONG))

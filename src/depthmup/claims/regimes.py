@@ -1,17 +1,19 @@
 """Figure 1 and Claims 7.1 to 7.6: what becomes of every pair (alpha, gamma) as depth grows.
 
-Exponents are computed from the exact recursion at infinite width, with none of the claims assumed.
+Exponents are computed from the exact recursion at infinite width, with none of the claims assumed;
+and beside them stands what trained networks do at a grid of pairs.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from depthmup.claims import measured_regimes as measured
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
 from depthmup.claims.estimates import exact
-from depthmup.claims.panels import framed
 from depthmup.records import Accepted, Comparison, Task
 from depthmup.rules import Regime, exponent, regime
 from depthmup.sweep import Measure, Store
@@ -54,52 +56,103 @@ _TASKS = {
 }
 
 
-def _experiment(conclude: Callable[[Found], Conclusion], setting: Setting) -> Experiment:
+def _experiment(
+    conclude: Callable[[Found], Conclusion],
+    trained: Callable[[measured.Seen], Conclusion],
+    setting: Setting,
+    *,
+    pairs: Sequence[Pair] = measured.MAP,
+) -> Experiment:
+    """What is computed, and what trained networks show, each with its own conclusion."""
+    networks = measured.networks(setting, pairs)
+
     def from_store(store: Store) -> Conclusion:
         found = {}
         for alpha, task in _TASKS.items():
             for gamma, values in values_of(store, task).items():
                 found[alpha, exponent(gamma, name="gamma")] = values
-        return conclude(found)
+        computed, shown = conclude(found), trained(measured.seen(store, networks))
+        return replace(
+            computed,
+            comparisons=(*computed.comparisons, *shown.comparisons),
+            pictures=(*computed.pictures, *shown.pictures),
+        )
 
     return Experiment(
-        measures=tuple(
-            Measure(task=task, function=exponents_of, work=3e9) for task in _TASKS.values()
+        measures=(
+            *(Measure(task=task, function=exponents_of, work=3e9) for task in _TASKS.values()),
+            *networks.measures,
         ),
         conclude=from_store,
-        config={"alphas": [str(a) for a in ALPHAS], "gammas": [str(g) for g in GAMMAS]},
+        config={
+            "alphas": [str(a) for a in ALPHAS],
+            "gammas": [str(g) for g in GAMMAS],
+            "trained": networks.measures[0].task.settings,
+        },
+    )
+
+
+def _seen(
+    *names: str, beside: Callable[[measured.Seen], Comparison] | None = None
+) -> Callable[[measured.Seen], Conclusion]:
+    """Whether trained networks have these properties where the claim says so, and nowhere else."""
+
+    def conclude(found: measured.Seen) -> Conclusion:
+        return Conclusion(
+            comparisons=(
+                *measured.misjudged(found, *names),
+                *measured.misjudged(found, *names, decisive=False),
+                *((beside(found),) if beside is not None else ()),
+            )
+        )
+
+    return conclude
+
+
+def _seen_change(found: measured.Seen) -> Comparison:
+    return measured.farthest(
+        found,
+        "nontrivial",
+        lambda r: float(1 - r.alpha - r.gamma) if r.stable_at_init else None,
+        what="exponent of the stream's change",
+        paper="1 − α − γ",
+    )
+
+
+def _seen_share(found: measured.Seen) -> Comparison:
+    return measured.farthest(
+        found,
+        "faithful",
+        lambda r: float(-r.gamma) if r.stable_at_init else None,
+        what="exponent of the updates' share of pre-activations",
+        paper="−γ",
+    )
+
+
+def _seen_map(found: measured.Seen) -> Conclusion:
+    return Conclusion(
+        comparisons=tuple(measured.elsewhere(found, decisive=yes) for yes in (True, False)),
+        pictures=(
+            measured.map_of(
+                found, name="measured", caption="Regions that trained networks are found in"
+            ),
+        ),
     )
 
 
 def _map(found: Found) -> Conclusion:
-    from depthmup.reports import MapPoint, regime_map
-
-    points = [
-        MapPoint(
-            alpha=alpha,
-            gamma=gamma,
-            found=str(values["region"]),
-            expected=regime(alpha, gamma).name,
-        )
-        for (alpha, gamma), values in found.items()
-    ]
-    wrong = sum(point.found != point.expected for point in points)
+    wrong = sum(values["region"] != regime(*pair).name for pair, values in found.items())
     return Conclusion(
         comparisons=(
             Comparison(
-                what=f"pairs of {len(points)} in another region than the paper's",
+                what=f"pairs of {len(found)} in another region than the paper's",
                 paper="0",
                 ours=exact(wrong),
                 accepted=Accepted(low=0, high=0),
             ),
         ),
         pictures=(
-            framed(
-                regime_map(points, title=""),
-                name="map",
-                caption="Regions found from computed exponents; a cross would mark a pair that the "
-                "paper puts elsewhere.",
-            ),
+            measured.map_of(found, name="map", caption="Regions found from computed exponents"),
         ),
     )
 
@@ -263,7 +316,12 @@ def _linearization(found: Found) -> Conclusion:
 
 
 def _claim(
-    name: str, title: str, shows: str, conclude: Callable[[Found], Conclusion], group: str
+    name: str,
+    title: str,
+    shows: str,
+    conclude: Callable[[Found], Conclusion],
+    trained: Callable[[measured.Seen], Conclusion],
+    group: str = "claims",
 ) -> Claim:
     source = "TP6 Figure 1" if name == "fig1" else f"TP6 Claim {name.removeprefix('claim')}"
     return Claim(
@@ -271,14 +329,23 @@ def _claim(
         title=title,
         shows=shows,
         source=source,
-        experiment=partial(_experiment, conclude),
+        experiment=partial(_experiment, conclude, trained),
         group=group,
     )
 
 
 def _unique_experiment(setting: Setting) -> Experiment:
     rule = (setting.depth_mup.alpha, setting.depth_mup.gamma)
-    return _experiment(partial(_uniqueness, rule=rule), setting)
+
+    def trained(found: measured.Seen) -> Conclusion:
+        return Conclusion(comparisons=(measured.others_than(found, rule),))
+
+    return _experiment(
+        partial(_uniqueness, rule=rule),
+        trained,
+        setting,
+        pairs=tuple(dict.fromkeys((*measured.MAP, rule))),
+    )
 
 
 CLAIMS = (
@@ -286,8 +353,10 @@ CLAIMS = (
         "fig1",
         "The map of (α, γ)",
         "Branch multipliers L^-α and updates of size L^-γ: most pairs explode, are trivial, or "
-        "waste depth. The map is drawn from exponents of the exact recursion at infinite width.",
+        "waste depth. One map is drawn from exponents of the exact recursion at infinite width, a "
+        "second one from trained networks.",
         _map,
+        _seen_map,
         "figures",
     ),
     _claim(
@@ -295,14 +364,14 @@ CLAIMS = (
         "Stability",
         "Initialization is stable if and only if α ≥ 1/2, and training if also α + γ ≥ 1.",
         _stability,
-        "claims",
+        _seen(measured.AT_INIT, "stable in training"),
     ),
     _claim(
         "claim7.2",
         "Nontriviality",
         "A stable parametrization moves the output in the limit if and only if α + γ = 1.",
         _nontriviality,
-        "claims",
+        _seen("nontrivial", beside=_seen_change),
     ),
     _claim(
         "claim7.3",
@@ -310,7 +379,7 @@ CLAIMS = (
         "A stable and nontrivial parametrization keeps pre-activations of order one if and only if "
         "α ≤ 1.",
         _faithfulness,
-        "claims",
+        _seen("faithful"),
     ),
     _claim(
         "claim7.4",
@@ -318,7 +387,7 @@ CLAIMS = (
         "For 1/2 < α ≤ 1 features are smooth in depth, so neighbouring layers learn the same: "
         "their diversity exponent is 0, where Depth-muP has 1/2.",
         _redundancy,
-        "claims",
+        _seen("diverse"),
     ),
     Claim(
         name="claim7.5",
@@ -334,6 +403,6 @@ CLAIMS = (
         "Every layer is trained linearly, its update vanishing beside its initialization in the "
         "pre-activations, if and only if 1/2 ≤ α < 1.",
         _linearization,
-        "claims",
+        _seen(measured.LINEAR, beside=_seen_share),
     ),
 )

@@ -64,7 +64,7 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
             y=y,
             color=alt.Color(
                 "region:N",
-                title="computed region",
+                title="region",
                 scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
             ),
             tooltip=["pair:N", "region:N", "theory:N"],
