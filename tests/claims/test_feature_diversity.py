@@ -75,6 +75,19 @@ def test_an_ode_that_stays_diverse_is_no_reproduction(tmp_path):
     assert found.verdict is not YES
 
 
+def test_an_ode_that_is_a_flow_at_any_depth_does_not_move(tmp_path):
+    def law(described, step, eps):
+        d = walk_and_flow(described, step, eps)
+        # The learning rate tells the two apart: under ODE it does not fall with depth.
+        ode = described.optimizer.lr * described.network.width > 2.0**-3.5
+        return d[0] * (eps / eps[0]) ** 0.9 if ode else d
+
+    found = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    moved, larger = found.comparisons[2:4]
+    assert (moved.verdict, larger.verdict) == (OPEN, YES)
+    assert abs(moved.ours.value) < 1e-9
+
+
 def test_features_that_do_not_change_with_training_or_depth_are_no_reproduction(tmp_path):
     def backwards(described, step, eps):
         return walk_and_flow(described, described.steps + 1 - step, eps)

@@ -107,6 +107,18 @@ def test_another_rule_is_not_the_unique_one(tmp_path):
     assert verdicts(tmp_path, names=["claim7.5"], depth_mup=rule) == {"claim7.5": NO}
 
 
+def test_full_branches_decide_what_explodes(tmp_path):
+    pair = (Fraction(1, 4), Fraction(3, 4))
+    of = networks(Setting(), [pair])
+    tame = as_claimed(pair) | {"region": "Depth-muP", "stable at initialization": True}
+    with Store(tmp_path / "results.sqlite") as store:
+        store.add(Measurement(task=of.pairs[pair].task, values=tame))
+        store.add(Measurement(task=of.full[pair[0]].task, values=as_claimed(pair)))
+        values = seen(store, of)[pair]
+    assert values["region"] == "unstable at initialization"
+    assert values["stable at initialization"] is False
+
+
 @cache
 def exactly(alpha):
     return exponents_of(alpha=str(alpha), gammas=[str(gamma) for gamma in GAMMAS])
