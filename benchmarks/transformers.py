@@ -15,8 +15,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from depthmup.claims.decoders import SETTINGS, code, normed, small_batch, unnormed
-from depthmup.claims.estimates import log_ratio_of_best
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
 from depthmup.sweep import (
@@ -31,6 +32,7 @@ from depthmup.sweep import (
     trial_records,
     trial_studies,
 )
+from depthmup.sweep.optimum import Array, jackknife
 from depthmup.training.functions import Functions, by_reference
 
 BASE = (32, 2)
@@ -82,12 +84,17 @@ def grids() -> Iterator[tuple[TrialGrid, Functions]]:
 
 
 def jobs(missing: Sequence[Trial]) -> list[TrainTogether]:
-    """One table after the other, so that some are there when time runs out."""
+    """One table after the other, the largest depth last: tables are there when time runs out."""
     left = {trial.key: trial for trial in missing}
     found = []
-    for grid, functions in grids():
-        trials = [left.pop(trial.key) for trial in grid.trials if trial.key in left]
-        found += together(trials, by_reference(functions), members=MEMBERS)
+    for deepest in (False, True):
+        for grid, functions in grids():
+            trials = [
+                left.pop(trial.key)
+                for trial in grid.trials
+                if trial.key in left and (trial.depth == DEPTHS[-1]) is deepest
+            ]
+            found += together(trials, by_reference(functions), members=MEMBERS)
     return found
 
 
@@ -110,16 +117,19 @@ def _tell(last: list[float], progress: Progress) -> None:
 
 
 def available(grid: TrialGrid, store: Store) -> TrialGrid | None:
-    """The grid with as many seeds as are there, two at least."""
-    for seeds in range(grid.seeds, 1, -1):
-        smaller = replace(grid, seeds=seeds)
+    """The grid as far as it is there: without its largest depths, but with all of its seeds."""
+    for last in range(len(grid.depths), 1, -1):
+        smaller = replace(grid, depths=grid.depths[:last])
         if not store.missing(smaller.trials):
             return smaller
-    return None
+    return grid if not store.missing(grid.trials) else None
 
 
 def table(grid: TrialGrid, store: Store) -> list[str]:
-    """A row for each scheme: optima and best losses by size, drift, regret, gain from size."""
+    """A row for each scheme: optima and best losses by size, drift, regret, and two ratios.
+
+    Ratios of losses are paired by the seeds that both sides share.
+    """
     (axis,) = grid.axes
     records = trial_records(grid, store)
     (study,) = trial_studies(grid, records, title="", config={}, environment={})
@@ -127,24 +137,40 @@ def table(grid: TrialGrid, store: Store) -> list[str]:
     sizes = [f"L = {2 * d}" if axis == "depth" else f"n = {n}" for n, d in grid.sizes(axis)]
     rows = [
         f"| scheme | best log2 learning rate at {', '.join(sizes)} | drift (95%) | regret (95%) | "
-        "best loss | log best loss, largest over smallest (95%) |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "best loss | log best loss, largest over smallest (95%) | largest, over SP's (95%) |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
+    largest = []
     for variant, found in zip(grid.variants, study.headline.transfers, strict=True):
         losses = trial_losses(grid, records, variant, grid.sizes(axis), last)
-        gain = log_ratio_of_best(
-            (grid.log2_lrs, losses.values[-1]), (grid.log2_lrs, losses.values[0])
-        )
+        gain = log_ratio(losses.values[-1], losses.values[0])
+        largest.append(losses.values[-1])
+        ahead = log_ratio(largest[-1], largest[0])
         cells = [
             "SP = muP" if variant.scheme == SP and axis == "depth" else variant.title,
             " ".join(_rate(optimum) for optimum in found.optima),
             _interval(found.drift, 2),
             _interval(found.regret, 3),
-            " ".join(_number(optimum.loss.value, 3) for optimum in found.optima),
+            " ".join(_number(math.exp(lowest(of_size)), 3) for of_size in losses.values),
             _interval(gain, 3),
+            "–" if variant.scheme == SP else _interval(ahead, 3),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
+
+
+def lowest(losses: Array) -> float:
+    """The lowest log loss over learning rates, from losses (learning rates, seeds).
+
+    Of those measured: beside a rate that nearly diverges a parabola would dip far below them.
+    """
+    with np.errstate(divide="ignore"):
+        return float(np.log(losses).mean(-1).min())
+
+
+def log_ratio(above: Array, below: Array) -> Estimate:
+    """Of two lowest losses, paired by seeds."""
+    return jackknife(lambda both: lowest(both[0]) - lowest(both[1]), np.stack([above, below]))
 
 
 def _rate(optimum: Optimum) -> str:

@@ -1,6 +1,6 @@
 """Transformers, whose branches hold several matrices: Figures 14, 15 and 16."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
@@ -121,6 +121,7 @@ def _fig14(setting: Setting) -> Experiment:
                     accepted=INSENSITIVE,
                 ),
             ),
+            notes=(_by_multiplier({a: (grids[a].log2_lrs, values[a]) for a in grids}),),
             pictures=(
                 lines(
                     [
@@ -155,6 +156,17 @@ def _fig14(setting: Setting) -> Experiment:
         conclude=conclude,
         config={"depth": depth, "grids": [grid.to_dict() for grid in grids.values()]},
     )
+
+
+def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str:
+    """On which side of a = 1 the range comes from."""
+    from depthmup.claims.estimates import log_ratio_of_best
+
+    found = {a: log_ratio_of_best(curve, curves[0]) for a, curve in curves.items() if a}
+    said = [
+        f"{e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}] at a = {2.0**a:g}" for a, e in found.items()
+    ]
+    return f"Log best loss over that at a = 1: {'; '.join(said)}.".replace("-", "−")
 
 
 def gain(grid: TrialGrid, store: Store, *, window: int) -> Estimate:
