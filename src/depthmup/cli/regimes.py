@@ -1,11 +1,16 @@
 """``depthmup regimes``: where a pair of exponents lies, or where every pair does."""
 
 import json as json_format
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from depthmup.rules import regime
+from depthmup.rules import exponent, regime
+
+Pair = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +18,9 @@ class Options:
     """Where (alpha, gamma) lies: stable, nontrivial, faithful, diverse (Claims 7.1 to 7.6).
 
     With --map, the paper's Figure 1 from exponents computed at infinite width: nothing is trained,
-    and none of the claims is assumed.
+    and none of the claims is assumed. With --measured as well, beside it the same map from networks
+    of growing depth that are trained for a few steps, in about 2 minutes of one core. Exits 1 if a
+    pair lies elsewhere than the claims say; pairs that the networks cannot decide are hollow.
     """
 
     alpha: str = "1/2"
@@ -25,13 +32,27 @@ class Options:
     map: Path | None = None
     """Compute a grid of pairs and draw it to this file (.html, .svg, .pdf or .png)."""
 
+    measured: bool = False
+    """Train networks too, and draw what they show beside what is computed."""
+
+    pairs: tuple[str, ...] = ()
+    """With --measured: the pairs to train, as alpha,gamma; by default 25, in quarters."""
+
+    depths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    """With --measured: three or more, multiples of 8."""
+
+    seeds: int = 4
+    """With --measured: networks of every pair and depth."""
+
     json: bool = False
     """Print JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
     if options.map is not None:
-        return draw_map(options.map, json=options.json)
+        return draw_map(options.map, options)
+    if options.measured:
+        raise ValueError("Expected --map FILE with --measured: it is a map that is drawn.")
     found = regime(options.alpha, options.gamma)
     values = {
         name: value if isinstance(value, bool | None) else str(value)
@@ -54,17 +75,71 @@ ALPHAS = tuple(Fraction(k, 8) for k in range(13))
 GAMMAS = tuple(Fraction(k, 8) for k in range(-4, 9))
 
 
-def draw_map(path: Path, *, json: bool) -> int:
-    """Compute Figure 1; the exit status is 1 if a point disagrees with the claims."""
-    from rich.console import Console
-    from rich.progress import track
+# Quarters around the line alpha + gamma = 1: every region, with those beyond it on both sides.
+MEASURED = tuple((Fraction(a, 4), Fraction(g, 4)) for a, g in product(range(1, 6), range(-1, 4)))
 
-    from depthmup import limits
-    from depthmup.reports import MapPoint, regime_map, save_chart
+
+def draw_map(path: Path, options: Options) -> int:
+    """Compute Figure 1, and measure it; the exit status is 1 if a point disagrees."""
+    from depthmup.reports import MapPoint, regime_maps, save_chart, strict
     from depthmup.reports.files import CHART_FORMATS
 
     if path.suffix.lower() not in CHART_FORMATS:
         raise ValueError(f"Expected --map to end in {', '.join(CHART_FORMATS)}; got {str(path)!r}.")
+    pairs = [_pair(text) for text in options.pairs] or MEASURED
+    maps: dict[str, Sequence[MapPoint]] = {}
+    points, rows = _computed()
+    maps["Regimes of depth, computed at infinite width"] = points
+    says: dict[str, Any] = {"points": rows, "disagreements": len(_wrong(points))}
+    if options.measured:
+        points, rows = _measured(pairs, options)
+        maps["Measured on trained networks"] = points
+        says["measured"] = {
+            "points": rows,
+            "disagreements": len(_wrong(points)),
+            "undecided": sum(not point.decided for point in points),
+        }
+    save_chart(regime_maps(maps), path)
+    if options.json:
+        print(json_format.dumps(strict(says), indent=2, allow_nan=False))
+    else:
+        for title, drawn in maps.items():
+            _print(title, drawn)
+        print(f"The map: {path.resolve()}")
+    return 1 if any(_wrong(drawn) for drawn in maps.values()) else 0
+
+
+def _pair(text: str) -> Pair:
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise ValueError(f"Expected --pairs of alpha,gamma such as 1/2,1/2; got {text!r}.")
+    return exponent(parts[0], name="alpha"), exponent(parts[1], name="gamma")
+
+
+def _wrong(points: Iterable[Any]) -> list[Any]:
+    return [point for point in points if point.decided and point.found != point.expected]
+
+
+def _print(title: str, points: Sequence[Any]) -> None:
+    wrong = _wrong(points)
+    undecided = [point for point in points if not point.decided]
+    print(
+        f"{title}: {len(points)} pairs; {len(wrong)} disagree with Claims 7.1 to 7.6"
+        f"{f', {len(undecided)} undecided' if undecided else ''}."
+    )
+    for point in wrong:
+        print(f"  ({point.alpha}, {point.gamma}): {point.found}, not {point.expected}")
+    for point in undecided:
+        print(f"  ({point.alpha}, {point.gamma}): undecided, perhaps {point.found}")
+
+
+def _computed() -> tuple[list[Any], list[dict[str, Any]]]:
+    from rich.console import Console
+    from rich.progress import track
+
+    from depthmup import limits
+    from depthmup.reports import MapPoint
+
     pairs = [(alpha, gamma) for alpha in ALPHAS for gamma in GAMMAS]
     points, rows = [], []
     for alpha, gamma in track(pairs, "computing", console=Console(stderr=True), transient=True):
@@ -77,13 +152,74 @@ def draw_map(path: Path, *, json: bool) -> int:
             if (value := getattr(found, name)) == value
         }
         rows.append({"alpha": str(alpha), "gamma": str(gamma), "region": found.region, **exponents})
-    save_chart(regime_map(points, title="Regimes of depth, computed at infinite width"), path)
-    wrong = [point for point in points if point.found != point.expected]
-    if json:
-        print(json_format.dumps({"points": rows, "disagreements": len(wrong)}, indent=2))
-    else:
-        print(f"{len(points)} pairs computed; {len(wrong)} disagree with Claims 7.1 to 7.6.")
-        for point in wrong:
-            print(f"  ({point.alpha}, {point.gamma}): {point.found}, not {point.expected}")
-        print(f"The map: {path.resolve()}")
-    return 1 if wrong else 0
+    return points, rows
+
+
+def _measured(pairs: Sequence[Pair], options: Options) -> tuple[list[Any], list[dict[str, Any]]]:
+    import torch
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from depthmup.diagnostics import measured_map
+    from depthmup.reports import MapPoint
+
+    torch.set_num_threads(1)  # networks this small lose by more
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("training", total=len(pairs))
+        regimes = measured_map(
+            _networks(branches=SMALL),
+            pairs,
+            full=_networks(branches=1.0),
+            depths=options.depths,
+            seeds=options.seeds,
+            lr=2e-3,
+            blocks="branches.*",
+            plan_options={"own_init": "fan_in"},
+            progress=lambda done, total: bar.update(task, completed=done),
+        )
+    points = [
+        MapPoint(
+            alpha=r.alpha,
+            gamma=r.gamma,
+            found=r.region,
+            expected=r.expected.name,
+            decided=r.decided,
+        )
+        for r in regimes
+    ]
+    rows = [
+        {
+            "alpha": str(r.alpha),
+            "gamma": str(r.gamma),
+            "region": r.region,
+            "decided": r.decided,
+            "properties": [asdict(p) for p in r.properties],
+        }
+        for r in regimes
+    ]
+    return points, rows
+
+
+# The paper's branches at depth 8: the stream's noise does not yet hide what training does to it.
+SMALL = 8**-0.5
+
+
+def _networks(*, branches: float) -> Any:
+    """Residual MLPs with branches of this size at depth 1, and random data."""
+    import torch
+
+    from depthmup.diagnostics import Subject
+    from depthmup.models import ResidualMLP
+
+    def make(width: int, depth: int) -> torch.nn.Module:
+        model = ResidualMLP(inputs=8, width=width, depth=depth, outputs=8, multiplier=branches)
+        # What is outside of branches moves by order one at any depth, and would hide the rest.
+        model.input.requires_grad_(False)
+        model.readout.requires_grad_(False)
+        return model
+
+    def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        examples = torch.randn(32, 8, generator=generator)
+        return examples, torch.randint(8, (32,), generator=generator)
+
+    return Subject(make=make, batch=batch)

@@ -63,6 +63,14 @@ class MeasuredRegime:
             if p.measured is not None and p.computed is not None
         )
 
+    @property
+    def decided(self) -> bool:
+        """Whether networks decided what the region rests on; what they did not is taken to hold."""
+        for p in self.properties:
+            if p.name != "feature learning" and p.measured is not True:
+                return p.measured is False  # the first that fails names the region
+        return True
+
 
 def measured_regime(
     subject: Subject,
@@ -153,19 +161,21 @@ def measured_regime(
         alpha=scheme.alpha,
         gamma=scheme.gamma,
         properties=properties,
-        region=region(
-            stable_at_init=says["stable at initialization"],
-            stable_in_training=says["stable in training"],
-            nontrivial=says["nontrivial"],
-            faithful=says["faithful"],
-            diverse=(
-                _noise_remains(_largest(found, "branch output"))
-                if diverse.measured is None
-                else diverse.measured
-            ),
-        ),
+        region=_region(properties, found),
         expected=expected,
         check=found,
+    )
+
+
+def _region(properties: Sequence[Property], found: Check) -> str:
+    says = {p.name: p.measured for p in properties}
+    diverse = says["diverse"]
+    return region(
+        stable_at_init=says["stable at initialization"] is not False,
+        stable_in_training=says["stable in training"] is not False,
+        nontrivial=says["nontrivial"] is not False,
+        faithful=says["faithful"] is not False,
+        diverse=_noise_remains(_largest(found, "branch output")) if diverse is None else diverse,
     )
 
 
@@ -173,13 +183,29 @@ def measured_map(
     subject: Subject,
     pairs: Sequence[tuple[Exponent, Exponent]],
     *,
+    full: Subject | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     **options: Any,
 ) -> tuple[MeasuredRegime, ...]:
-    """The measured Figure 1: one regime for every pair of exponents."""
-    result = []
+    """The measured Figure 1: one regime for every pair of exponents.
+
+    Changes fall cleanly with depth where branches are small, as they are measured beside the noise
+    of initialization; that this noise explodes is seen at modest depth only where branches have
+    their full size. ``full`` is the subject with such branches: given, it says for every alpha
+    whether initialization is stable.
+    """
+    result: list[MeasuredRegime] = []
+    at_init: dict[Fraction, Property] = {}
     for alpha, gamma in pairs:
-        result.append(measured_regime(subject, alpha, gamma, **options))
+        found = measured_regime(subject, alpha, gamma, **options)
+        if full is not None:
+            if found.alpha not in at_init:
+                started = {**options, "steps": 1, "blocks": None}
+                line = measured_regime(full, found.alpha, 1 - found.alpha, **started)
+                at_init[found.alpha] = line.properties[0]
+            properties = (at_init[found.alpha], *found.properties[1:])
+            found = replace(found, properties=properties, region=_region(properties, found.check))
+        result.append(found)
         progress(len(result), len(pairs))
     return tuple(result)
 

@@ -17,7 +17,7 @@ from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart
 from depthmup.reports.page import page, study_legends, study_specs
-from depthmup.reports.regime_map import MapPoint, regime_map
+from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.rows import strict
 from depthmup.reports.style import configured
@@ -51,6 +51,7 @@ __all__ = [
     "plain_table",
     "rate_panel",
     "regime_map",
+    "regime_maps",
     "save_chart",
     "strict",
     "study_legends",

@@ -1,10 +1,10 @@
 """Figure 1 of Tensor Programs VI: where every pair (alpha, gamma) lies."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from depthmup.reports.style import configured
 from depthmup.rules import REGIONS
@@ -18,19 +18,36 @@ COLOURS = ("#b2182b", "#ef8a62", "#c9ced6", "#c2a5cf", "#92c5de", "#1b7837")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MapPoint:
-    """One pair of exponents: the region it was found in, and the one that theory gives it."""
+    """One pair of exponents: the region it was found in, and the one that theory gives it.
+
+    ``decided`` is False where a measurement leaves open whether it lies there.
+    """
 
     alpha: Fraction
     gamma: Fraction
     found: str
     expected: str
+    decided: bool = True
 
 
 def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
     """A map of the found regions; a cross marks a point where theory says otherwise.
 
+    Points that are not decided are hollow.
+
     *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
+    return configured(_map(points, title=title))
+
+
+def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
+    """Maps beside each other, by their titles."""
+    import altair as alt
+
+    return configured(alt.hconcat(*(_map(points, title=title) for title, points in maps.items())))
+
+
+def _map(points: Sequence[MapPoint], *, title: str) -> Any:
     import altair as alt
 
     rows = [
@@ -40,6 +57,7 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
             "pair": f"({point.alpha}, {point.gamma})",
             "region": point.found,
             "theory": point.expected,
+            "decided": "yes" if point.decided else "no",
         }
         for point in points
     ]
@@ -48,34 +66,34 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
         "alpha:Q",
         title="alpha: branch multiplier L^-alpha",
         scale=_padded([point.alpha for point in points]),
-        axis=alt.Axis(grid=False, values=_quarters([point.alpha for point in points])),
+        axis=_axis([point.alpha for point in points]),
     )
     y = alt.Y(
         "gamma:Q",
         title="gamma: updates inside branches L^-gamma",
         scale=_padded([point.gamma for point in points]),
-        axis=alt.Axis(grid=False, values=_quarters([point.gamma for point in points])),
+        axis=_axis([point.gamma for point in points]),
     )
-    squares = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_point(shape="square", filled=True, size=320, opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color(
-                "region:N",
-                title="region",
-                scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
-            ),
-            tooltip=["pair:N", "region:N", "theory:N"],
-        )
+    colour = alt.Color(
+        "region:N", title="region", scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS))
     )
+    # Hollow squares are drawn within the same outline: their stroke lies half outside.
+    styles: dict[str, dict[str, Any]] = {
+        "yes": {"filled": True, "size": 320},
+        "no": {"filled": False, "size": 200, "strokeWidth": 4},
+    }
+    squares = [
+        alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
+        .mark_point(shape="square", opacity=1, **style)
+        .encode(x=x, y=y, color=colour, tooltip=["pair:N", "region:N", "theory:N", "decided:N"])
+        for decided, style in styles.items()
+    ]
     crosses = (
         alt.Chart(alt.Data(values=wrong))
         .mark_point(shape="cross", angle=45, filled=True, color="black", size=120)
         .encode(x="alpha:Q", y="gamma:Q")
     )
-    return configured((squares + crosses).properties(title=title, width=420, height=420))
+    return alt.layer(*squares, crosses).properties(title=title, width=420, height=420)
 
 
 def _padded(values: Sequence[Fraction]) -> "alt.Scale":
@@ -87,6 +105,9 @@ def _padded(values: Sequence[Fraction]) -> "alt.Scale":
     return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
 
 
-def _quarters(values: Sequence[Fraction]) -> list[float]:
-    """The multiples of 1/4 within the values: where the named points of the theory lie."""
-    return [k / 4 for k in range(math.ceil(4 * min(values)), math.floor(4 * max(values)) + 1)]
+def _axis(values: Sequence[Fraction]) -> "alt.Axis":
+    """Ticks at the multiples of 1/4 within the values: where the theory's named points lie."""
+    import altair as alt
+
+    quarters = range(math.ceil(4 * min(values)), math.floor(4 * max(values)) + 1)
+    return alt.Axis(grid=False, values=[k / 4 for k in quarters], format=".2~f")
