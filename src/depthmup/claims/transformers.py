@@ -31,7 +31,8 @@ INSENSITIVE = Accepted(high=0.25)
 EARLY, MIDDLE, END = 1, 2, -1
 """Of five windows: the one after warmup's, the middle of training, and its end."""
 
-HIGH_RATES = (-3.0, -1.0, 1.0)
+# The first run ended at 2^1, which was still viable at the largest depth: 2^3 was added after it.
+HIGH_RATES = (-3.0, -1.0, 1.0, 3.0)
 
 
 def needs_layers(grid: TrialGrid, store: Store) -> bool:
