@@ -19,7 +19,8 @@ def test_summary_has_exactly_the_published_keys(study):
     assert list(found) == ["schemes", "config", "environment"]
     for scheme in found["schemes"]:
         assert set(scheme) == {
-            "scheme", "alpha", "gamma", "axis", "depths", "optimum", "drift", "regret", "verdict", "why",
+            "scheme", "alpha", "gamma", "axis", "depths", "optimum", "drift", "regret", "verdict",
+            "why",
         }  # fmt: skip
         for optimum in scheme["optimum"]:
             assert set(optimum) == {"depth", "log2_lr", "low", "high", "loss", "status"}
