@@ -6,31 +6,45 @@
 
 Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
 other seeds measure at the target, four times the largest of those. The statistics were developed
-on the set ``first``; ``fresh`` was looked at once, afterwards. What is not trained yet is
-left out and counted.
+on the set ``first``; ``fresh`` (residual MLPs) and ``decoders`` (transformers of 1, 2 and 4 layers,
+predicting 16) were looked at once, afterwards. What is not trained yet is left out and counted.
 """
 
 import argparse
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from depthmup.records import Cell, Certificate, Place, Verdict, environment
+from depthmup.claims.decoders import SETTINGS, code, normed, small_batch
+from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.records.certificate import SizeOptimum
 from depthmup.reports.certificate import percent
 from depthmup.rules import scheme
-from depthmup.sweep import Grid, Processes, Store, calibrate, run, training
+from depthmup.sweep import (
+    Grid,
+    Job,
+    Processes,
+    Store,
+    TrialGrid,
+    calibrate,
+    run,
+    together,
+    training,
+)
 from depthmup.sweep.optimum import log_loss_at
 from depthmup.sweep.shape import measured_optimum
+from depthmup.training.functions import Functions, by_reference
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4
+SETS = ("first", "fresh", "decoders")
 STEPS, WINDOW = 200, 40
 # Where the optimum of the smallest network lies, roughly: the middle of the grids.
 CENTRES = {
@@ -41,6 +55,8 @@ CENTRES = {
     ("adam", "tanh"): -0.5,
     ("adam", "gelu"): -0.5,
 }
+DECODER_CENTRES = {"adamw": -5.5, "muon": -3.75}
+DECODER_STEPS, DECODER_WINDOW = 100, 20
 DEEPER = {("adam", "abs"), ("adam", "relu")}
 """Calibrated at depths that are powers of two; the others are three times these."""
 
@@ -58,15 +74,57 @@ class Configuration:
     target: tuple[int, int]
 
     @property
+    def decoder(self) -> bool:
+        """Whether it is a transformer; else a residual MLP."""
+        return self.kind == "decoder"
+
+    @property
     def name(self) -> str:
+        if self.decoder:
+            return f"{self.scheme}, {self.optimizer}, transformer"
         return f"{self.scheme}, {self.optimizer}, {self.activation}, block depth {self.block_depth}"
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
+        if self.decoder:
+            return tuple(DECODER_CENTRES[self.optimizer] + k / 2 for k in range(-5, 5))
         centre = CENTRES[self.optimizer, self.activation]
         return tuple(centre + k / 2 for k in range(-8, 7))
 
-    def cell(self, size: tuple[int, int], rate: float, seed: int) -> Cell:
+    @property
+    def steps(self) -> int:
+        return DECODER_STEPS if self.decoder else STEPS
+
+    @property
+    def window(self) -> int:
+        return DECODER_WINDOW if self.decoder else WINDOW
+
+    @property
+    def chance(self) -> float:
+        return math.log(256 if self.decoder else 10)
+
+    def trial(self, size: tuple[int, int], rate: float, seed: int) -> Trial:
+        """A transformer's run."""
+        functions = Functions(make=normed, batch=small_batch)
+        chosen = scheme(self.scheme)
+        grid = TrialGrid(
+            model=functions.main,
+            code=code(functions),
+            base=self.sizes[0],
+            depths=tuple(sorted({depth for _, depth in (*self.sizes, self.target)})),
+            log2_lrs=(rate,),
+            schemes=(chosen,),
+            optimizers=(self.optimizer,),
+            steps=self.steps,
+            window=self.window,
+            settings=SETTINGS,
+        )
+        return grid.trial(grid.variants[0], size, rate, seed)
+
+    def cell(self, size: tuple[int, int], rate: float, seed: int) -> Cell | Trial:
+        """The run at a size, learning rate and seed."""
+        if self.decoder:
+            return self.trial(size, rate, seed)
         width, depth = size
         base_width, base_depth = self.sizes[0]
         grid = Grid(
@@ -84,7 +142,9 @@ class Configuration:
         )
         return grid.cell(grid.schemes[0], depth, rate, seed)
 
-    def cells(self, sizes: Sequence[tuple[int, int]], rates: Sequence[float]) -> Iterator[Cell]:
+    def cells(
+        self, sizes: Sequence[tuple[int, int]], rates: Sequence[float]
+    ) -> Iterator[Cell | Trial]:
         for size in sizes:
             for rate in rates:
                 for seed in self.seeds(size):
@@ -95,22 +155,23 @@ class Configuration:
         return range(SEEDS, 2 * SEEDS) if size == self.target else range(SEEDS)
 
     def losses(
-        self, store: Store, size: tuple[int, int], *, rates: Sequence[float], stop: int = STEPS
+        self, store: Store, size: tuple[int, int], *, rates: Sequence[float], stop: int = 0
     ) -> np.ndarray:
-        """Mean losses over the window that ends at ``stop``, (rates, seeds)."""
+        """Mean losses over the window that ends at ``stop`` (0: the last step), (rates, seeds)."""
+        stop = stop or self.steps
 
         def one(rate: float, seed: int) -> float:
             record = store.get(self.cell(size, rate, seed))
             if record is None:
                 raise SystemExit("Runs are missing: python benchmarks/calibration.py train")
-            return record.mean_loss(stop - WINDOW, stop)
+            return record.mean_loss(stop - self.window, stop)
 
         return np.array([[one(rate, s) for s in self.seeds(size)] for rate in rates])
 
     def certificate(self, store: Store) -> Certificate:
         late, early = (
             np.array([self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes])
-            for stop in (STEPS, STEPS // 2)
+            for stop in (self.steps, self.steps // 2)
         )
         return calibrate(
             sizes=self.sizes,
@@ -119,7 +180,7 @@ class Configuration:
             early=early,
             target=self.target,
             base=self.sizes[0],
-            chance=math.log(10),
+            chance=self.chance,
             title=self.name,
             scheme=self.scheme,
         )
@@ -147,7 +208,16 @@ def widths(*of: int, depth: int = 4) -> dict[str, tuple]:
 
 
 def configurations(which: str) -> list[Configuration]:
-    """The set ``first``, for development, and ``fresh``, for the test."""
+    """The set ``first``, for development, and ``fresh`` and ``decoders``, for the test."""
+    if which == "decoders":
+        return [
+            Configuration(
+                kind="decoder", scheme=name, optimizer=optimizer, activation="gelu",
+                **depths(1, 2, 4, 16),
+            )
+            for optimizer in DECODER_CENTRES
+            for name in ("depth-mup", "completep", "sp")
+        ]  # fmt: skip
     found = []
     for optimizer, activation in CENTRES:
         deeper = (optimizer, activation) in DEEPER
@@ -178,17 +248,27 @@ def is_fresh(each: Configuration) -> bool:
     return each.activation == "tanh" and each.kind != "depth, block depth 1"
 
 
+Jobs = Callable[[Sequence[Any]], Sequence[Job]]
+
+
+def jobs_of(each: Configuration) -> Jobs:
+    if not each.decoder:
+        return partial(training, members=30)
+    functions = by_reference(Functions(make=normed, batch=small_batch))
+    return lambda trials: together(trials, functions, members=20)
+
+
 def train(store: Store, sets: Sequence[str], workers: int) -> None:
     for which in sets:
         for each in configurations(which):
-            started = time.time()
+            started, jobs = time.time(), jobs_of(each)
 
-            def do(cells: Iterator[Cell]) -> int:
+            def do(cells: Iterator[Cell | Trial], jobs: Jobs = jobs) -> int:
                 return run(
-                    list(dict.fromkeys(cells)),
+                    list({cell.key: cell for cell in cells}.values()),
                     store=store,
                     executor=Processes(workers=workers),
-                    jobs=partial(training, members=30),
+                    jobs=jobs,
                     about={"environment": environment()},
                 )
 
@@ -213,7 +293,7 @@ def outcome(store: Store, each: Configuration) -> Outcome:
     certificate = each.certificate(store)
     rates = np.array(target_rates(each, certificate))
     losses = each.losses(store, each.target, rates=rates)
-    found = measured_optimum(each.target, rates, losses, chance=math.log(10))
+    found = measured_optimum(each.target, rates, losses, chance=each.chance)
     with np.errstate(divide="ignore"):
         curve = np.log(losses).mean(-1)
 
@@ -236,11 +316,11 @@ def outcome(store: Store, each: Configuration) -> Outcome:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", nargs="?", default="report", choices=["train", "report"])
-    parser.add_argument("--set", choices=["first", "fresh"], action="append")
+    parser.add_argument("--set", choices=SETS, action="append")
     parser.add_argument("--store", type=Path, default=Path("runs/calibration/results.sqlite"))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    sets = options.set or ["first", "fresh"]
+    sets = options.set or SETS
     options.store.parent.mkdir(parents=True, exist_ok=True)
     with Store(options.store) as store:
         if options.action == "train":
