@@ -62,6 +62,7 @@ def test_a_pair_found_elsewhere_is_an_error_if_it_is_decided(
         (["--measured"], "--map FILE"),
         (["--measured", "--map", "{}/map.svg", "--pairs", "1/2"], "alpha,gamma"),
         (["--measured", "--map", "{}/map.svg", "--pairs", "1/2,one"], "gamma"),
+        (["--measured", "--map", "{}/map.svg", "--depths", "8", "12", "16"], "multiples of 8"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_trained(arguments, says, tmp_path, capsys):

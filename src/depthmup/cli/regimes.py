@@ -87,6 +87,12 @@ def draw_map(path: Path, options: Options) -> int:
     if path.suffix.lower() not in CHART_FORMATS:
         raise ValueError(f"Expected --map to end in {', '.join(CHART_FORMATS)}; got {str(path)!r}.")
     pairs = [_pair(text) for text in options.pairs] or MEASURED
+    if options.measured and (
+        len(options.depths) < 3 or any(d < 8 or d % 8 for d in options.depths)
+    ):
+        raise ValueError(
+            f"Expected --depths to be three or more multiples of 8; got {options.depths}."
+        )
     maps: dict[str, Sequence[MapPoint]] = {}
     points, rows = _computed()
     maps["Regimes of depth, computed at infinite width"] = points
