@@ -171,7 +171,7 @@ def load_evidence(store: "Store") -> "Evidence":
         environment={
             **last["environment"],
             "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-            "seconds": round(sum(s["seconds"] for s in alike), 1),
+            "seconds, all sessions": round(sum(s["seconds"] for s in alike), 1),
         },
         config={"scale": last["scale"], "store": str(store.path), "command": last["command"]},
         command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}{data}",
