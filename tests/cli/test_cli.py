@@ -176,7 +176,8 @@ def test_regimes(capsys):
 def interrupted(out, **streams):
     """A sweep that gets Ctrl-C once its first record is stored."""
     command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
-    sweep = subprocess.Popen([*command, "--workers", "1", "--steps", "60"], **streams)
+    # Long enough to be stopped in the middle: half a minute if it were left alone.
+    sweep = subprocess.Popen([*command, "--workers", "1", "--steps", "1000"], **streams)
     store = out / "results.sqlite-wal"
     until = time.monotonic() + 60
     while time.monotonic() < until and not (store.exists() and store.stat().st_size > 60_000):
