@@ -26,8 +26,11 @@ def render(template: str, **values: Any) -> str:
 
 
 def page_spec(chart: Any) -> dict[str, Any]:
-    """A chart for a page: as wide as its place, under the page's own heading, which wraps."""
-    spec: dict[str, Any] = chart.to_dict()
+    """A chart for a page: as wide as its place, under the page's own heading, which wraps.
+
+    Not checked against Vega-Lite's schema, which takes half of a page's time: the tests draw it.
+    """
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("title", None)
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return spec

@@ -100,9 +100,15 @@ class Grid:
 
     def curve(self, scheme: Scheme, depth: int, log2_lr: float) -> Iterator[Cell]:
         """The cells of one point of a curve, one for each seed."""
-        first = self.cell(scheme, depth, log2_lr, seed=0)
-        for seed in range(self.seeds):
-            yield replace(first, seed=seed)
+        point = (scheme.name, depth, log2_lr)
+        if point not in self._points:  # asked for once per window of training
+            first = self.cell(scheme, depth, log2_lr, seed=0)
+            self._points[point] = tuple(replace(first, seed=seed) for seed in range(self.seeds))
+        yield from self._points[point]
+
+    @cached_property
+    def _points(self) -> dict[tuple[str, int, float], tuple[Cell, ...]]:
+        return {}
 
     def cell(self, scheme: Scheme, depth: int, log2_lr: float, seed: int) -> Cell:
         """The run that a scheme prescribes at this depth and base learning rate."""
