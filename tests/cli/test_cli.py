@@ -177,7 +177,12 @@ def interrupted(out, **streams):
     """A sweep that gets Ctrl-C once its first record is stored."""
     command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
     # Long enough to be stopped in the middle: half a minute if it were left alone.
-    sweep = subprocess.Popen([*command, "--workers", "1", "--steps", "1000"], **streams)
+    # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
+    sweep = subprocess.Popen(
+        [*command, "--workers", "1", "--steps", "1000"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **streams,
+    )
     store = out / "results.sqlite-wal"
     until = time.monotonic() + 60
     while time.monotonic() < until and not (store.exists() and store.stat().st_size > 60_000):
