@@ -29,7 +29,6 @@ from depthmup.sweep import (
     run,
     together,
     trial_losses,
-    trial_records,
     trial_studies,
 )
 from depthmup.sweep.optimum import Array, jackknife
@@ -38,7 +37,7 @@ from depthmup.training.functions import Functions, by_reference
 BASE = (32, 2)
 DEPTHS = (2, 4, 8, 16)
 WIDTHS = (16, 32, 64)
-SEEDS = 3
+SEEDS = 6
 MEMBERS = 18
 FUNCTIONS = {
     name: Functions(make=make, batch=small_batch)
@@ -131,7 +130,7 @@ def table(grid: TrialGrid, store: Store) -> list[str]:
     Ratios of losses are paired by the seeds that both sides share.
     """
     (axis,) = grid.axes
-    records = trial_records(grid, store)
+    records = store.records(grid.trials)
     (study,) = trial_studies(grid, records, title="", config={}, environment={})
     last = slice(grid.steps - grid.window, grid.steps)
     sizes = [f"L = {2 * d}" if axis == "depth" else f"n = {n}" for n, d in grid.sizes(axis)]

@@ -52,7 +52,7 @@ def report(folder):
 
 
 def losses_of(report):
-    return {key: (record.status, list(record.losses)) for key, record in report.records.items()}
+    return {trial: (record.status, list(record.losses)) for trial, record in report.records.items()}
 
 
 def test_every_run_once_and_the_base_shared(report):
@@ -72,11 +72,11 @@ def test_losses_are_those_of_the_records(report):
     assert found.log2_lrs == (-9.0, -7.0, -5.0)
     assert found.values.shape == (2, 3, 2)
     trial = report.grid.trial(report.grid.variant("sp"), (16, 4), -7.0, 1)
-    expected = np.mean(report.records[trial.key].losses[8:10])
+    expected = np.mean(report.records[trial].losses[8:10])
     assert found.values[1, 1, 1] == pytest.approx(expected)
     assert report.losses().sizes == ((16, 2), (16, 4), (32, 2))
     assert report.losses("sp", "depth", window=0).values[1, 1, 1] == pytest.approx(
-        np.mean(report.records[trial.key].losses[0:2])
+        np.mean(report.records[trial].losses[0:2])
     )
 
 
@@ -256,7 +256,7 @@ class TestLog:
         asked = {"out": tmp_path, "scheme": "sp", "widths": (), "seeds": 1}
         found = transfer(log=first, **asked)
         transfer(log=second, executor=InProcess(), **asked)
-        assert sorted(r.cell.key for r in first.records) == sorted(found.records)
+        assert sorted(r.cell.key for r in first.records) == sorted(t.key for t in found.records)
         assert second.records == []
 
     def test_tensorboard(self, tmp_path):

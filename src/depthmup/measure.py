@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,13 +11,15 @@ from typing import Any
 
 from depthmup.planning import Plan
 from depthmup.planning.user_model import cross_entropy
-from depthmup.records import Trial, cores, environment
+from depthmup.records import Trial, environment, worker_count
 from depthmup.report import Report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.sweep import (
+    MAIN_STORE,
     Executor,
     InProcess,
+    Job,
     Processes,
     Progress,
     Shard,
@@ -28,11 +29,11 @@ from depthmup.sweep import (
     run,
     share_left,
     trial_jobs,
-    trial_records,
     trial_studies,
 )
 from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.optimum import TOLERANCE
+from depthmup.sweep.sessions import environment_of
 from depthmup.training.functions import Functions, by_reference
 from depthmup.training.preflight import preflight
 
@@ -165,21 +166,24 @@ def transfer(
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
+
+    def checked(missing: Sequence[Trial]) -> Sequence[Job]:
+        if missing:
+            preflight(functions, missing)
+        return jobs(missing)
+
     folder = None if out is None else Path(out)
-    asked, path = grid.trials, _MAIN if folder is None else folder / _MAIN
+    asked, path = grid.trials, MAIN_STORE if folder is None else folder / MAIN_STORE
     if shard:
         asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(":memory:" if folder is None else path) as store:
-        missing = store.missing(asked)
-        if missing:
-            preflight(functions, missing)
         run(
             asked,
             store=store,
             executor=chosen if log is None else Logged(executor=chosen, log=log),
-            jobs=jobs,
+            jobs=checked,
             tell=tell,
             about={
                 "kind": KIND,
@@ -192,8 +196,7 @@ def transfer(
             },
         )
         if shard:
-            found = {trial.key: store.get(trial) for trial in asked}
-            return Report(grid=grid, records={k: r for k, r in found.items() if r}, studies=())
+            return Report(grid=grid, records=store.records(asked), studies=())
         report = load_report(store, grid)
     if folder is not None:
         report.save(folder)
@@ -213,8 +216,7 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
         raise StoreError(f"No transfer of an own model was started in {store.path}.")
     last = sessions[-1]
     asked = TrialGrid.from_dict(last["grid"])
-    records = trial_records(asked, store)
-    seconds = sum(s["seconds"] for s in sessions if s["grid"] == last["grid"])
+    records = store.records(asked.trials)
     command = {"command": last["command"]} if "command" in last else {}
     report = Report(
         grid=asked,
@@ -231,11 +233,7 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
                 "tolerance": last["tolerance"],
                 **command,
             },
-            environment={
-                **last["environment"],
-                "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-                "seconds": round(seconds, 1),
-            },
+            environment=environment_of([s for s in sessions if s["grid"] == last["grid"]]),
         ),
     )
     if last["target"] is None:
@@ -244,16 +242,13 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
     return replace(report, certificates=tuple(found))
 
 
-_MAIN = "results.sqlite"
-
-
 def _shared(
     grid: TrialGrid, shard: Shard, folder: Path | None, jobs: Callable[..., Any]
 ) -> tuple[tuple[Trial, ...], Path]:
     """The trials of a share that the main store does not hold, and the store for them."""
     if folder is None:
         raise ValueError(f"A shard is kept in a folder: expected out with shard={shard}.")
-    asked = share_left(grid.trials, shard, jobs=jobs, held_by=folder / _MAIN)
+    asked = share_left(grid.trials, shard, jobs=jobs, held_by=folder / MAIN_STORE)
     return tuple(asked), folder / shard.store_name
 
 
@@ -291,9 +286,7 @@ def _where(
     executor: Executor | None, workers: int, functions: Functions
 ) -> tuple[Executor, Functions, str]:
     """The executor, the functions as it needs them, and what it is."""
-    if workers < 0:
-        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
-    count = workers or cores()
+    count = worker_count(workers)
     if (executor is None and count == 1) or isinstance(executor, InProcess):
         return executor or InProcess(), functions, "in process"
     try:

@@ -25,7 +25,7 @@ class Report:
     """
 
     grid: TrialGrid
-    records: Mapping[str, Record[Trial]] = field(repr=False)
+    records: Mapping[Trial, Record[Trial]] = field(repr=False)
     studies: tuple[Study, ...] = field(repr=False)
     certificates: tuple[Certificate, ...] = ()
 
@@ -157,7 +157,7 @@ class Report:
                 "key": trial.key,
             }
             for trial in self.grid.trials
-            for record in [self.records[trial.key]]
+            for record in [self.records[trial]]
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:

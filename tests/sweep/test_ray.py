@@ -14,11 +14,15 @@ import time
 from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
+from typing import ClassVar
 from unittest.mock import MagicMock
 
+import own_models
 import pytest
 from misbehaviour import Several, lines, task
 
+import depthmup
+from depthmup.planning.user_model import find_function, load_user_model
 from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import Grid, InProcess, Ray, Store, WorkerError, run
 from depthmup.sweep.executors import ray as executor_ray
@@ -302,6 +306,67 @@ def test_the_command(cluster, tmp_path):
     )
     assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
     assert (out / "report.html").exists()
+
+
+FAILS = """
+
+def train(trial):
+    if trial.lr > 0.04 and trial.depth == 4:
+        raise LookupError("no data of mine")
+    return [2.0 + (trial.lr - 0.1) ** 2] * trial.steps
+"""
+
+
+class TestOwnModels:
+    ASKED: ClassVar = {
+        "base": (16, 2),
+        "depths": (2, 4),
+        "lrs": [0.01, 0.02, 0.05],
+        "steps": 6,
+        "seeds": 2,
+        "settings": {"own_init": "fan_in"},
+    }
+
+    @pytest.fixture
+    def file(self, tmp_path):
+        """A person's own file, in a folder that is on nobody's path."""
+        path = tmp_path / "mine.py"
+        path.write_text(own_models.SOURCE + FAILS)
+        return path
+
+    def test_the_same_runs_to_the_bit(self, cluster, file):
+        user = load_user_model(f"{file}:make")
+        asked = {**self.ASKED, "batch": user.batch}
+        here = depthmup.transfer(user.make, **asked)
+        there = depthmup.transfer(user.make, **asked, executor=Ray(), out=file.parent / "out")
+        assert len(there.records) == 12
+        assert there.records == here.records
+        assert (file.parent / "out" / "report.html").exists()
+
+    def test_an_error_in_ones_own_code_stops_no_other_run(self, cluster, file):
+        out = file.parent / "out"
+        asked = {**self.ASKED, "settings": {}, "out": out}
+        train = find_function(f"{file}:train")
+        with pytest.raises(
+            WorkerError, match=r"(?s)mine\.py.*in train.*no data of mine.*Failed too: "
+        ):
+            depthmup.transfer(train=train, **asked, executor=Ray())
+        with Store(out / "results.sqlite") as store:
+            assert len(store) == 10
+
+    def test_the_command(self, cluster, file):
+        options = (
+            f"transfer --model {file}:make --base 16x2 --depths 2 4 --log2-lrs -6 -5 -4 --steps 6 "
+            f"--seeds 2 --own-init fan_in --executor ray --address {cluster[0]} --json "
+            f"--out {file.parent / 'out'}"
+        )
+        command = [
+            sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"
+        ]  # fmt: skip
+        done = subprocess.run(
+            [*command, *options.split()], capture_output=True, text=True, timeout=180, check=True
+        )
+        assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
 
 
 def test_what_was_at_work_on_a_node_that_is_killed_is_done_elsewhere(cluster, log):

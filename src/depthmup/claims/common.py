@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Experiment, Setting
-from depthmup.records import Cell, Picture, Study
+from depthmup.records import Picture, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Grid, Store, study
+from depthmup.sweep import Grid, Store, mean_losses, study
 
 if TYPE_CHECKING:
     from depthmup.sweep.optimum import Array
@@ -39,9 +39,9 @@ def grid(setting: Setting, **changes: Any) -> Grid:
     return Grid(**{**shared, **sizes, **changes, **setting.sizes})
 
 
-def judged(grid: Grid, store: Store, *, title: str = "") -> Study:
+def judged(grid: Grid, store: Store) -> Study:
     """The study of a grid that a claim is drawn from."""
-    return study(grid, store, title=title or "transfer", config=grid.to_dict(), environment={})
+    return study(grid, store, title="transfer", config=grid.to_dict(), environment={})
 
 
 def losses_of(
@@ -57,22 +57,10 @@ def losses_of(
     ``scheme``: the grid's first unless given; ``window`` counts as in ``Grid.window``: -1 is the
     last, -2 the one before; ``depths``: the grid's unless given.
     """
-    import numpy as np
-
-    chosen = scheme or grid.schemes[0]
+    points = grid.points(scheme or grid.schemes[0], depths)
     stop = grid.steps + (window + 1) * grid.window
-
-    def mean_loss(cell: Cell) -> float:
-        record = store.get(cell)
-        assert record is not None, "conclusions are drawn from a store that holds all results"
-        return record.mean_loss(stop - grid.window, stop)
-
-    return np.array(
-        [
-            [[mean_loss(c) for c in grid.curve(chosen, depth, k)] for k in grid.log2_lrs]
-            for depth in depths or grid.depths
-        ]
-    )
+    records = store.records(cell for of_depth in points for seeds in of_depth for cell in seeds)
+    return mean_losses(points, records, slice(stop - grid.window, stop))
 
 
 def octaves(first: int, last: int) -> tuple[int, ...]:

@@ -4,13 +4,21 @@ RMSNorm before each branch, trained on the bytes of Python's own standard librar
 ``depth`` layers has L = 2 depth branches.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Setting
 from depthmup.claims.common import octaves
 from depthmup.records import Study, Trial
-from depthmup.sweep import Store, TrainTogether, TrialGrid, together, trial_records, trial_studies
+from depthmup.sweep import (
+    Store,
+    TrainTogether,
+    TrialGrid,
+    mean_losses,
+    together,
+    trial_studies,
+)
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -101,32 +109,24 @@ def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
     return tuple(together(dict.fromkeys(trials), sent, cost=COST))
 
 
-def losses_of(grid: TrialGrid, store: Store, depth: int, *, window: int) -> "Array":
-    """Mean losses of the grid's first scheme over one of five windows, (learning rates, seeds)."""
-    import numpy as np
+def losses_of(
+    grid: TrialGrid, store: Store, *, window: int, depths: Sequence[int] | None = None
+) -> "Array":
+    """Mean losses of the grid's first scheme over one of five windows.
 
+    (depths, learning rates, seeds), infinite where diverged; ``depths``: the grid's unless given.
+    """
+    points = grid.points(grid.variants[0], [(grid.base[0], d) for d in depths or grid.depths])
     start = window % 5 * grid.window
-    found = []
-    for log2_lr in grid.log2_lrs:
-        curve = grid.curve(grid.variants[0], (grid.base[0], depth), log2_lr)
-        records = [store.get(trial) for trial in curve]
-        assert None not in records, "conclusions are drawn from a store that holds all results"
-        found.append([each.mean_loss(start, start + grid.window) for each in records if each])
-    return np.array(found)
-
-
-def along_depth(grid: TrialGrid, store: Store, *, window: int) -> "Array":
-    """The same, (depths, learning rates, seeds)."""
-    import numpy as np
-
-    return np.array([losses_of(grid, store, depth, window=window) for depth in grid.depths])
+    records = store.records(trial for of_depth in points for seeds in of_depth for trial in seeds)
+    return mean_losses(points, records, slice(start, start + grid.window))
 
 
 def judged(grid: TrialGrid, store: Store) -> Study:
     """The study along depth."""
     (study,) = trial_studies(
         grid,
-        trial_records(grid, store),
+        store.records(grid.trials),
         title="transformers",
         config={**grid.to_dict(), "base_width": grid.base[0], "base_depth": grid.base[1]},
         environment={},

@@ -12,7 +12,7 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact, mean
+from depthmup.claims.estimates import exact, mean, standard_errors
 from depthmup.claims.infinite_depth import nonlinear_networks, nonlinear_problem
 from depthmup.claims.infinite_width import deviation, kernels
 from depthmup.claims.problems import reference, vectors
@@ -114,21 +114,19 @@ def _sum_from_zero(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         first = [values_of(store, m.task)["outputs"][1] for m in measures]
         expected = float(limits.linear(reference(), depth=depth, lr=1.0).outputs[1][0, 0])
-        centre = float(np.mean(first))
-        error = float(np.std(first, ddof=1)) / math.sqrt(len(first))
         return Conclusion(
             comparisons=(
                 Comparison(
                     what="f_1 of networks against the sum from s = 0, in standard errors",
                     paper="",
-                    ours=exact(abs(centre - expected) / error),
+                    ours=exact(float(standard_errors(first, expected))),
                     accepted=Accepted(low=0.0, high=2.81),
                 ),
                 Comparison(
                     what="f_1 of networks against the printed sum from s = 1, by which the first "
                     "update has no effect, in standard errors",
                     paper="0",
-                    ours=exact(abs(centre) / error),
+                    ours=exact(float(standard_errors(first, 0.0))),
                     accepted=VISIBLE,
                 ),
             )
@@ -169,8 +167,7 @@ def _indices(setting: Setting) -> Experiment:
         found = {}
         for name in ("explicit", "implicit"):
             values = [values_of(store, t)[name] for t in tasks]
-            error = float(np.std(values, ddof=1)) / math.sqrt(runs)
-            found[name] = abs(float(np.mean(values)) - expected) / error
+            found[name] = float(standard_errors(values, expected))
         return Conclusion(
             comparisons=(
                 Comparison(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from depthmup.records import UNKNOWN, Estimate
@@ -28,26 +29,24 @@ def mean(values: Sequence[float], *, unit: str = "", confidence: float = 0.95) -
     return Estimate(value=value, low=value - half, high=value + half, unit=unit)
 
 
-def log_ratio(above: Estimate, below: Estimate) -> Estimate:
-    """log(above / below); the interval takes the two as independent, which is conservative where
-    they share seeds.
+def exact(value: float) -> Estimate:
+    """A computed number."""
+    return Estimate(value=value, low=value, high=value)
+
+
+def standard_errors(values: ArrayLike, expected: ArrayLike) -> Array:
+    """How far means over runs are from what is expected, in their standard errors.
+
+    ``values`` are (runs, ...), which scatter; ``expected`` is of one run's shape.
 
     Example:
-        >>> one = Estimate(value=1.0, low=1.0, high=1.0)
-        >>> round(log_ratio(Estimate(value=2.0, low=2.0, high=2.0), one).value, 3)
-        0.693
+        >>> round(float(standard_errors([1.0, 2.0, 3.0], 1.0)), 6)    # the error is 1 / sqrt(3)
+        1.732051
     """
-    if not (above.known and below.known and above.value > 0 and below.value > 0):
-        return UNKNOWN
-    value = math.log(above.value / below.value)
-    half = [(e.high - e.low) / 2 / e.value for e in (above, below)]
-    reach = math.hypot(*half)
-    return Estimate(value=value, low=value - reach, high=value + reach, unit="nats")
-
-
-def exact(value: float, *, error: float = 0.0, unit: str = "") -> Estimate:
-    """A computed number, known up to a numerical error."""
-    return Estimate(value=value, low=value - error, high=value + error, unit=unit)
+    found = np.asarray(values, float)
+    errors = found.std(axis=0, ddof=1) / math.sqrt(len(found))
+    deviations: Array = np.abs(found.mean(axis=0) - np.asarray(expected)) / errors
+    return deviations
 
 
 def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]]) -> Estimate:

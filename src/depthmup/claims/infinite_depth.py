@@ -14,6 +14,7 @@ from depthmup.claims.panels import lines
 from depthmup.claims.problems import IMAGES_LR, images, reference, vectors
 from depthmup.records import Accepted, Comparison, Estimate, Picture, Task
 from depthmup.sweep import Measure, Store
+from depthmup.sweep.optimum import jackknife
 
 DEPTHS = (16, 32, 64, 128, 256, 512)
 
@@ -313,26 +314,13 @@ def _distance_slope(depths: Sequence[int], gaps: Sequence[np.ndarray]) -> Estima
 
     ``gaps`` are (runs, steps) per depth. Runs of one number share nothing between depths.
     """
-    from scipy.special import stdtrit
-
-    runs = len(gaps[0])
     x = np.log(np.asarray(depths, float))
     pull = (x - x.mean()) / np.square(x - x.mean()).sum()
 
-    def slope(keep: np.ndarray) -> float:
-        return float(pull @ [np.log(np.linalg.norm(g[keep].mean(axis=0))) for g in gaps])
+    def slope(some: np.ndarray) -> float:
+        return float(pull @ np.log(np.linalg.norm(some.mean(axis=-1), axis=-1)))
 
-    every = np.ones(runs, bool)
-    value = slope(every)
-    without = []
-    for run in range(runs):
-        keep = every.copy()
-        keep[run] = False
-        without.append(slope(keep))
-    spread = np.asarray(without) - np.mean(without)
-    error = math.sqrt((runs - 1) / runs * float(np.sum(spread**2)))
-    half = error * float(stdtrit(runs - 1, 0.975))
-    return Estimate(value=value, low=value - half, high=value + half)
+    return jackknife(slope, np.stack([gap.T for gap in gaps]))
 
 
 def _claim(

@@ -1,6 +1,5 @@
 """The limit of infinite width at finite depth: Figure 8, Lemma 4.3 and Theorem 4.1."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -11,7 +10,7 @@ from scipy.special import stdtrit
 
 from depthmup import limits
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact
+from depthmup.claims.estimates import exact, standard_errors
 from depthmup.claims.panels import lines
 from depthmup.claims.problems import IMAGES_LR, images, reference, vectors
 from depthmup.records import Accepted, Comparison, Data, Picture, Task
@@ -275,10 +274,9 @@ def deviation(
     """
     values = np.array([values_of(store, m.task)[name] for m in measures])
     runs, steps = values.shape
-    errors = values.std(axis=0, ddof=1) / math.sqrt(runs)
-    gaps = np.abs(values.mean(axis=0) - expected)
-    # The first step's output has no spread if V is drawn apart; what is exact must just be equal.
-    ratios = gaps[errors > 0] / errors[errors > 0]
+    # The first step's output has no spread if V is drawn apart.
+    scattered = values.std(axis=0) > 0
+    ratios = standard_errors(values[:, scattered], np.asarray(expected)[scattered])
     limit = round(float(stdtrit(runs - 1, 1 - 0.025 / steps)), 2)
     return Comparison(
         what=f"{words}: mean of {runs} networks minus the limit, in standard errors, worst step",

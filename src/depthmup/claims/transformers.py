@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.claims.common import study_pictures
 from depthmup.claims.decoders import (
-    along_depth,
     decoder_grid,
     entropies,
     judged,
@@ -45,7 +44,7 @@ def needs_layers(grid: TrialGrid, store: Store) -> bool:
 
     from depthmup.claims.estimates import best_log_loss
 
-    at_base = losses_of(grid, store, grid.base[1], window=END)
+    at_base = losses_of(grid, store, window=END, depths=[grid.base[1]])[0]
     return best_log_loss(grid.log2_lrs, at_base) < math.log(entropies()[1])
 
 
@@ -109,7 +108,9 @@ def _fig14(setting: Setting) -> Experiment:
         from depthmup.claims.estimates import mean
         from depthmup.claims.panels import lines
 
-        values = {a: losses_of(grid, store, depth, window=END) for a, grid in grids.items()}
+        values = {
+            a: losses_of(grid, store, window=END, depths=[depth])[0] for a, grid in grids.items()
+        }
         return Conclusion(
             comparisons=(
                 Comparison(
@@ -174,7 +175,8 @@ def gain(grid: TrialGrid, store: Store, *, window: int) -> Estimate:
     """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
     from depthmup.claims.estimates import log_ratio_of_best
 
-    deep, base = (losses_of(grid, store, d, window=window) for d in (grid.depths[-1], grid.base[1]))
+    ends = [grid.depths[-1], grid.base[1]]
+    deep, base = losses_of(grid, store, window=window, depths=ends)
     return log_ratio_of_best((grid.log2_lrs, deep), (grid.log2_lrs, base))
 
 
@@ -225,7 +227,7 @@ def _by_window(grid: TrialGrid, store: Store) -> Picture:
     rows = []
     for window in range(5):
         steps = f"steps {window * grid.window}–{(window + 1) * grid.window}"
-        for depth, values in zip(grid.depths, along_depth(grid, store, window=window), strict=True):
+        for depth, values in zip(grid.depths, losses_of(grid, store, window=window), strict=True):
             loss = exp(best_log_loss(grid.log2_lrs, values))
             rows.append({"steps": steps, "branches": 2 * depth, "loss": loss})
     return lines(
@@ -301,7 +303,7 @@ def _fig16(setting: Setting) -> Experiment:
         import numpy as np
 
         study, trained = judged(ours, store), needs_layers(ours, store)
-        largest = np.array([along_depth(grid, store, window=END) for grid in high])
+        largest = np.array([losses_of(grid, store, window=END) for grid in high])
         return Conclusion(
             comparisons=(
                 Comparison(

@@ -29,14 +29,16 @@ class Execution:
         return "cuda" if self.gpus_per_trial and asked == "cpu" else asked
 
     def choose(self, *, workers: int, device: str) -> "Executor":
-        """The executor.
+        """The executor, with so many workers or one per core (0).
 
         Raises:
             ValueError: options do not go together.
         """
+        from depthmup.records import worker_count
         from depthmup.sweep import InProcess, Processes, Ray
 
         self._check()
+        count = worker_count(workers)
         seconds = self.trial_seconds or None
         on_cuda = device.startswith("cuda")
         if self.executor == "ray":
@@ -49,7 +51,7 @@ class Execution:
             return InProcess()
         # One GPU serves one process at a time best.
         one = on_cuda and self.executor == "auto"
-        return Processes(workers=1 if one else workers, trial_seconds=seconds)
+        return Processes(workers=1 if one else count, trial_seconds=seconds)
 
     def _check(self) -> None:
         if not 0 <= self.trial_seconds < math.inf:

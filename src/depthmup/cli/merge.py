@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-MAIN = "results.sqlite"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -34,7 +32,7 @@ class Options:
 def run(options: Options) -> int:
     from depthmup.cli import report
     from depthmup.cli.outputs import prepare_folder
-    from depthmup.sweep import Store, merge
+    from depthmup.sweep import MAIN_STORE, Store, merge
 
     if not options.stores:
         raise ValueError("Expected stores to join, or a folder of them; got none.")
@@ -42,7 +40,7 @@ def run(options: Options) -> int:
     out = options.out or (first if first.is_dir() else first.parent)
     stores = found(options.stores, out)
     prepare_folder(out)
-    with Store(out / MAIN) as store:
+    with Store(out / MAIN_STORE) as store:
         new = merge(stores, into=store)
         print(
             f"{len(store)} results in {store.path}, {new} of them new from {len(stores)} stores.",
@@ -53,10 +51,12 @@ def run(options: Options) -> int:
 
 def found(stores: tuple[Path, ...], out: Path) -> list[Path]:
     """The stores that are named, each once, and not the one to be written."""
+    from depthmup.sweep import MAIN_STORE
+
     paths = []
     for each in stores:
         paths += sorted(each.glob("results*.sqlite")) if each.is_dir() else [each]
-    target = (out / MAIN).resolve()
+    target = (out / MAIN_STORE).resolve()
     unique = {path.resolve(): path for path in paths if path.resolve() != target}
     if not unique:
         raise ValueError(

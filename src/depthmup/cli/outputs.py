@@ -2,7 +2,6 @@
 
 import json as json_format
 import os
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from depthmup.records.certificate import Certificate
 from depthmup.reports.certificate import certificate_text
 from depthmup.sweep import Grid, Store, StoreError, study
 from depthmup.sweep.certify import certify
+from depthmup.sweep.sessions import environment_of
 
 
 def prepare_folder(folder: Path) -> None:
@@ -46,7 +46,6 @@ def load_study(store: Store, grid: Grid | None = None) -> Study:
     """The study of a grid, or of the one that was asked for last, from the store alone."""
     sessions = _sessions(store, grid)
     last = sessions[-1]
-    seconds = sum(s["seconds"] for s in sessions if s["grid"] == last["grid"])
     return study(
         Grid.from_dict(last["grid"]),
         store,
@@ -56,11 +55,7 @@ def load_study(store: Store, grid: Grid | None = None) -> Study:
             "tolerance": last["tolerance"],
             "command": last["command"],
         },
-        environment={
-            **last["environment"],
-            "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-            "seconds": round(seconds, 1),
-        },
+        environment=environment_of([s for s in sessions if s["grid"] == last["grid"]]),
     )
 
 

@@ -129,12 +129,9 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
     from depthmup.planning.user_model import size
-    from depthmup.records import cores
+    from depthmup.sweep import MAIN_STORE
     from depthmup.sweep.logs import log_named
 
-    workers = options.workers or cores()
-    if workers < 1:
-        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     device = options.execution.device(options.device)
     functions = functions_of(options)
     prepare_folder(options.out)
@@ -157,7 +154,7 @@ def run(options: Options) -> int:
                 version=options.version,
                 target=size(options.target) if options.target else None,
                 out=options.out,
-                executor=options.execution.choose(workers=workers, device=device),
+                executor=options.execution.choose(workers=options.workers, device=device),
                 shard=options.shard,
                 device=device,
                 threads=options.threads,
@@ -168,7 +165,7 @@ def run(options: Options) -> int:
             )
     except KeyboardInterrupt:
         print(
-            f"\nStopped. Finished runs are kept in {options.out / 'results.sqlite'}; the same "
+            f"\nStopped. Finished runs are kept in {options.out / MAIN_STORE}; the same "
             "command goes on from there.",
             file=sys.stderr,
         )

@@ -29,10 +29,10 @@ class Options:
 def run(options: Options) -> int:
     from depthmup.cli.outputs import deliver, load_certificates, load_study
     from depthmup.cli.reproduce import deliver_evidence, load_evidence
-    from depthmup.sweep import Store
+    from depthmup.sweep import MAIN_STORE, Store
 
     certificates: Sequence[Certificate] = ()
-    with Store(options.folder / "results.sqlite", must_exist=True) as store:
+    with Store(options.folder / MAIN_STORE, must_exist=True) as store:
         if is_of_claims(store):
             evidence = load_evidence(store)
             deliver_evidence(

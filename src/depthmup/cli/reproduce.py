@@ -65,8 +65,8 @@ def run(options: Options) -> int:
     from depthmup.claims import CLAIMS, named, plan_claims, reproduce
     from depthmup.cli.outputs import prepare_folder
     from depthmup.cli.terminal import Display
-    from depthmup.records import cores, environment
-    from depthmup.sweep import Store
+    from depthmup.records import environment
+    from depthmup.sweep import MAIN_STORE, Store
     from depthmup.training import Placement
 
     if options.list:
@@ -76,15 +76,11 @@ def run(options: Options) -> int:
     setting = setting_of(options.scale, options.data, verify=not options.unverified_data)
     claims = named(options.claims)
     planned = plan_claims(claims, setting)
-    if options.workers < 0:
-        raise ValueError(
-            f"Expected workers to be at least 1, or 0 for all cores; got {options.workers}."
-        )
     device = options.execution.device(options.device)
-    executor = options.execution.choose(workers=options.workers or cores(), device=device)
+    executor = options.execution.choose(workers=options.workers, device=device)
     placement = Placement(device=device)
     prepare_folder(options.out)
-    with Store(options.out / "results.sqlite") as store:
+    with Store(options.out / MAIN_STORE) as store:
         about = {
             "claims": [claim.name for claim in claims],
             "scale": options.scale,
@@ -149,9 +145,8 @@ def load_evidence(store: "Store") -> "Evidence":
 
     All claims that sessions of the same scale and data asked for are in it: one page for a store.
     """
-    import time
-
     from depthmup.claims import judge, named, plan_claims
+    from depthmup.sweep.sessions import environment_of
 
     every = [session for session in store.sessions() if "claims" in session]
     last = every[-1]
@@ -168,11 +163,7 @@ def load_evidence(store: "Store") -> "Evidence":
         complete,
         store,
         scale=last["scale"],
-        environment={
-            **last["environment"],
-            "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-            "seconds, all sessions": round(sum(s["seconds"] for s in alike), 1),
-        },
+        environment=environment_of(alike),
         config={"scale": last["scale"], "store": str(store.path), "command": last["command"]},
         command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}{data}",
     )

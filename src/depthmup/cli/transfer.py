@@ -14,7 +14,8 @@ from depthmup.cli.execution import Execution
 from depthmup.rules import scheme
 
 if TYPE_CHECKING:
-    from depthmup.sweep import Grid
+    from depthmup.records import Cell
+    from depthmup.sweep import Grid, Job
 
 Preset = Literal["tiny", "small", "medium"]
 
@@ -180,9 +181,9 @@ def run(options: Options) -> int:
         prepare_folder,
     )
     from depthmup.cli.terminal import Display, duration
-    from depthmup.records import cores
     from depthmup.reports.html import prepare
     from depthmup.sweep import (
+        MAIN_STORE,
         Processes,
         Shard,
         Store,
@@ -196,9 +197,6 @@ def run(options: Options) -> int:
     from depthmup.training import Placement, engine_for
 
     grid = grid_of(options)
-    workers = options.workers or cores()
-    if workers < 1:
-        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {workers}.")
     if not 0 < options.tolerance < float("inf"):
         raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
     if options.target_depth < 0:
@@ -208,7 +206,7 @@ def run(options: Options) -> int:
     device = options.execution.device(options.device)
     placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
     jobs = partial(training, placement=placement)
-    executor = options.execution.choose(workers=workers, device=device)
+    executor = options.execution.choose(workers=options.workers, device=device)
     log = log_named(options.log) if options.log else None
     engine = "each node's own"
     if options.execution.executor != "ray":
@@ -221,7 +219,7 @@ def run(options: Options) -> int:
             device=device,
         )
     shard = Shard.parse(options.shard) if options.shard else None
-    asked, main = grid.cells, options.out / "results.sqlite"
+    asked, main = grid.cells, options.out / MAIN_STORE
     if shard is not None:
         asked = tuple(share_left(grid.cells, shard, jobs=jobs, held_by=main))
     prepare_folder(options.out)
@@ -237,21 +235,24 @@ def run(options: Options) -> int:
         preparation = Thread(target=prepare)
         if shard is None:
             preparation.start()
-        missing = store.missing(asked)
-        if missing and not options.json and device == "cpu" and isinstance(executor, Processes):
-            seconds = core_seconds(missing, engine=chosen.name) / executor.workers
-            print(
-                f"{len(missing)} runs on {executor.workers} cores: about {duration(seconds)} if "
-                "they are idle and no run diverges.",
-                file=sys.stderr,
-            )
+
+        def announced(missing: Sequence["Cell"]) -> Sequence["Job"]:
+            if missing and not options.json and device == "cpu" and isinstance(executor, Processes):
+                seconds = core_seconds(missing, engine=chosen.name) / executor.workers
+                print(
+                    f"{len(missing)} runs on {executor.workers} cores: about {duration(seconds)} "
+                    "if they are idle and no run diverges.",
+                    file=sys.stderr,
+                )
+            return jobs(missing)
+
         try:
             with Display(quiet=options.json) as display:
                 run_sweep(
                     asked,
                     store=store,
                     executor=executor if log is None else Logged(executor=executor, log=log),
-                    jobs=jobs,
+                    jobs=announced,
                     tell=display.tell,
                     about=about,
                 )

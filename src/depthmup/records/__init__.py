@@ -2,7 +2,7 @@
 
 from depthmup.records.certificate import Certificate, Lack, Refusal
 from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation
-from depthmup.records.environment import cores, environment, processor
+from depthmup.records.environment import cores, environment, processor, worker_count
 from depthmup.records.evidence import (
     Accepted,
     Comparison,
@@ -59,4 +59,5 @@ __all__ = [
     "deviation",
     "environment",
     "processor",
+    "worker_count",
 ]

@@ -37,6 +37,17 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def worker_count(asked: int) -> int:
+    """How many workers are meant: as many as asked for, or one per core for 0.
+
+    Raises:
+        ValueError: it is negative.
+    """
+    if asked < 0:
+        raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {asked}.")
+    return asked or cores()
+
+
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

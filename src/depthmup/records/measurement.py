@@ -1,11 +1,10 @@
 """A measurement on networks that is no loss curve: what was asked, and the numbers that came."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from depthmup.records.key import canonical, digest
 from depthmup.records.run import NUMERICS
 
 
@@ -35,12 +34,12 @@ class Task:
             "version": self.version,
             "numerics": self.numerics,
         }
-        return json.dumps(raw, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical(raw)
 
     @property
     def key(self) -> str:
         """A stable hash of the full configuration."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+        return digest(self.to_json())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

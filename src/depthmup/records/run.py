@@ -1,12 +1,13 @@
 """A training run: its full description (a cell), and what it leaves behind (a record)."""
 
-import hashlib
 import json
 import math
 from array import array
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
+
+from depthmup.records.key import canonical, digest
 
 NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.
@@ -115,7 +116,7 @@ class Cell:
         """Canonical JSON: the same text for equal cells on every machine."""
         raw = _without(asdict(self), _ADDED_TO_CELL)
         raw["data"] = _without(raw["data"], _ADDED_TO_DATA)
-        return json.dumps(raw, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical(raw)
 
     @staticmethod
     def from_json(text: str) -> "Cell":
@@ -135,7 +136,7 @@ class Cell:
     @property
     def key(self) -> str:
         """A stable hash of the full configuration."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+        return digest(self.to_json())
 
 
 class Run(Protocol):

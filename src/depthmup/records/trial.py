@@ -1,11 +1,11 @@
 """A training run of a person's own model: its full description."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from depthmup.records.key import canonical, digest
 from depthmup.records.run import NUMERICS
 
 BASE_SHAPE = "any"
@@ -58,7 +58,7 @@ class Trial:
 
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal trials on every machine."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> "Trial":
@@ -67,4 +67,4 @@ class Trial:
     @property
     def key(self) -> str:
         """A stable hash of the full description."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+        return digest(self.to_json())

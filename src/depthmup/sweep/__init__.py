@@ -5,11 +5,12 @@ from depthmup.sweep.cost import check_memory, core_seconds
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
 from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
+from depthmup.sweep.losses import mean_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
-from depthmup.sweep.store import Asked, Store, StoreError
+from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError
 from depthmup.sweep.study import study
-from depthmup.sweep.trial_study import Losses, trial_losses, trial_records, trial_studies
+from depthmup.sweep.trial_study import Losses, trial_losses, trial_studies
 from depthmup.sweep.trials import (
     TrainTogether,
     TrainTrial,
@@ -20,6 +21,7 @@ from depthmup.sweep.trials import (
 )
 
 __all__ = [
+    "MAIN_STORE",
     "Asked",
     "Executor",
     "Grid",
@@ -42,6 +44,7 @@ __all__ = [
     "calibrate",
     "check_memory",
     "core_seconds",
+    "mean_losses",
     "merge",
     "run",
     "share",
@@ -51,6 +54,5 @@ __all__ = [
     "training",
     "trial_jobs",
     "trial_losses",
-    "trial_records",
     "trial_studies",
 ]

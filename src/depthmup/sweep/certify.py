@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from depthmup.records import Certificate
 from depthmup.sweep.calibrate import calibrate
 from depthmup.sweep.grid import DATA_SHAPES, Grid
+from depthmup.sweep.losses import mean_losses
 from depthmup.sweep.optimum import TOLERANCE
-from depthmup.sweep.store import Store, StoreError
-from depthmup.sweep.study import losses
+from depthmup.sweep.store import Store
 
 
 def certify(
@@ -27,18 +27,14 @@ def certify(
     Raises:
         StoreError: cells are missing.
     """
-    records = {cell: store.get(cell) for cell in grid.cells}
-    there = {cell: record for cell, record in records.items() if record is not None}
-    if len(there) < len(records):
-        raise StoreError(
-            f"{len(records) - len(there)} of {len(records)} runs are not in {store.path} yet."
-        )
+    records = store.records(grid.cells)
     _, classes = DATA_SHAPES[grid.data.name]
     windows = [slice(stop - grid.window, stop) for stop in (grid.steps, grid.steps // 2)]
     found = []
     for scheme in grid.schemes:
         late, early = (
-            losses(grid, there, scheme, window) if window.start >= 0 else None for window in windows
+            mean_losses(grid.points(scheme), records, window) if window.start >= 0 else None
+            for window in windows
         )
         assert late is not None  # a window is never longer than training
         first = grid.cell(scheme, grid.base_depth, 0.0, seed=0)

@@ -1,7 +1,7 @@
 """Grids: schemes x depths x learning rates x seeds, resolved to cells."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -105,6 +105,15 @@ class Grid:
             first = self.cell(scheme, depth, log2_lr, seed=0)
             self._points[point] = tuple(replace(first, seed=seed) for seed in range(self.seeds))
         yield from self._points[point]
+
+    def points(
+        self, scheme: Scheme, depths: Sequence[int] | None = None
+    ) -> list[list[tuple[Cell, ...]]]:
+        """The cells of a scheme by depth (the grid's unless given), learning rate and seed."""
+        return [
+            [tuple(self.curve(scheme, depth, log2_lr)) for log2_lr in self.log2_lrs]
+            for depth in depths or self.depths
+        ]
 
     @cached_property
     def _points(self) -> dict[tuple[str, int, float], tuple[Cell, ...]]:

@@ -117,6 +117,7 @@ def run(
     """Do everything asked for that the store does not hold; the number of those.
 
     ``jobs`` makes jobs of what is missing; by default what is asked for are cells, to be trained.
+    What it raises, it raises before anything is done or noted.
     Each result is in the store as soon as it is there, so whatever stops this call, the next one
     goes on from there. A job that fails stops no other one.
 
@@ -133,9 +134,9 @@ def run(
         >>> first, again
         (1, 0)
     """
-    session = store.open_session({**(about or {}), "started": time.time()})
     missing = store.missing(asked)
     todo = jobs(missing)
+    session = store.open_session({**(about or {}), "started": time.time()})
     keeper = _Keeper(
         store=store,
         session=session,

@@ -12,6 +12,9 @@ from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Status, Task
 
+MAIN_STORE = "results.sqlite"
+"""The store of a folder; beside it there may be those of shards."""
+
 SCHEMA = 2
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 
@@ -201,6 +204,21 @@ class Store:
     def missing(self, asked: Iterable[Asked]) -> list[Any]:
         """What has no result yet, in the order given."""
         return [each for each in asked if self.get(each) is None]
+
+    def records(self, asked: Iterable[R]) -> dict[R, Record[R]]:
+        """The record of every run.
+
+        Raises:
+            StoreError: some are missing; how many, and that the work resumes.
+        """
+        found = {run: self.get(run) for run in asked}
+        complete = {run: record for run, record in found.items() if record is not None}
+        if len(complete) < len(found):
+            raise StoreError(
+                f"{len(found) - len(complete)} of {len(found)} runs are not in {self.path} yet. "
+                "Ask for the same measurement again, with the same folder, to finish them."
+            )
+        return complete
 
     def open_session(self, about: Mapping[str, object]) -> int:
         """Note that work begins: what was asked for, when, on what. The session's number."""

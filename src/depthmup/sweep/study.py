@@ -22,6 +22,7 @@ from depthmup.records import (
 )
 from depthmup.rules import Scheme
 from depthmup.sweep.grid import DATA_SHAPES, Grid
+from depthmup.sweep.losses import mean_losses
 from depthmup.sweep.optimum import (
     CONFIDENCE,
     DRIFT_UNIT,
@@ -33,7 +34,7 @@ from depthmup.sweep.optimum import (
     optimum,
     regret,
 )
-from depthmup.sweep.store import Store, StoreError
+from depthmup.sweep.store import Store
 
 
 def study(
@@ -52,15 +53,9 @@ def study(
     Raises:
         StoreError: cells are missing; how many, and that the sweep resumes.
     """
-    records = {cell: store.get(cell) for cell in grid.cells}
-    complete = {cell: record for cell, record in records.items() if record is not None}
-    if len(complete) < len(records):
-        raise StoreError(
-            f"{len(records) - len(complete)} of {len(records)} runs are not in {store.path} yet. "
-            "Run `depthmup transfer` with the same settings and --out to finish them."
-        )
+    records = store.records(grid.cells)
     stops = range(grid.steps, grid.window - 1, -grid.window)
-    windows = [_window(grid, complete, stop - grid.window, stop, tolerance) for stop in stops]
+    windows = [_window(grid, records, stop - grid.window, stop, tolerance) for stop in stops]
     return Study(
         title=title,
         windows=tuple(reversed(windows)),
@@ -70,29 +65,13 @@ def study(
     )
 
 
-def losses(grid: Grid, records: Mapping[Cell, Record], scheme: Scheme, window: slice) -> Array:
-    """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged."""
-    return np.array(
-        [
-            [
-                [
-                    records[cell].mean_loss(window.start, window.stop)
-                    for cell in grid.curve(scheme, depth, log2_lr)
-                ]
-                for log2_lr in grid.log2_lrs
-            ]
-            for depth in grid.depths
-        ]
-    )
-
-
 def _window(
     grid: Grid, records: Mapping[Cell, Record], start: int, stop: int, tolerance: float
 ) -> Window:
     _, classes = DATA_SHAPES[grid.data.name]
     curves, transfers = [], []
     for scheme in grid.schemes:
-        values = losses(grid, records, scheme, slice(start, stop))
+        values = mean_losses(grid.points(scheme), records, slice(start, stop))
         line = Line(
             scheme=scheme.name,
             title=scheme.title,

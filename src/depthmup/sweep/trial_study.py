@@ -4,16 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from depthmup.records import Axis, Record, Study, Trial, Window
+from depthmup.sweep.losses import mean_losses
 from depthmup.sweep.optimum import TOLERANCE, Array
-from depthmup.sweep.store import Store, StoreError
 from depthmup.sweep.study import Line, curves_of, transfer
 from depthmup.sweep.trials import Size, TrialGrid, Variant
 
-Records = Mapping[str, Record[Trial]]
-"""Records by their trials' keys."""
+Records = Mapping[Trial, Record[Trial]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,22 +27,6 @@ class Losses:
     chance: float
 
 
-def trial_records(grid: TrialGrid, store: Store) -> Records:
-    """The record of every trial.
-
-    Raises:
-        StoreError: some are missing; how many, and that the sweep resumes.
-    """
-    found = {trial.key: store.get(trial) for trial in grid.trials}
-    complete = {key: record for key, record in found.items() if record is not None}
-    if len(complete) < len(found):
-        raise StoreError(
-            f"{len(found) - len(complete)} of {len(found)} runs are not in {store.path} yet. Ask "
-            "for the same transfer again, with the same folder, to finish them."
-        )
-    return complete
-
-
 def trial_losses(
     grid: TrialGrid,
     records: Records,
@@ -58,18 +39,7 @@ def trial_losses(
     Raises:
         ValueError: a mean loss is not positive.
     """
-    values = np.array(
-        [
-            [
-                [
-                    records[trial.key].mean_loss(window.start, window.stop)
-                    for trial in grid.curve(variant, size, log2_lr)
-                ]
-                for log2_lr in grid.log2_lrs
-            ]
-            for size in sizes
-        ]
-    )
+    values = mean_losses(grid.points(variant, sizes), records, window)
     if not (values > 0).all():
         raise ValueError(
             f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
@@ -87,7 +57,7 @@ def trial_losses(
 def _chance(grid: TrialGrid, records: Records, variant: Variant) -> float:
     """The base's loss before training, averaged over seeds: what a model must get below."""
     at_base = grid.curve(variant, grid.base, grid.log2_lrs[0])
-    first = [records[trial.key].losses[:1] for trial in at_base]
+    first = [records[trial].losses[:1] for trial in at_base]
     known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
     return math.exp(math.fsum(known) / len(known)) if known else math.inf
 

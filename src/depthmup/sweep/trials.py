@@ -146,6 +146,13 @@ class TrialGrid:
         for seed in range(self.seeds):
             yield self.trial(variant, size, log2_lr, seed)
 
+    def points(self, variant: Variant, sizes: Iterable[Size]) -> list[list[tuple[Trial, ...]]]:
+        """The trials of a variant by size, learning rate and seed."""
+        return [
+            [tuple(self.curve(variant, size, log2_lr)) for log2_lr in self.log2_lrs]
+            for size in sizes
+        ]
+
     def trial(self, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
         """The run of a variant at a size."""
         shared = self.planned and size == self.base

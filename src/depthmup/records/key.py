@@ -1,0 +1,21 @@
+"""Keys: the names under which results are stored and found again."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def canonical(description: Mapping[str, Any]) -> str:
+    """The one JSON text of a description: the same for equal ones on every machine.
+
+    Example:
+        >>> canonical({"steps": 2, "seed": 0})
+        '{"seed":0,"steps":2}'
+    """
+    return json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(text: str) -> str:
+    """A stable hash of a canonical description."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,28 @@
+"""From records to losses: the means over a window of training that curves are made of."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from depthmup.records import Record
+from depthmup.sweep.optimum import Array
+
+Points = Iterable[Iterable[Iterable[Any]]]
+"""Runs by size, learning rate and seed."""
+
+
+def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slice) -> Array:
+    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
+
+    Infinite where a run diverged before the window's end.
+    """
+    return np.array(
+        [
+            [
+                [records[run].mean_loss(window.start, window.stop) for run in of_seeds]
+                for of_seeds in of_rates
+            ]
+            for of_rates in points
+        ]
+    )
