@@ -272,6 +272,17 @@ class TestRefusals:
         losses[-1] /= 1.4  # 7% above the trend, and below the size before
         assert of(losses).issued
 
+    def test_a_price_without_a_useful_bound(self):
+        """In a narrow valley an optimum that is uncertain by half an octave may double the loss."""
+        shaken = {"own": 0.15, "noise": 0.0}
+        narrow, wide = (
+            of(simulated(np.random.default_rng(5), line(), curvature=c, **shaken))
+            for c in (2.0, 0.05)
+        )
+        assert wide.issued
+        assert wide.penalty.high < 1
+        assert lacks(narrow) == {Lack.PRICE}
+
     @pytest.mark.parametrize("target", [(64, 1025), (64, 10**6)])
     def test_too_far(self, target):
         self.refused(good(target=target), Lack.FAR)

@@ -66,6 +66,48 @@ class TestVertex:
         assert vertex(LRS, losses).at == approx(-3.0)
 
 
+class TestBesideAWall:
+    """A steep rise on one side: the parabola would dive on the other."""
+
+    LOSSES = np.log([2.9, 2.75, 2.65, 2.58, 2.52, 2.495, 8.0, 50.0])  # of a real decoder, about
+
+    @pytest.mark.parametrize("mirrored", [False, True])
+    def test_the_best_loss_is_not_below_what_a_convex_curve_can_be(self, mirrored):
+        """The closed form: the line through the two points before, up to the lowest point."""
+        lrs, losses = (-X[::-1], self.LOSSES[::-1]) if mirrored else (X, self.LOSSES)
+        found = vertex(list(lrs), losses)
+        line = self.LOSSES[4] + (self.LOSSES[4] - self.LOSSES[3])
+        assert line <= found.log_loss <= self.LOSSES[5]
+        left, right = np.diff(self.LOSSES)[4:6]
+        dive = self.LOSSES[5] - (right + left) ** 2 / (8 * (right - left))
+        assert dive < line - 0.08  # what the parabola alone would say
+
+    def test_nothing_nearby_is_below_the_best(self):
+        """Regrets are not negative, for convex curves and for any others."""
+        rng = np.random.default_rng(3)
+        for _ in range(300):
+            x = np.cumsum(rng.uniform(0.3, 1.5, 8))
+            curve = rng.standard_normal(8) * rng.choice([0.1, 1, 10])
+            if rng.uniform() < 0.5:
+                curve = np.cumsum(np.sort(curve) * rng.exponential(1, 8))
+            found = vertex(list(x), curve)
+            if found.place is not Place.INTERIOR:
+                continue
+            center = int(np.argmin(curve))
+            nearby = np.linspace(x[center - 1], x[center + 1], 97)
+            values = [log_loss_at(list(x), curve, at) for at in nearby]
+            assert found.log_loss <= min(values) + 1e-12
+            assert found.log_loss == approx(min(values), abs=2e-2 * np.ptp(values))
+            assert log_loss_at(list(x), curve, x[center]) == approx(curve[center])
+
+    def test_a_wall_that_is_seen_through_a_coarse_grid(self):
+        """A valley whose second difference is 0.04 ends at a wall: the line errs by no more."""
+        for offset in np.linspace(0, 0.95, 20):
+            x = X + offset
+            curve = 0.02 * (x + 2.0) ** 2 + np.exp(6 * (x + 1.2))
+            assert -0.04 <= vertex(list(x), curve).log_loss <= curve.min()
+
+
 class TestJackknife:
     def test_of_a_mean_is_the_t_interval(self):
         """The closed form: mean +- t_{S-1} s / sqrt(S)."""

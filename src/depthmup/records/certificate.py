@@ -27,6 +27,7 @@ class Lack(StrEnum):
     SMALL = "sizes too small"
     WORSE = "larger sizes train worse"
     FAR = "target too far"
+    PRICE = "prediction too uncertain"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

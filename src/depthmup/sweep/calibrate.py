@@ -24,10 +24,11 @@ from depthmup.sweep.refusals import (
     refuse_design,
     refuse_law,
     refuse_measurements,
+    refuse_price,
 )
 from depthmup.sweep.shape import Laws, Price, averages, measured_optimum
 
-VERSION = 1
+VERSION = 2
 """Of the statistics: raised when the same losses would give another certificate."""
 
 
@@ -109,7 +110,10 @@ def calibrate(
     }
     if laws is None or refusals:
         return Certificate(**common, refusals=tuple(refusals))
-    return Certificate(**common, **_conclude(laws, rates, values, sizes, base, target, tolerance))
+    concluded = _conclude(laws, rates, values, sizes, base, target, tolerance)
+    if refusals := refuse_price(concluded["penalty"]):
+        return Certificate(**common, refusals=tuple(refusals))
+    return Certificate(**common, **concluded)
 
 
 def _conclude(

@@ -5,7 +5,8 @@ Losses come as arrays (depths, learning rates, seeds), infinite where a run dive
 The optimum of a size is the vertex of the parabola through the three points around the lowest
 point of the curve of seed-averaged log losses. A learning rate at which any seed diverged is none
 that one would choose, and is left out. The bias of the parabola on a lopsided curve is the same at
-all sizes to leading order, so it leaves the drift alone.
+all sizes to leading order, so it leaves the drift alone. The loss there is the parabola's, but not
+below what a convex curve can be.
 
 Every interval is a jackknife over seeds with Student's t. Seeds are the only thing that is drawn
 anew: data, initialization and order are shared by all depths and learning rates of a seed, and
@@ -60,16 +61,10 @@ def vertex(log2_lrs: Sequence[float], log_losses: Array) -> Vertex:
         return Vertex(at=here.at, log_loss=here.log_loss, place=Place.LOW_EDGE)
     if i == len(log2_lrs) - 1:
         return Vertex(at=here.at, log_loss=here.log_loss, place=Place.HIGH_EDGE)
-    x, y = np.asarray(log2_lrs[i - 1 : i + 2], float), log_losses[i - 1 : i + 2]
-    if not np.isfinite(y).all():
+    bottom = _Bottom.of(log2_lrs, log_losses, i)
+    if bottom is None:
         return here
-    left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
-    curvature = (right - left) / (x[2] - x[0])
-    if not curvature > 0:
-        return here
-    at = (x[0] + x[1]) / 2 - left / (2 * curvature)
-    depth_below = curvature * (at - x[1]) ** 2
-    return Vertex(at=float(at), log_loss=float(y[1] - depth_below), place=Place.INTERIOR)
+    return Vertex(at=bottom.at, log_loss=bottom.lowest, place=Place.INTERIOR)
 
 
 def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> float:
@@ -77,18 +72,82 @@ def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> floa
 
     Infinite where a neighbouring point diverged.
     """
-    lowest = vertex(log2_lrs, log_losses)
     x = np.asarray(log2_lrs, float)
+    center = int(np.argmin(np.where(np.isfinite(log_losses), log_losses, np.inf)))
+    if 0 < center < len(x) - 1 and x[center - 1] <= at <= x[center + 1]:
+        bottom = _Bottom.of(log2_lrs, log_losses, center)
+        if bottom is not None:
+            return bottom(at)
     i = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
     value = float(np.interp(at, x[i - 1 : i + 1], log_losses[i - 1 : i + 1]))
-    if lowest.place is Place.INTERIOR:
-        center = int(np.argmin(np.where(np.isfinite(log_losses), log_losses, np.inf)))
-        if x[center - 1] <= at <= x[center + 1]:
-            around = slice(center - 1, center + 2)
-            if np.isfinite(log_losses[around]).all():
-                parabola = np.polynomial.Polynomial.fit(x[around], log_losses[around], 2)
-                return float(parabola(at))
     return value if math.isfinite(value) else math.inf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Bottom:
+    """A curve between the neighbours of its lowest point: their parabola, as far as it can be so.
+
+    A wall on one side makes the parabola dive on the other, below everything that was measured. A
+    convex curve cannot: it lies above the line through the two points further on, continued. So
+    the parabola tells the place, and the higher of the two the loss.
+
+    ``lines`` are those to the left and to the right, as value at the neighbour and slope, where
+    the points are convex.
+    """
+
+    x: tuple[float, float, float]
+    y: tuple[float, float, float]
+    curvature: float
+    lines: tuple[tuple[float, float] | None, tuple[float, float] | None]
+
+    @staticmethod
+    def of(log2_lrs: Sequence[float], log_losses: Array, i: int) -> "_Bottom | None":
+        """The curve around its ``i``-th point, the lowest; none where it is flat or ends."""
+        y = [float(value) for value in log_losses[max(i - 2, 0) : i + 3]]
+        x = [float(value) for value in log2_lrs[max(i - 2, 0) : i + 3]]
+        c = min(i, 2)
+        slopes = [(y[k + 1] - y[k]) / (x[k + 1] - x[k]) for k in range(len(x) - 1)]
+        left, right = slopes[c - 1], slopes[c]
+        curvature = (right - left) / (x[c + 1] - x[c - 1])
+        if not (math.isfinite(left) and math.isfinite(right) and curvature > 0):
+            return None
+        lines: list[tuple[float, float] | None] = [None, None]
+        if c == 2 and slopes[0] <= left and math.isfinite(slopes[0]):
+            lines[0] = (y[1], slopes[0])
+        if len(slopes) > c + 1 and slopes[c + 1] >= right and math.isfinite(slopes[c + 1]):
+            lines[1] = (y[c + 1], slopes[c + 1])
+        return _Bottom(
+            x=(x[c - 1], x[c], x[c + 1]),
+            y=(y[c - 1], y[c], y[c + 1]),
+            curvature=curvature,
+            lines=(lines[0], lines[1]),
+        )
+
+    @property
+    def at(self) -> float:
+        """The parabola's vertex."""
+        x, y = self.x, self.y
+        return (x[0] + x[1]) / 2 - (y[1] - y[0]) / (x[1] - x[0]) / (2 * self.curvature)
+
+    def __call__(self, at: float) -> float:
+        x, y = self.x, self.y
+        left = (y[1] - y[0]) / (x[1] - x[0])
+        value = y[1] + (at - x[1]) * (left + self.curvature * (at - x[0]))
+        side = 0 if at <= x[1] else 1
+        line = self.lines[side]
+        return value if line is None else max(value, line[0] + line[1] * (at - x[2 * side]))
+
+    @property
+    def lowest(self) -> float:
+        """The lowest value: at the vertex, or where the line and the parabola cross."""
+        x, y, at = self.x, self.y, self.at
+        side = 0 if at <= x[1] else 1
+        line = self.lines[side]
+        if line is None:
+            return self(at)
+        chord = (y[1] - y[2 * side]) / (x[1] - x[2 * side])
+        crossing = x[1] + (line[1] - chord) / self.curvature
+        return min(self(at), self(crossing))
 
 
 def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = "") -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from depthmup.records import Place
+from depthmup.records import Estimate, Place
 from depthmup.records.certificate import Lack, Refusal, SizeOptimum
 from depthmup.sweep.law import AXES, Array, Law, Size
 from depthmup.sweep.optimum import TOLERANCE
@@ -16,6 +16,9 @@ FARTHEST = 16
 """How many times the largest size measured a target may be, in each dimension."""
 
 SIGNIFICANCE = 0.05
+
+DEAREST = 1.0
+"""The largest bound on the penalty, as a fraction of the best loss, that is worth having."""
 
 WORSE = 0.05
 """How much higher the log of the best loss may be at the largest size than at a smaller one."""
@@ -237,6 +240,22 @@ def refuse_breakdown(laws: Laws) -> list[Refusal]:
                 f"above width {bw} depth {bd}: the scheme breaks down as the model grows."
             ),
             advice="Use a scheme under which larger sizes train better, or train longer.",
+        )
+    ]
+
+
+def refuse_price(penalty: Estimate) -> list[Refusal]:
+    """A prediction that bounds nothing: the loss may more than double at the learning rate."""
+    if penalty.high <= DEAREST:
+        return []
+    return [
+        Refusal(
+            lack=Lack.PRICE,
+            reason=(
+                "The target's best learning rate is so uncertain that the predicted one may cost "
+                f"more than {DEAREST:.0%} of the loss."
+            ),
+            advice="Use more seeds, more sizes, or a nearer target.",
         )
     ]
 
