@@ -44,7 +44,7 @@ from depthmup.training.functions import Functions, by_reference
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4
-SETS = ("first", "fresh", "decoders")
+SETS = ("first", "fresh", "broad", "decoders")
 STEPS, WINDOW = 200, 40
 # Where the optimum of the smallest network lies, roughly: the middle of the grids.
 CENTRES = {
@@ -54,6 +54,16 @@ CENTRES = {
     ("sgd", "abs"): -0.5,
     ("adam", "tanh"): -0.5,
     ("adam", "gelu"): -0.5,
+}
+# Other networks: by name, what differs from the plain residual MLP, and the middle of the grids (the
+# optimum of the smallest one at one seed, to half an octave; looked for before any other run).
+BROAD: dict[str, tuple[dict[str, Any], float]] = {
+    "silu": ({"activation": "silu"}, 0.0),
+    "softplus": ({"activation": "softplus"}, 0.0),
+    "erf": ({"activation": "erf"}, 0.0),
+    "relu, LayerNorm": ({"activation": "relu", "layer_norm": True}, 0.0),
+    "abs before W": ({"activation": "abs", "nonlinearity": "pre"}, 0.0),
+    "relu, batch 16": ({"activation": "relu", "batch_size": 16}, 0.0),
 }
 DECODER_CENTRES = {"adamw": -5.5, "muon": -3.75}
 DECODER_STEPS, DECODER_WINDOW = 100, 20
@@ -68,7 +78,7 @@ class Configuration:
     kind: str
     scheme: str
     optimizer: str
-    activation: str
+    network: str
     block_depth: int = 1
     sizes: tuple[tuple[int, int], ...]
     target: tuple[int, int]
@@ -79,16 +89,21 @@ class Configuration:
         return self.kind == "decoder"
 
     @property
+    def broad(self) -> bool:
+        """Whether more than the activation differs from the others."""
+        return self.network in BROAD
+
+    @property
     def name(self) -> str:
         if self.decoder:
             return f"{self.scheme}, {self.optimizer}, transformer"
-        return f"{self.scheme}, {self.optimizer}, {self.activation}, block depth {self.block_depth}"
+        return f"{self.scheme}, {self.optimizer}, {self.network}, block depth {self.block_depth}"
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
         if self.decoder:
             return tuple(DECODER_CENTRES[self.optimizer] + k / 2 for k in range(-5, 5))
-        centre = CENTRES[self.optimizer, self.activation]
+        centre = BROAD[self.network][1] if self.broad else CENTRES[self.optimizer, self.network]
         return tuple(centre + k / 2 for k in range(-8, 7))
 
     @property
@@ -137,8 +152,8 @@ class Configuration:
             steps=STEPS,
             window=WINDOW,
             optimizer=self.optimizer,
-            activation=self.activation,
             block_depth=self.block_depth,
+            **(BROAD[self.network][0] if self.broad else {"activation": self.network}),
         )
         return grid.cell(grid.schemes[0], depth, rate, seed)
 
@@ -208,15 +223,29 @@ def widths(*of: int, depth: int = 4) -> dict[str, tuple]:
 
 
 def configurations(which: str) -> list[Configuration]:
-    """The set ``first``, for development, and ``fresh`` and ``decoders``, for the test."""
+    """The set ``first``, for development, and the others, for the test."""
     if which == "decoders":
         return [
             Configuration(
-                kind="decoder", scheme=name, optimizer=optimizer, activation="gelu",
+                kind="decoder", scheme=name, optimizer=optimizer, network="gelu",
                 **depths(1, 2, 4, 16),
             )
             for optimizer in DECODER_CENTRES
             for name in ("depth-mup", "completep", "sp")
+        ]  # fmt: skip
+    if which == "broad":
+        return [
+            Configuration(
+                kind=kind, scheme=name, optimizer="adam", network=network,
+                block_depth=block_depth, **sizes,
+            )
+            for network in BROAD
+            for kind, block_depth, sizes, names in (
+                ("depth, block depth 1", 1, depths(4, 8, 16, 32, 128), SCHEMES),
+                ("depth, block depth 2", 2, depths(2, 4, 8, 16, 64), ("depth-mup", "sp", "ode")),
+                ("width", 1, widths(8, 16, 32, 128), ("depth-mup", "sp")),
+            )
+            for name in names
         ]  # fmt: skip
     found = []
     for optimizer, activation in CENTRES:
@@ -227,13 +256,13 @@ def configurations(which: str) -> list[Configuration]:
             found += [
                 Configuration(
                     kind=f"depth, block depth {block_depth}", scheme=name, optimizer=optimizer,
-                    activation=activation, block_depth=block_depth, **sizes,
+                    network=activation, block_depth=block_depth, **sizes,
                 )
                 for name in SCHEMES
             ]  # fmt: skip
         found += [
             Configuration(
-                kind="width", scheme=name, optimizer=optimizer, activation=activation,
+                kind="width", scheme=name, optimizer=optimizer, network=activation,
                 **(widths(8, 16, 32, 128) if deeper else widths(12, 16, 24, 32, 128)),
             )
             for name in ("depth-mup", "sp")
@@ -243,9 +272,9 @@ def configurations(which: str) -> list[Configuration]:
 
 def is_fresh(each: Configuration) -> bool:
     """Whether nothing about the statistics was decided with it."""
-    if each.activation == "gelu":
+    if each.network == "gelu":
         return True
-    return each.activation == "tanh" and each.kind != "depth, block depth 1"
+    return each.network == "tanh" and each.kind != "depth, block depth 1"
 
 
 Jobs = Callable[[Sequence[Any]], Sequence[Job]]

@@ -29,8 +29,8 @@ def dumps(plan: "Plan") -> str:
     )
 
 
-def loads(text: str) -> "Plan":
-    """The plan that ``dumps`` wrote.
+def loads(text: str) -> dict[str, Any]:
+    """The fields of the plan that ``dumps`` wrote.
 
     Raises:
         PlanDocumentError: no plan, another version, or changed since it was written.
@@ -52,7 +52,7 @@ def loads(text: str) -> "Plan":
             "The plan was changed after it was saved: its checksum does not match its content. "
             "Make the plan again; to prescribe other numbers, define a scheme."
         )
-    return _plan(content)
+    return _fields(content)
 
 
 def _checksum(content: Any) -> str:
@@ -75,21 +75,17 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 
-def _plan(content: dict[str, Any]) -> "Plan":
-    from depthmup.planning.plan import Plan
-
-    return Plan(
-        **{
-            **content,
-            "family": Family(content["family"]),
-            "prescriptions": tuple(map(_prescription, content["prescriptions"])),
-            "multipliers": tuple(map(_multiplier, content["multipliers"])),
-            "notes": tuple(content["notes"]),
-            "own_init": _own_init(content["own_init"]),
-            "base_init": {k: Measured(**v) for k, v in content["base_init"].items()},
-            "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
-        }
-    )
+def _fields(content: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **content,
+        "family": Family(content["family"]),
+        "prescriptions": tuple(map(_prescription, content["prescriptions"])),
+        "multipliers": tuple(map(_multiplier, content["multipliers"])),
+        "notes": tuple(content["notes"]),
+        "own_init": _own_init(content["own_init"]),
+        "base_init": {k: Measured(**v) for k, v in content["base_init"].items()},
+        "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
+    }
 
 
 def _prescription(content: dict[str, Any]) -> Prescription:
