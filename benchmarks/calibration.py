@@ -58,12 +58,12 @@ CENTRES = {
 # Other networks: by name, what differs from the plain residual MLP, and the middle of the grids (the
 # optimum of the smallest one at one seed, to half an octave; looked for before any other run).
 BROAD: dict[str, tuple[dict[str, Any], float]] = {
-    "silu": ({"activation": "silu"}, 0.0),
-    "softplus": ({"activation": "softplus"}, 0.0),
-    "erf": ({"activation": "erf"}, 0.0),
-    "relu, LayerNorm": ({"activation": "relu", "layer_norm": True}, 0.0),
-    "abs before W": ({"activation": "abs", "nonlinearity": "pre"}, 0.0),
-    "relu, batch 16": ({"activation": "relu", "batch_size": 16}, 0.0),
+    "silu": ({"activation": "silu"}, -1.0),
+    "softplus": ({"activation": "softplus"}, -1.0),
+    "erf": ({"activation": "erf"}, -0.5),
+    "relu, LayerNorm": ({"activation": "relu", "layer_norm": True}, 1.0),
+    "abs before W": ({"activation": "abs", "nonlinearity": "pre"}, -0.5),
+    "relu, batch 16": ({"activation": "relu", "batch_size": 16}, -1.5),
 }
 DECODER_CENTRES = {"adamw": -5.5, "muon": -3.75}
 DECODER_STEPS, DECODER_WINDOW = 100, 20

@@ -78,7 +78,7 @@ def of_scaling(result: scaling.Result, hardware: str) -> Any:
                     title="ns per parameter, step and core",
                     scale=alt.Scale(domainMin=0, zero=True),
                 ),
-                color=alt.Color(f"{group}:N", title=group),
+                color=alt.Color(f"{group}:N", title=group, sort=None),
                 tooltip=[f"{x}:Q", alt.Tooltip("ns:Q", format=".2f")],
             )
             .properties(width=320, height=240)

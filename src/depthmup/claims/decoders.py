@@ -85,7 +85,7 @@ def decoder_functions(setting: Setting) -> "Functions":
 def decoder_grid(setting: Setting, **changes: Any) -> TrialGrid:
     """What the figures share: the paper's rule along depth, with AdamW."""
     sizes = setting.choose(
-        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 3},
+        laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 8},
         medium={"base": (64, 2), "depths": octaves(2, 16), "steps": 2000, "seeds": 5},
         paper={"base": (512, 4), "depths": octaves(4, 64), "steps": 20_000, "seeds": 5},
     )
