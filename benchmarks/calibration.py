@@ -1,13 +1,13 @@
 """Do certificates hold? Fit on sizes up to a quarter of the largest, predict, and train there.
 
     python benchmarks/calibration.py train            # what the store does not hold yet
-    python benchmarks/calibration.py train --set fresh
+    python benchmarks/calibration.py train --set broad
     python benchmarks/calibration.py                  # the tables of docs/calibration.md
 
 Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
 other seeds measure at the target, four times the largest of those. The statistics were developed
-on the set ``first``; ``fresh`` (residual MLPs) and ``decoders`` (transformers of 1, 2 and 4 layers,
-predicting 16) were looked at once, afterwards. What is not trained yet is left out and counted.
+on the set ``first``; ``fresh`` and ``broad`` (residual MLPs) and ``decoders`` (transformers of 1, 2
+and 4 layers, predicting 16) were looked at once, afterwards. What is not trained yet is left out and counted.
 """
 
 import argparse
@@ -55,8 +55,8 @@ CENTRES = {
     ("adam", "tanh"): -0.5,
     ("adam", "gelu"): -0.5,
 }
-# Other networks: by name, what differs from the plain residual MLP, and the middle of the grids (the
-# optimum of the smallest one at one seed, to half an octave; looked for before any other run).
+# Other networks: by name, what differs from the plain residual MLP, and the middle of the grids: the
+# optimum of the smallest one at one seed, to half an octave, looked for before any other run.
 BROAD: dict[str, tuple[dict[str, Any], float]] = {
     "silu": ({"activation": "silu"}, -1.0),
     "softplus": ({"activation": "softplus"}, -1.0),
