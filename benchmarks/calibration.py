@@ -7,7 +7,8 @@
 Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
 other seeds measure at the target, four times the largest of those. The statistics were developed
 on the set ``first``; ``fresh`` and ``broad`` (residual MLPs) and ``decoders`` (transformers of 1, 2
-and 4 layers, predicting 16) were looked at once, afterwards. What is not trained yet is left out and counted.
+and 4 layers, predicting 16) were looked at once, afterwards. What is not trained yet is left out
+and counted.
 """
 
 import argparse
@@ -55,8 +56,8 @@ CENTRES = {
     ("adam", "tanh"): -0.5,
     ("adam", "gelu"): -0.5,
 }
-# Other networks: by name, what differs from the plain residual MLP, and the middle of the grids: the
-# optimum of the smallest one at one seed, to half an octave, looked for before any other run.
+# Other networks: by name, what differs from the plain residual MLP, and the middle of the grids:
+# the optimum of the smallest one at one seed, to half an octave, looked for before any other run.
 BROAD: dict[str, tuple[dict[str, Any], float]] = {
     "silu": ({"activation": "silu"}, -1.0),
     "softplus": ({"activation": "softplus"}, -1.0),
