@@ -310,9 +310,16 @@ def test_bad_input_is_refused_and_nothing_is_kept(changes, message, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(ValueError, match=message):
         transfer(**{"out": out, **changes})
-    if out.exists():
-        with Store(out / "results.sqlite") as store:
-            assert len(store) == 0
+    assert not out.exists()
+
+
+def test_what_a_begun_sweep_refuses_leaves_no_session(folder, report):
+    with Store(folder / "results.sqlite") as store:
+        before = store.sessions()
+    with pytest.raises(ValueError, match="no factor makes it transfer"):
+        transfer(out=folder, weight_decay=0.1, optimizer="rmsprop")
+    with Store(folder / "results.sqlite") as store:
+        assert store.sessions() == before
 
 
 @pytest.mark.long

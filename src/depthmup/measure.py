@@ -166,16 +166,19 @@ def transfer(
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
+    folder = None if out is None else Path(out)
+    asked, path = grid.trials, MAIN_STORE if folder is None else folder / MAIN_STORE
+    if shard:
+        asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
 
     def checked(missing: Sequence[Trial]) -> Sequence[Job]:
         if missing:
             preflight(functions, missing)
         return jobs(missing)
 
-    folder = None if out is None else Path(out)
-    asked, path = grid.trials, MAIN_STORE if folder is None else folder / MAIN_STORE
-    if shard:
-        asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
+    begun = folder is not None and path.exists()
+    if not begun:
+        preflight(functions, asked)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(":memory:" if folder is None else path) as store:
@@ -183,7 +186,7 @@ def transfer(
             asked,
             store=store,
             executor=chosen if log is None else Logged(executor=chosen, log=log),
-            jobs=checked,
+            jobs=checked if begun else jobs,
             tell=tell,
             about={
                 "kind": KIND,
