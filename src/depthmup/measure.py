@@ -167,7 +167,7 @@ def transfer(
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)
-    asked, path = grid.trials, MAIN_STORE if folder is None else folder / MAIN_STORE
+    asked, path = grid.trials, None if folder is None else folder / MAIN_STORE
     if shard:
         asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
 
@@ -176,12 +176,12 @@ def transfer(
             preflight(functions, missing)
         return jobs(missing)
 
-    begun = folder is not None and path.exists()
+    begun = path is not None and path.exists()
     if not begun:
         preflight(functions, asked)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    with Store(":memory:" if folder is None else path) as store:
+    with Store(path or ":memory:") as store:
         run(
             asked,
             store=store,
