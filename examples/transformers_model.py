@@ -1,6 +1,6 @@
 """Plan a transformers model, train it, and load the checkpoint into the plain class.
 
-    pip install 'depthmup[hf]'
+    pip install -e '.[hf]'
     python examples/transformers_model.py
 
 Everything is built from configurations with random weights; nothing is downloaded.

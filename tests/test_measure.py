@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from depthmup.cli import main
 from depthmup.measure import load_report
 from depthmup.planning.user_model import load_user_model
 from depthmup.records import Place, Status, Verdict
+from depthmup.rules import DEPTH_MUP, completep
 from depthmup.sweep import InProcess, Store, WorkerError
 from depthmup.sweep.logs import TensorBoard
 
@@ -243,6 +246,32 @@ class TestReport:
         assert found.target == (32, 8)
 
 
+def test_a_shard_shows_itself_and_says_what_it_has_not(tmp_path):
+    found = transfer(out=tmp_path, shard="1/2")
+    assert "A shard: 15 runs" in found._repr_html_()
+    assert "15 runs" in str(found)
+    assert len(found.frame("trials")) == 15
+    for ask in (
+        lambda: found.page, lambda: found.summary, lambda: found.table, lambda: found.verdict,
+        lambda: found.losses(), lambda: found.certificate((64, 8)), lambda: found.frame(),
+        lambda: found.save(tmp_path),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="depthmup merge"):
+            ask()
+
+
+def test_certificates_of_an_earlier_measurement_do_not_stay(tmp_path):
+    asked = {"out": tmp_path, "widths": (), "seeds": 1}
+    transfer(**asked, target=(16, 8))
+    assert sorted(p.name for p in tmp_path.glob("certificate*")) == [
+        "certificate-2.json", "certificate.json",
+    ]  # fmt: skip
+    transfer(**asked, scheme="sp", target=(16, 8))
+    assert [p.name for p in tmp_path.glob("certificate*")] == ["certificate.json"]
+    transfer(**asked)
+    assert not list(tmp_path.glob("certificate*"))
+
+
 class TestLog:
     def test_is_told_every_run_once(self, tmp_path):
         class Kept:
@@ -299,6 +328,10 @@ class TestLog:
         ({"weight_decay": -1.0}, "finite and not negative"),
         ({"weight_decay": 0.1, "optimizer": "rmsprop"}, "cannot|no factor makes it transfer"),
         ({"tolerance": 0.0}, "tolerance to be positive"),
+        ({"target": (64,)}, "every target to be"),
+        ({"target": (64, 8), "lrs": [0.01]}, "at least two learning rates"),
+        ({"scheme": replace(DEPTH_MUP, alpha=Fraction(2))}, "'depth-mup' is another one"),
+        ({"scheme": replace(DEPTH_MUP, name="mine")}, "'mine' is none of them"),
         ({"workers": -1}, "workers to be at least 1"),
         ({"settings": {"betas": object()}}, "settings that JSON can hold"),
         ({"batch": None}, r"make\(width, depth\) and batch\(generator\).*got make"),
@@ -311,6 +344,13 @@ def test_bad_input_is_refused_and_nothing_is_kept(changes, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         transfer(**{"out": out, **changes})
     assert not out.exists()
+
+
+def test_whole_numbers_of_numpy_and_schemes_as_objects():
+    asked = {"depths": np.array([2, 4]), "widths": (), "base": (np.int64(16), 2), "seeds": 1}
+    found = transfer(**asked, scheme=completep("3/4"), lrs=[0.01, 0.02])
+    assert {type(trial.depth) for trial in found.records} == {int}
+    assert found.finding().scheme == "completep-3/4"
 
 
 def test_what_a_begun_sweep_refuses_leaves_no_session(folder, report):

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from depthmup.sweep import (
     trial_jobs,
     trial_studies,
 )
+from depthmup.sweep.calibrate import check_asked
 from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.optimum import TOLERANCE
 from depthmup.sweep.sessions import environment_of
@@ -148,22 +150,24 @@ def transfer(
     grid = TrialGrid(
         model=functions.main,
         code=f"version {version}" if version else functions.code,
-        base=tuple(base),  # type: ignore[arg-type]
-        widths=tuple(widths),
-        depths=tuple(depths),
+        base=_whole(base),
+        widths=_whole(widths),
+        depths=_whole(depths),
         log2_lrs=tuple(round(math.log2(lr), 9) for lr in lrs),
         schemes=tuple(scheme_named(each) for each in _several(scheme)),
         optimizers=tuple(_several(optimizer)),
         multipliers=tuple(float(a) for a in _several(multiplier)),
         weight_decays=tuple(float(decay) for decay in _several(weight_decay)),
-        seeds=seeds,
-        steps=steps,
-        window=max(1, steps // 5) if window is None else window,
+        seeds=index(seeds),
+        steps=index(steps),
+        window=max(1, index(steps) // 5) if window is None else index(window),
         settings=_plain(settings or {}),
         planned=train is None and plan is None,
     )
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
+    if target is not None:
+        check_asked(grid.log2_lrs, target)
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)
@@ -192,7 +196,7 @@ def transfer(
                 "kind": KIND,
                 "grid": grid.to_dict(),
                 "tolerance": tolerance,
-                "target": target,
+                "target": target if target is None else _whole(target),
                 "title": title or f"Learning-rate transfer: {grid.model}",
                 "environment": {**environment(), "device": device, "executor": where},
                 **(about or {}),
@@ -272,6 +276,11 @@ def _check_given(functions: Functions) -> None:
 def _several(value: Any) -> Sequence[Any]:
     """One value or several, as several."""
     return [value] if isinstance(value, str | float | int | Scheme) else list(value)
+
+
+def _whole(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Whole numbers of any kind, NumPy's too, as Python's; others as they are, to be refused."""
+    return tuple(index(n) if hasattr(n, "__index__") else n for n in sizes)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

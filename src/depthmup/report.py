@@ -29,13 +29,17 @@ class Report:
     studies: tuple[Study, ...] = field(repr=False)
     certificates: tuple[Certificate, ...] = ()
 
-    def study(self, axis: Axis | None = None) -> Study:
-        """The curves along an axis."""
+    @property
+    def _found(self) -> tuple[Study, ...]:
         if not self.studies:
             raise ValueError(
                 "A shard alone has no findings: join all of them with `depthmup merge FOLDER`."
             )
-        for study in self.studies:
+        return self.studies
+
+    def study(self, axis: Axis | None = None) -> Study:
+        """The curves along an axis."""
+        for study in self._found:
             if axis in (None, study.axis):
                 return study
         raise ValueError(
@@ -76,7 +80,7 @@ class Report:
         """
         axes = self.grid.axes if axis is None else (self.study(axis).axis,)
         sizes = dict.fromkeys(size for each in axes for size in self.grid.sizes(each))
-        steps = self.studies[0].windows[window]
+        steps = self._found[0].windows[window]
         return trial_losses(
             self.grid,
             self.records,
@@ -91,7 +95,7 @@ class Report:
         Example:
             ``report.certificate(target=(4096, 64)).learning_rate``
         """
-        study, middle = self.studies[0], (len(self.studies[0].windows) - 1) // 2
+        study, middle = self._found[0], (len(self._found[0].windows) - 1) // 2
         measured = self.losses(scheme)
         variant = self.grid.variant(scheme)
         early = self.losses(scheme, window=middle).values if len(study.windows) > 1 else None
@@ -114,17 +118,17 @@ class Report:
     @property
     def table(self) -> str:
         """The result as text."""
-        return "\n\n".join(reports.plain_table(study) for study in self.studies)
+        return "\n\n".join(reports.plain_table(study) for study in self._found)
 
     @cached_property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
-        return reports.page(*self.studies, certificates=self.certificates)
+        return reports.page(*self._found, certificates=self.certificates)
 
     @property
     def summary(self) -> dict[str, Any]:
         """The result as strict JSON can hold it."""
-        return reports.summary(*self.studies)
+        return reports.summary(*self._found)
 
     def frame(self, kind: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
@@ -136,7 +140,7 @@ class Report:
 
         if kind == "trials":
             return pd.DataFrame(self._trial_rows())
-        frames = [getattr(reports.to_pandas(study), kind) for study in self.studies]
+        frames = [getattr(reports.to_pandas(study), kind) for study in self._found]
         return pd.concat(frames, ignore_index=True)
 
     def _trial_rows(self) -> list[dict[str, Any]]:
@@ -156,8 +160,7 @@ class Report:
                 "last_finite_loss": record.last_finite_loss,
                 "key": trial.key,
             }
-            for trial in self.grid.trials
-            for record in [self.records[trial]]
+            for trial, record in self.records.items()
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
@@ -181,10 +184,12 @@ class Report:
 
     def save(self, folder: str | Path) -> None:
         """Write report.html and summary.json into a folder."""
-        reports.write_result(self.studies, Path(folder), certificates=self.certificates)
+        reports.write_result(self._found, Path(folder), certificates=self.certificates)
 
     def __str__(self) -> str:
-        return self.table
+        return self.table if self.studies else f"A shard: {len(self.records)} runs"
 
     def _repr_html_(self) -> str:
+        if not self.studies:
+            return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)

@@ -115,6 +115,35 @@ def test_too_small_to_tell():
         plan.initialize(model)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_few_numbers_are_like_the_others_where_only_depth_grows(seed):
+    """torch's layers with biases of a few numbers, which tell nothing about depth by themselves."""
+    torch.manual_seed(seed)
+    x, make = torch.randn(4, 16), mlp_with_biases
+    plan = depthmup.plan(make(32, 4), base=make(32, 2), example_inputs=x)
+    assert not any("initialize would refuse" in note for note in plan.notes)
+    assert {law.ratio for law in plan.own_laws.values()} == {1.0}
+
+
+def test_few_numbers_are_not_like_others_that_follow_depth():
+    torch.manual_seed(0)
+    models = [mlp_with_biases(32, depth) for depth in (4, 2)]
+    for model, depth in zip(models, (4, 2), strict=True):
+        for p in list(model.parameters())[:-1]:  # all but the last bias, of four numbers
+            p.data *= depth**-0.5
+    plan = depthmup.plan(models[0], base=models[1], example_inputs=torch.randn(4, 16))
+    assert any("too uncertain to tell apart" in note for note in plan.notes)
+
+
+def mlp_with_biases(width, depth):
+    class Block(nn.Linear):
+        def forward(self, x):
+            return x + super().forward(x).relu()
+
+    blocks = (Block(width, width) for _ in range(depth))
+    return nn.Sequential(nn.Linear(16, width), *blocks, nn.Linear(width, 4))
+
+
 def test_a_base_on_meta_needs_to_be_told():
     torch.manual_seed(0)
     with torch.device("meta"):

@@ -9,8 +9,9 @@ from pytest import approx
 
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, compare
-from depthmup.sweep.calibrate import calibrate
+from depthmup.sweep.calibrate import calibrate, check_asked
 from depthmup.sweep.law import WANDER, WOBBLE, predict
+from depthmup.sweep.optimum import vertex
 from depthmup.sweep.shape import Laws, excess, valley
 
 RATES = np.arange(-8.0, 2.1, 0.5)
@@ -135,6 +136,22 @@ class TestPrediction:
         found = of(losses, sizes=sizes, target=(256, 128))
         assert found.predicted.value == approx(START - 0.3 * 4 + 0.1 * 3, abs=0.2)
         assert [s.estimate.value for s in found.slopes] == approx([0.1, -0.3], abs=0.05)
+
+    def test_a_target_no_larger_than_the_base(self):
+        """In one dimension the base is the largest size, and the target has the base's."""
+        sizes = [(16, 2), (16, 4), (16, 8), (32, 8), (64, 8)]
+        losses = simulated(np.random.default_rng(0), line(sizes=sizes))
+        found = of(losses, sizes=sizes, base=(16, 8), target=(256, 8))
+        assert found.issued
+        assert {s.axis for s in found.slopes} == {"width", "depth"}
+
+    def test_the_best_loss_is_that_of_the_reports(self):
+        curves = np.array([0.7, 0.6, 0.5, 0.4, 0.3, 0.29, 1.5])
+        losses = np.exp(np.stack([curves - 0.01 * i for i in range(4)]))[..., None] * np.ones(3)
+        rates = np.arange(-7.0, 0.0)
+        found = of(losses, log2_lrs=rates)
+        for size, curve in zip(found.optima, np.log(losses[..., 0]), strict=True):
+            assert size.loss.value == approx(math.exp(vertex(rates.tolist(), curve).log_loss))
 
     def test_the_order_of_sizes_does_not_matter(self):
         losses = simulated(np.random.default_rng(0), line())
@@ -297,6 +314,22 @@ class TestRefusals:
         assert of(losses, sizes=sizes, target=(512, 128)).issued
         self.refused(of(losses, sizes=sizes, target=(256, 256)), Lack.DIRECTION)
 
+    def test_noise_next_to_which_nothing_diverges_is_no_wall(self):
+        """A lowest point without a valley: a finer grid would make it worse."""
+        losses = np.exp(np.abs(RATES + 3.0))[:, None] * np.ones(4)  # a kink, and then a bump
+        losses = np.stack([losses] * 4)
+        at = int(np.argmin(losses[0, :, 0]))
+        losses[0, at - 2 : at + 3] = np.exp([[1.0], [2.0], [0.0], [2.0], [1.0]])
+        found = of(losses)
+        assert Lack.NOISE in lacks(found)
+        assert Lack.WALL not in lacks(found)
+
+    def test_before_training(self):
+        with pytest.raises(ValueError, match="every target to be"):
+            check_asked([-3.0, -2.0], (64, 0))
+        with pytest.raises(ValueError, match=r"at least two learning rates.*got \[-3.0\]"):
+            check_asked([-3.0], (64, 8))
+
 
 class TestFile:
     @pytest.mark.parametrize(
@@ -321,6 +354,10 @@ class TestFile:
         if not found.issued:
             names += ("predicted", "penalty", "base_regret", "best_loss")
         return {name: getattr(found, name) for name in names}
+
+    def test_what_lacks_a_field_is_refused(self):
+        with pytest.raises(ValueError, match="it lacks base"):
+            Certificate.from_json('{"schema": 1}')
 
     def test_another_schema_is_refused(self):
         text = good().to_json().replace('"schema": 1', '"schema": 99')

@@ -100,6 +100,31 @@ class TestBesideAWall:
             assert found.log_loss == approx(min(values), abs=2e-2 * np.ptp(values))
             assert log_loss_at(list(x), curve, x[center]) == approx(curve[center])
 
+    def test_the_place_goes_to_the_lowest_point_as_the_wall_rises(self):
+        """Where it is when the neighbour has diverged: at a wall nothing jumps."""
+        places = []
+        for height in (3.0, 8.0, 1e3, 1e12):
+            curve = self.LOSSES.copy()
+            curve[6:] = np.log(height)
+            places.append(vertex(LRS, curve).at)
+        assert places == sorted(places)
+        assert places[-1] == approx(X[5], abs=0.01)
+        curve[6:] = inf
+        assert vertex(LRS, curve).at == X[5]
+
+    @pytest.mark.parametrize("steeper", [-1e-9, 0.0, 1e-9, 0.1])
+    def test_where_the_way_down_is_not_convex_nothing_is_below_what_was_measured(self, steeper):
+        curve = np.array([0.6, 0.5, 0.4, 0.3 - steeper, 1.5, 3.0])
+        found = vertex(LRS[:6], curve)
+        assert found.log_loss == approx(curve[3], abs=1e-8)
+        assert found.at == approx(X[3], abs=1e-8)
+
+    def test_regret_of_a_size_against_itself_is_nothing(self):
+        rng = np.random.default_rng(4)
+        losses = np.exp(self.LOSSES[:, None] + 0.01 * rng.standard_normal((8, 4)))
+        found = regret(LRS, losses, losses)
+        assert (found.value, found.low, found.high) == approx((0, 0, 0), abs=1e-12)
+
     def test_a_wall_that_is_seen_through_a_coarse_grid(self):
         """A valley whose second difference is 0.04 ends at a wall: the line errs by no more."""
         for offset in np.linspace(0, 0.95, 20):

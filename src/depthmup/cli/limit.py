@@ -61,7 +61,7 @@ class Options:
     """Write the result as JSON to this file, and the chart beside it as .html."""
 
     check: bool = False
-    """Train real networks and hold them against the limit; minutes."""
+    """Train real linear networks under Depth-muP and hold them against the limit; minutes."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
@@ -74,7 +74,8 @@ def run(options: Options) -> int:
     if options.check:
         from depthmup.cli.agreement import check
 
-        return check(steps, json=options.json)
+        _check_is_of_the_usual(options)
+        return check(steps, lr=options.lr, multiplier=options.multiplier, json=options.json)
     common = {
         "lr": options.lr,
         "multiplier": options.multiplier,
@@ -121,6 +122,17 @@ def run(options: Options) -> int:
         if options.out is not None:
             print(f"The chart: {options.out.with_suffix('.html').resolve()}")
     return 0 if solution.status.ok else 1
+
+
+def _check_is_of_the_usual(options: Options) -> None:
+    """The check chooses sizes itself, and has one rule and one kind of network."""
+    for name in ("depth", "activation", "momentum", "alpha", "gamma", "out"):
+        if getattr(options, name) != getattr(Options(), name):
+            raise ValueError(
+                f"--{name} is not for --check, which trains linear networks of its own sizes under "
+                "Depth-muP. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
+                "take more settings."
+            )
 
 
 def _depth(text: str) -> float:

@@ -55,6 +55,8 @@ def found(stores: tuple[Path, ...], out: Path) -> list[Path]:
 
     paths = []
     for each in stores:
+        if not each.exists():
+            raise ValueError(f"Expected stores to join; there is none at {each}.")
         paths += sorted(each.glob("results*.sqlite")) if each.is_dir() else [each]
     target = (out / MAIN_STORE).resolve()
     unique = {path.resolve(): path for path in paths if path.resolve() != target}

@@ -129,7 +129,7 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import Display
     from depthmup.measure import transfer
     from depthmup.planning.user_model import size
-    from depthmup.sweep import MAIN_STORE
+    from depthmup.sweep import MAIN_STORE, Shard
     from depthmup.sweep.logs import log_named
 
     device = options.execution.device(options.device)
@@ -164,9 +164,10 @@ def run(options: Options) -> int:
                 about={"command": ["depthmup", *sys.argv[1:]]},
             )
     except KeyboardInterrupt:
+        kept = Shard.parse(options.shard).store_name if options.shard else MAIN_STORE
         print(
-            f"\nStopped. Finished runs are kept in {options.out / MAIN_STORE}; the same "
-            "command goes on from there.",
+            f"\nStopped. Finished runs are kept in {options.out / kept}; the same command goes on "
+            "from there.",
             file=sys.stderr,
         )
         return 130

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,10 @@ class Options:
     meta: bool = False
     """Build both models on the meta device: no memory, and their initialization is not measured."""
 
+    own_init: Literal["measured", "fixed", "fan_in"] = "measured"
+    """How the model's own initialization depends on its size, where that is too rough to measure:
+    fixed (the same at every size) or fan_in (as torch's layers)."""
+
     explain: str = ""
     """Say in words what is prescribed for this parameter, instead of the table."""
 
@@ -62,6 +67,7 @@ def run(options: Options) -> int:
         optimizer=options.optimizer,
         example_inputs=user.example_inputs(),
         folding=not options.explicit,
+        own_init=None if options.own_init == "measured" else options.own_init,
     )
     print(found.explain(options.explain) if options.explain else found)
     if options.out is not None:

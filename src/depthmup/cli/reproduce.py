@@ -152,7 +152,8 @@ def load_evidence(store: "Store") -> "Evidence":
     last = every[-1]
     alike = [s for s in every if (s["scale"], s["data"]) == (last["scale"], last["data"])]
     setting = setting_of(last["scale"], last["data"], verify=not last["unverified_data"])
-    data = "".join(f" --data {shlex.join(last['data'])}" for _ in last["data"][:1])
+    data = f" --data {shlex.join(last['data'])}" if last["data"] else ""
+    data += " --unverified-data" if last["unverified_data"] else ""
     asked = plan_claims(named(sorted({name for s in alike for name in s["claims"]})), setting)
     complete = [
         (claim, experiment)

@@ -177,18 +177,27 @@ def _as_the_others(
     known: Mapping[str, OwnLaw],
     fans: Mapping[str, float],
 ) -> OwnLaw | None:
-    """Fixed or fan-in, if all other tensors (vectors for a vector) that can tell agree on one."""
+    """Fixed or fan-in, if all other tensors (vectors for a vector) that can tell agree on one.
+
+    Where no fan-in changes, those that do not follow the depth tell that this one does not either.
+    """
     is_vector = p.role.kind is Kind.VECTOR
     for alike in (True, False):
         habits = set()
         for q in prescriptions:
             law = known.get(q.name)
-            if law is None or law.law.startswith(("zero", "constant")) or fans[q.name] == 1:
+            if law is None or law.law.startswith(("zero", "constant")):
                 continue
             if alike and (q.role.kind is Kind.VECTOR) != is_vector:
                 continue
             fan_in = math.isclose(law.ratio, fans[q.name] ** -0.5, rel_tol=1e-9)
-            habits.add("fan_in" if fan_in else "fixed" if law.ratio == 1 else law.law)
+            both = fan_in and law.ratio == 1
+            habits.add(
+                "both" if both else "fan_in" if fan_in else "fixed" if law.ratio == 1 else law.law
+            )
+        if habits == {"both"} and fans[p.name] == 1:
+            return OwnLaw(law="1, as the others", ratio=1.0)
+        habits.discard("both")
         if habits == {"fan_in"}:
             return OwnLaw(law="fan-in, as the others", ratio=fans[p.name] ** -0.5)
         if habits == {"fixed"}:
@@ -298,7 +307,7 @@ def _law(
     if len(odds) > 1 and odds[1] - odds[0] < _MARGIN:
         raise _Uncertain(
             f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
-            f"{known}. Use a larger base. {_advice(p)}"
+            f"{known}. {_advice(p)}"
         )
     return OwnLaw(law=best, ratio=laws[best][0])
 
@@ -306,7 +315,8 @@ def _law(
 def _advice(p: Prescription) -> str:
     return (
         "Otherwise say how it depends on size: own_init={"
-        f"{pattern_of(p.name)!r}: 'fixed'}} (or 'fan_in', or a depthmup.rules.Power)."
+        f"{pattern_of(p.name)!r}: 'fixed'}} (or 'fan_in', or a depthmup.rules.Power); on the "
+        "command line --own-init fixed or fan_in, for all of the model."
     )
 
 

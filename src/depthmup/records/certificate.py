@@ -65,7 +65,7 @@ class Slope:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BandPoint:
-    """A curve with its band at one place: a size's log2 distance, or a log2 learning rate."""
+    """A curve with its band at one place: the way from base to target, or a log2 learning rate."""
 
     at: float
     value: float
@@ -161,7 +161,9 @@ class Certificate:
                 f"Expected a certificate of schema version {SCHEMA}; got {found!r}. Read it with "
                 "the depthmup version that wrote it, or calibrate again."
             )
-        values = {f.name: raw[f.name] for f in fields(Certificate) if f.name in raw}
+        if lacking := {f.name for f in fields(Certificate)} - raw.keys():
+            raise ValueError(f"Expected a certificate; it lacks {', '.join(sorted(lacking))}.")
+        values = {f.name: raw[f.name] for f in fields(Certificate)}
         for name in ("predicted", "penalty", "base_regret", "best_loss"):
             values[name] = _estimate(values[name])
         values["target"], values["base"] = tuple(values["target"]), tuple(values["base"])

@@ -29,9 +29,14 @@ def write_result(
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", text + "\n")
     write_text(folder / "report.html", page(*studies, certificates=certificates))
-    for i, certificate in enumerate(certificates):
-        name = f"certificate-{i + 1}.json" if i else "certificate.json"
+    names = [
+        f"certificate-{i + 1}.json" if i else "certificate.json" for i, _ in enumerate(certificates)
+    ]
+    for name, certificate in zip(names, certificates, strict=True):
         write_text(folder / name, certificate.to_json() + "\n")
+    for old in (*folder.glob("certificate.json"), *folder.glob("certificate-*.json")):
+        if old.name not in names:  # of an earlier measurement in this folder
+            old.unlink()
     if formats:
         for i, study in enumerate(studies):
             within = folder / "charts" / study.axis if i else folder / "charts"

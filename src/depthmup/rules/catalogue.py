@@ -128,11 +128,14 @@ _FIXED: dict[str, Scheme] = {
 }
 _ALIASES = {"depthmup": "depth-mup", "1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
 
+
 CATALOGUE: tuple[Scheme, ...] = tuple(_FIXED.values())
 
 
 def scheme(name: "str | Scheme") -> Scheme:
-    """The scheme of this name; ``"alpha,gamma"`` names any pair of exponents.
+    """The scheme of this name.
+
+    ``"alpha,gamma"`` names any pair of exponents, ``"completep-alpha"`` CompleteP at another alpha.
 
     Raises:
         ValueError: not in the catalogue and not a pair of exponents.
@@ -140,6 +143,8 @@ def scheme(name: "str | Scheme") -> Scheme:
     Example:
         >>> scheme("depth-mup").alpha, scheme("3/4,1/4").gamma
         (Fraction(1, 2), Fraction(1, 4))
+        >>> scheme(completep("3/4").name) == completep("3/4")
+        True
     """
     if isinstance(name, Scheme):
         return name
@@ -150,6 +155,8 @@ def scheme(name: "str | Scheme") -> Scheme:
     if key.count(",") == 1:
         alpha, gamma = (part.strip(" ()") for part in key.split(","))
         return general(alpha, gamma)
+    if key.startswith("completep-"):
+        return completep(key.removeprefix("completep-"))
     raise ValueError(
         f"Expected a scheme ({', '.join(_FIXED)}) or a pair of exponents such as 3/4,1/4; "
         f"got {name!r}."

@@ -181,10 +181,14 @@ def _kept(law: Law, base: Size) -> float:
 
 
 def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:
-    """The law's slope along one dimension, with the interval of the mean slope base to target."""
+    """The law's slope along one dimension, with the interval of the mean slope base to target.
+
+    Where the target is no larger than the base, that to the largest size, or to the smallest.
+    """
     i = AXES.index(axis)
     end = list(base)
-    end[i] = target[i] if target[i] != base[i] else max(size[i] for size in law.sizes)
+    others = (target[i], max(s[i] for s in law.sizes), min(s[i] for s in law.sizes))
+    end[i] = next(n for n in others if n != base[i])
     doublings = math.log2(end[i] / base[i])
     found = predict(law, (end[0], end[1]), minus=base).estimate()
     low, high = sorted((found.low / doublings, found.high / doublings))
@@ -206,7 +210,7 @@ def _verdict(slopes: Sequence[Slope], tolerance: float) -> Verdict:
 
 
 def _law_band(law: Law, base: Size, target: Size) -> tuple[BandPoint, ...]:
-    """The law from the smallest size to the target along the straight line of log sizes.
+    """The law from the base to the target along the straight line of log sizes.
 
     ``at`` is the fraction of the way from base to target.
     """
@@ -222,6 +226,25 @@ def _law_band(law: Law, base: Size, target: Size) -> tuple[BandPoint, ...]:
 
 def _point(at: float, estimate: Estimate) -> BandPoint:
     return BandPoint(at=at, value=estimate.value, low=estimate.low, high=estimate.high)
+
+
+def check_asked(log2_lrs: Sequence[float], target: Size) -> None:
+    """Refuse, before anything is trained, what no measurement could be calibrated for.
+
+    Raises:
+        ValueError: fewer than two learning rates, or a target that is no size.
+    """
+    _check_size("target", target)
+    if len(log2_lrs) < 2:
+        raise ValueError(
+            f"Expected at least two learning rates, to foretell the best one of {target}; got "
+            f"{list(log2_lrs)}."
+        )
+
+
+def _check_size(name: str, size: Size) -> None:
+    if len(size) != 2 or min(size) < 1:
+        raise ValueError(f"Expected every {name} to be (width, depth), at least 1; got {size}.")
 
 
 def _check(
@@ -250,11 +273,11 @@ def _check(
                 f"Expected {name} to be positive, infinite where a run diverged (their logarithms "
                 "are compared); got NaN, zero or negative ones."
             )
-    if len(rates) < 2 or not (np.isfinite(rates).all() and (np.diff(rates) > 0).all()):
-        raise ValueError(f"Expected increasing log2 learning rates; got {list(rates)}.")
-    for name, size in (*(("size", s) for s in sizes), ("target", target), ("base", base)):
-        if len(size) != 2 or min(size) < 1:
-            raise ValueError(f"Expected every {name} to be (width, depth), at least 1; got {size}.")
+    if not (np.isfinite(rates).all() and (np.diff(rates) > 0).all()):
+        raise ValueError(f"Expected increasing log2 learning rates; got {rates.tolist()}.")
+    for size in (*sizes, base):
+        _check_size("size", size)
+    check_asked(rates.tolist(), target)
     if len(set(sizes)) != len(sizes):
         raise ValueError(
             f"Expected each size once; got {list(sizes)}. Average or drop repetitions."

@@ -3,10 +3,10 @@
 Losses come as arrays (depths, learning rates, seeds), infinite where a run diverged.
 
 The optimum of a size is the vertex of the parabola through the three points around the lowest
-point of the curve of seed-averaged log losses. A learning rate at which any seed diverged is none
-that one would choose, and is left out. The bias of the parabola on a lopsided curve is the same at
-all sizes to leading order, so it leaves the drift alone. The loss there is the parabola's, but not
-below what a convex curve can be.
+point of the curve of seed-averaged log losses, unless a wall on one side makes that parabola dive
+below what a convex curve can be. A learning rate at which any seed diverged is none that one would
+choose, and is left out. The bias of the parabola on a lopsided curve is the same at all sizes to
+leading order, so it leaves the drift alone.
 
 Every interval is a jackknife over seeds with Student's t. Seeds are the only thing that is drawn
 anew: data, initialization and order are shared by all depths and learning rates of a seed, and
@@ -44,8 +44,8 @@ class Vertex:
 def vertex(log2_lrs: Sequence[float], log_losses: Array) -> Vertex:
     """The minimum of a curve by the parabola through its lowest point and its neighbours.
 
-    A neighbour that diverged bounds the minimum as a wall does: the lowest point itself is then
-    the best that is known.
+    Beside a wall, as far as a convex curve can go (``_Bottom``). A neighbour that diverged bounds
+    the minimum as a wall does: the lowest point itself is then the best that is known.
 
     Example:
         >>> found = vertex([-2, -1, 0, 1], np.array([4.0, 1.0, 0.0, 1.0]))
@@ -64,7 +64,7 @@ def vertex(log2_lrs: Sequence[float], log_losses: Array) -> Vertex:
     bottom = _Bottom.of(log2_lrs, log_losses, i)
     if bottom is None:
         return here
-    return Vertex(at=bottom.at, log_loss=bottom.lowest, place=Place.INTERIOR)
+    return Vertex(at=bottom.at, log_loss=bottom(bottom.at), place=Place.INTERIOR)
 
 
 def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> float:
@@ -85,69 +85,46 @@ def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> floa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Bottom:
-    """A curve between the neighbours of its lowest point: their parabola, as far as it can be so.
+    """The parabola through a curve's lowest point and its neighbours, and the minimum's place.
 
-    A wall on one side makes the parabola dive on the other, below everything that was measured. A
-    convex curve cannot: it lies above the line through the two points further on, continued. So
-    the parabola tells the place, and the higher of the two the loss.
-
-    ``lines`` are those to the left and to the right, as value at the neighbour and slope, where
-    the points are convex.
+    A wall on one side makes the parabola dive on the other, below everything that was measured. But
+    a convex curve falls towards its lowest point no steeper than it did before: it lies above the
+    line through the two points on the way down, continued. So the minimum is not beyond the place
+    where the parabola comes out of that line again. Where the way down became steeper, and so is
+    not convex, that place is the lowest point itself.
     """
 
-    x: tuple[float, float, float]
-    y: tuple[float, float, float]
+    vertex: float
+    level: float
     curvature: float
-    lines: tuple[tuple[float, float] | None, tuple[float, float] | None]
+    at: float
 
     @staticmethod
     def of(log2_lrs: Sequence[float], log_losses: Array, i: int) -> "_Bottom | None":
         """The curve around its ``i``-th point, the lowest; none where it is flat or ends."""
-        y = [float(value) for value in log_losses[max(i - 2, 0) : i + 3]]
-        x = [float(value) for value in log2_lrs[max(i - 2, 0) : i + 3]]
-        c = min(i, 2)
-        slopes = [(y[k + 1] - y[k]) / (x[k + 1] - x[k]) for k in range(len(x) - 1)]
-        left, right = slopes[c - 1], slopes[c]
-        curvature = (right - left) / (x[c + 1] - x[c - 1])
+        x, y = np.asarray(log2_lrs, float), np.asarray(log_losses, float)
+        with np.errstate(invalid="ignore"):
+            slopes = np.diff(y) / np.diff(x)
+        left, right = slopes[i - 1], slopes[i]
+        curvature = (right - left) / (x[i + 1] - x[i - 1])
         if not (math.isfinite(left) and math.isfinite(right) and curvature > 0):
             return None
-        lines: list[tuple[float, float] | None] = [None, None]
-        if c == 2 and slopes[0] <= left and math.isfinite(slopes[0]):
-            lines[0] = (y[1], slopes[0])
-        if len(slopes) > c + 1 and slopes[c + 1] >= right and math.isfinite(slopes[c + 1]):
-            lines[1] = (y[c + 1], slopes[c + 1])
+        vertex = at = (x[i - 1] + x[i]) / 2 - left / (2 * curvature)
+        if vertex < x[i] and i > 1 and math.isfinite(slopes[i - 2]):
+            at = max(vertex, x[i] + min(slopes[i - 2] - left, 0.0) / curvature)
+        elif vertex > x[i] and i + 1 < len(slopes) and math.isfinite(slopes[i + 1]):
+            at = min(vertex, x[i] + max(slopes[i + 1] - right, 0.0) / curvature)
         return _Bottom(
-            x=(x[c - 1], x[c], x[c + 1]),
-            y=(y[c - 1], y[c], y[c + 1]),
-            curvature=curvature,
-            lines=(lines[0], lines[1]),
+            vertex=float(vertex),
+            level=float(y[i] - curvature * (x[i] - vertex) ** 2),
+            curvature=float(curvature),
+            at=float(at),
         )
 
-    @property
-    def at(self) -> float:
-        """The parabola's vertex."""
-        x, y = self.x, self.y
-        return (x[0] + x[1]) / 2 - (y[1] - y[0]) / (x[1] - x[0]) / (2 * self.curvature)
-
     def __call__(self, at: float) -> float:
-        x, y = self.x, self.y
-        left = (y[1] - y[0]) / (x[1] - x[0])
-        value = y[1] + (at - x[1]) * (left + self.curvature * (at - x[0]))
-        side = 0 if at <= x[1] else 1
-        line = self.lines[side]
-        return value if line is None else max(value, line[0] + line[1] * (at - x[2 * side]))
-
-    @property
-    def lowest(self) -> float:
-        """The lowest value: at the vertex, or where the line and the parabola cross."""
-        x, y, at = self.x, self.y, self.at
-        side = 0 if at <= x[1] else 1
-        line = self.lines[side]
-        if line is None:
-            return self(at)
-        chord = (y[1] - y[2 * side]) / (x[1] - x[2 * side])
-        crossing = x[1] + (line[1] - chord) / self.curvature
-        return min(self(at), self(crossing))
+        """The curve's value: the parabola's, but nowhere below that at the minimum."""
+        off = max(abs(at - self.vertex), abs(self.at - self.vertex))
+        return self.level + self.curvature * off**2
 
 
 def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = "") -> Estimate:

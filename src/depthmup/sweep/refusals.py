@@ -10,7 +10,7 @@ from depthmup.records import Estimate, Place
 from depthmup.records.certificate import Lack, Refusal, SizeOptimum
 from depthmup.sweep.law import AXES, Array, Law, Size
 from depthmup.sweep.optimum import TOLERANCE
-from depthmup.sweep.shape import Laws, averages, jackknife_error, students_t, valley
+from depthmup.sweep.shape import Laws, averages, jackknife_error, lowest, students_t, valley
 
 FARTHEST = 16
 """How many times the largest size measured a target may be, in each dimension."""
@@ -58,8 +58,14 @@ def refuse_measurements(
                     advice=f"Extend the grid of learning rates {way}.",
                 )
             )
-    inside = [o for o in optima if o.place is Place.INTERIOR]
-    if walls := [o for o in inside if not o.curvature.known]:
+    shapeless = [
+        (o, _beside_divergence(averages(of_size)))
+        for o, of_size in zip(optima, losses, strict=True)
+        if o.place is Place.INTERIOR and not o.curvature.known
+    ]
+    if flat := [o for o, wall in shapeless if not wall]:
+        found.append(_noise(named(flat)))
+    if walls := [o for o, wall in shapeless if wall]:
         found.append(
             Refusal(
                 lack=Lack.WALL,
@@ -73,17 +79,22 @@ def refuse_measurements(
     if found:
         return found
     if noisy := _noisy(rates, losses):
-        found.append(
-            Refusal(
-                lack=Lack.NOISE,
-                reason=(
-                    f"At {named([optima[i] for i in noisy])} seeds scatter more than the learning "
-                    "rate matters around its optimum."
-                ),
-                advice="Use more seeds, longer windows, or a wider spacing of learning rates.",
-            )
-        )
+        found.append(_noise(named([optima[i] for i in noisy])))
     return found
+
+
+def _beside_divergence(curve: Array) -> bool:
+    """Whether a neighbour of a curve's lowest point, which is inside, has diverged."""
+    i = lowest(curve)
+    return not bool(np.isfinite(curve[i - 1 : i + 2]).all())
+
+
+def _noise(where: str) -> Refusal:
+    return Refusal(
+        lack=Lack.NOISE,
+        reason=f"At {where} seeds scatter more than the learning rate matters around its optimum.",
+        advice="Use more seeds, longer windows, or a wider spacing of learning rates.",
+    )
 
 
 def _noisy(rates: Array, losses: Array) -> list[int]:

@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 from depthmup.records import UNKNOWN, Estimate, Place
 from depthmup.records.certificate import SizeOptimum
 from depthmup.sweep.law import CONFIDENCE, Array, Law, Prediction, Size, fit
+from depthmup.sweep.optimum import vertex
 
 SPAN = 1.0
 """Octaves to each side of the lowest point that a parabola is fitted to."""
@@ -47,8 +48,8 @@ def valley(rates: Array, curve: Array, centre: int | None = None) -> Valley | No
     """The least-squares parabola through the points within an octave of the lowest.
 
     At least through its two neighbours, and equally far to both sides; with a grid of whole
-    octaves this is the parabola of ``optimum.vertex``. None at an edge of the grid, next to a
-    learning rate that diverged, and where the parabola has no minimum among its points.
+    octaves this is the parabola that ``optimum.vertex`` starts from. None at an edge of the grid,
+    next to a learning rate that diverged, and where the parabola has no minimum among its points.
 
     ``centre`` replaces the lowest point: leaving out a seed must not change what is fitted.
     """
@@ -107,27 +108,31 @@ def measured_optimum(size: Size, rates: Array, losses: Array, chance: float) -> 
             loss=UNKNOWN if failed else loss,
             place=place,
         )
-    without = [
-        valley(rates, averages(np.delete(losses, s, axis=-1)), i)
-        for s in range(seeds * (seeds > 1))
-    ]
+    curves = [averages(np.delete(losses, s, axis=-1)) for s in range(seeds * (seeds > 1))]
+    without = [valley(rates, each, i) for each in curves]
 
-    def over_seeds(read: Callable[[Valley], float]) -> Estimate:
-        value = read(found)
+    def over_seeds(value: float, each: list[float]) -> Estimate:
         half = math.inf
         if without and None not in without:
-            each = np.array([read(v) for v in without if v is not None])
-            half = students_t(seeds - 1, CONFIDENCE) * jackknife_error(each)
+            half = students_t(seeds - 1, CONFIDENCE) * jackknife_error(np.array(each))
         return Estimate(value=value, low=value - half, high=value + half)
+
+    def of_valley(read: Callable[[Valley], float]) -> Estimate:
+        return over_seeds(read(found), [read(v) for v in without if v is not None])
 
     return SizeOptimum(
         width=size[0],
         depth=size[1],
-        log2_lr=over_seeds(lambda v: v.at),
-        curvature=over_seeds(lambda v: v.curvature),
-        loss=over_seeds(lambda v: math.exp(v.log_loss)),
+        log2_lr=of_valley(lambda v: v.at),
+        curvature=of_valley(lambda v: v.curvature),
+        loss=over_seeds(best_loss(rates, curve), [best_loss(rates, each) for each in curves]),
         place=place,
     )
+
+
+def best_loss(rates: Array, curve: Array) -> float:
+    """The loss at the optimum as reports have it: a valley's level may lie below any loss."""
+    return math.exp(vertex(rates.tolist(), curve).log_loss)
 
 
 def students_t(freedom: int, confidence: float) -> float:
@@ -165,7 +170,7 @@ class Laws:
             return read(some, lambda v: math.log2(v.curvature))
 
         def best(some: Array) -> Array:
-            return read(some, lambda v: v.log_loss)
+            return np.log([best_loss(rates, curve) for curve in averages(some)])
 
         return Laws(
             place=fit(places, losses, sizes, base),

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Any
 
 from depthmup.sweep.jobs import Job, training
 from depthmup.sweep.store import Asked, Store, StoreError
+
+COPIES = 5
+"""How often a store that is being written is copied before it counts as damaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,17 +95,28 @@ def snapshot(path: Path) -> Iterator[Store]:
     if not path.is_file():
         raise StoreError(f"Expected a store at {path}; there is none.")
     with tempfile.TemporaryDirectory() as folder:
-        for part in (path, path.with_name(path.name + "-wal")):
-            if part.exists():
-                shutil.copy(part, folder)
-        copy = Path(folder) / path.name
-        try:
-            store = Store(copy)
-        except StoreError as error:
-            raise StoreError(str(error).replace(str(copy), str(path))) from error
+        store = _copied(path, Path(folder))
         with store:
             store.path = path  # what messages name
             yield store
+
+
+def _copied(path: Path, folder: Path) -> Store:
+    """A copy of a store, opened. While another process writes, its two files may not fit."""
+    copy = folder / path.name
+    problem = ""
+    for _ in range(COPIES):
+        for part in (path, path.with_name(path.name + "-wal")):
+            if part.exists():
+                shutil.copy(part, folder)
+        try:
+            return Store(copy)
+        except StoreError as error:
+            problem = str(error).replace(str(copy), str(path))
+        for part in folder.iterdir():
+            part.unlink()
+        time.sleep(0.2)
+    raise StoreError(f"{problem} If it is being written right now, try again.")
 
 
 def merge(paths: Sequence[Path], *, into: Store) -> int:

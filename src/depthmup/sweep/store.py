@@ -235,10 +235,11 @@ class Store:
             self._db.execute("UPDATE sessions SET seconds = ? WHERE id = ?", (seconds, session))
 
     def sessions(self) -> list[dict[str, Any]]:
-        """The sessions that wrote to this store, oldest first."""
+        """The sessions that wrote to this store, in the order in which they started."""
         with self._explained():
             rows = self._db.execute("SELECT about, seconds FROM sessions ORDER BY id").fetchall()
-        return [{**json.loads(about), "seconds": seconds} for about, seconds in rows]
+        found = [{**json.loads(about), "seconds": seconds} for about, seconds in rows]
+        return sorted(found, key=lambda session: session.get("started", 0.0))
 
     def absorb(self, others: Sequence["Store"]) -> int:
         """Take what other stores hold, all of it or nothing; the number of new results.
@@ -284,7 +285,7 @@ class Store:
         for other in others:
             with other._explained():
                 found += other._db.execute("SELECT about, seconds FROM sessions").fetchall()
-        for about, seconds in sorted(found, key=lambda row: json.loads(row[0]).get("started", 0)):
+        for about, seconds in found:
             update = "UPDATE sessions SET seconds = max(seconds, ?) WHERE about = ?"
             if not self._db.execute(update, (seconds, about)).rowcount:
                 insert = "INSERT INTO sessions(about, seconds) VALUES (?, ?)"

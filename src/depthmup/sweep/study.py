@@ -134,9 +134,9 @@ def _point(log2_lr: float, of_seeds: Array) -> Point:
         if len(finite) > 1:
             error = float(finite.std(ddof=1)) / math.sqrt(len(finite))
             half = error * float(stdtrit(len(finite) - 1, (1 + CONFIDENCE) / 2))
-        loss = Estimate(
-            value=math.exp(center), low=math.exp(center - half), high=math.exp(center + half)
-        )
+        with np.errstate(over="ignore"):
+            low, value, high = (float(np.exp(center + k * half)) for k in (-1, 0, 1))
+        loss = Estimate(value=value, low=low, high=high)
     return Point(
         log2_lr=log2_lr, loss=loss, seeds=len(of_seeds), diverged=len(of_seeds) - len(finite)
     )

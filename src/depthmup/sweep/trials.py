@@ -308,6 +308,8 @@ def _check(grid: TrialGrid) -> None:
         shown = [each.name if isinstance(each, Scheme) else each for each in values]
         if not shown or len(set(shown)) != len(shown):
             refuse(name, "at least one, different from each other", shown)
+    for each in grid.schemes:
+        _check_named(each)
     for name in grid.optimizers:
         family(name)
     for name in ("seeds", "steps"):
@@ -319,6 +321,23 @@ def _check(grid: TrialGrid) -> None:
         refuse("multipliers", "positive", grid.multipliers)
     if any(not 0 <= decay < math.inf for decay in grid.weight_decays):
         refuse("weight_decays", "finite and not negative", grid.weight_decays)
+
+
+def _check_named(given: Scheme) -> None:
+    """Trials name their scheme: it must be the one that the name stands for."""
+    try:
+        found = scheme(given.name)
+    except ValueError:
+        found = None
+    if found is None or given != replace(
+        found, name=given.name, title=given.title, source=given.source
+    ):
+        raise ValueError(
+            f"Expected schemes of the catalogue, or pairs of exponents such as '3/4,1/4': trials "
+            f"are stored by their scheme's name. {given.name!r} is "
+            f"{'none of them' if found is None else 'another one'}. Train a scheme of your own by "
+            "train=, which applies it itself."
+        )
 
 
 def _check_increasing(name: str, values: Sequence[float]) -> None:

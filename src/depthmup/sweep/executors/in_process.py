@@ -25,7 +25,7 @@ class InProcess:
                 except StopIteration:
                     backlog.ended(attempt)
                     break
-                except Exception:
+                except (Exception, SystemExit):
                     backlog.raised(attempt, traceback.format_exc())
                     break
                 backlog.result(result)
