@@ -55,12 +55,17 @@ def exhaust(log, number):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+def leave(log, number):
+    noted(log, number=number)
+    raise SystemExit(f"number {number} leaves")
+
+
 def fail(log, number):
     noted(log, number=number)
     raise ZeroDivisionError(f"number {number} has no inverse")
 
 
-BY_NAME = {f.__name__: f for f in (add_one, hang, die, die_once, exhaust, fail)}
+BY_NAME = {f.__name__: f for f in (add_one, hang, die, die_once, exhaust, leave, fail)}
 
 
 def task(name, log, number, **settings) -> Task:

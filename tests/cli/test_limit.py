@@ -89,6 +89,12 @@ def test_a_map_in_no_known_format(tmp_path, capsys):
     assert "to end in .html" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", [("--depth", "8"), ("--activation", "erf"), ("--gamma", "0")])
+def test_the_check_refuses_what_it_would_ignore(option, capsys):
+    assert main(["limit", *SMALL, "--check", *option]) == 2
+    assert f"{option[0]} is not for --check" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_check_finds_the_slopes_of_the_theory(capsys):
     assert main(["limit", *SMALL, "--check", "--json"]) == 0

@@ -62,6 +62,16 @@ def test_one_error_costs_its_company_nothing_and_nothing_is_done_twice(log, exec
     assert re.search(r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 2 has no", why)
 
 
+@pytest.mark.parametrize("executor", [InProcess(), ONE], ids=["in process", "processes"])
+def test_code_that_exits_ends_its_own_job_alone(log, executor):
+    heard = Heard()
+    names = ["leave", "add_one"]
+    executor([Several(tasks=tuple(task(name, log, n) for n, name in enumerate(names)))], heard)
+    assert heard.numbers == [1]
+    [(_, why)] = heard.failures
+    assert "number 0 leaves" in why
+
+
 def test_a_worker_that_dies_is_replaced_and_only_what_is_left_is_done_again(log):
     names = ["add_one", "die_once", "add_one", "add_one"]
     job = Several(tasks=tuple(task(name, log, n) for n, name in enumerate(names)))

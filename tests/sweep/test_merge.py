@@ -1,6 +1,7 @@
 """Shards of a sweep and joining their stores: nothing is lost, doubled, or mixed up."""
 
 import json
+import shutil
 import sqlite3
 from array import array
 from dataclasses import replace
@@ -12,7 +13,18 @@ from hypothesis import strategies as st
 
 from depthmup.cli import main
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.sweep import Grid, InProcess, Shard, Store, StoreError, merge, run, share, training
+from depthmup.sweep import (
+    Grid,
+    InProcess,
+    Shard,
+    Store,
+    StoreError,
+    merge,
+    run,
+    shards,
+    share,
+    training,
+)
 
 GRID = Grid(depths=(2, 4, 8), base_depth=2, log2_lrs=(-4.0, -3.0), seeds=3, steps=4, window=2)
 OPTIONS = (
@@ -178,6 +190,38 @@ def test_time_of_sessions_is_counted_once_and_they_stand_in_order(tmp_path):
     assert found == [(10, 5.0), (20, 7.0)]
 
 
+def test_sessions_that_come_later_stand_where_they_started(tmp_path):
+    """The page is that of the session that started last, not of the store that came last."""
+    with Store(tmp_path / "main.sqlite") as main_store:
+        main_store.open_session({"started": 200.0})
+        with Store(tmp_path / "shard.sqlite") as shard:
+            shard.open_session({"started": 100.0})
+        merge([tmp_path / "shard.sqlite"], into=main_store)
+        assert [session["started"] for session in main_store.sessions()] == [100.0, 200.0]
+
+
+@pytest.mark.parametrize("torn", [1, 99])
+def test_a_store_that_was_copied_while_it_was_written(stores, tmp_path, monkeypatch, torn):
+    """A file's copy and its log's do not fit: tried again, and if that does not help, told."""
+    (path,) = stores(a=[record(0)])
+    copies, copy = [], shutil.copy
+
+    def tear(source, folder):
+        copy(source, folder)
+        copies.append(source)
+        if len(copies) <= torn:
+            file = folder / source.name
+            file.write_bytes(file.read_bytes()[:5000])
+
+    monkeypatch.setattr(shards.shutil, "copy", tear)
+    with Store(tmp_path / "joint.sqlite") as joint:
+        if torn == 1:
+            assert merge([path], into=joint) == 1
+        else:
+            with pytest.raises(StoreError, match="is being written right now, try again"):
+                merge([path], into=joint)
+
+
 def summary(folder):
     return json.loads((folder / "summary.json").read_text())["schemes"]
 
@@ -233,6 +277,9 @@ def test_the_command_elsewhere_and_bad_input(tmp_path, capsys, stores):
     (tmp_path / "empty").mkdir()
     assert main(["merge", str(tmp_path / "empty")]) == 2
     assert "Expected stores to join" in capsys.readouterr().err
+    assert main(["merge", str(tmp_path / "typo")]) == 2
+    assert "there is none at" in capsys.readouterr().err
+    assert not (tmp_path / "results.sqlite").exists()
     assert main(["merge"]) == 2
     assert "got none" in capsys.readouterr().err
 
