@@ -414,7 +414,7 @@ def summarize(rows: Sequence[Outcome]) -> None:
         )
     lacks = Counter(x.lack.value for r in rows for x in r.certificate.refusals)
     told = "; ".join(f"{n} {lack}" for lack, n in lacks.most_common())
-    print(f"\nRefused: {told or 'none'}.")
+    print(f"\nRefused, for one reason or two: {told}." if told else "\nRefused: none.")
 
 
 def share(of: Iterator[bool]) -> str:
