@@ -211,20 +211,20 @@ def run(options: Options) -> int:
     jobs = partial(training, placement=placement)
     executor = options.execution.choose(workers=options.workers, device=device)
     log = log_named(options.log) if options.log else None
+    shard = Shard.parse(options.shard) if options.shard else None
+    asked, main = grid.cells, options.out / MAIN_STORE
+    if shard is not None:
+        asked = tuple(share_left(grid.cells, shard, jobs=jobs, held_by=main))
     engine = "each node's own"
     if options.execution.executor != "ray":
         chosen = engine_for(grid.cells[0], placement)
         engine = str(chosen)
         check_memory(
-            [job.cells for job in jobs(grid.cells)],
+            [job.cells for job in jobs(asked)],
             workers=executor.workers if isinstance(executor, Processes) else 1,
             stacked=chosen.name == "stacked",
             device=device,
         )
-    shard = Shard.parse(options.shard) if options.shard else None
-    asked, main = grid.cells, options.out / MAIN_STORE
-    if shard is not None:
-        asked = tuple(share_left(grid.cells, shard, jobs=jobs, held_by=main))
     prepare_folder(options.out)
     with Store(options.out / shard.store_name if shard else main) as store:
         about = about_session(
