@@ -47,6 +47,11 @@ class TestJSON:
         x = tokens()
         assert torch.equal(models[0](x), models[1](x))
 
+    def test_an_own_init_without_exponents(self, tmp_path):
+        plan = make_plan(own_init=Power())
+        plan.save(tmp_path / "plan.json")
+        assert depthmup.Plan.load(tmp_path / "plan.json").own_init == Power()
+
     def test_exponents_are_exact(self, tmp_path):
         make_plan(scheme="1/3,2/3").save(tmp_path / "plan.json")
         content = json.loads((tmp_path / "plan.json").read_text())

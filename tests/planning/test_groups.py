@@ -98,6 +98,22 @@ def test_decay_of_vectors_can_be_switched_off():
             assert (group["weight_decay"] == 0) == (model.get_parameter(name).dim() == 1)
 
 
+def test_groups_do_not_depend_on_the_learning_rate_that_a_schedule_starts_from():
+    plan, model = pair("sgd")
+    factors = [
+        [(group["lr_factor"], group["param_names"]) for group in plan.param_groups(model, lr=lr)]
+        for lr in (0.0, 1.0)
+    ]
+    assert factors[0] == factors[1]
+    assert len({factor for factor, _ in factors[0]}) > 1
+
+
+def test_decay_that_is_said_to_be_coupled_is_refused():
+    plan, model = pair("adamw")
+    with pytest.raises(ValueError, match="cannot be made to transfer"):
+        plan.param_groups(model, lr=1.0, weight_decay=0.1, decoupled=False)
+
+
 def test_schedules_of_absolute_rates_use_the_factor():
     plan, model = pair("adamw")
     built = torch.optim.AdamW(plan.param_groups(model, lr=1.0))

@@ -135,6 +135,46 @@ def test_few_numbers_are_not_like_others_that_follow_depth():
     assert any("too uncertain to tell apart" in note for note in plan.notes)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_habit_that_the_measurement_excludes_is_not_followed(seed):
+    """The last matrices of branches follow the depth, alone and with few numbers: not fixed."""
+    torch.manual_seed(seed)
+    model, base = like_gpt2(32, 9), like_gpt2(8, 2)
+    plan = depthmup.plan(model, base=base, example_inputs=torch.randn(4, 16))
+    law = plan.own_laws.get("1.down.weight")
+    assert law is None or law.ratio == pytest.approx((2 / 9) ** 0.5)
+
+
+def like_gpt2(width, depth):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = nn.Linear(width, 2 * width, bias=False)
+            self.down = nn.Linear(2 * width, width, bias=False)
+            nn.init.normal_(self.up.weight, std=0.02)
+            nn.init.normal_(self.down.weight, std=0.02 / (2 * depth) ** 0.5)
+
+        def forward(self, x):
+            return x + self.down(self.up(x).relu())
+
+    ends = nn.Linear(16, width, bias=False), nn.Linear(width, 4, bias=False)
+    for end in ends:
+        nn.init.normal_(end.weight, std=0.02)
+    return nn.Sequential(ends[0], *(Block() for _ in range(depth)), ends[1])
+
+
+def test_one_number_is_no_constant():
+    """The bias of a readout with one output is drawn anew: it follows the other biases."""
+    torch.manual_seed(0)
+    models = [nn.Sequential(nn.Linear(16, n), nn.ReLU(), nn.Linear(n, 1)) for n in (64, 16)]
+    plan = depthmup.plan(models[0], base=models[1], example_inputs=torch.randn(4, 16))
+    assert plan.own_laws["2.bias"].ratio == pytest.approx(0.5)
+    before = models[0][2].bias.item()
+    plan.initialize(models[0])
+    factor = plan["2.bias"].init / 0.5
+    assert models[0][2].bias.item() == pytest.approx(before * factor)
+
+
 def mlp_with_biases(width, depth):
     class Block(nn.Linear):
         def forward(self, x):

@@ -122,6 +122,6 @@ def _own_init(content: Any) -> OwnInit | None:
     if content is None or isinstance(content, str):
         return content
     powers = {f.name for f in fields(Power)}
-    if content and set(content) <= powers:
+    if set(content) <= powers:
         return Power(**content)
     return {k: v if isinstance(v, str) else Power(**v) for k, v in content.items()}

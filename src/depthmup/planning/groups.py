@@ -149,6 +149,11 @@ def _check_decay(
     if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
         return
     named = optimizer in OPTIMIZERS
+    if decoupled is False:
+        raise ValueError(
+            "Weight decay that is added to the gradient of an entrywise optimizer cannot be made "
+            "to transfer (Tensor Programs V, Appendix B.3). Use decoupled decay or weight_decay=0."
+        )
     if optimizer in _DECOUPLED or optimizer in _MAY_DECOUPLE:
         return
     if named and optimizer in _COUPLED and not decoupled:
@@ -165,11 +170,6 @@ def _check_decay(
             "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
             "decay added to the gradient cannot transfer in this family."
         )
-    if decoupled is False:
-        raise ValueError(
-            "Weight decay that is added to the gradient of an entrywise optimizer cannot be made "
-            "to transfer (Tensor Programs V, Appendix B.3). Use decoupled decay or weight_decay=0."
-        )
 
 
 def _groups(
@@ -181,7 +181,7 @@ def _groups(
     eps: float | None,
     options: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    groups: dict[tuple[float, ...], dict[str, Any]] = {}
+    groups: dict[tuple[object, ...], dict[str, Any]] = {}
     for p in prescriptions:
         if not found[p.name].requires_grad:
             continue
@@ -191,8 +191,18 @@ def _groups(
         }
         if eps is not None:
             settings["eps"] = eps * (p.epsilon if p.family is Family.ENTRYWISE else 1.0)
+        # By factors, not by their products: a schedule may start from a learning rate of 0.
+        alike = (
+            p.lr,
+            p.decay,
+            p.epsilon,
+            p.family,
+            p.role.kind is Kind.VECTOR,
+            decays[0],
+            decays[1],
+        )
         group = groups.setdefault(
-            tuple(settings.values()),
+            alike,
             {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},
         )
         group["params"].append(found[p.name])

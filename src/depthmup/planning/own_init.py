@@ -61,7 +61,11 @@ class UnrecognizedInit(ValueError):
 
 
 class _Uncertain(UnrecognizedInit):
-    """Several laws fit: too few entries to tell them apart."""
+    """Several laws fit, with these ratios: too few entries to tell them apart."""
+
+    def __init__(self, message: str, ratios: Sequence[float]) -> None:
+        super().__init__(message)
+        self.ratios = tuple(ratios)
 
 
 def measure(tensor: Tensor) -> Measured | None:
@@ -150,7 +154,9 @@ def recognize(
                 result.update({p.name: law for p in part})
     for part, doubt in uncertain:
         habit = _as_the_others(part[0], prescriptions, result, fans)
-        if habit is None:
+        if habit is None or not any(
+            math.isclose(habit.ratio, ratio, rel_tol=1e-9) for ratio in doubt.ratios
+        ):
             raise doubt
         result.update({p.name: habit for p in part})
     return result
@@ -179,7 +185,8 @@ def _as_the_others(
 ) -> OwnLaw | None:
     """Fixed or fan-in, if all other tensors (vectors for a vector) that can tell agree on one.
 
-    Where no fan-in changes, those that do not follow the depth tell that this one does not either.
+    Where no fan-in changes, those that do not follow the depth tell that a vector does not either.
+    A matrix is left open: the last ones of branches often follow the depth, and alone.
     """
     is_vector = p.role.kind is Kind.VECTOR
     for alike in (True, False):
@@ -195,7 +202,7 @@ def _as_the_others(
             habits.add(
                 "both" if both else "fan_in" if fan_in else "fixed" if law.ratio == 1 else law.law
             )
-        if habits == {"both"} and fans[p.name] == 1:
+        if habits == {"both"} and is_vector and fans[p.name] == 1:
             return OwnLaw(law="1, as the others", ratio=1.0)
         habits.discard("both")
         if habits == {"fan_in"}:
@@ -283,6 +290,13 @@ def _law(
         return OwnLaw(law="zero", ratio=1.0)
     if ours.constant is not None and theirs.constant is not None:
         ratio = ours.constant / theirs.constant
+        if ratio != 1 and max(ours.count, theirs.count) == 1:
+            laws = candidates(p, widths, depths)
+            raise _Uncertain(
+                f"{p.name} is one number, which tells nothing of how it depends on size. "
+                f"{_advice(p)}",
+                [value for value, _ in laws.values()],
+            )
         return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
     laws = candidates(p, widths, depths)
     if p.shape == p.base_shape and len(laws) == 1:
@@ -303,11 +317,13 @@ def _law(
             "a checkpoint was loaded, the model needs no initialization: plan.attach(model) is "
             f"enough. {_advice(p)}"
         )
-    odds = [scores[law] + laws[law][1] for law in ranked]
-    if len(odds) > 1 and odds[1] - odds[0] < _MARGIN:
+    best_odds = scores[best] + laws[best][1]
+    tied = [law for law in ranked if scores[law] + laws[law][1] - best_odds < _MARGIN]
+    if len(tied) > 1:
         raise _Uncertain(
             f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
-            f"{known}. {_advice(p)}"
+            f"{known}. {_advice(p)}",
+            [laws[law][0] for law in tied],
         )
     return OwnLaw(law=best, ratio=laws[best][0])
 
