@@ -1,5 +1,6 @@
 """Figure 1 and Claims 7.1 to 7.6: what trained networks are seen to do decides, too."""
 
+import json
 from fractions import Fraction
 from functools import cache
 
@@ -94,12 +95,53 @@ def test_one_pair_on_the_other_side_is_found_out_and_one_in_doubt_leaves_doubt(
 def test_a_pair_in_another_region_is_found_out_unless_it_could_not_be_decided(tmp_path):
     (tmp_path / "wrong").mkdir(), (tmp_path / "open").mkdir(), (tmp_path / "aside").mkdir()
     pair = ("1/2", "3/4")
-    wrong = changed(pair, region="Depth-muP", nontrivial=True)
+    wrong = changed(pair, region="Depth-muP", nontrivial=True, faithful=True, diverse=True)
     assert verdicts(tmp_path / "wrong", wrong, ["fig1"]) == {"fig1": NO}
     in_doubt = changed(pair, region="Depth-muP", nontrivial=None)
     assert verdicts(tmp_path / "open", in_doubt, ["fig1"]) == {"fig1": OPEN}
     beside = changed(("3/4", "0"), region="Depth-muP")
     assert verdicts(tmp_path / "aside", beside, ["fig1"]) == {"fig1": YES}
+
+
+def test_an_open_property_leaves_a_region_open_even_where_it_is_drawn_as_claimed(tmp_path):
+    """Networks that are open in everything show nothing, though they are drawn somewhere."""
+    for claim, pair, name in (
+        ("fig1", ("1/2", "1/2"), "faithful"),
+        ("claim7.5", ("1/2", "1/2"), "diverse"),
+        ("fig1", ("1/2", "3/4"), "stable in training"),  # trivial is what fails after it
+    ):
+        folder = tmp_path / f"{claim} {name}"
+        folder.mkdir()
+        assert verdicts(folder, changed(pair, **{name: None}), [claim]) == {claim: OPEN}
+    nothing = dict.fromkeys(CLAIMED)
+    folder = tmp_path / "nothing"
+    folder.mkdir()
+    open_everywhere = verdicts(folder, lambda pair: as_claimed(pair) | nothing)
+    assert YES not in open_everywhere.values()
+
+
+def test_what_is_open_after_the_property_that_fails_does_not_matter(tmp_path):
+    pair = ("1/2", "1/4")  # unstable in training
+    beyond = changed(pair, nontrivial=None, faithful=None, diverse=None)
+    assert verdicts(tmp_path, beyond, ["fig1", "claim7.5"]) == {"fig1": YES, "claim7.5": YES}
+
+
+def test_pairs_that_networks_left_open_are_hollow_on_the_map(tmp_path):
+    rows = []
+    with Store(tmp_path / "results.sqlite") as store:
+        (claim,) = named(["fig1"])
+        experiment = claim.experiment(Setting())
+        in_doubt = changed(("1/2", "1/2"), faithful=None)
+        for measure in experiment.measures:
+            s = measure.task.settings
+            alpha = Fraction(s["alpha"])
+            values = computed(alpha) if "gammas" in s else in_doubt((alpha, Fraction(s["gamma"])))
+            store.add(Measurement(task=measure.task, values=values))
+        drawn, seen_map = claim.finding(experiment, store).pictures
+    for picture in (drawn, seen_map):
+        text = json.dumps(picture.spec)
+        rows.append((text.count('"decided": "no"'), "hollow" in picture.caption))
+    assert rows == [(0, False), (1, True)]
 
 
 def test_another_rule_is_not_the_unique_one(tmp_path):
@@ -117,6 +159,13 @@ def test_full_branches_decide_what_explodes(tmp_path):
         values = seen(store, of)[pair]
     assert values["region"] == "unstable at initialization"
     assert values["stable at initialization"] is False
+
+
+def test_an_exponent_that_cannot_be_computed_is_found_out(tmp_path):
+    def broken(alpha):
+        return {g: v | {"f_1": float("nan")} for g, v in computed(alpha).items()}
+
+    assert verdicts(tmp_path, names=["claim7.1"], of_alpha=broken) == {"claim7.1": NO}
 
 
 @cache

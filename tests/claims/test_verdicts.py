@@ -25,6 +25,9 @@ def between(low, high):
         (Accepted(contains=-2.0, low=-2.5, high=-1.5), between(-3.2, -0.9), OPEN),
         (Accepted(contains=-2.0, low=-2.5, high=-1.5), between(-1.9, -1.8), NO),
         (Accepted(low=0.0), UNKNOWN, OPEN),
+        (Accepted(contains=0.0), UNKNOWN, OPEN),
+        (Accepted(low=0.0, high=0.1), between(math.inf, math.inf), NO),
+        (Accepted(low=5.0), between(math.inf, math.inf), YES),
         (Accepted(low=0, high=0), between(0, 0), YES),
     ],
 )

@@ -1,6 +1,7 @@
 """The evidence page: every finding is on it, in a browser it draws, offline, at any width."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from depthmup.reports import (
     evidence_text,
     export_pictures,
 )
+from depthmup.reports.evidence import measured
 
 
 def comparison(value=-0.03, low=-0.05, high=-0.01, **changes):
@@ -95,6 +97,34 @@ def test_what_was_not_measured_is_no_number(evidence):
     summary = evidence_summary(replace(evidence, findings=(finding,)))
     assert summary["claims"][0]["comparisons"][0]["estimate"] is None
     assert "not measured" in evidence_page(replace(evidence, findings=(finding,)))
+
+
+def test_infinity_is_a_number_and_outside_what_is_accepted(evidence):
+    endless = comparison(value=math.inf, low=math.inf, high=math.inf)
+    found = replace(evidence, findings=(replace(evidence.findings[0], comparisons=(endless,)),))
+    markdown = evidence_markdown(found, command="depthmup")
+    assert "| ∞ | within −0.15 to 0.15 | not reproduced |" in markdown
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((0.0031, 0.0030, 0.0032), "0.00310 [0.00300, 0.00320]"),
+        ((0.1506, 0.1484, 0.1532), "0.1506 [0.1484, 0.1532]"),
+        ((-0.72, -0.87, -0.56), "−0.72 [−0.87, −0.56]"),
+        ((12.0, 3.0, 40.0), "12.00 [3.00, 40.00]"),
+        ((-3.21e-9, -3.26e-9, -3.18e-9), "−3.21e-09 [−3.26e-09, −3.18e-09]"),
+        ((2.5, -math.inf, math.inf), "2.50 [−∞, ∞]"),
+        ((math.inf, math.inf, math.inf), "∞"),
+        ((0.0, 0.0, 0.0), "0"),
+        ((100.0, 100.0, 100.0), "100"),
+        ((43.91372, 43.91372, 43.91372), "43.914"),
+        ((math.nan, math.nan, math.nan), "not measured"),
+    ],
+)
+def test_digits_follow_from_the_width_of_the_interval(numbers, text):
+    value, low, high = numbers
+    assert measured(Estimate(value=value, low=low, high=high)) == text
 
 
 def test_names_and_captions_are_escaped(evidence):

@@ -234,25 +234,25 @@ def _some(found: Seen, decisive: bool) -> list[Pair]:
     return [pair for pair in found if (pair in DECIDING) == decisive]
 
 
+def decided(values: Mapping[str, Any]) -> bool:
+    """Whether networks decided what a pair's region rests on.
+
+    The first property that fails names the region; one that is open before that leaves it open.
+    """
+    for name in CLAIMED:
+        if name != LINEAR and values[name] is not True:
+            return values[name] is False
+    return True
+
+
 def elsewhere(found: Seen, *, decisive: bool = True) -> Comparison:
     """How many pairs are found in another region than the paper's."""
     pairs = _some(found, decisive)
-    wrong = [pair for pair in pairs if found[pair]["region"] != regime(*pair).name]
-    # A region is drawn as if what could not be decided held.
-    undecided = [
-        pair
-        for pair in wrong
-        if any(
-            found[pair][name] is None and claim(regime(*pair)) is not None
-            for name, claim in CLAIMED.items()
-            if name != LINEAR
-        )
-    ]
     what = f"{len(pairs)} pairs" if decisive else f"the map's other {len(pairs)} pairs"
-    return _count(
+    return _count_decided(
         f"trained networks: of {what}, those in another region than the paper's",
-        len(wrong) - len(undecided),
-        len(undecided),
+        found,
+        {pair: found[pair]["region"] != regime(*pair).name for pair in pairs},
         decisive=decisive,
     )
 
@@ -260,12 +260,21 @@ def elsewhere(found: Seen, *, decisive: bool = True) -> Comparison:
 def others_than(found: Seen, rule: Pair) -> Comparison:
     """Whether the rule's pair, and it alone, is found to have all properties of the best."""
     pairs = [pair for pair in found if pair in DECIDING or pair == rule]
-    wrong = sum((found[pair]["region"] == "Depth-muP") != (pair == rule) for pair in pairs)
-    return _count(
+    return _count_decided(
         f"trained networks: of {len(pairs)} pairs, those with all four properties that are not the "
         f"rule's ({rule[0]}, {rule[1]}), or the rule's without them",
-        wrong,
-        0,
+        found,
+        {pair: (found[pair]["region"] == "Depth-muP") != (pair == rule) for pair in pairs},
+    )
+
+
+def _count_decided(
+    what: str, found: Seen, wrong: Mapping[Pair, bool], *, decisive: bool = True
+) -> Comparison:
+    """How many pairs are wrong; one that networks left open might be, wherever it is drawn."""
+    sure = {pair for pair in wrong if decided(found[pair])}
+    return _count(
+        what, sum(wrong[pair] for pair in sure), len(wrong) - len(sure), decisive=decisive
     )
 
 
@@ -279,7 +288,13 @@ def _count(what: str, wrong: int, undecided: int, *, decisive: bool = True) -> C
     )
 
 
-def map_of(found: Seen, *, name: str, caption: str) -> Picture:
+def map_of(
+    found: Seen,
+    *,
+    name: str,
+    caption: str,
+    decided: Callable[[Mapping[str, Any]], bool] = lambda values: True,
+) -> Picture:
     """The map of the regions that pairs were found in, whether computed or seen."""
     from depthmup.reports import MapPoint, regime_map
 
@@ -289,8 +304,11 @@ def map_of(found: Seen, *, name: str, caption: str) -> Picture:
             gamma=gamma,
             found=str(values["region"]),
             expected=regime(alpha, gamma).name,
+            decided=decided(values),
         )
         for (alpha, gamma), values in found.items()
     ]
-    caption = f"{caption}; a cross marks a pair that the paper puts elsewhere."
-    return framed(regime_map(points, title=""), name=name, caption=caption)
+    caption = f"{caption}; a cross marks a pair that the paper puts elsewhere"
+    if not all(point.decided for point in points):
+        caption += ", a hollow square one whose region networks left open"
+    return framed(regime_map(points, title=""), name=name, caption=f"{caption}.")

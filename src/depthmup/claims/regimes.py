@@ -134,7 +134,10 @@ def _seen_map(found: measured.Seen) -> Conclusion:
         comparisons=tuple(measured.elsewhere(found, decisive=yes) for yes in (True, False)),
         pictures=(
             measured.map_of(
-                found, name="measured", caption="Regions that trained networks are found in"
+                found,
+                name="measured",
+                caption="Regions that trained networks are found in",
+                decided=measured.decided,
             ),
         ),
     )

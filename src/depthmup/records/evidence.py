@@ -1,5 +1,6 @@
 """Evidence: what a paper says, what was measured, and whether the two agree."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -35,8 +36,11 @@ class Accepted:
     contains: float | None = None
 
     def judge(self, found: Estimate) -> Reproduction:
-        """Reproduced if the whole interval agrees, not if none of it does, else undecidable."""
-        if not found.known:
+        """Reproduced if the whole interval agrees, not if none of it does, else undecidable.
+
+        Infinity is a value, such as a distance without end; only NaN is unknown.
+        """
+        if any(math.isnan(value) for value in (found.value, found.low, found.high)):
             return Reproduction.UNDECIDABLE
         if self.contains is not None and not found.low <= self.contains <= found.high:
             return Reproduction.NOT_REPRODUCED

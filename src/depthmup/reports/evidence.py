@@ -1,5 +1,6 @@
 """Evidence as one self-contained page, as a table in Markdown, as lines, and as JSON."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -194,24 +195,34 @@ def measured(estimate: Estimate) -> str:
     Example:
         >>> print(measured(Estimate(value=-0.0312, low=-0.0401, high=-0.0223)))
         −0.031 [−0.040, −0.022]
+        >>> print(measured(Estimate(value=0.0031, low=0.0030, high=0.0032)))
+        0.00310 [0.00300, 0.00320]
         >>> print(measured(Estimate(value=3.2e-12, low=3.2e-12, high=3.2e-12)))
         3.2e-12
+        >>> print(measured(Estimate(value=float("inf"), low=1.5, high=float("inf"))))
+        ∞ [1.50, ∞]
     """
-    if not estimate.known:
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if math.isnan(value):
         return "not measured"
-    spread = estimate.high - estimate.low
-    small = abs(estimate.value) < 1e-3 and estimate.value != 0
-    if spread == 0:
-        plain = number(estimate.value, 3).rstrip("0").rstrip(".")
-        return (
-            f"{estimate.value:.2g}".replace("-", "−", 1 if estimate.value < 0 else 0)
-            if small
-            else plain
-        )
-    if small and abs(spread) < 1e-3:
-        return f"{estimate.value:.2g} [{estimate.low:.2g}, {estimate.high:.2g}]"
-    digits = 2 if spread > 0.1 else 3
-    return f"{number(estimate.value, digits)} {interval(estimate, digits)}"
+    if low == high or math.isnan(low) or math.isnan(high):
+        if 0 < abs(value) < 1e-3:
+            return _short(value, 2)
+        text = number(value, 3)
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    spread = high - low
+    # Two digits of the interval's width, and two decimals at least.
+    digits = 2 if math.isinf(spread) else max(2, 1 - math.floor(math.log10(spread)))
+    if digits <= 6:
+        return f"{number(value, digits)} {interval(estimate, digits)}"
+    size = max(abs(v) for v in (value, low, high))
+    digits = min(max(2, math.floor(math.log10(size)) + 1 + digits), 12)
+    return f"{_short(value, digits)} [{_short(low, digits)}, {_short(high, digits)}]"
+
+
+def _short(value: float, digits: int) -> str:
+    """A small number by its significant digits, with a true minus sign in front."""
+    return f"{value:.{digits}g}".replace("-", "−", 1 if value < 0 else 0)
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
