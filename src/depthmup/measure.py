@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Number
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -275,7 +276,7 @@ def _check_given(functions: Functions) -> None:
 
 def _several(value: Any) -> Sequence[Any]:
     """One value or several, as several."""
-    return [value] if isinstance(value, str | float | int | Scheme) else list(value)
+    return [value] if isinstance(value, str | Number | Scheme) else list(value)
 
 
 def _whole(sizes: Sequence[Any]) -> tuple[Any, ...]:

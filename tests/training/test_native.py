@@ -453,3 +453,29 @@ def test_double_precision_tells_rounding_from_error():
     plain = np.abs(np.asarray(train(each).losses) - exact).max()
     found = np.abs(np.asarray(native([each])[each.key].losses) - exact).max()
     assert found < 3 * plain + 1e-6
+
+
+def test_without_a_home_folder_the_reason_is_told(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(BuildError, match="Set XDG_CACHE_HOME"):
+        build()
+
+
+def test_a_kernel_that_another_user_built_is_left_alone(monkeypatch, tmp_path):
+    theirs = build(folder=tmp_path)
+    read = Path.read_bytes
+
+    def locked(path):
+        if path == theirs and not opened:
+            opened.append(path)
+            raise PermissionError(path)
+        return read(path)
+
+    opened = []
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    assert build(folder=tmp_path).exists()
+    assert opened

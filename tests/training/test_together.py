@@ -114,3 +114,8 @@ def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):
         )
         assert done == len(trials) - 1
         assert not store.missing(trials)
+
+
+def test_what_a_stack_does_not_know_is_refused():
+    with pytest.raises(ValueError, match="amsgrad and maximize are not for stacks"):
+        list(run_together(of(settings={**TRIAL.settings, "amsgrad": True}), FUNCTIONS))

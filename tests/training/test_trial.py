@@ -4,6 +4,7 @@ import math
 import random
 from array import array
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from own_models import batch, make
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+import depthmup
+from depthmup.planning.user_model import cross_entropy as usual_loss
 from depthmup.records import BASE_SHAPE, Status, Trial
 from depthmup.rules import CATALOGUE
 from depthmup.training import stream
@@ -245,3 +248,118 @@ class TestPreflight:
 
     def test_a_plan_function_that_gives_none(self):
         self.check("to give a depthmup.Plan; got None", TypeError, plan=lambda m, b, t: None)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"weight_decay": 0.1}, "weight_decay is no setting of the optimizer"),
+            ({"lr": 0.1, "plan": 1}, "lr, plan is no setting"),
+            ({"beside_muon": 0.5}, "adamw has no setting beside_muon"),
+            ({"betas": [0.9, 1.5]}, "Invalid beta"),
+            ({"clip": -1}, "clip to be a positive norm"),
+            ({"clip": 0}, "clip to be a positive norm"),
+            ({"clip": "1"}, "clip to be a positive norm"),
+            ({"schedule": ["cosine"]}, "schedule to be one of"),
+        ],
+    )
+    def test_settings_that_cannot_be(self, settings, message):
+        self.check(message, trials=grown(settings=settings))
+
+    def test_a_batch_that_fills_one_buffer_again(self):
+        buffer = torch.empty(4, 16)
+        self.check(
+            "different data for the same generator",
+            batch=lambda g: (buffer.normal_(), torch.arange(4)),
+        )
+
+    def test_a_batch_without_tensors(self):
+        self.check(r"torch\.as_tensor", TypeError, batch=lambda g: (np.ones((4, 16)), np.arange(4)))
+
+    def test_masked_targets_are_the_same_where_both_are_masked(self):
+        def masked(generator):
+            x, y = batch(generator)
+            return x, torch.where(y > 3, math.nan, y.double())
+
+        def loss(outputs, targets):
+            return (outputs.mean(-1) - targets.nan_to_num()).square().mean()
+
+        preflight(Functions(make=make, batch=masked, loss=loss), grown())
+
+    def test_what_is_the_same_for_every_seed_is_told(self):
+        x, y = batch(torch.Generator().manual_seed(0))
+        with pytest.warns(UserWarning, match="the same data for every seed"):
+            preflight(Functions(make=make, batch=lambda g: (x, y)), grown())
+
+        def seeded_make(width, depth):
+            torch.manual_seed(0)
+            return make(width, depth)
+
+        with pytest.warns(UserWarning, match="the same model for every seed"):
+            preflight(Functions(make=seeded_make, batch=batch), grown())
+
+
+class Batch(NamedTuple):
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+def test_batches_with_names():
+    named = Functions(make=make, batch=lambda generator: Batch(*batch(generator)))
+    preflight(named, grown())
+    assert run_trial(TRIAL, named).losses == run_trial(TRIAL, OWN).losses
+
+
+def test_an_own_plan_is_given_the_trial_as_it_is():
+    seen = []
+
+    def own_plan(model, base, trial):
+        seen.append(trial)
+        x, _ = batch(stream(0, "batches"))
+        return depthmup.plan(model, base=base, scheme="depth-mup", optimizer=trial.optimizer,
+                             example_inputs=x, own_init="fan_in")  # fmt: skip
+
+    trial = replace(TRIAL, weight_decay=0.1, settings={"clip": 1.0})
+    run_trial(trial, Functions(make=make, batch=batch, plan=own_plan))
+    assert seen == [trial]
+
+
+def test_randomness_in_training_is_not_that_of_the_initial_weights():
+    first = []
+
+    class Noisy(nn.Linear):
+        def forward(self, x):
+            if self.training:
+                first.append((torch.randn(3), random.random(), np.random.rand()))  # noqa: NPY002
+            return super().forward(x)
+
+    drawn = []
+
+    def noisy(width, depth):
+        drawn.append((torch.randn(3), random.random(), np.random.rand()))  # noqa: NPY002
+        model = make(width, depth)
+        model[0] = Noisy(16, width, bias=False)
+        return model
+
+    run_trial(replace(TRIAL, steps=1), Functions(make=noisy, batch=batch, loss=cross_entropy))
+    for ours, theirs in zip(first[-1], drawn[0], strict=True):
+        assert not np.array_equal(ours, theirs)
+
+
+def test_a_loss_that_turns_negative_is_told_at_once():
+    steps = []
+
+    def falling(outputs, targets):
+        steps.append(1)
+        return cross_entropy(outputs, targets) - (10.0 if len(steps) > 3 else 0.0)
+
+    with pytest.raises(ValueError, match="never negative; got"):
+        run_trial(TRIAL, Functions(make=make, batch=batch, loss=falling))
+    assert len(steps) == 4
+
+
+def test_the_usual_loss_of_outputs_of_several_kinds():
+    logits, targets = torch.randn(4, 8), torch.arange(4)
+    expected = cross_entropy(logits, targets)
+    assert torch.equal(usual_loss({"logits": logits}, targets), expected)
+    with pytest.raises(TypeError, match=r"got tuple. Pass loss\(outputs, targets\)"):
+        usual_loss((logits, None), targets)

@@ -22,15 +22,19 @@ def run(options: Options) -> int:
 
     from depthmup.records import environment
     from depthmup.training import engine_for
-    from depthmup.training.native import cache_folder, compiler
+    from depthmup.training.native import BuildError, cache_folder, compiler
 
     chosen = engine_for()
+    try:
+        cache = str(cache_folder())
+    except BuildError as error:
+        cache = f"none: {error}"
     found = {
         **environment(),
         "engine": chosen.name,
         "why": chosen.why,
         "compiler": compiler(),
-        "cache": str(cache_folder()),
+        "cache": cache,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "on cuda": ON_CUDA,
     }

@@ -7,7 +7,7 @@ The module has ``factory(width, depth)``, which makes a model; ``batch(generator
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -83,8 +83,18 @@ def find_function(reference: str) -> Callable[..., Any]:
 
 
 def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
-    """Mean cross-entropy of logits over their last dimension (of ``outputs.logits``, if any)."""
+    """Mean cross-entropy of logits over their last dimension.
+
+    Logits are the outputs, ``outputs.logits`` or ``outputs["logits"]``.
+    """
     logits = getattr(outputs, "logits", outputs)
+    if isinstance(logits, Mapping) and "logits" in logits:
+        logits = logits["logits"]
+    if not isinstance(logits, Tensor):
+        raise TypeError(
+            f"Expected outputs that are logits, or have them as .logits; got "
+            f"{type(logits).__name__}. Pass loss(outputs, targets), which takes them as they are."
+        )
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 

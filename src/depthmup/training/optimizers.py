@@ -51,12 +51,12 @@ def optimizers(
     *,
     lr: float,
     weight_decay: float = 0.0,
-    beside_muon: float = BESIDE_MUON,
     **options: Any,
 ) -> list[torch.optim.Optimizer]:
     """The optimizers that a plan is for: one, or Muon for hidden matrices and AdamW for the rest.
 
-    ``options`` go to ``plan.param_groups`` or ``plan.muon_groups``.
+    ``options`` go to ``plan.param_groups`` or ``plan.muon_groups``; ``beside_muon`` is AdamW's
+    learning rate beside Muon, as a fraction of Muon's.
 
     Raises:
         ValueError: an unknown optimizer, or an option that it does not have.
@@ -65,8 +65,12 @@ def optimizers(
         made_by = optimizer_class(plan.optimizer)
         known = {*signature(param_groups).parameters, *signature(made_by).parameters}
         _check_known(plan.optimizer, options, known)
-        return [made_by(plan.param_groups(model, lr=lr, weight_decay=weight_decay, **options))]
-    _check_known(plan.optimizer, options, signature(muon_groups).parameters)
+        groups = plan.param_groups(model, lr=lr, weight_decay=weight_decay, **options)
+        # As defaults too: torch looks at those alone for what cannot be.
+        own = {k: v for k, v in options.items() if k in signature(made_by).parameters}
+        return [made_by(groups, **own)]
+    _check_known(plan.optimizer, options, {*signature(muon_groups).parameters, "beside_muon"})
+    beside_muon = options.pop("beside_muon", BESIDE_MUON)
     pair = plan.muon_groups(
         model, lr=lr, adamw_lr=lr * beside_muon, weight_decay=weight_decay, **options
     )
@@ -77,6 +81,18 @@ def optimizers(
     if pair.adamw:
         made.append(torch.optim.AdamW(pair.adamw))
     return made
+
+
+_ARGUMENTS = frozenset({"lr", "adamw_lr", "weight_decay", "plan", "model", "params", "options"})
+
+
+def check_no_arguments(settings: Iterable[str]) -> None:
+    """Refuse as a setting what is an argument of its own, or not a person's to set."""
+    if elsewhere := [name for name in settings if name in _ARGUMENTS]:
+        raise ValueError(
+            f"{', '.join(elsewhere)} is no setting of the optimizer: the learning rates are lrs=, "
+            "the decay is weight_decay=."
+        )
 
 
 def _check_known(optimizer: str, options: Iterable[str], known: Container[str]) -> None:

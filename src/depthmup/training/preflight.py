@@ -1,6 +1,8 @@
 """What is refused before any training: functions that no transfer can be measured with."""
 
-from collections.abc import Sequence
+import reprlib
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +75,14 @@ def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
                 "calls. Draw initial weights from torch's, NumPy's or Python's global generator, "
                 "which are seeded before each call, not from one of your own that goes on."
             )
+    with seeded(1):
+        elsewhere = dict(make(*size).named_parameters())
+    if here and all(torch.equal(here[name], elsewhere[name]) for name in here):
+        warnings.warn(
+            "The factory gives the same model for every seed: intervals hold no spread of the "
+            "initialization. Does it call torch.manual_seed?",
+            stacklevel=2,
+        )
     return first
 
 
@@ -96,20 +106,40 @@ def _drawn(batch: Any) -> tuple[Any, Any]:
                 f"{type(drawn).__name__}"
                 + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
             )
-        draws.append(list(_tensors(drawn)))
-    if not all(torch.equal(a, b) for a, b in zip(*draws, strict=True)):
+        draws.append([each.clone() for each in _tensors(drawn)])  # it may fill one buffer again
+    if not draws[0]:
+        raise TypeError(
+            "Expected batch(generator) to give inputs and targets that are torch tensors, or hold "
+            f"such; got {reprlib.repr(drawn)}. Convert them: torch.as_tensor(...)."
+        )
+    if not _equal(*draws):
         raise ValueError(
             "batch(generator) gives different data for the same generator, so learning rates could "
             "not be compared on the same batches. Draw everything from the generator: "
             "torch.randint(0, len(data), (64,), generator=generator)."
         )
+    other = [each.clone() for each in _tensors(batch(stream(1, "batches")))]
+    if _equal(draws[0], other):
+        warnings.warn(
+            "batch(generator) gives the same data for every seed: intervals hold no spread of the "
+            "data. That is meant where each batch is all of the data.",
+            stacklevel=2,
+        )
     return drawn[0], drawn[1]
+
+
+def _equal(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether tensors are the same, NaN where the other is NaN."""
+    return len(ones) == len(others) and all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+        for a, b in zip(ones, others, strict=True)
+    )
 
 
 def _tensors(thing: Any) -> Any:
     if isinstance(thing, Tensor):
         yield thing
-    elif isinstance(thing, dict):
+    elif isinstance(thing, Mapping):
         for value in thing.values():
             yield from _tensors(value)
     elif isinstance(thing, tuple | list):

@@ -123,6 +123,11 @@ def _updates(
                             f"Expected AdamW or Muon; got {type(optimizer).__name__}. Train these "
                             "trials one by one, with run_trial."
                         )
+                    if group.get("amsgrad") or group.get("maximize"):
+                        raise ValueError(
+                            "amsgrad and maximize are not for stacks. Train these trials one by "
+                            "one, with run_trial."
+                        )
                     kind = kinds[type(optimizer)]
                     found.setdefault(name, kind(weight=weights[name], group=group))
     for name, update in found.items():

@@ -19,7 +19,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.functions import Functions, resolved
-from depthmup.training.optimizers import optimizers
+from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.setup import stream
 
 Tell = Callable[[float], None]
@@ -56,7 +56,8 @@ def run_trial(
         made, rate, clip = prepared(trial, model, plan)
         rates = [(group, group["lr"]) for optimizer in made for group in optimizer.param_groups]
         generator = stream(trial.seed, "batches")
-        torch.manual_seed(trial.seed)  # of dropout: the same for all sizes, as far as shapes allow
+        # Of dropout: the same for all sizes, as far as shapes allow, and not the initialization's.
+        _seed(stream(trial.seed, "training").initial_seed())
         losses, limit = array("f"), math.inf
         for step in range(trial.steps):
             inputs, targets = moved(own.batch(generator), device)
@@ -68,6 +69,8 @@ def run_trial(
                 limit = EXPLODED * value
                 if not math.isfinite(value):
                     return Record(cell=trial, status=Status.FAILED, losses=losses)
+            if value < 0:
+                check_loss(loss)
             if not value <= limit:  # also true of NaN
                 return Record(cell=trial, status=Status.DIVERGED, losses=losses)
             losses.append(value)
@@ -91,7 +94,8 @@ def planned(trial: Trial, functions: Functions) -> tuple[nn.Module, Plan]:
     # One plan serves all seeds and rates of a shape: it holds names and factors.
     declared = {k: v for k, v in trial.settings.items() if k == OWN_INIT}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
-    plan = _plan(shape, functions)
+    # A person's own plan may depend on everything.
+    plan = _plan(trial if callable(own.plan) else shape, functions)
     plan.initialize(model)
     return model, plan
 
@@ -101,8 +105,11 @@ def prepared(
 ) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
     """A trial's optimizers, the schedule of their rates, and the norm that gradients are cut to."""
     settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
+    check_no_arguments(settings)
     rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
     clip = settings.pop("clip", None)
+    if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
+        raise ValueError(f"Expected clip to be a positive norm, or None; got {clip!r}.")
     made = optimizers(
         plan, model, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
     )
@@ -153,7 +160,8 @@ def moved(thing: Any, device: str) -> Any:
     if isinstance(thing, Mapping):
         return {key: moved(value, device) for key, value in thing.items()}
     if isinstance(thing, list | tuple):
-        return type(thing)(moved(value, device) for value in thing)
+        items = [moved(value, device) for value in thing]
+        return type(thing)(*items) if hasattr(thing, "_fields") else type(thing)(items)
     return thing
 
 
@@ -194,7 +202,7 @@ def schedule(name: str, warmup: float) -> Callable[[float], float]:
         "linear": lambda left: left,
         "cosine": lambda left: 0.5 - 0.5 * math.cos(math.pi * left),
     }
-    if name not in shapes:
+    if not isinstance(name, str) or name not in shapes:
         raise ValueError(f"Expected schedule to be one of {', '.join(shapes)}; got {name!r}.")
     if not 0 <= warmup < 1:
         raise ValueError(f"Expected warmup to be a fraction of training in [0, 1); got {warmup}.")
@@ -214,7 +222,13 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
             f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
             f"{reprlib.repr(given)}."
         )
-    losses = array("f", map(float, given))
+    try:
+        losses = array("f", map(float, given))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
+            f"{reprlib.repr(given)}."
+        ) from None
     end = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if end is not None:
         status = Status.DIVERGED if end else Status.FAILED
@@ -243,13 +257,17 @@ def seeded(seed: int) -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
     try:
         with torch.random.fork_rng():
-            random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
-            torch.manual_seed(seed)
+            _seed(seed)
             yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.manual_seed(seed)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("kernel.c")
@@ -40,7 +41,14 @@ def compiler() -> str | None:
 
 def cache_folder() -> Path:
     """Where built kernels are kept: ``$XDG_CACHE_HOME/depthmup``, by default in ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "depthmup"
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named) / "depthmup"
+    try:
+        return Path.home() / ".cache" / "depthmup"
+    except RuntimeError as error:
+        raise BuildError(
+            "There is no home folder to keep the compiled kernel in. Set XDG_CACHE_HOME."
+        ) from error
 
 
 def _processor() -> str:
@@ -86,8 +94,9 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
     folder = folder or cache_folder()
     key = hashlib.sha256(about).hexdigest()[:32]
     for library in sorted(folder.glob(f"kernel-{key}-*.so")):
-        if library == _named(folder, key, library.read_bytes()):
-            return library
+        with suppress(OSError):  # of another user, who alone may read it
+            if library == _named(folder, key, library.read_bytes()):
+                return library
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(prefix=f"kernel-{key}", suffix=".draft", dir=folder)
