@@ -49,6 +49,18 @@ def standard_errors(values: ArrayLike, expected: ArrayLike) -> Array:
     return deviations
 
 
+def surprising(runs: int, tests: int = 1) -> float:
+    """Standard errors that a mean over runs exceeds by chance in one of 20 cases, to two decimals.
+
+    The two-sided 95% point of Student's t; for several numbers together Bonferroni's.
+
+    Example:
+        >>> surprising(24), surprising(24, tests=5)
+        (2.07, 2.81)
+    """
+    return round(float(stdtrit(runs - 1, 1 - 0.025 / tests)), 2)
+
+
 def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]]) -> Estimate:
     """The exponent of values (sizes, seeds) in size: one slope per seed, with Student's interval.
 
