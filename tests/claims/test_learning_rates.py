@@ -69,6 +69,56 @@ def test_sp_that_survives_is_no_reproduction(tmp_path):
     assert finding.verdict is Reproduction.NOT_REPRODUCED
 
 
+def test_runs_that_stay_finite_but_learn_nothing_do_not_survive(tmp_path):
+    """SP at chance everywhere is dead, whatever its losses are; six seeds are enough to say so."""
+
+    def law(cell):
+        stuck = cell.network.multiplier == 1.0 and cell.network.depth > 8
+        return 2.31 if stuck else 1.0 / cell.network.depth
+
+    sp, rule, _ = found("fig20", tmp_path, law).comparisons
+    assert (sp.ours.value, sp.ours.low) == (0.0, 0.0)
+    assert sp.ours.high == approx(1 - 0.025 ** (1 / 6))
+    assert (rule.ours.low, rule.ours.high) == (approx(0.025 ** (1 / 6)), 1.0)
+    assert (sp.verdict, rule.verdict) == (Reproduction.REPRODUCED, Reproduction.REPRODUCED)
+
+
+def test_four_of_six_seeds_leave_open_whether_most_survive(tmp_path):
+    def law(cell):
+        return math.inf if cell.seed < 2 else 1.0
+
+    for comparison in found("fig20", tmp_path, law).comparisons[:2]:
+        assert comparison.ours.value == approx(4 / 6)
+        assert comparison.verdict is Reproduction.UNDECIDABLE
+
+
+def test_figure_20_asks_for_the_cells_of_figure_10_and_more_seeds(tmp_path):
+    fig10, fig20 = (claim.experiment(Setting()) for claim in named(["fig10", "fig20"]))
+    new = set(fig20.cells) - set(fig10.cells)
+    assert {cell.seed for cell in new} == {5}
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(-0.3, "not reproduced"), (-1.2, "reproduced")])
+def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_path):
+    """A drift of -0.3 is beyond -0.15, and yet less than the -0.5 of the block multiplier."""
+
+    def law(cell):
+        if cell.network.multiplier < 1.0 or cell.network.depth == 8:
+            return residual_law(cell)
+        if cell.network.depth > 16:
+            return math.inf
+        best = -math.log2(8 * cell.network.width) + slope
+        return math.exp(-1 + 0.12 * (math.log2(cell.optimizer.lr) - best) ** 2)
+
+    rows = found("fig10", tmp_path, law).comparisons
+    more, alone = rows[-2:]
+    assert more.what.endswith("minus that of (1/2, 0), depths 8, 16")
+    assert alone.what.endswith("drift of the best learning rate, depths 8, 16")
+    assert (more.decisive, alone.decisive) == (True, False)
+    assert more.verdict.value == verdict
+    assert alone.verdict is Reproduction.REPRODUCED
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("rule", "wrong"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.sweep.optimum import Array, jackknife, vertex
@@ -32,6 +32,22 @@ def mean(values: Sequence[float], *, unit: str = "", confidence: float = 0.95) -
 def exact(value: float) -> Estimate:
     """A computed number."""
     return Estimate(value=value, low=value, high=value)
+
+
+def share(count: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """The share of independent trials that succeed, with the interval of Clopper and Pearson.
+
+    Example:
+        >>> none, all_ = share(0, 6), share(6, 6)
+        >>> round(none.high, 3), round(all_.low, 3)
+        (0.459, 0.541)
+    """
+    tail = (1 - confidence) / 2
+    return Estimate(
+        value=count / trials,
+        low=float(betaincinv(count, trials - count + 1, tail)) if count else 0.0,
+        high=float(betaincinv(count + 1, trials - count, 1 - tail)) if count < trials else 1.0,
+    )
 
 
 def standard_errors(values: ArrayLike, expected: ArrayLike) -> Array:

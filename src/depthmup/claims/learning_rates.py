@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.claims.common import (
@@ -12,9 +13,12 @@ from depthmup.claims.common import (
     study_pictures,
     sweep_experiment,
 )
-from depthmup.records import Accepted, Comparison, Estimate, Place, Study, Transfer
+from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Place, Study, Transfer
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
 from depthmup.sweep import Grid, Store
+
+if TYPE_CHECKING:
+    from depthmup.sweep.optimum import Array
 
 TOLERANCE = 0.15
 """Octaves per doubling of depth within which an optimum counts as staying."""
@@ -34,6 +38,12 @@ def fig10_grid(setting: Setting) -> Grid:
 
 def fig11_grid(setting: Setting) -> Grid:
     return grid(setting, schemes=(setting.depth_mup, ODE))
+
+
+def fig20_grid(setting: Setting) -> Grid:
+    """Figure 10's networks, with seeds enough for none of them to tell a share from a half."""
+    ours = fig10_grid(setting)
+    return replace(ours, seeds=max(6, ours.seeds), schemes=(setting.depth_mup, SP))
 
 
 def fig12_grid(setting: Setting) -> Grid:
@@ -113,6 +123,57 @@ def gain(
     )
 
 
+def shifts_more(
+    study: Study, of_grid: Grid, store: Store, scheme: Scheme, other: Scheme, *, paper: str
+) -> Comparison:
+    """The drift of a scheme's optimum less another's, over the depths where both are in the grid.
+
+    Paired by seeds: leaving out one leaves it out of both.
+    """
+    import numpy as np
+
+    from depthmup.sweep.optimum import DRIFT_UNIT, jackknife, vertex
+
+    inside = [
+        {o.depth for o in of(study, each).optima if o.place is Place.INTERIOR}
+        for each in (scheme, other)
+    ]
+    depths = [depth for depth in of_grid.depths if all(depth in each for each in inside)]
+    less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
+    if len(depths) > 1:
+        x = np.log2(depths)
+        pull = (x - x.mean()) / np.square(x - x.mean()).sum()
+
+        def difference(both: "Array") -> float:
+            curves = np.log(both).mean(-1)
+            ours, others = (
+                np.array([vertex(of_grid.log2_lrs, curve).at for curve in each]) for each in curves
+            )
+            return float(pull @ (ours - others))
+
+        values = [losses_of(of_grid, store, each, depths=depths) for each in (scheme, other)]
+        less = jackknife(difference, np.stack(values), less.unit)
+    return Comparison(
+        what=f"{scheme.title}: drift of the best learning rate minus that of {other.title}, "
+        f"{_depths(depths)}",
+        paper=paper,
+        ours=less,
+        accepted=Accepted(high=0.0),
+    )
+
+
+def _depths(depths: Sequence[int]) -> str:
+    """Which depths a number rests on.
+
+    Example:
+        >>> _depths([8, 16]), _depths([8]), _depths([])
+        ('depths 8, 16', 'depth 8', 'at no depth')
+    """
+    if not depths:
+        return "at no depth"
+    return f"depth{'s' * (len(depths) > 1)} {', '.join(map(str, depths))}"
+
+
 def failures(study: Study, scheme: Scheme) -> list[int]:
     """Depths at which nothing trains."""
     return [o.depth for o in of(study, scheme).optima if o.place is Place.FAILED]
@@ -125,13 +186,16 @@ def _fig10(setting: Setting) -> Experiment:
         found = judged(ours, store)
         dead = failures(found, SP)
         rule = setting.depth_mup
+        alone = drift(found, SP, Accepted(high=-TOLERANCE), paper="shifts")
+        inside = [o.depth for o in of(found, SP).optima if o.place is Place.INTERIOR]
         return Conclusion(
             comparisons=(
                 drift(found, rule, STAYS, paper="none: the minima line up"),
                 settled(ours, store, rule, paper="settles from depth 64 on"),
                 gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 drift(found, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
-                drift(found, SP, Accepted(high=-TOLERANCE), paper="shifts more"),
+                shifts_more(found, ours, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
+                replace(alone, what=f"{alone.what}, {_depths(inside)}", decisive=False),
             ),
             pictures=study_pictures(found, "panels", "optimum", "loss"),
             notes=(f"SP: nothing trains at depth {', '.join(map(str, dead))}.",) if dead else (),
@@ -190,7 +254,7 @@ def _fig12(setting: Setting) -> Experiment:
 
 
 def _fig20(setting: Setting) -> Experiment:
-    ours = fig10_grid(setting)
+    ours = fig20_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.claims.panels import lines
@@ -199,7 +263,15 @@ def _fig20(setting: Setting) -> Experiment:
         for scheme in (setting.depth_mup, SP):
             for depth, share in zip(ours.depths, survivors(ours, store, scheme), strict=True):
                 shares[scheme.name, depth] = share
-                rows.append({"scheme": scheme.title, "depth": depth, "share": share.value})
+                rows.append(
+                    {
+                        "scheme": scheme.title,
+                        "depth": depth,
+                        "share": share.value,
+                        "low": share.low,
+                        "high": share.high,
+                    }
+                )
         deepest = ours.depths[-1]
         grown, predicted = initial_growth(ours, store), _predicted_growth(ours)
         return Conclusion(
@@ -229,8 +301,8 @@ def _fig20(setting: Setting) -> Experiment:
                 lines(
                     rows,
                     name="survivors",
-                    caption="Share of seeds that train to the end, at the learning rate at which "
-                    "most do.",
+                    caption=f"Share of {ours.seeds} seeds that end below chance, at the learning "
+                    "rate at which most do, with 95% intervals.",
                     x="depth",
                     y="share",
                     x_title="depth",
@@ -251,13 +323,19 @@ def _fig20(setting: Setting) -> Experiment:
 
 
 def survivors(of_grid: Grid, store: Store, scheme: Scheme) -> tuple[Estimate, ...]:
-    """At every depth, the share of seeds that finish, at the learning rate at which most do."""
-    import numpy as np
+    """At every depth, the share of seeds that survive, at the learning rate at which most do.
 
-    from depthmup.claims.estimates import exact
+    A run survives that ends below chance, the loss of guessing: one that only stayed finite is
+    not trained.
+    """
+    import math
 
-    alive = np.isfinite(losses_of(of_grid, store, scheme)).mean(-1)
-    return tuple(exact(float(share)) for share in alive.max(-1))
+    from depthmup.claims.estimates import share
+    from depthmup.sweep.grid import DATA_SHAPES
+
+    _, classes = DATA_SHAPES[of_grid.data.name]
+    alive = (losses_of(of_grid, store, scheme) < math.log(classes)).sum(-1)
+    return tuple(share(int(count), of_grid.seeds) for count in alive.max(-1))
 
 
 def initial_growth(of_grid: Grid, store: Store) -> Estimate:
