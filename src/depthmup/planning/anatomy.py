@@ -54,7 +54,7 @@ class Place:
     """One parameter: what it is, how it grew, where it stands.
 
     ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
-    where it is tied.
+    where it is tied; ``embeds`` says that rows of it are looked up, beside any other use.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Place:
     role: Role
     ratios: Ratios
     branches: tuple[str, ...] = ()
+    embeds: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,8 +131,10 @@ def anatomy(
         why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
         notes.append(
             f"{why}. Roles follow from shapes and module types, branches from what was declared; "
-            "every multiplier stays explicit, and matrices of which no dimension grows count as "
-            "hidden."
+            "every branch multiplier stays explicit, and matrices of which no dimension grows "
+            "count as hidden. Constants that the model itself multiplies by are not seen, and "
+            "attention logits take no factor: if the size of heads grows, divide by it in the "
+            "model, or grow their number instead."
         )
         uses = structural_uses(model)
         found = from_declarations(declared, base_declared)
@@ -156,6 +159,7 @@ def anatomy(
                 role=role,
                 ratios=ratios,
                 branches=inside,
+                embeds=lookup_use(uses.get(name, ())) is not None,
             )
         )
     notes += _mixed_growth(growth)
@@ -224,7 +228,7 @@ def _place(
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
     declared: DeclaredRole | None = declared_role(name, hints)
     labels, depth, shared = found.inside.get(name, ((), 1.0, False))
-    kind, fans, tied = kind_and_ratios(growth, uses, flow, declared)
+    kind, fans, tied = kind_and_ratios(growth, uses, flow, declared, stacked=name in found.stacked)
     role = Role(
         kind=kind,
         in_branch=bool(labels),

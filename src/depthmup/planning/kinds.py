@@ -78,12 +78,18 @@ def flow_of(traced: Traced) -> Flow:
 
 
 def kind_and_ratios(
-    growth: Growth, uses: tuple[Use, ...], flow: Flow | None, declared: DeclaredRole | None
+    growth: Growth,
+    uses: tuple[Use, ...],
+    flow: Flow | None,
+    declared: DeclaredRole | None,
+    *,
+    stacked: bool = False,
 ) -> tuple[Kind, Ratios, bool]:
     """The kind of a parameter, its fan ratios, and whether it is a readout tied to an embedding.
 
     A matrix is *input* if only its fan-out grows, *hidden* if both do, *readout* if only its fan-in
-    does and no other matrix follows it. A matrix from a growing to a fixed size inside the network
+    does and no other matrix follows it; never if it is ``stacked``, in one of several branches that
+    end alike. A matrix from a growing to a fixed size inside the network
     (a router, a low-rank factor) is hidden with a fan-out ratio of 1: the network behind it needs
     outputs of order one from the start, while a readout may begin at zero. If neither dimension
     grows, its place decides: first, last, or between.
@@ -99,7 +105,7 @@ def kind_and_ratios(
             f"Pass inputs that use it, freeze or remove it, or declare it: "
             f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
         )
-    found = {_one_use(growth, use, flow) for use in uses}
+    found = {_one_use(growth, use, flow, stacked=stacked) for use in uses}
     kinds = {kind for kind, _, _ in found}
     hows = {use.how for use in uses}
     if hows == {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
@@ -121,7 +127,9 @@ def kind_and_ratios(
     )
 
 
-def _one_use(growth: Growth, use: Use, flow: Flow | None) -> tuple[Kind, float, float]:
+def _one_use(
+    growth: Growth, use: Use, flow: Flow | None, *, stacked: bool
+) -> tuple[Kind, float, float]:
     into, out = growth.along(use.fan_in), growth.along(use.fan_out)
     repeated = growth.along(use.batch)
     if use.how is How.UNKNOWN:
@@ -153,13 +161,13 @@ def _one_use(growth: Growth, use: Use, flow: Flow | None) -> tuple[Kind, float, 
                 f"{_how_to_declare(growth)}"
             )
         return Kind.VECTOR, 1.0, out
-    last = flow is not None and use.node not in flow.leading
+    last = not stacked and (flow is None or use.node not in flow.leading)
     if into != 1 and out != 1:
         return Kind.HIDDEN, into, out
     if out != 1:
         return Kind.INPUT, into, out
     if into != 1:
-        return (Kind.READOUT if last or flow is None else Kind.HIDDEN), into, out
+        return (Kind.READOUT if last else Kind.HIDDEN), into, out
     if flow is None:
         return Kind.HIDDEN, 1.0, 1.0
     if last:

@@ -14,11 +14,16 @@ from depthmup.rules import Ratios
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """Where parameters stand in branches: labels (outermost first), depth ratio, shared, last."""
+    """Where parameters stand in branches: labels (outermost first), depth ratio, shared, last.
+
+    ``stacked`` are those in branches that were declared, or that are one of several of their
+    stream.
+    """
 
     sites: tuple[Site, ...]
     inside: Mapping[str, tuple[tuple[str, ...], float, bool]]
     last: frozenset[str]
+    stacked: frozenset[str]
     notes: tuple[str, ...] = ()
 
 
@@ -62,10 +67,13 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
     own = {b.index: stream_ratio[ours.stream_of(b.index)] for b in ours.branches}
     total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
     inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
+    stacked: set[str] = set()
     for name, pairs in holders.items():
         innermost = max((b for b, _ in pairs), key=lambda i: (len(ours.branches[i].parents), -i))
         labels = tuple(c.label for c in chain(ours.branches[innermost]))
         r = total[innermost]
+        if len(ours.streams[ours.stream_of(innermost)].branches) > 1:
+            stacked.add(name)
         uses = {u.node for u in traced.usage.uses[name]}
         elsewhere = uses - _nodes_inside(traced, uses)
         if elsewhere:
@@ -119,7 +127,13 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         if s.normalized
     ]
     last = frozenset(name for folds, _ in placed.values() for name in folds)
-    return Membership(sites=sites, inside=inside, last=last, notes=tuple(notes))
+    return Membership(
+        sites=sites,
+        inside=inside,
+        last=last,
+        stacked=frozenset(stacked),
+        notes=tuple(notes),
+    )
 
 
 def _holders(traced: Traced) -> dict[str, list[tuple[int, bool]]]:
@@ -181,4 +195,6 @@ def from_declarations(
         )
         for name in branch.parameters:
             inside[name] = ((branch.module,), r, False)
-    return Membership(sites=tuple(sites), inside=inside, last=frozenset())
+    return Membership(
+        sites=tuple(sites), inside=inside, last=frozenset(), stacked=frozenset(inside)
+    )

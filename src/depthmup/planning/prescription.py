@@ -74,12 +74,17 @@ def prescribe(
     the forward pass; ``multiplier`` is that of every branch at the base, beside the model's own.
 
     Raises:
-        NotUnderstood: a multiplier can neither be folded nor put on a module.
+        NotUnderstood: a multiplier can neither be folded nor put on a module, or that of a tied
+            readout has no known place.
     """
     roles = {
         place.name: scheme.laws(place.role, family_of(family, place.role.kind, len(place.shape)))
         for place in anatomy.places
     }
+    located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
+    for place in anatomy.places:
+        if place.name not in located and roles[place.name].forward.at(place.ratios) != 1.0:
+            roles[place.name] = _without_multiplier(place, roles[place.name], family)
     multipliers = []
     carried: dict[str, float] = {}
     unfolded = _explicit(anatomy.sites, folding)
@@ -95,6 +100,28 @@ def prescribe(
         for place in anatomy.places
     )
     return prescriptions, tuple(multipliers)
+
+
+def _without_multiplier(place: Place, laws: Laws, family: Family) -> Laws:
+    """The laws of a readout whose forward multiplier A has no known place: A moves into the weight.
+
+    Exact for every family, as ``rules.fold`` is. A weight that is also an embedding cannot carry A.
+    """
+    if place.embeds:
+        raise NotUnderstood(
+            f"What {' = '.join(place.names)} gives as a readout must be multiplied by "
+            f"{laws.forward.at(place.ratios):.6g}, which the weight cannot carry as it is also an "
+            "embedding, and without a trace of the forward pass the place is unknown. Pass "
+            "example_inputs that can be followed, untie the two, or use the same width in the base."
+        )
+    step = laws.forward ** (1 + family_of(family, place.role.kind, len(place.shape)).degree)
+    return Laws(
+        init=laws.init * laws.forward,
+        forward=ONE,
+        lr=laws.lr * step,
+        epsilon=laws.epsilon / laws.forward,
+        decay=laws.decay / step,
+    )
 
 
 def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
