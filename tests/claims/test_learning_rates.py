@@ -46,6 +46,12 @@ def test_an_exponent_that_is_off_by_a_tenth_is_found_out(tmp_path):
     assert finding.verdict is Reproduction.NOT_REPRODUCED
 
 
+def test_figure_12_tells_no_laptop_numbers_of_other_networks(tmp_path):
+    law = partial(residual_law, best=1.4)
+    (note,) = found("fig12", tmp_path, law).notes  # at sizes that are not the laptop's own
+    assert "−0.25" not in note
+
+
 def test_an_ode_that_is_as_good_is_no_reproduction(tmp_path):
     finding = found("fig11", tmp_path, partial(residual_law, diverse=-1.0))
     assert finding.verdict is Reproduction.NOT_REPRODUCED

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from planted import SMALL, planted, scatter
 
-from depthmup.claims import Setting, named
+from depthmup.claims import Scale, Setting, named
 from depthmup.records import Reproduction
 from depthmup.rules import ODE
 
@@ -34,3 +34,15 @@ def test_the_best_multiplier(drift, setting, verdict, tmp_path):
     experiment = claim.experiment(Setting(sizes=SMALL, **setting))
     with planted(experiment, tmp_path, partial(best_at, drift=drift)) as store:
         assert claim.finding(experiment, store).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("setting", "notes"),
+    [(Setting(), 1), (Setting(scale=Scale.MEDIUM), 0), (Setting(depth_mup=ODE), 0)],
+    ids=["laptop", "medium", "another rule"],
+)
+def test_numbers_of_the_laptop_are_told_of_the_laptops_networks_alone(setting, notes, tmp_path):
+    (claim,) = named(["fig13"])
+    experiment = claim.experiment(setting)
+    with planted(experiment, tmp_path, partial(best_at, drift=0.0)) as store:
+        assert len(claim.finding(experiment, store).notes) == notes

@@ -4,8 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from depthmup.claims import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
-from depthmup.records import Reproduction
+from depthmup.claims import (
+    CLAIMS,
+    Claim,
+    Conclusion,
+    Experiment,
+    Scale,
+    Setting,
+    judge,
+    named,
+    plan_claims,
+    reproduce,
+)
+from depthmup.records import UNKNOWN, Accepted, Comparison, Reproduction
 from depthmup.rules import general
 from depthmup.sweep import InProcess, Store, StoreError
 
@@ -49,6 +60,28 @@ def test_an_unknown_name_is_refused_with_those_there_are():
 def test_claims_are_in_the_papers_order():
     names = [claim.name for claim in named(["claim7.1", "fig10", "fig9", "erratum1", "claimE.1"])]
     assert names == ["fig9", "fig10", "claim7.1", "claimE.1", "erratum1"]
+
+
+def test_what_was_revised_after_a_first_result_is_said_in_a_sentence():
+    revised = {claim.name: claim.revised for claim in CLAIMS if claim.revised}
+    asked = {"fig12", "fig13", "fig16", "fig23", "fig24", "sec3.1", "claim7.3"}
+    assert asked | {"erratum3", "erratum7", "fig10", "fig20"} <= set(revised)
+    assert all(text.endswith(".") for text in revised.values())
+    assert "tolerance" in revised["claim7.3"]
+    assert "tolerance" not in revised["claim7.2"]
+
+
+@pytest.mark.parametrize(("scale", "advice"), [("laptop", "Go larger."), ("paper", "")])
+def test_there_is_no_larger_scale_than_the_papers(scale, advice, store):
+    open_ = Comparison(what="w", paper="p", ours=UNKNOWN, accepted=Accepted(low=0.0))
+    experiment = Experiment(conclude=lambda store: Conclusion(comparisons=(open_,)))
+    claim = Claim(
+        name="c", title="t", shows="s", source="p", experiment=lambda setting: experiment,
+        remedy="Go larger.", revised="It was changed.",
+    )  # fmt: skip
+    (finding,) = judge([(claim, experiment)], store, scale=scale, environment={}).findings
+    assert finding.remedy == advice
+    assert finding.revised == "It was changed."
 
 
 def test_what_is_missing_is_named(store):

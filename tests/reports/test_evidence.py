@@ -59,7 +59,8 @@ def evidence():
         scale="laptop",
         findings=(
             Finding(claim="fig10", title="It stays", comparisons=(comparison(),),
-                    pictures=(frames(), heat()), command="depthmup reproduce fig10", **shared),
+                    revised="Depths <b>and</b> seeds.", pictures=(frames(), heat()),
+                    command="depthmup reproduce fig10", **shared),
             Finding(claim="fig11", title="It moves", remedy="Run more.",
                     comparisons=(comparison(high=0.3), comparison(low=-3, decisive=False)),
                     notes=("Worth knowing.",), **shared),
@@ -89,6 +90,18 @@ def test_every_finding_is_in_every_form(evidence):
     assert "not confirmed" in text
     assert "(not decidable at this scale)" in markdown, "what decides nothing is in brackets"
     assert "Worth knowing." in markdown
+
+
+def test_what_was_revised_stands_at_the_claim_in_every_form(evidence):
+    page, markdown = evidence_page(evidence), evidence_markdown(evidence, command="depthmup")
+    assert page.count("Revised after a first result:") == 1
+    assert "Depths &lt;b&gt;and&lt;/b&gt; seeds." in page
+    assert "- **fig10**: Depths <b>and</b> seeds." in markdown
+    claims = evidence_summary(evidence)["claims"]
+    assert [c["revised"] for c in claims] == ["Depths <b>and</b> seeds.", "", ""]
+    for text in (page, markdown):
+        assert "accepted beforehand" in text
+        assert "before anything was measured" not in text
 
 
 def test_what_was_not_measured_is_no_number(evidence):

@@ -41,7 +41,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusion:
-    """What follows from the results: numbers against what was accepted beforehand, and pictures."""
+    """What follows from the results: numbers against what was accepted, and pictures."""
 
     comparisons: tuple[Comparison, ...]
     pictures: tuple[Picture, ...] = ()
@@ -80,7 +80,8 @@ def values_of(store: Store, task: Task) -> Mapping[str, Any]:
 class Claim:
     """One figure or claim: two sentences on what it shows, and its experiment at any setting.
 
-    ``remedy`` says what would decide it where the laptop cannot.
+    ``remedy`` says what would decide it where the laptop cannot; ``revised``, in a sentence, what
+    was changed of it after a first result.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Claim:
     experiment: Callable[[Setting], Experiment]
     group: str = "figures"
     remedy: str = "Run it at a larger scale: --scale medium or --scale paper."
+    revised: str = ""
 
     def finding(self, experiment: Experiment, store: Store, *, command: str = "") -> Finding:
         """The claim's finding, from a store that holds all of its results."""
@@ -103,6 +105,7 @@ class Claim:
             pictures=conclusion.pictures,
             notes=conclusion.notes,
             remedy=self.remedy,
+            revised=self.revised,
             group=self.group,
             config=experiment.config,
             command=command,

@@ -63,6 +63,17 @@ def losses_of(
     return mean_losses(points, records, slice(stop - grid.window, stop))
 
 
+def at_laptop(setting: Setting, *notes: str) -> tuple[str, ...]:
+    """Notes with numbers that were measured at the laptop's default setting, and hold there only.
+
+    Example:
+        >>> from depthmup.claims import Scale
+        >>> at_laptop(Setting(), "It was 2."), at_laptop(Setting(scale=Scale.PAPER), "It was 2.")
+        (('It was 2.',), ())
+    """
+    return notes if setting == Setting() else ()
+
+
 def octaves(first: int, last: int) -> tuple[int, ...]:
     """Depths from the first to the last, each twice the one before.
 

@@ -1,9 +1,10 @@
 """Reproducing claims: everything they ask for, done once, then judged one by one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from depthmup.claims.claim import Claim, Experiment, Setting
+from depthmup.claims.claim import Claim, Experiment, Scale, Setting
 from depthmup.records import Cell, Evidence, Task
 from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, training
 from depthmup.training import Placement
@@ -68,12 +69,14 @@ def judge(
                 f"{len(missing)} of {len(experiment.asked)} results of {claim.name} are not in "
                 f"{store.path} yet. Run `depthmup reproduce` again to finish them."
             )
+    findings = tuple(
+        claim.finding(experiment, store, command=command(claim)) for claim, experiment in planned
+    )
+    if scale == Scale.PAPER:  # there is no larger scale to advise
+        findings = tuple(replace(finding, remedy="") for finding in findings)
     return Evidence(
         scale=scale,
-        findings=tuple(
-            claim.finding(experiment, store, command=command(claim))
-            for claim, experiment in planned
-        ),
+        findings=findings,
         environment=environment,
         config=config or {},
     )

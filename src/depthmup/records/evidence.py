@@ -19,7 +19,9 @@ class Reproduction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    """The values that agree with a statement, fixed before anything is measured.
+    """The values that agree with a statement, fixed beforehand.
+
+    Where they were revised after a first result, the finding says so.
 
     A region [low, high]; with ``contains``, an interval agrees that holds this value and lies in
     the region, which then says how sharp the interval must be.
@@ -101,7 +103,8 @@ class Finding:
     """A claim of the paper after measurement.
 
     ``remedy`` says what would decide what could not be decided; ``notes`` what the reader should
-    know that the numbers do not say.
+    know that the numbers do not say; ``revised`` what was changed after a first result, if anything
+    was, of what is measured or accepted.
     """
 
     claim: str
@@ -111,6 +114,7 @@ class Finding:
     comparisons: tuple[Comparison, ...]
     pictures: tuple[Picture, ...] = ()
     remedy: str = ""
+    revised: str = ""
     notes: tuple[str, ...] = ()
     group: str = "figures"
     config: Mapping[str, Any] = field(default_factory=dict)

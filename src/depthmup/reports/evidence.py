@@ -85,8 +85,8 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
         "",
         f"Made by `{command}`, which also writes the page with all charts. Each verdict is "
         "computed: a claim is reproduced if every decisive interval lies in what was accepted "
-        "before anything was measured, not reproduced if one lies outside, and else not decidable "
-        "at this scale.",
+        "beforehand, not reproduced if one lies outside, and else not decidable at this scale. "
+        "Where what is accepted was revised after a first result, the claim says so.",
         "",
         "| | |",
         "| --- | --- |",
@@ -112,6 +112,10 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
                 verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"
                 row = (first, c.what, c.paper, measured(c.ours), str(c.accepted), verdict)
                 lines.append(f"| {' | '.join(_cell(text) for text in row)} |")
+    revised = [f for f in evidence.findings if f.revised]
+    if revised:
+        lines += ["", "## Revised after a first result", ""]
+        lines += [f"- **{f.claim}**: {f.revised}" for f in revised]
     notes = [(f, note) for f in evidence.findings for note in f.notes]
     if notes:
         lines += ["", "## Notes", "", *(f"- **{f.claim}**: {note}" for f, note in notes)]
@@ -154,6 +158,7 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
                     }
                     for c in f.comparisons
                 ],
+                "revised": f.revised,
                 "notes": list(f.notes),
                 "config": strict(f.config),
             }
@@ -234,6 +239,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "verdict": _word(finding),
         "tone": _TONES[finding.verdict],
         "remedy": finding.remedy if finding.verdict is Reproduction.UNDECIDABLE else "",
+        "revised": finding.revised,
         "notes": finding.notes,
         "command": finding.command,
         "config": facts(finding.config),
