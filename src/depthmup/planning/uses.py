@@ -4,8 +4,9 @@ A parameter is followed through transpositions, views and slices to the operatio
 with activations; the axes of those operations are then read back as the parameter's own.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -135,6 +136,7 @@ def find_uses(graph: Graph) -> Usage:
     derived: dict[int, str] = {}
     labels: dict[int, Labels] = {}
     constant: set[int] = set()
+    computed: set[int] = set()  # from several parameters, and from nothing that was put in
     uses: dict[str, list[Use]] = {name: [] for name in graph.parameters}
     for node in graph.nodes:
         if node.op == "parameter":
@@ -158,16 +160,60 @@ def find_uses(graph: Graph) -> Usage:
                 derived[node.index] = derived[source]
                 labels[node.index] = carried
                 continue
+        if all(source in derived or source in computed for source in sources):
+            computed.add(node.index)
         for source in dict.fromkeys(sources):
             if source in derived:
                 uses[derived[source]].append(
                     _use(graph, node, source, derived[source], labels[source], derived)
                 )
+    weights = _computed_weights(graph, computed, derived)
     return Usage(
-        uses={name: tuple(found) for name, found in uses.items()},
+        uses={
+            name: tuple(
+                replace(use, how=How.UNKNOWN, fan_out=())
+                if use.how is How.ELEMENTWISE and use.node in weights and _fills(graph, use)
+                else use
+                for use in found
+            )
+            for name, found in uses.items()
+        },
         derived=derived,
         constant=frozenset(constant),
     )
+
+
+def _computed_weights(graph: Graph, computed: set[int], derived: Mapping[int, str]) -> set[int]:
+    """Tensors computed from several parameters, entry by entry, that act on activations."""
+    weights: set[int] = set()
+    for index in sorted(computed, reverse=True):
+        for reader in map(graph.nodes.__getitem__, graph.consumers[index]):
+            factors = _factors(reader)
+            if factors:  # what a matrix makes of a learned input is an activation
+                acts = index in factors and not all(f in computed or f in derived for f in factors)
+            else:
+                acts = reader.index in weights
+            if acts:
+                weights.add(index)
+    return weights
+
+
+def _factors(node: Node) -> list[int | None]:
+    """The two factors of a matrix product or a convolution; nothing for other operations."""
+    if node.op in MATRIX_PRODUCTS:
+        at = MATRIX_PRODUCTS[node.op]
+        return [_node_of(argument) for argument in node.args[at : at + 2]]
+    if node.op in CONVOLUTIONS or node.op in ("mv", "dot"):
+        return [_node_of(argument) for argument in node.args[:2]]
+    return []
+
+
+def _fills(graph: Graph, use: Use) -> bool:
+    """Whether a parameter is as large as what an operation makes of it, so that it is no gain."""
+    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    result = graph.nodes[use.node]
+    collected = result.op in ("cat", "stack")
+    return len(shape) > 1 and (collected or math.prod(shape) >= math.prod(result.shape))
 
 
 def _node_of(argument: Any) -> int | None:
