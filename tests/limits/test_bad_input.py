@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from depthmup import limits
+from depthmup.limits.gaussian import resolve
 
 
 def step(inputs=((1.0,),), targets=((0.5,),)):
@@ -144,6 +145,33 @@ def test_a_nonlinear_explosion_is_a_result(reference):
     assert s.status.step is not None
     assert s.status.step >= 1
     assert np.isnan(s.outputs[-1]).all()
+
+
+def test_variances_beyond_any_grid_are_an_explosion():
+    """The grid of a quadrature would take terabytes: the solve ends, and says why."""
+    targets = ([[2.0, 1.0]], [[3.0]]), ([[-1.5, 2.0]], [[-3.0]]), ([[1.7, 1.0]], [[-1.0]])
+    steps = [limits.Step(inputs, limits.mse(target)) for inputs, target in targets]
+    for lr in (1.0, 30.0):
+        s = limits.nonlinear(steps, activation="gelu", lr=lr, multiplier=2)
+        assert s.status.kind == "exploded"
+        assert "Lower the learning rate" in s.status.message
+    single = resolve("tanh").single(np.array([1.0, 1e9]))
+    assert np.isfinite(single.variance[0])
+    assert np.isnan(single.variance[1])
+
+
+@pytest.mark.parametrize("lr", [0.0, -1.0, math.nan, math.inf])
+def test_exponents_of_a_step_need_one(lr):
+    with pytest.raises(ValueError, match="lr must be positive and finite"):
+        limits.depth_exponents("1/2", "1/2", lr=lr)
+
+
+def test_exponents_that_cannot_be_computed_are_none():
+    """Nothing moves at all: no exponent says that training is unstable."""
+    for options in ({"multiplier": 0.0}, {"multiplier": 1e-200}):
+        with pytest.raises(ValueError, match=r"exponents of f_1.* are not numbers"):
+            limits.depth_exponents("1/2", "1/2", depths=(8, 16, 32, 64), **options)
+    assert limits.depth_exponents("1/2", 60, depths=(8, 16, 32, 64)).region == "trivial"
 
 
 def test_diversity_arguments(make_steps):

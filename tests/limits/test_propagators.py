@@ -36,6 +36,29 @@ def test_the_residual_notices(trained):
     assert limits.proposition_residual(s, lr=0.6)["Gamma_0"] > 1e-9
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"momentum": 0.5}, "momentum"),
+        ({"lr": [0.6, 0.5, 0.4]}, "schedule"),
+        ({"lr_input": 0.3}, "trained U"),
+        ({"lr_readout": 0.3}, "trained V"),
+        ({"alpha": "3/4", "gamma": "1/4"}, "alpha=3/4, gamma=1/4"),
+    ],
+)
+def test_the_residual_is_refused_where_the_equations_are_others(trained, options, message):
+    with pytest.raises(ValueError, match=f"Proposition 4.4 is about .*{message}"):
+        limits.proposition_residual(trained(**options), lr=0.6)
+
+
+def test_the_residual_of_a_nonlinear_network_is_refused(make_steps):
+    solution = limits.nonlinear(
+        make_steps(0, count=2, batch=1, d_in=2), activation="erf", lr=0.6, tol=1e-6, history=True
+    )
+    with pytest.raises(ValueError, match="activation erf"):
+        limits.proposition_residual(solution, lr=0.6)
+
+
 def test_only_like_to_like_at_one_time_jumps(trained):
     g = limits.propagators(trained())
     onto = np.arange(len(g.points))

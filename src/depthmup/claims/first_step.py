@@ -81,8 +81,8 @@ def _experiment(setting: Setting) -> Experiment:
                     rows,
                     name="effect",
                     caption="The typical A_L² (geometric mean over seeds) against depth. The "
-                    "output moves by η A_L / √L, so the largest stable learning rate is Θ(1) for SGD "
-                    "and Θ(1/√L) for sign updates.",
+                    "output moves by η A_L / √L, so the largest stable learning rate is Θ(1) for "
+                    "SGD and Θ(1/√L) for sign updates.",
                     x="depth",
                     y="square",
                     x_title="depth",

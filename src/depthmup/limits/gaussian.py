@@ -70,6 +70,9 @@ def smooth(
 ) -> Activation:
     """Any smooth activation from phi and its first three derivatives, by quadrature.
 
+    Expectations at variances beyond 3236, for which a grid would not fit into memory, are nan: a
+    solve that comes to them ends as exploded.
+
     >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
     >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6
     15.0
@@ -80,6 +83,9 @@ def smooth(
         out = np.empty((5, *a.shape))
         # One pair of entries at a time: the grid is what is vectorized.
         for i in np.ndindex(a.shape):
+            if not max(a[i], c[i]) <= _LARGEST_VARIANCE:
+                out[(slice(None), *i)] = np.nan
+                continue
             u, weight = _trapezoid(round(float(np.maximum(a[i], c[i])), 1))
             root = np.sqrt(a[i])
             slope = b[i] / root if root > 0 else 0.0
@@ -98,7 +104,9 @@ def smooth(
         return Pair(*out)
 
     def single(a: Array) -> Single:
-        u, weight = _trapezoid(round(float(a.max()), 1) if a.size else 1.0)
+        a = np.where(a <= _LARGEST_VARIANCE, a, np.nan)
+        known = a[np.isfinite(a)]
+        u, weight = _trapezoid(round(float(known.max()), 1) if known.size else 1.0)
         z = np.sqrt(a)[..., None] * u
         value, slope = function(z), first(z)
         deviation = value - (value @ weight)[..., None]
@@ -107,6 +115,12 @@ def smooth(
         return Single(deviation**2 @ weight, square, curved + square, slope @ weight)
 
     return Activation(name=name, pair=pair, single=single, sampled=True)
+
+
+_MOST_POINTS = 4096
+"""A pair's grid has the square of it: 128 MiB, of which a handful are held at a time."""
+
+_LARGEST_VARIANCE = (_MOST_POINTS / 72) ** 2
 
 
 @lru_cache(maxsize=64)

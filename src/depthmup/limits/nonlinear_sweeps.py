@@ -89,6 +89,7 @@ class Training:
             kernel=self.x[-1, :done, :done].copy(),
             status=status,
             error_estimate=self.tail * max(1.0, largest),
+            activation=self.phi.name,
             history=kept,
         )
 

@@ -19,6 +19,7 @@ form is not in the paper. ``proposition_residual`` checks the paper's own equati
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -107,9 +108,14 @@ def proposition_residual(
         the same for the coefficients on U and V, starting from the inputs and from chi
         C_i(p) = UU^T + VV^T + sum_b int_0^1 Gamma_ib(p, q) C_b(q) Gamma_ib(p, q)^T dq,  i = 0, 1
 
+    Raises:
+        ValueError: the equations are not those of this solution: it is nonlinear, not Depth-muP's,
+            or was trained with momentum, a schedule, or with U or V.
+
     *Source:* arXiv 2310.02244, Proposition 4.4 / C.2, with the multiplier a and lr restored. True
     as printed.
     """
+    _require_plain(solution)
     h, g, a = _history(solution), propagators(solution, multiplier=multiplier), multiplier
     n = len(g.points)
     up = rule(n - 1).integral
@@ -166,6 +172,29 @@ def proposition_residual(
             rebuilt += np.einsum("pq,pqxy->pxy", whole - up, below)
         residual[f"C_{i}"] = _largest(cov - rebuilt)
     return residual
+
+
+def _require_plain(solution: Solution) -> None:
+    """Raise unless a solution is of the training that Proposition 4.4 is about."""
+    todo, half = solution.problem, Fraction(1, 2)
+    sizes = [len(step.inputs) for step in todo.steps]
+    constant = todo.hidden[1, 0] if len(sizes) > 1 else todo.hidden[-1, 0]
+    plain = np.repeat(np.tri(len(sizes) + 1, len(sizes), -1), sizes, axis=1) * constant
+    found = {
+        f"activation {solution.activation}": solution.activation != "identity",
+        f"alpha={todo.scaling.alpha}, gamma={todo.scaling.gamma}": (
+            (todo.scaling.alpha, todo.scaling.gamma) != (half, half)
+        ),
+        "a schedule of learning rates, or momentum": not np.allclose(todo.hidden, plain),
+        "trained U": bool(todo.input.any()),
+        "trained V": bool(todo.readout.any()),
+    }
+    if other := [what for what, holds in found.items() if holds]:
+        raise ValueError(
+            "Proposition 4.4 is about linear networks under alpha = gamma = 1/2 whose W are "
+            "trained alone, at a constant rate without momentum; got a solution with "
+            f"{'; '.join(other)}. Its equations do not hold there."
+        )
 
 
 def _largest(values: Array) -> float:

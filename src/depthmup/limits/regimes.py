@@ -105,6 +105,10 @@ def depth_exponents(
     of order L^(1 - 2 alpha) are slow near alpha = 1/2: with these depths, points at least 0.1 away
     from a boundary between regimes (or on it) are told apart.
 
+    Raises:
+        ValueError: a learning rate that is not positive; or an exponent is not a number, as where
+            quantities are too small to tell from 0 at every depth.
+
     >>> from depthmup import limits
     >>> e = limits.depth_exponents("3/4", 0)
     >>> e.stable_in_training, round(e.f_1, 2)
@@ -112,6 +116,10 @@ def depth_exponents(
     """
     if len(depths) < 4 or any(b != 2 * a for a, b in pairwise(depths)):
         raise ValueError(f"depths must be at least four, each twice the last; got {list(depths)}.")
+    if not 0 < lr < math.inf:
+        raise ValueError(
+            f"lr must be positive and finite, as exponents are those of one step; got {lr}."
+        )
     a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
     todo = [Step([[1.0]], mse([[0.5]])), Step([[-0.5]], mse([[1.0]]))]
     scaling = problem(todo, multiplier=multiplier, lr=lr, alpha=a, gamma=g).scaling
@@ -126,7 +134,7 @@ def depth_exponents(
         c, kick = scaling.branch(depth), scaling.kick(depth)
         # A linear network makes of -1/2 what it makes of 1, times -1/2: x moved by x[1] + x[0] / 2.
         shift = h.x[-1, 1, 1] + h.x[-1, 0, 1] + h.x[-1, 0, 0] / 4
-        moved = (lr * kick) ** 2 * h.x[:-1, 1, 0] ** 2 * h.d[1:, 0, 0]
+        moved = h.x[:-1, 1, 0] ** 2 * h.d[1:, 0, 0]  # squared, per (lr kick)^2
         initial, total = h.x[:-1, 1, 1], _preactivations(s, c)[:, 1]
         table.append(
             [
@@ -134,18 +142,29 @@ def depth_exponents(
                 math.sqrt(max(shift, 0.0) / (h.x[-1, 0, 0] / 4)),
                 abs(s.outputs[1][0, 0]),
                 math.sqrt(total.mean()),
-                math.sqrt((moved / initial).mean()),
+                lr * kick * math.sqrt((moved / initial).mean()),
             ]
         )
     with np.errstate(all="ignore"):
         slopes = np.diff(np.log2(np.array(table)), axis=0)
-    x_0, x_1, f_1, h_1, linearization = (_limit(column, margin) for column in slopes.T)
+    overflowed = bool(np.isinf(table).any())
+    x_0, x_1, f_1, h_1, linearization = (
+        _limit(column, margin) if overflowed or np.isfinite(column).all() else math.nan
+        for column in slopes.T
+    )
     seen = np.array(table)[:, 1] > _ROUNDING
     if not seen.all():  # vanishing so fast that only the shallower networks show it
         x_1 = float(slopes[seen.sum() - 2, 1]) if seen.sum() > 1 else -math.inf
     kappa = math.nan
+    exponents = {"x_0": x_0, "x_1": x_1, "f_1": f_1, "h_1": h_1, "linearization": linearization}
     if x_0 <= margin and abs(f_1) <= margin:
-        kappa = _kappa(todo, a, g, multiplier, lr)
+        kappa = exponents["kappa"] = _kappa(todo, a, g, multiplier, lr)
+    if lost := [name for name, value in exponents.items() if math.isnan(value)]:
+        raise ValueError(
+            f"The exponents of {', '.join(lost)} at alpha={a}, gamma={g} are not numbers: what "
+            f"they are of is 0 or not computed at depths {list(depths)} with lr={lr}, "
+            f"multiplier={multiplier}. Take a larger learning rate or multiplier, or other depths."
+        )
     return DepthExponents(
         alpha=a,
         gamma=g,

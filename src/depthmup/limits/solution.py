@@ -69,7 +69,8 @@ class Solution:
     update t, with one more entry for the end of training. Where training exploded, entries are nan.
 
     ``error_estimate`` is an estimate of the largest absolute error of ``outputs``. ``history`` is
-    kept on request only: it has (T B)^2 entries per depth.
+    kept on request only: it has (T B)^2 entries per depth. ``problem`` is what was solved, for a
+    network with ``activation``.
     """
 
     outputs: tuple[Array, ...]
@@ -80,6 +81,8 @@ class Solution:
     held_out: Array | None
     status: Status
     error_estimate: float
+    problem: Problem
+    activation: str = "identity"
     history: History | None = None
 
 
@@ -110,6 +113,7 @@ class Ledger:
         kernel: Array,
         status: Status,
         error_estimate: float,
+        activation: str = "identity",
         history: History | None = None,
     ) -> Solution:
         """The solution, with nan where training did not get to."""
@@ -132,6 +136,8 @@ class Ledger:
             held_out=held_out,
             status=status,
             error_estimate=error_estimate,
+            problem=p,
+            activation=activation,
             history=history,
         )
 
