@@ -4,6 +4,7 @@ import pytest
 import torch
 from planning_zoo import ConvNeXt, ResidualMLP, Transformer, batches, images, tokens, train, vectors
 from pytest import approx
+from torch import nn
 
 import depthmup
 
@@ -137,6 +138,19 @@ def test_the_optimizers_state_is_saved_and_loaded():
     ]
 
 
+class Adapter(nn.Module):
+    """A branch through a bottleneck of four units at every width."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.into, self.out = nn.Linear(16, width, bias=False), nn.Linear(width, 3, bias=False)
+        self.down, self.up = nn.Linear(width, 4, bias=False), nn.Linear(4, width, bias=False)
+
+    def forward(self, x):
+        x = self.into(x)
+        return self.out(x + self.up(self.down(x).relu()))
+
+
 class TestMuon:
     def plan(self, make, x, optimizer="muon"):
         torch.manual_seed(0)
@@ -157,6 +171,33 @@ class TestMuon:
         assert muon | adamw == {n for n, _ in model.named_parameters()}
         torch.optim.Muon(groups.muon)
         assert all("eps" in g for g in groups.adamw)
+
+    @pytest.mark.parametrize(("optimizer", "factor"), [("muon", 1 / 4), ("muon-rms", 1 / 16)])
+    def test_a_matrix_of_which_one_side_grows_moves_its_outputs_alike(self, optimizer, factor):
+        """The effect of a step on what the step was taken for, at widths 64 and 1024."""
+        effects = []
+        for width in (64, 1024):
+            model, base = Adapter(width), Adapter(64)
+            plan = depthmup.plan(model, base=base, scheme="depth-mup", optimizer=optimizer,
+                                 example_inputs=torch.ones(2, 16), own_init="fan_in")  # fmt: skip
+            down = model.down.weight
+            adjust = {"muon": "original", "muon-rms": "match_rms_adamw"}[optimizer]
+            groups = plan.muon_groups(model, lr=0.1, adamw_lr=1e-3)
+            built = torch.optim.Muon(groups.muon, weight_decay=0.0, adjust_lr_fn=adjust)
+            x, before = torch.ones(width), down.detach().clone()
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            down.grad = torch.outer(torch.ones(4), x)
+            built.step()
+            effects.append(((down.detach() - before) @ x).square().mean().sqrt().item())
+        assert plan["down.weight"].lr == approx(factor)
+        # Muon rounds to bfloat16.
+        assert effects[1] == approx(effects[0], rel=0.02)
+
+    def test_a_matrix_that_is_wide_in_one_model_and_tall_in_the_other(self):
+        with pytest.raises(depthmup.planning.NotUnderstood, match="more rows than columns in one"):
+            depthmup.plan(Adapter(64), base=Adapter(2), scheme="depth-mup", optimizer="muon",
+                          example_inputs=torch.ones(2, 16), own_init="fan_in")  # fmt: skip
 
     def test_hidden_tensors_that_are_no_matrices_go_to_adamw(self):
         model, plan = self.plan(ConvNeXt, images())

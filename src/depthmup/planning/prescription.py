@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from depthmup.planning.anatomy import Anatomy, Place
 from depthmup.planning.kinds import NotUnderstood
@@ -77,10 +78,7 @@ def prescribe(
         NotUnderstood: a multiplier can neither be folded nor put on a module, or that of a tied
             readout has no known place.
     """
-    roles = {
-        place.name: scheme.laws(place.role, family_of(family, place.role.kind, len(place.shape)))
-        for place in anatomy.places
-    }
+    roles = {place.name: _laws(place, scheme, family) for place in anatomy.places}
     located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
     for place in anatomy.places:
         if place.name not in located and roles[place.name].forward.at(place.ratios) != 1.0:
@@ -100,6 +98,37 @@ def prescribe(
         for place in anatomy.places
     )
     return prescriptions, tuple(multipliers)
+
+
+def _laws(place: Place, scheme: Scheme, family: Family) -> Laws:
+    """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
+
+    An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
+    sqrt(max(1, rows/columns)), or 0.2 sqrt(max(rows, columns)): the same only if both sides grow
+    alike, or if there are more rows than columns.
+    """
+    served = family_of(family, place.role.kind, len(place.shape))
+    laws, ratios = scheme.laws(place.role, served), place.ratios
+    if not (served.is_spectral and scheme.follows_width) or ratios.fan_in == ratios.fan_out:
+        return laws
+    (rows, columns), (rows_before, columns_before) = place.shape, place.base_shape
+    grow = [Power(fan_out=Fraction(1)), Power(fan_in=Fraction(1))]
+    if rows != rows_before * ratios.fan_out:  # stored as (in, out)
+        grow.reverse()
+    wide = rows <= columns and rows_before <= columns_before
+    if not wide and (rows < columns or rows_before < columns_before):
+        raise NotUnderstood(
+            f"{place.name} has more rows than columns in one of the two models and fewer in the "
+            f"other ({list(place.base_shape)} in the base, {list(place.shape)} in the model): Muon's "
+            "update is of another kind there. Use a base in which it is the same way, or AdamW."
+        )
+    if served is Family.SPECTRAL:
+        own = ONE if wide else (grow[0] / grow[1]) ** Fraction(1, 2)
+    else:
+        own = grow[1 if wide else 0] ** Fraction(1, 2)
+    wanted = Power(fan_out=Fraction(1, 2), fan_in=Fraction(-1, 2))
+    lacking = wanted / own / scheme.width.spectral[served]
+    return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
 
 def _without_multiplier(place: Place, laws: Laws, family: Family) -> Laws:

@@ -15,7 +15,7 @@ class Family(StrEnum):
 
     RAW = "raw"  # proportional to the gradient: SGD
     ENTRYWISE = "entrywise"  # every entry has size one: Adam, Lion, RMSprop, sign
-    SPECTRAL = "spectral"  # U V^T sqrt(out/in), or sqrt(max(1, out/in)): Muon
+    SPECTRAL = "spectral"  # sqrt(max(1, rows/columns)) U V^T: Muon
     SPECTRAL_RMS = "spectral-rms"  # 0.2 sqrt(max(out, in)) U V^T: Muon matched to Adam's RMS
 
     @property

@@ -74,7 +74,8 @@ MAXIMAL_UPDATE = WidthRule(
     # 1/sqrt(d_head) becomes sqrt(d_head_base)/d_head: one more power of -1/2.
     attention_logits=_INVERSE_ROOT_FAN_IN,
     # An update of spectral norm sqrt(out/in) is what muP asks for, so the first needs nothing.
-    # The second has RMS 0.2, as Adam's: exact while fan-out is at least fan-in.
+    # The second has RMS 0.2, as Adam's. Both hold where the two sides of a matrix grow alike, or
+    # fan-out is the larger one; what is lacking elsewhere, planning adds from the shapes.
     spectral=MappingProxyType(
         {Family.SPECTRAL: ONE, Family.SPECTRAL_RMS: _INVERSE_ROOT_FAN_IN},
     ),
