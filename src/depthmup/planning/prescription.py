@@ -119,8 +119,8 @@ def _laws(place: Place, scheme: Scheme, family: Family) -> Laws:
     if not wide and (rows < columns or rows_before < columns_before):
         raise NotUnderstood(
             f"{place.name} has more rows than columns in one of the two models and fewer in the "
-            f"other ({list(place.base_shape)} in the base, {list(place.shape)} in the model): Muon's "
-            "update is of another kind there. Use a base in which it is the same way, or AdamW."
+            f"other ({list(place.base_shape)} in the base, {list(place.shape)} in the model): "
+            "Muon's updates differ. Use a base in which it is the same way, or AdamW."
         )
     if served is Family.SPECTRAL:
         own = ONE if wide else (grow[0] / grow[1]) ** Fraction(1, 2)
