@@ -360,6 +360,44 @@ class TestErrors:
         with pytest.raises(NotUnderstood, match="no residual addition was found"):
             anatomy(make(4), make(2), example_inputs=vectors())
 
+    @pytest.mark.parametrize("how", ["gain", "constant", "addcmul", "lerp"])
+    def test_blocks_beside_the_branches_that_were_found(self, how):
+        """Half the blocks add plainly; the other additions are not understood."""
+
+        class Half(Tower):
+            def __init__(self, depth):
+                super().__init__(lambda w: nn.Linear(w, w), 8, depth)
+                self.others = nn.ModuleList(nn.Linear(8, 8) for _ in range(depth))
+                self.gain = torch.linspace(0.5, 1, 8)
+
+            def forward(self, x):
+                x = self.inp(x)
+                for block, other in zip(self.blocks, self.others, strict=True):
+                    x = x + block(x).relu()
+                    y = other(x).relu()
+                    if how == "gain":
+                        x = x * self.gain + y
+                    elif how == "constant":
+                        x = x * 0.9 + y
+                    elif how == "addcmul":
+                        x = torch.addcmul(x, y, self.gain)
+                    else:
+                        x = torch.lerp(x, y, 0.5)
+                return self.out(x)
+
+        with pytest.raises(NotUnderstood, match=r"repeats others\.\*\.weight more often.*outside"):
+            anatomy(Half(4), Half(2), example_inputs=vectors())
+        found = anatomy(
+            Half(4), Half(2), example_inputs=vectors(), roles={"others.*.weight": "hidden"}
+        )
+        assert {p.name for p in found.places if not p.role.in_branch} >= {"others.3.weight"}
+        half = {"branches": {"blocks.*": ()}}
+        declared = anatomy(Half(4), Half(2), example_inputs=vectors(), **half)
+        assert any("repeats others.*.weight more often" in note for note in declared.notes)
+        both = {"branches": {"blocks.*": (), "others.*": ()}}
+        assert not anatomy(Half(4), Half(2), example_inputs=vectors(), **both).notes
+        assert not anatomy(Half(4), Half(4), example_inputs=vectors()).notes
+
     def test_a_multiplier_that_has_no_place(self):
         class Block(nn.Module):
             def __init__(self, width):

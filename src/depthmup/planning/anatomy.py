@@ -5,6 +5,7 @@ and which residual branch a parameter lies in come from the dataflow.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -29,7 +30,7 @@ from depthmup.planning.kinds import (
 )
 from depthmup.planning.matching import Match, UnrelatedModels, match_models
 from depthmup.planning.membership import Membership, from_dataflow, from_declarations
-from depthmup.planning.names import plain_name, unwrapped
+from depthmup.planning.names import pattern_of, plain_name, unwrapped
 from depthmup.planning.sites import (
     Attention,
     Site,
@@ -145,6 +146,17 @@ def anatomy(
             "no residual addition was found in its forward pass, so no depth rule applies. Give "
             "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
         )
+    left_out = [
+        name
+        for name in _repeated(base_of)
+        if name not in found.inside
+        and matrix_use(uses.get(name, ())) is not None
+        and declared_role(name, roles) is None
+    ]
+    if left_out and (declared or branches is not None):
+        notes.append(_outside(left_out))
+    elif left_out:
+        raise NotUnderstood(_outside(left_out))
     flow = flow_of(traced) if traced is not None else None
     places = []
     for name in names:
@@ -216,6 +228,24 @@ def _tied_names(
                     "neither."
                 )
     return names, base_of
+
+
+def _repeated(base_of: Mapping[str, str]) -> list[str]:
+    """Parameters of layers that the model repeats more often than the base."""
+    copies = Counter(base_of.values())
+    return [name for name, theirs in base_of.items() if copies[theirs] > 1]
+
+
+def _outside(names: list[str]) -> str:
+    patterns = list(dict.fromkeys(map(pattern_of, names)))
+    more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
+    return (
+        f"The model repeats {', '.join(patterns[:3])}{more} more often than the base, but outside "
+        "of every residual branch (stream + branch) that was found or declared, so no depth rule "
+        "covers them. Write the addition plainly, with no factor on the stream, use the same "
+        "depth, declare the branches: branches={'layers.*.attention': ('layers.*.norm1',), ...}, "
+        f"or, if they need no depth factor, say so: roles={{{patterns[0]!r}: 'hidden'}}."
+    )
 
 
 def _place(
