@@ -6,10 +6,19 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import altair as alt
 import pytest
 
+from depthmup.claims.panels import lines
 from depthmup.records import Estimate
-from depthmup.reports import CHARTS, export, loss_against_size, optimum_against_size, rate_panel
+from depthmup.reports import (
+    CHARTS,
+    export,
+    loss_against_size,
+    optimum_against_size,
+    rate_panel,
+    save_chart,
+)
 from depthmup.reports.style import (
     best_loss_axis,
     loss_axis,
@@ -50,6 +59,45 @@ def test_a_panel_draws_every_point_of_every_window(study):
                 assert row["loss"] == (point.loss.value if known else None)
                 assert row["diverged"] == point.diverged
     assert not drawn
+
+
+def test_a_charts_page_is_not_left_by_what_a_title_holds(tmp_path):
+    hostile = "</script><script>alert(1)</script>"
+    chart = alt.Chart(alt.Data(values=[{"x": 1, "name": hostile}]), title=hostile)
+    save_chart(chart.mark_point().encode(x="x:Q", color="name:N"), tmp_path / "chart.html")
+    page = (tmp_path / "chart.html").read_text(encoding="utf-8")
+    assert "alert(1)" in page
+    assert hostile not in page
+    assert page.count("</script>") == 2  # of the library and of the chart
+
+
+@pytest.mark.xdist_group("browser")
+def test_a_saved_chart_is_drawn_offline(browser, study, tmp_path):
+    path = tmp_path / "chart.html"
+    save_chart(rate_panel(study, "ode"), path)
+    tab = browser.open(path, width=1280)
+    assert tab.run(
+        "(async () => { for (let i = 0; i < 50 && !document.querySelector('#chart canvas'); i++)"
+        " await new Promise(done => setTimeout(done, 100));"
+        " return document.querySelector('#chart canvas').width; })()"
+    )
+    assert tab.requests == [path.as_uri()]
+    assert tab.complaints == []
+
+
+def test_an_interval_that_reaches_below_zero_is_drawn_to_the_floor_of_a_logarithmic_axis():
+    rows = [
+        {"depth": 8, "loss": 0.4, "low": 0.2, "high": 0.6},
+        {"depth": 16, "loss": 0.3, "low": -0.1, "high": 0.7},
+    ]
+    given = [dict(row) for row in rows]
+    picture = lines(
+        rows, name="n", caption="c", x="depth", y="loss", x_title="depth", y_title="loss",
+        log_y=True,
+    )  # fmt: skip
+    assert rows == given, "what a caller holds is left as it was"
+    text = json.dumps(picture.spec)
+    assert '"low": 0.2, "high": 0.7' in text
 
 
 def test_a_curve_of_a_scheme_without_a_finding_is_refused(study):

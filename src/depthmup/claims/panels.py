@@ -34,20 +34,22 @@ def lines(
 
     ``references`` are labelled dashed lines through points, such as a predicted slope. Rows with
     ``window`` belong to the frame of that index. On a logarithmic axis, values that are not
-    positive are left out.
+    positive are left out, and an interval that reaches below zero is drawn down to the axis' floor.
     """
     import altair as alt
 
     from depthmup.reports import configured, page_spec
 
     kept = [
-        row
+        dict(row)
         for row in rows
         if not (log_y and not _positive(row.get(y))) and not (log_x and not _positive(row.get(x)))
     ]
-    for row in kept:
-        if log_y and not _positive(row.get("low")):
-            row.pop("low", None)
+    if log_y:
+        floor = _floor(kept, y, references)
+        for row in kept:
+            if "low" in row and not _positive(row["low"]):
+                row["low"] = floor
     data = _inline(kept)
     values = list(dict.fromkeys(row[by] for row in kept)) if by else []
 
@@ -204,6 +206,15 @@ def _inline(rows: Sequence[Row]) -> Any:
 
     values: Any = strict(list(rows))
     return alt.InlineData(values=values)
+
+
+def _floor(
+    rows: Sequence[Row], y: str, references: Sequence[tuple[str, Sequence[tuple[float, float]]]]
+) -> float:
+    """The lowest positive value of an axis."""
+    values = [row.get(key) for row in rows for key in (y, "low")]
+    values += [height for _, points in references for _, height in points]
+    return min((v for v in values if v is not None and _positive(v)), default=1.0)
 
 
 def _positive(value: object) -> bool:

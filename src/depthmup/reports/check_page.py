@@ -140,7 +140,7 @@ def _deviations(check: Check) -> dict[str, Any]:
             }
         )
     band = alt.Chart(alt.Data(values=[{"low": -check.margin, "high": check.margin}])).mark_rect(
-        color=BAND, opacity=0.6
+        color=BAND, opacity=0.6, clip=True
     )
     y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=420))
     colour = alt.Color(
@@ -150,14 +150,15 @@ def _deviations(check: Check) -> dict[str, Any]:
         legend=alt.Legend(orient="top"),
     )
     data = alt.Chart(alt.Data(values=rows))
-    # A long interval must not squash the rest: it leaves the panel instead.
-    domain = alt.Scale(domain=[-1.25, 1.25], clamp=True)
+    # A long interval must not squash the rest: it leaves the panel instead, which the text says.
+    domain = alt.Scale(domain=[-1.25, 1.25])
     x = alt.X("low:Q", title="measured - expected", scale=domain)
+    tips = ["name:N", *(alt.Tooltip(f"{key}:Q", format="+.2f") for key in ("value", "low", "high"))]
     layers = (
         band.encode(x=x, x2="high:Q")
-        + data.mark_rule().encode(x=x, x2="high:Q", y=y, color=colour)
-        + data.mark_point(filled=True, size=50, opacity=1).encode(
-            x=alt.X("value:Q", scale=domain), y=y, color=colour
+        + data.mark_rule(clip=True).encode(x=x, x2="high:Q", y=y, color=colour, tooltip=tips)
+        + data.mark_point(filled=True, size=50, opacity=1, clip=True).encode(
+            x=alt.X("value:Q", scale=domain), y=y, color=colour, tooltip=tips
         )
     )
     spec: dict[str, Any] = configured(layers.properties(width=520)).to_dict()

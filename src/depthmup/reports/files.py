@@ -15,7 +15,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def save_chart(chart: Any, path: Path) -> None:
-    """Write one chart; the file's suffix says how. HTML is self-contained and opens offline.
+    """Write one chart; the file's suffix says how. HTML is self-contained and opens offline;
+    titles and data are escaped.
 
     Raises:
         ValueError: another suffix.
@@ -26,6 +27,10 @@ def save_chart(chart: Any, path: Path) -> None:
             f"Expected a chart file to end in {', '.join(CHART_FORMATS)}; got {path.name!r}."
         )
     if kind == ".html":
-        write_text(path, chart.to_html(inline=True))
+        from depthmup.reports.html import library, render, script_json
+
+        spec = script_json(chart.to_dict())
+        page = render("chart.html.j2", title=path.stem, spec=spec, library=library())
+        write_text(path, page)
     else:
         chart.save(str(path), format=kind[1:], scale_factor=2 if kind == ".png" else 1)

@@ -1,0 +1,70 @@
+"""The page of a coordinate check: what is drawn of exponents that are far off."""
+
+import json
+import re
+
+import pytest
+
+from depthmup.records import Check, Estimate, Exponent, Outcome, Size
+from depthmup.reports.check_page import check_page
+
+
+@pytest.fixture
+def check():
+    """One exponent 4 off, one 0.3 off."""
+    exponents = tuple(
+        Exponent(
+            observable="stream",
+            module=f"blocks.{k}",
+            axis="depth",
+            expected="0",
+            outcome=Outcome.FAIL,
+            estimate=Estimate(value=off, low=off - 0.1, high=off + 0.1),
+        )
+        for k, off in enumerate((4.0, 0.3))
+    )
+    sizes = tuple(
+        Size(
+            observable="stream",
+            module=f"blocks.{k}",
+            width=8,
+            depth=depth,
+            value=float(depth**off),
+            spread=0.1,
+        )
+        for k, off in enumerate((4.0, 0.3))
+        for depth in (2, 4)
+    )
+    return Check(
+        title="mine", scheme="Depth-muP", optimizer="adamw", applied=True, widths=(8,),
+        depths=(2, 4), seeds=2, steps=1, lr=0.1, margin=0.25, confidence=0.95,
+        outcome=Outcome.FAIL, exponents=exponents, sizes=sizes,
+    )  # fmt: skip
+
+
+def test_what_is_far_off_leaves_the_panel_and_is_not_drawn_at_its_edge(check):
+    page = check_page(check)
+    charts = json.loads(re.search(r"const charts = (\{.*\});", page).group(1))
+    layers = charts["deviations"]["layer"]
+    assert all(layer["mark"]["clip"] for layer in layers)
+    assert "clamp" not in json.dumps(layers)
+    for layer in layers[1:]:
+        assert {tip["field"] for tip in layer["encoding"]["tooltip"]} >= {"value", "low", "high"}
+    assert "leaves the panel" in page
+
+
+@pytest.mark.xdist_group("browser")
+def test_in_a_browser_only_what_lies_in_the_panel_is_seen(browser, check, tmp_path):
+    path = tmp_path / "check.html"
+    path.write_text(check_page(check), encoding="utf-8")
+    tab = browser.open(path, width=1280)
+    places = tab.run(
+        "(async () => { for (let i = 0; i < 50; i++) {"
+        " if (document.querySelector('#deviations svg')) break;"
+        " await new Promise(done => setTimeout(done, 100)); }"
+        " return [...document.querySelectorAll('#deviations .mark-symbol.role-mark path')]"
+        ".map(point => point.transform.baseVal[0].matrix.e); })()"
+    )
+    assert sum(0 <= x <= 520 for x in places) == 1
+    assert sum(x > 520 for x in places) == 1, "what lies beyond is hidden by the panel's clip"
+    assert tab.complaints == []
