@@ -74,12 +74,12 @@ def test_a_charts_page_is_not_left_by_what_a_title_holds(tmp_path):
 @pytest.mark.xdist_group("browser")
 def test_a_saved_chart_is_drawn_offline(browser, study, tmp_path):
     path = tmp_path / "chart.html"
-    save_chart(rate_panel(study, "ode"), path)
+    save_chart(next(iter(CHARTS.values()))(study), path)
     tab = browser.open(path, width=1280)
     assert tab.run(
-        "(async () => { for (let i = 0; i < 50 && !document.querySelector('#chart canvas'); i++)"
+        "(async () => { for (let i = 0; i < 50 && !document.querySelector('#chart svg'); i++)"
         " await new Promise(done => setTimeout(done, 100));"
-        " return document.querySelector('#chart canvas').width; })()"
+        " return document.querySelector('#chart svg').innerHTML.length; })()"
     )
     assert tab.requests == [path.as_uri()]
     assert tab.complaints == []
