@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from published import drawn, idx_bytes, number, python2_pickle, rows, short
 
+from depthmup.data import formats
 from depthmup.data.formats import cifar_pickle, cifar_rows, contents, idx
 
 PIXELS, LABELS = drawn(12, 3072)
@@ -53,6 +54,16 @@ def test_a_damaged_gzip_file(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
             contents(path)
+
+
+def test_a_gzip_file_that_unpacks_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "MOST_BYTES", 1000)
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(bytes(1000)))
+    assert contents(path) == bytes(1000)
+    path.write_bytes(gzip.compress(bytes(1001)))
+    with pytest.raises(ValueError, match="unpack to at most 1000 bytes"):
+        contents(path)
 
 
 class TestCifarRows:
@@ -183,6 +194,39 @@ class TestCifarPickle:
         greedy = good.replace(b"q\x00", b"r\xff\xff\xff\x4f", 1)
         with pytest.raises(ValueError, match="remembers an object as number 1342177279"):
             cifar_pickle(greedy, of="it")
+
+    @pytest.mark.parametrize("times", [1000, 200_000])
+    def test_tuples_in_tuples(self, times):
+        """As a dictionary's key, so many would end the process."""
+        raw = b"\x80\x02})" + b"\x85" * times + b"Ns."
+        with pytest.raises(ValueError, match="more than 1000 tuples"):
+            cifar_pickle(raw, of="it")
+        with pytest.raises(ValueError, match="its 'data' is missing"):
+            cifar_pickle(b"\x80\x02})" + b"\x85" * 999 + b"Ns.", of="it")
+
+    @pytest.mark.parametrize(
+        "disguise",
+        [b"q%c", b"q\xffq%c", b"(eq%c", b"(uq%c", b"Nbq%c"],
+        ids=["plain", "remembered twice", "appended none", "set none", "state of none"],
+    )
+    def test_tuples_that_are_shared(self, disguise):
+        """Hashing this one as a key would take 2^60 steps."""
+        pairs = (b"h%ch%c\x86" % (i, i) + disguise % (i + 1) for i in range(60))
+        raw = b"\x80\x02})" + disguise % 0 + b"".join(pairs) + b"Ns."
+        with pytest.raises(ValueError, match="twice, which no such file needs"):
+            cifar_pickle(raw, of="it")
+
+    def test_tuples_that_are_shared_by_number(self):
+        raw = b"\x80\x04})\x94" + b"".join(b"h%ch%c\x86\x94" % (i, i) for i in range(60)) + b"Ns."
+        with pytest.raises(ValueError, match="result of EMPTY_TUPLE twice"):
+            cifar_pickle(raw, of="it")
+
+    def test_an_encoding_without_end_makes_a_short_message(self):
+        nested = b"](" * 30 + (b"](" + number(1) * 10 + b"e") * 1000 + b"e" * 30
+        raw = b"\x80\x02c_codecs\nencode\n" + b"X\x01\0\0\0a" + nested + b"\x86R."
+        with pytest.raises(ValueError, match="unexpected encoding") as refused:
+            cifar_pickle(raw, of="it")
+        assert len(str(refused.value)) < 1000
 
     def test_damaged_files(self):
         """Cut off anywhere or with bytes changed: read as something valid, or refused as such."""

@@ -78,6 +78,11 @@ class TestMnist:
         with pytest.raises(ValueError, match="images of 28 x 28; they are of 14 x 56"):
             mnist(folder, verify=False)
 
+    def test_files_of_no_images(self, folder):
+        write_mnist(folder, examples=0)
+        with pytest.raises(ValueError, match="at least one; got 0 images and 0 labels"):
+            mnist(folder, verify=False)
+
     def test_an_example_that_is_the_mean_cannot_be_scaled(self, folder):
         write_mnist(folder, examples=1)
         with pytest.raises(ValueError, match="example 0 of 1 does not"):

@@ -14,6 +14,7 @@ import io
 import math
 import pickle
 import pickletools
+import reprlib
 import struct
 import zlib
 from pathlib import Path
@@ -27,20 +28,31 @@ Bytes = NDArray[np.uint8]
 UNSIGNED_BYTE = 8
 CIFAR_FEATURES = 3 * 32 * 32
 
+# Each of the official files is below 200 MB.
+MOST_BYTES = 2**30
+# A batch needs fewer than ten.
+MOST_TUPLES = 1000
+
 
 def contents(path: Path) -> bytes:
     """The bytes of a file, unpacked where its name ends in .gz.
 
     Raises:
-        ValueError: it is no gzip file, or cut off.
+        ValueError: it is no gzip file, or cut off, or unpacks to more than ``MOST_BYTES``.
     """
     if path.suffix != ".gz":
         return path.read_bytes()
     try:
         with gzip.open(path) as file:
-            return file.read()
+            raw = file.read(MOST_BYTES + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged: {error}. Fetch it again.") from error
+    if len(raw) > MOST_BYTES:
+        raise ValueError(
+            f"Expected {path} to unpack to at most {MOST_BYTES} bytes, as the official files do; "
+            "it unpacks to more. Fetch it again."
+        )
+    return raw
 
 
 def idx(raw: bytes, *, dimensions: int, of: object) -> Bytes:
@@ -135,15 +147,46 @@ _OPCODES = frozenset(
 )
 
 
+# What such files may use twice: names, texts and what is made by calling a stand-in.
+_SHARED = frozenset(
+    [
+        *("BINSTRING", "SHORT_BINSTRING", "BINUNICODE", "SHORT_BINUNICODE"),
+        *("BINBYTES", "SHORT_BINBYTES", "GLOBAL", "STACK_GLOBAL", "REDUCE"),
+    ]
+)
+
+
 def _scan(raw: bytes) -> None:
-    """Refuse other opcodes, and numbers of remembered objects that ask for endless memory."""
+    """Refuse other opcodes, and what asks for endless memory or time.
+
+    That is high numbers of remembered objects, and tuples in tuples: as a dictionary's key one is
+    hashed with all that it holds, which ends the process where they are nested deeply, and never
+    ends where they are shared.
+    """
+    tuples, made_by, remembered = 0, "", dict[int, str]()
     for opcode, argument, _ in pickletools.genops(raw):
-        if opcode.name not in _OPCODES:
+        name = opcode.name
+        if name not in _OPCODES:
             raise pickle.UnpicklingError(
-                f"it contains {opcode.name}, which no such file needs: do not trust it"
+                f"it contains {name}, which no such file needs: do not trust it"
             )
-        if opcode.name.endswith("BINPUT") and int(argument or 0) > len(raw):
-            raise pickle.UnpicklingError(f"it remembers an object as number {argument}")
+        if name.endswith("BINPUT") or name == "MEMOIZE":
+            number = len(remembered) if argument is None else int(argument)
+            if number > len(raw):
+                raise pickle.UnpicklingError(f"it remembers an object as number {number}")
+            remembered[number] = made_by
+            continue
+        made_by = name
+        if name.endswith("BINGET"):
+            made_by = remembered.get(int(argument or 0), "nothing")
+            if made_by not in _SHARED:
+                raise pickle.UnpicklingError(
+                    f"it uses the result of {made_by} twice, which no such file needs: do not "
+                    "trust it"
+                )
+        tuples += "TUPLE" in name
+        if tuples > MOST_TUPLES:
+            raise pickle.UnpicklingError(f"it contains more than {MOST_TUPLES} tuples")
 
 
 class _Array:
@@ -166,7 +209,7 @@ class _Latin1(bytes):
 
     def __new__(cls, text: str, encoding: str | bytes = "latin1") -> "_Latin1":
         if encoding not in ("latin1", b"latin1"):
-            raise pickle.UnpicklingError(f"unexpected encoding {encoding!r}")
+            raise pickle.UnpicklingError(f"unexpected encoding {reprlib.repr(encoding)}")
         return super().__new__(cls, text.encode("latin1"))
 
     def __setstate__(self, state: Any) -> None:

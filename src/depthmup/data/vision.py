@@ -66,7 +66,7 @@ def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -
             f"Expected {pixels_path} to hold images of 28 x 28; they are of "
             f"{' x '.join(map(str, pixels.shape[1:]))}."
         )
-    return _checked(pixels.reshape(len(pixels), -1), labels, of=folder)
+    return _checked(pixels.reshape(len(pixels), 28 * 28), labels, of=folder)
 
 
 def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
