@@ -44,6 +44,7 @@ from depthmup.planning.sites import (
     matrix_use,
     output_hook,
     own_scale,
+    unread_attentions,
 )
 from depthmup.planning.trace import ExampleInputs, TraceError, trace
 from depthmup.planning.uses import Use, find_uses
@@ -179,6 +180,7 @@ def anatomy(
     if traced is not None and base_traced is not None:
         sites += _scale_sites(traced, base_traced, places)
         sites += _logit_sites(traced, base_traced, match)
+        notes += _unread_logits(traced, base_traced, match)
     return Anatomy(places=tuple(places), sites=tuple(sites), notes=tuple(notes))
 
 
@@ -342,4 +344,23 @@ def _logit_sites(traced: Traced, base: Traced, match: Match) -> Iterator[Site]:
             own=logit_scale(traced, ours) / logit_scale(base, theirs) * math.sqrt(ratio),
             folds=folds,
             hooks=hooks_of(explicit) if explicit is not None else (),
+        )
+
+
+def _unread_logits(traced: Traced, base: Traced, match: Match) -> Iterator[str]:
+    """A note on attention whose head size grows and whose logits take no factor."""
+    in_base = dict(unread_attentions(base))
+    growing = {}
+    for module, head in unread_attentions(traced):
+        theirs = in_base.get(match.modules.get(module, ""), head)
+        if theirs != head:
+            growing[module] = head / theirs
+    if growing:
+        module, ratio = next(iter(growing.items()))
+        yield (
+            f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
+            "logits take no factor: what stands between their product and the softmax is not only "
+            "constants, masks, shifts and limits. Unless it undoes that growth itself, divide the "
+            "product by the head size instead of its root, use scaled_dot_product_attention, or "
+            "grow the number of heads."
         )

@@ -87,6 +87,17 @@ def onto_modules(
             yield found
 
 
+def own_factor(graph: Graph, node: Node) -> float | None:
+    """The number by which an operation multiplies its one other operand, if it does just that."""
+    if node.op not in ("mul", "div"):
+        return None
+    numbers = [graph.number(argument) for argument in node.args[:2]]
+    known = [number for number in numbers if number is not None]
+    if len(known) != 1 or not known[0] or (node.op == "div" and numbers[1] is None):
+        return None
+    return known[0] if node.op == "mul" else 1 / known[0]
+
+
 def own_constant(graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1) -> float:
     """The product of the constants the model multiplies by on the way from parameters to ``node``.
 
@@ -183,12 +194,10 @@ class _Walk:
         alternatives: Iterable[Iterator[Placement]]
         scale = 1.0
         if node.op in ("mul", "div"):
-            tensors = [a for a in args[:2] if isinstance(a, Ref)]
-            if len(tensors) == 1:
-                other = next(a for a in args[:2] if not isinstance(a, Ref))
-                scale = float(other) if node.op == "mul" else 1 / float(other)
+            tensors = [a for a in args[:2] if self.graph.number(a) is None]
             if node.op == "div":
-                tensors = tensors[:1] if isinstance(args[0], Ref) else []
+                tensors = [a for a in args[:1] if a in tensors]
+            scale = own_factor(self.graph, node) or 1.0
             tensors.sort(key=lambda a: a.node not in self.usage.derived)
             alternatives = [operand(a, node.index) for a in tensors]
         elif node.op in MATRIX_PRODUCTS:

@@ -24,6 +24,9 @@ MAPS = _names(
 )
 """One number in, one number out."""
 
+SCALAR_MAPS = _names("mul add sub rsub div neg exp log sqrt rsqrt reciprocal pow square")
+"""Arithmetic by which models compute constants from constants."""
+
 ELEMENTWISE = _names(
     """mul add sub rsub div where lerp addcmul addcdiv maximum minimum pow cat stack _prelu_kernel
     native_layer_norm native_batch_norm _native_batch_norm_legit

@@ -6,12 +6,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from depthmup.planning.folding import Placement, into_parameters, onto_modules, own_constant
+from depthmup.planning.folding import (
+    Placement,
+    into_parameters,
+    onto_modules,
+    own_constant,
+    own_factor,
+)
 from depthmup.planning.graph import Residuals
-from depthmup.planning.ops import TRANSPARENT
-from depthmup.planning.trace import Graph, ModuleCall, Node, Ref
+from depthmup.planning.ops import CONVOLUTIONS, MATRIX_PRODUCTS, NORMALIZING, TRANSPARENT
+from depthmup.planning.trace import Graph, ModuleCall, Node
 from depthmup.planning.uses import How, Usage, Use
 from depthmup.rules import Ratios
+
+# Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
+_AROUND_LOGITS = frozenset(
+    {"add", "sub", "where", "masked_fill", "slice", "tanh", "clamp", "clamp_min", "clamp_max"}
+)
+_SOFTMAX = ("_softmax", "_safe_softmax")
+_FUSED = "_scaled_dot_product"
 
 
 class Where(StrEnum):
@@ -138,12 +151,25 @@ def input_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
 
 
 def output_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
-    """The innermost module that returns the result of a use."""
-    for call in traced.graph.calls:
-        for index, ref in enumerate(call.outputs):
-            if ref.node == use.node and call.first <= use.node < call.end:
-                return (Hook(module=call.name, side="output", index=index),)
+    """The innermost module that returns the result of a use, be it scaled or reshaped."""
+    for node in _chain_behind(traced.graph, use.node):
+        for call in traced.graph.calls:
+            for index, ref in enumerate(call.outputs):
+                if ref.node == node and call.first <= use.node < call.end:
+                    return (Hook(module=call.name, side="output", index=index),)
     return ()
+
+
+def _chain_behind(graph: Graph, node: int) -> list[int]:
+    """The node, and those behind it as far as constants and shapes alone change."""
+    chain = [node]
+    while len(graph.consumers[node]) == 1:
+        node = graph.consumers[node][0]
+        this = graph.nodes[node]
+        if own_factor(graph, this) is None and this.op not in TRANSPARENT:
+            break
+        chain.append(node)
+    return chain
 
 
 def own_scale(traced: Traced, use: Use) -> float:
@@ -153,31 +179,22 @@ def own_scale(traced: Traced, use: Use) -> float:
     nothing else reads the tensor: ``embed(x) * sqrt(width)``, ``head(x / width)``.
     """
     graph, scale = traced.graph, 1.0
-    node = use.node
-    while len(graph.consumers[node]) == 1:
-        node = graph.consumers[node][0]
-        factor = _constant_factor(graph.nodes[node])
-        if factor is None and graph.nodes[node].op not in TRANSPARENT:
-            break
-        scale *= factor or 1.0
+    for node in _chain_behind(graph, use.node)[1:]:
+        scale *= own_factor(graph, graph.nodes[node]) or 1.0
     if use.activation is not None:
         node = use.activation
         while True:
-            factor = _constant_factor(graph.nodes[node])
+            factor = own_factor(graph, graph.nodes[node])
             if factor is None and graph.nodes[node].op not in TRANSPARENT:
                 break
             scale *= factor or 1.0
-            node = graph.nodes[node].inputs[0].node
+            node = _scaled(graph, graph.nodes[node])
     return scale
 
 
-def _constant_factor(node: Node) -> float | None:
-    if node.op not in ("mul", "div") or len(node.inputs) != 1:
-        return None
-    numbers = [a for a in node.args[:2] if isinstance(a, (int, float))]
-    if len(numbers) != 1 or (node.op == "div" and not isinstance(node.args[0], Ref)):
-        return None
-    return float(numbers[0]) if node.op == "mul" else 1 / float(numbers[0])
+def _scaled(graph: Graph, node: Node) -> int:
+    """The operand that is not a number."""
+    return next((ref for ref in node.inputs if graph.number(ref) is None), node.inputs[0]).node
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,13 +218,13 @@ def attentions(traced: Traced) -> Iterator[Attention]:
     graph = traced.graph
     inside = {n: b.origin for b in traced.residuals.branches for n in b.path}
     for node in graph.nodes:
-        if node.op.startswith("_scaled_dot_product"):
+        if node.op.startswith(_FUSED):
             query, key = node.args[0].node, node.args[1].node
             head = graph.nodes[query].shape[-1]
             given = node.kwargs.get("scale")
             constant = float(given) if given is not None else head**-0.5
             reader = node.index
-        elif node.op in ("_softmax", "_safe_softmax"):
+        elif node.op in _SOFTMAX:
             found = _product_before(traced, node)
             if found is None:
                 continue
@@ -245,10 +262,10 @@ def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:
         if this.op in ("bmm", "baddbmm"):
             factors: list[Any] = list(this.args[-2:] if this.op == "bmm" else this.args[1:3])
             return (node, scale) if not any(f.node in ignored for f in factors) else None
-        factor = _constant_factor(this)
+        factor = own_factor(graph, this)
         if factor is not None:
             scale *= factor
-        elif this.op not in TRANSPARENT | {"add", "where", "masked_fill", "slice"}:
+        elif this.op not in TRANSPARENT | _AROUND_LOGITS:
             return None
         before = [
             r.node
@@ -258,6 +275,31 @@ def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:
         if not before:
             return None
         node = before[0]
+
+
+def unread_attentions(traced: Traced) -> Iterator[tuple[str, int]]:
+    """Softmaxes behind products of activations whose way there is not understood.
+
+    Gives the module and the size that the product sums over.
+    """
+    graph = traced.graph
+    ignored = traced.usage.constant | traced.usage.derived.keys()
+    ends = MATRIX_PRODUCTS.keys() | CONVOLUTIONS | NORMALIZING | {"embedding", *_SOFTMAX}
+    for softmax in graph.nodes:
+        if softmax.op not in _SOFTMAX or _product_before(traced, softmax) is not None:
+            continue
+        todo, seen = [softmax.args[0].node], set(ignored)
+        while todo:
+            node = graph.nodes[todo.pop()]
+            if node.index in seen:
+                continue
+            seen.add(node.index)
+            factors = [ref.node for ref in node.inputs[-2:]]
+            if node.op in ("bmm", "baddbmm") and not ignored.intersection(factors):
+                yield softmax.module, graph.nodes[factors[0]].shape[-1]
+                break
+            if node.op not in ends and not node.op.startswith(_FUSED):
+                todo += [ref.node for ref in node.inputs]
 
 
 def matrix_use(uses: tuple[Use, ...]) -> Use | None:

@@ -5,6 +5,7 @@ is written down, so that a model of any size, on any device, takes a second or s
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,11 +13,16 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    is_traceable_wrapper_subclass,
+)
 from torch.utils._pytree import tree_flatten, tree_map
 
 from depthmup.planning.names import named_tensors, plain_name, unwrapped
+from depthmup.planning.ops import RESHAPES, SAME, SCALAR_MAPS
 
 ExampleInputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 
@@ -39,7 +45,8 @@ class Node:
 
     ``op`` is the ATen name without overload (``add_`` is written ``add``), or ``parameter``,
     ``buffer``, ``input``, ``constant``. ``args`` are the operation's arguments with tensors
-    replaced by references; ``module`` is the innermost module that was running.
+    replaced by references; ``module`` is the innermost module that was running; ``value`` is the
+    number that a buffer or constant of one element holds, where it is known.
     """
 
     index: int
@@ -50,6 +57,7 @@ class Node:
     shapes: tuple[tuple[int, ...], ...] = ()
     module: str = ""
     name: str = ""
+    value: float | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,6 +84,12 @@ class Graph:
     calls: tuple[ModuleCall, ...]
     outputs: tuple[Ref, ...]
     consumers: tuple[tuple[int, ...], ...] = field(repr=False)
+
+    def number(self, argument: Any) -> float | None:
+        """The number that an argument of an operation is, if it is one that is known."""
+        if isinstance(argument, Ref):
+            return self.nodes[argument.node].value
+        return float(argument) if isinstance(argument, (int, float)) else None
 
     def ancestors(self, node: int, *, after: int = -1) -> set[int]:
         """``node`` and everything it was computed from, as far back as past node ``after``."""
@@ -114,8 +128,8 @@ class _Recorder(TorchDispatchMode):
         self._alive: list[Tensor] = []  # an id is only unique among living tensors
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
 
-    def leaf(self, tensor: Tensor, op: str, name: str = "") -> int:
-        index = self._append(op, (), {}, (), (tuple(tensor.shape),), name=name)
+    def leaf(self, tensor: Tensor, op: str, name: str = "", *, value: float | None = None) -> int:
+        index = self._append(op, (), {}, (), (tuple(tensor.shape),), name=name, value=value)
         self.bind(tensor, Ref(index))
         return index
 
@@ -126,7 +140,7 @@ class _Recorder(TorchDispatchMode):
     def ref(self, tensor: Tensor) -> Ref:
         """Where this tensor's present value was made."""
         if id(tensor) not in self._refs:
-            self.leaf(tensor, "constant")
+            self.leaf(tensor, "constant", value=_number(tensor))
         ref = self._refs[id(tensor)]
         written = self._mutated.get(_storage(tensor), -1)
         if written > ref.node:  # another view of the same memory was written to since
@@ -146,6 +160,7 @@ class _Recorder(TorchDispatchMode):
         inputs: tuple[Ref, ...],
         shapes: tuple[tuple[int, ...], ...],
         name: str = "",
+        value: float | None = None,
     ) -> int:
         module = self.stack[-1][0] if self.stack else ""
         node = Node(
@@ -157,6 +172,7 @@ class _Recorder(TorchDispatchMode):
             shapes=shapes,
             module=module,
             name=name,
+            value=value,
         )
         self.nodes.append(node)
         return node.index
@@ -172,12 +188,15 @@ class _Recorder(TorchDispatchMode):
         if not made:
             return result
         schema = func._schema
+        name = func.overloadpacket.__name__
+        op = name.rstrip("_") or name
         index = self._append(
-            func.overloadpacket.__name__.rstrip("_") or func.overloadpacket.__name__,
+            op,
             as_refs[0],
             as_refs[1],
             inputs,
             tuple(tuple(t.shape) for t in made),
+            value=self._result(func, op, *as_refs) if made[0].numel() == 1 and inputs else None,
         )
         for output, tensor in enumerate(made):
             self.bind(tensor, Ref(index, output))
@@ -187,6 +206,42 @@ class _Recorder(TorchDispatchMode):
                     for tensor in _tensors(value):
                         self._mutated[_storage(tensor)] = index
         return result
+
+    def _result(
+        self, func: Any, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> float | None:
+        """What an operation makes of numbers that are known."""
+        if op not in SCALAR_MAPS | SAME | RESHAPES or not args:
+            return None
+        unknown = [a for a in args if isinstance(a, Ref) and self.nodes[a.node].value is None]
+        if unknown or any(isinstance(a, Ref) for a in kwargs.values()):
+            return None
+        with _disable_current_modes():
+            given = [
+                torch.tensor(self.nodes[a.node].value, dtype=torch.float64, device="cpu")
+                if isinstance(a, Ref)
+                else a
+                for a in args
+            ]
+            if op in SCALAR_MAPS:
+                return _finite(func(*given, **kwargs))
+            return _finite(given[1 if op == "copy" else 0])
+
+
+def _number(tensor: Tensor) -> float | None:
+    """The one number that a tensor holds, if it holds one and its value is at hand."""
+    elsewhere = isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
+    if elsewhere or is_traceable_wrapper_subclass(tensor) or tensor.numel() != 1:
+        return None
+    if tensor.dtype.is_complex:
+        return None
+    with _disable_current_modes():
+        return _finite(tensor.detach())
+
+
+def _finite(tensor: Tensor) -> float | None:
+    value = float(tensor)
+    return value if math.isfinite(value) else None
 
 
 def _tensors(tree: Any) -> list[Tensor]:
@@ -293,7 +348,8 @@ def _attempt(
                 stand_in = replaced[id(tensor)] = faked(tensor)
                 is_parameter = isinstance(tensor, nn.Parameter)
                 kind = "parameter" if is_parameter else "buffer"
-                index = recorder.leaf(stand_in, kind, plain_name(name))
+                value = None if is_parameter else _number(tensor)
+                index = recorder.leaf(stand_in, kind, plain_name(name), value=value)
                 recorder.bind(tensor, Ref(index))
                 if is_parameter:
                     parameters[plain_name(name)] = index

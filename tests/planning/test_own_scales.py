@@ -1,0 +1,161 @@
+"""Constants that a model multiplies by, in every way that they are written."""
+
+import pytest
+import torch
+from planning_zoo import VOCABULARY, tokens
+from pytest import approx
+from torch import nn
+
+import depthmup
+from depthmup.planning import Where
+
+HEADS = 4
+
+
+class Attention(nn.Module):
+    """Attention written out; ``how`` is what stands between the product and the softmax."""
+
+    def __init__(self, width, how):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.q, self.k = nn.Linear(width, width), nn.Linear(width, width)
+        self.v, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.how, self.root = how, (width // HEADS) ** 0.5
+        self.register_buffer("scale", torch.tensor(self.root))
+        if how == "learned":
+            self.temperature = nn.Parameter(torch.tensor(1 / self.root))
+
+    def logits(self, q, k):
+        if self.how == "buffer on queries":
+            return (q / self.scale) @ k.transpose(-1, -2)
+        product = q @ k.transpose(-1, -2)
+        scaled = product / self.root
+        if self.how == "buffer":
+            return product / self.scale
+        if self.how == "inverse buffer":
+            return product * self.scale.to(q.dtype).reciprocal()
+        if self.how == "tensor":
+            return product * torch.rsqrt(torch.tensor(float(q.shape[-1])))
+        if self.how == "soft cap":
+            return torch.tanh(scaled / 30) * 30
+        if self.how == "clamp":
+            return scaled.clamp(-50, 50)
+        if self.how == "shift":
+            return scaled - scaled.amax(-1, keepdim=True)
+        if self.how == "learned":
+            return product * self.temperature
+        return scaled
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        normed = self.norm(x)
+        q, k, v = (
+            linear(normed).view(batch, length, HEADS, -1).transpose(1, 2)
+            for linear in (self.q, self.k, self.v)
+        )
+        y = self.logits(q, k).softmax(-1) @ v
+        return x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class Model(nn.Module):
+    def __init__(self, width, attention="number", embedding="none"):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, width)
+        self.blocks = nn.ModuleList(Attention(width, attention) for _ in range(2))
+        self.head = nn.Linear(width, VOCABULARY, bias=False)
+        self.embedding, self.root = embedding, width**0.5
+        self.register_buffer("scale", torch.tensor([self.root]))
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        if self.embedding == "number":
+            x = x * self.root
+        elif self.embedding == "buffer":
+            x = x * self.scale
+        elif self.embedding == "tensor":
+            x = torch.tensor(x.shape[-1] ** 0.5, dtype=torch.bfloat16).to(x.dtype) * x
+        elif self.embedding == "computed":
+            x = x / torch.pow(torch.tensor(self.root) * self.root, -0.5)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def planned(target=(64,), base=(16,), **options):
+    return depthmup.plan(
+        Model(*target, **options), base=Model(*base, **options), example_inputs=tokens(),
+        own_init="fan_in",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["number", "buffer", "tensor", "computed"])
+def test_an_embeddings_scale_is_undone_however_it_is_held(how):
+    plan = planned(embedding=how)
+    found = [m for m in plan.multipliers if m.where is Where.INPUT]
+    assert [m.value for m in found] == [approx(0.5)]
+    assert plan["tokens.weight"].init == approx(0.5)
+    assert not [m for m in planned().multipliers if m.where is Where.INPUT]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "number",
+        "buffer",
+        "inverse buffer",
+        "tensor",
+        "buffer on queries",
+        "soft cap",
+        "clamp",
+        "shift",
+    ],
+)
+def test_attention_logits_follow_the_head_size_however_they_are_scaled(how):
+    plan = planned(attention=how)
+    found = [m for m in plan.multipliers if m.where is Where.LOGITS]
+    assert [m.value for m in found] == [approx(0.5)] * 2
+    assert not plan.notes
+
+
+def test_logits_that_cannot_be_read_are_a_note():
+    plan = planned(attention="learned")
+    assert not [m for m in plan.multipliers if m.where is Where.LOGITS]
+    assert len(plan.notes) == 1
+    assert "heads grows 4-fold at blocks.*, but the attention logits take no" in plan.notes[0]
+    assert not planned((16,), (16,), attention="learned").notes
+
+
+def test_a_tied_embedding_that_scales_its_own_output():
+    """The multiplier goes behind the scale, onto the module that holds it."""
+
+    class Scaled(nn.Embedding):
+        def __init__(self, rows, width):
+            super().__init__(rows, width)
+            self.register_buffer("scale", torch.tensor(width**0.5), persistent=False)
+
+        def forward(self, ids):
+            return super().forward(ids) * self.scale
+
+    def make(width):
+        model = Model(width)
+        model.tokens = Scaled(VOCABULARY, width)
+        model.head.weight = model.tokens.weight
+        return model
+
+    plan = depthmup.plan(make(64), base=make(16), example_inputs=tokens(), own_init="fixed")
+    found = next(m for m in plan.multipliers if m.where is Where.INPUT)
+    assert found.value == approx(0.5)
+    assert [hook.module for hook in found.hooks] == ["tokens"]
+    model = make(64)
+    with torch.no_grad():
+        before = model.tokens(tokens())
+        plan.initialize(model)
+        assert torch.allclose(model.tokens(tokens()), before / 2)
+
+
+def test_a_buffers_value_is_that_of_each_model():
+    """What a buffer holds counts, not how it is computed."""
+    base, model = Model(16, embedding="buffer"), Model(64, embedding="buffer")
+    model.scale.copy_(base.scale)
+    plan = depthmup.plan(model, base=base, example_inputs=tokens(), own_init="fan_in")
+    assert not [m for m in plan.multipliers if m.where is Where.INPUT]
