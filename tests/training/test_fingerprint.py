@@ -89,6 +89,21 @@ class TestFilesThatAScriptImports:
         first = code(script, **other, src_in_pack_in_part="SCALE = 1")
         assert code(script, **other, src_in_pack_in_part="SCALE = 2") != first
 
+    def test_folders_that_are_links_of_another_name(self, code, tmp_path):
+        script = "import sys\nsys.path.insert(1, '../links')\n"
+        script += "import pack.part\ndef make(w, d): return pack.part.build(w)"
+        real, links = tmp_path / "pack-2", tmp_path / "links"
+        for folder in (real, links):
+            folder.mkdir()
+        (links / "pack").symlink_to(real)
+        (real / "__init__.py").touch()
+        codes = []
+        for scale in (1, 1, 23):
+            (real / "inner.py").write_text(f"SCALE = {scale}")
+            (real / "part.py").write_text("from pack.inner import SCALE\ndef build(w): ...\n")
+            codes.append(code(script))
+        assert codes[0] == codes[1] != codes[2]
+
 
 class TestFunctionsOfOneName:
     def test_nameless_ones(self, code):
@@ -144,6 +159,7 @@ class TestValues:
         "script",
         [
             "CONFIG = {'heads': 4}\ndef make(w, d): return CONFIG['heads']",
+            "defaults = {'heads': 4}\ndef make(w, d): return defaults",
             "HEADS = [1, [4]]\ndef make(w, d): return HEADS",
             "HEADS = 4\ndef make(w, d, heads=HEADS): return heads",
             "HEADS = 4\ndef make(w, d, *, heads=HEADS): return heads",

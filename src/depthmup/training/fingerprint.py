@@ -139,10 +139,10 @@ def _home(top: str) -> Path | None:
     file = spec.origin if spec and spec.has_location else None
     if origin := getattr(module, "__file__", None) or file:
         path = Path(origin)
-        return None if _is_library(top, path) else _root(top, path.resolve())
+        return None if _is_library(top, path) else _root(top, path.absolute())
     for place in getattr(spec, "submodule_search_locations", None) or ():
         path = Path(place)  # a folder without __init__.py
-        return None if _is_library(top, path) else path.resolve().parent
+        return None if _is_library(top, path) else path.absolute().parent
     return None
 
 
@@ -268,7 +268,7 @@ def _add(walk: _Walk, thing: Any) -> str:
         place = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
         name = f"{place}:{name}:{getattr(thing, '__name__', '')}"
     elif file:
-        path = file.resolve()
+        path = file.absolute()
         name = f"{_add_file(walk, path, _root(module, path))}:{name}"
     elif new and isinstance(thing, FunctionType):
         _add_function(walk, thing)
@@ -291,7 +291,7 @@ def _add_function(walk: _Walk, function: FunctionType) -> None:
     used = {key: cell.cell_contents for key, cell in held.items() if not _is_empty(cell)}
     names = set(_names(code))
     used |= {key: space[key] for key in names if key in space and not key.startswith("__")}
-    used |= {"defaults": (function.__defaults__, function.__kwdefaults__)}
+    used |= {"default values": (function.__defaults__, function.__kwdefaults__)}
     for key, value in sorted(used.items(), key=lambda pair: pair[0]):
         walk.texts.append((f"{name} uses {key}", _text(walk, value)))
         if isinstance(value, ModuleType):
@@ -356,11 +356,10 @@ def _lines(file: str) -> list[str]:
 def _source(code: CodeType) -> str:
     """The lines of a function; of one without a name, to the last that it was compiled from."""
     lines = _lines(code.co_filename)[code.co_firstlineno - 1 :]
-    block = inspect.getblock(lines) if lines else []
     if code.co_name == "<lambda>":
         last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
-        block = lines[: max(len(block), last - code.co_firstlineno + 1)]
-    return "".join(block)
+        return "".join(lines[: max(last - code.co_firstlineno, 0) + 1])
+    return "".join(inspect.getblock(lines)) if lines else ""
 
 
 def _class_source(made: type) -> str:
