@@ -33,7 +33,7 @@ SETTLES = Accepted(low=-0.05, high=0.05)
 
 
 LAYER_NORM_REVISED = (
-    "First judged from depth 8 on, where Depth-muP's optimum still moves and the claim was not "
+    "First judged from depth 8 on, where Depth-muP's optimum still moves and Figure 12 was not "
     "reproduced; now from depth 32 on, where the limit is near, and with more seeds (16 in place "
     "of 5 at scale laptop), as few depths left the interval too wide."
 )
