@@ -309,6 +309,19 @@ class TestErrors:
         spare = next(p for p in found.places if p.name == "spare.weight")
         assert (spare.role.kind, spare.ratios) == (Kind.HIDDEN, Ratios(fan_in=2, fan_out=2))
 
+    def test_unused_and_frozen_is_left_alone(self):
+        def make(width):
+            model = Tower(MLPBlock, width, 2)
+            model.spare = nn.Linear(width, width).requires_grad_(False)
+            return model
+
+        model = make(8)
+        plan = depthmup.plan(model, base=make(4), example_inputs=vectors(), own_init="fan_in")
+        spare = plan["spare.weight"]
+        assert (spare.init, spare.lr, spare.epsilon, spare.decay) == (1, 1, 1, 1)
+        plan.initialize(model)
+        assert plan.param_groups(model, lr=1e-3)
+
     def test_a_vocabulary_is_not_a_width(self):
         def make(width, rows):
             return nn.Sequential(nn.Embedding(rows, width), nn.Linear(width, 4))

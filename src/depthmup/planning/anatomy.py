@@ -159,9 +159,13 @@ def anatomy(
     elif left_out:
         raise NotUnderstood(_outside(left_out))
     flow = flow_of(traced) if traced is not None else None
+    frozen = {plain_name(name) for name, p in model.named_parameters() if not p.requires_grad}
     places = []
     for name in names:
-        role, ratios, inside = _place(name, uses.get(name, ()), growth[name], flow, found, roles)
+        used = uses.get(name, ())
+        role, ratios, inside = _place(
+            name, used, growth[name], flow, found, roles, frozen=name in frozen
+        )
         places.append(
             Place(
                 name=name,
@@ -257,8 +261,12 @@ def _place(
     flow: Flow | None,
     found: Membership,
     hints: RoleHints | None,
+    *,
+    frozen: bool,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
     declared: DeclaredRole | None = declared_role(name, hints)
+    if frozen and not uses and declared is None:
+        return Role(kind=Kind.VECTOR), Ratios(), ()
     labels, depth, shared = found.inside.get(name, ((), 1.0, False))
     kind, fans, tied = kind_and_ratios(growth, uses, flow, declared, stacked=name in found.stacked)
     role = Role(
