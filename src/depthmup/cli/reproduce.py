@@ -165,7 +165,11 @@ def load_evidence(store: "Store") -> "Evidence":
         store,
         scale=last["scale"],
         environment=environment_of(alike),
-        config={"scale": last["scale"], "store": str(store.path), "command": last["command"]},
+        config={
+            "scale": last["scale"],
+            "store": str(store.path),
+            "command": shlex.join(last["command"]),
+        },
         command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}{data}",
     )
 
@@ -187,8 +191,8 @@ def deliver_evidence(
     reports.write_text(folder / "evidence.json", summary + "\n")
     reports.write_text(folder / "evidence.html", reports.evidence_page(evidence))
     if markdown is not None:
-        command = f"depthmup reproduce all --scale {evidence.scale} --markdown {markdown}"
-        reports.write_text(markdown, reports.evidence_markdown(evidence, command=command))
+        made_by = str(evidence.config["command"])
+        reports.write_text(markdown, reports.evidence_markdown(evidence, command=made_by))
     if export:
         reports.export_pictures(evidence, folder / "charts", formats=export)
     if json:
