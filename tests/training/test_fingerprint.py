@@ -153,6 +153,15 @@ class TestFunctionsOfOneName:
             found.append(code())
         assert len({*found}) == 3
 
+    def test_files_of_one_name_that_change_places(self, tmp_path):
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            text = f"def make(w, d): return {name!r}\ndef batch(g): return {name!r}\n"
+            (tmp_path / name / "main_own.py").write_text(text)
+        places = [f"{tmp_path}/{name}/main_own.py" for name in "ab"]
+        first = Functions(make=f"{places[0]}:make", batch=f"{places[1]}:batch").code
+        assert Functions(make=f"{places[1]}:make", batch=f"{places[0]}:batch").code != first
+
 
 class TestValues:
     @pytest.mark.parametrize(

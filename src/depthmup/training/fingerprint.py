@@ -15,23 +15,30 @@ import importlib.util
 import inspect
 import linecache
 import sys
-import sysconfig
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property, partial, partialmethod
-from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 import numpy as np
 import torch
 
-PACKAGE = Path(__file__).parents[1].resolve()
-STANDARD = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
-INSTALLED = {"site-packages", "dist-packages"}
+from depthmup.training.own_files import (
+    PACKAGE,
+    Walk,
+    add_file,
+    add_import,
+    home_of,
+    imported,
+    is_library,
+    origin_of,
+    own_functions,
+    root_of,
+)
 
 # Values whose repr says all of them, and the same in every run.
 PLAIN = (
@@ -40,77 +47,26 @@ PLAIN = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Walk:
-    """What was met of a person's code: pairs of a name and a text, which are what is hashed.
-
-    ``seen`` holds the objects by id, so that no other object can get the id of one.
-    """
-
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    files: set[Path] = field(default_factory=set)
-    seen: dict[int, Any] = field(default_factory=dict)
-
-
 def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
     """A hash of the source code of functions, in their order.
 
     Raises:
         ValueError: the source of one cannot be found.
     """
-    walk = _Walk()
+    walk = Walk()
     for position, function in enumerate(functions):
         if not hasattr(function, "__qualname__"):  # an object with values of its own, or a partial
             raise _no_source(function)
-        module, file = _origin(function)
+        module, file = origin_of(function)
         readable = isinstance(function, FunctionType | type) or _wrapped(function)
-        if not (readable or file or _is_library(module, file)):
+        if not (readable or file or is_library(module, file)):
             raise _no_source(function)
         name = _text(walk, function)
-        if _is_library(module, file):
+        if is_library(module, file):
             name += _version(module)
         walk.texts.append((f"function {position}", name))
     digest = hashlib.sha256(repr(sorted(walk.texts)).encode())
     return digest.hexdigest()[:16]
-
-
-# Where code lies.
-
-
-def _origin(thing: Any) -> tuple[str, Path | None]:
-    """The module that a thing was made in, and its file; none where a session made it."""
-    thing = getattr(thing, "__func__", thing)
-    if isinstance(thing, FunctionType):  # __module__ may be that of what it wraps
-        space, code = thing.__globals__, Path(thing.__code__.co_filename)
-        file = code if code.is_file() else space.get("__file__")
-    elif isinstance(thing, ModuleType):
-        space, file = vars(thing), getattr(thing, "__file__", None)
-    else:
-        # The module of this name may have been replaced since by that of another file.
-        for member in _own_functions(thing) if isinstance(thing, type) else ():
-            module, file = _origin(member)
-            if module == thing.__module__ and file == Path(member.__code__.co_filename):
-                return module, file
-        name = getattr(thing, "__module__", None) or ""
-        space = vars(sys.modules[name]) if name in sys.modules else {"__name__": name}
-        file = space.get("__file__")
-    name = str(space.get("__name__", ""))
-    if name == "__main__":
-        return name, None
-    # Modules inside a compiled one have no file of their own.
-    file = file or getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
-    return name, Path(file) if file else None
-
-
-def _is_library(module: str, file: Path | None) -> bool:
-    """Whether a module is none of the person's own."""
-    if file is None:
-        return module.partition(".")[0] in sys.stdlib_module_names
-    return any(
-        not INSTALLED.isdisjoint(path.parts)
-        or any(path.is_relative_to(folder) for folder in (PACKAGE, *STANDARD))
-        for path in (file.absolute(), file.resolve())  # a package may consist of links
-    )
 
 
 def _version(module: str) -> str:
@@ -119,97 +75,7 @@ def _version(module: str) -> str:
     return "".join(f" {name} {importlib.metadata.version(name)}" for name in sorted({*found}))
 
 
-def _root(module: str, path: Path) -> Path:
-    """The folder from which a module's package is imported."""
-    names = module.split(".")
-    place = path.parent if path.name == "__init__.py" else path.with_suffix("")
-    fits = list(place.parts[-len(names) :]) == names
-    return place.parents[len(names) - 1] if fits else path.parent
-
-
-def _home(top: str) -> Path | None:
-    """The folder from which a module of the person's own is imported; none for others."""
-    module = sys.modules.get(top)
-    spec = getattr(module, "__spec__", None)
-    if module is None:
-        try:
-            spec = importlib.util.find_spec(top)
-        except (ImportError, ValueError):
-            return None
-    file = spec.origin if spec and spec.has_location else None
-    if origin := getattr(module, "__file__", None) or file:
-        path = Path(origin)
-        return None if _is_library(top, path) else _root(top, path.absolute())
-    for place in getattr(spec, "submodule_search_locations", None) or ():
-        path = Path(place)  # a folder without __init__.py
-        return None if _is_library(top, path) else path.absolute().parent
-    return None
-
-
-# Files.
-
-
-def _add_file(walk: _Walk, path: Path, root: Path) -> str:
-    """A file, the packages that it is in, and what they import of the person's own; its name."""
-    name = path.relative_to(root).as_posix()
-    if path in walk.files:
-        return name
-    walk.files.add(path)
-    raw = path.read_bytes()
-    try:
-        tree = ast.parse(raw)
-    except (SyntaxError, ValueError):  # compiled, or of another Python
-        walk.texts.append((name, hashlib.sha256(raw).hexdigest()))
-        return name
-    walk.texts.append((name, ast.dump(tree)))
-    for folder in path.relative_to(root).parents[:-1]:
-        if (package := root / folder / "__init__.py").is_file():
-            _add_file(walk, package, root)
-    for level, names in _imported(tree):
-        if level > len(path.parents):
-            continue
-        if level:
-            _add_import(walk, path.parents[level - 1], names, root)
-            continue
-        beside = _find(root, names) or _find(root, names[:1])
-        if home := root if beside else _home(names[0]):
-            _add_import(walk, home, names, home)
-    return name
-
-
-def _add_import(walk: _Walk, start: Path, names: list[str], root: Path) -> bool:
-    """Adds the file of a module, if it lies there; whether it does."""
-    path = _find(start, names)
-    if path is None or not path.is_relative_to(root):
-        return False
-    _add_file(walk, path, root)
-    return True
-
-
-def _find(start: Path, names: list[str]) -> Path | None:
-    place = start.joinpath(*names)
-    paths = (place.with_name(place.name + ".py"), place / "__init__.py")
-    return next(filter(Path.is_file, paths), None)
-
-
-def _imported(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
-    """The modules that code may import: how many folders up they start, and their names."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield 0, alias.name.split(".")
-        elif isinstance(node, ast.ImportFrom):
-            names = node.module.split(".") if node.module else []
-            if names:
-                yield node.level, names
-            for alias in node.names:
-                yield node.level, [*names, alias.name]
-
-
-# Objects of a session.
-
-
-def _text(walk: _Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
+def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
     """A value in words that are the same in every run; the code in it is added.
 
     Of an object of another kind than those below, its class is all that is said.
@@ -257,19 +123,19 @@ def _wrapped(thing: Any) -> list[Any]:
     return [vars(thing)["__wrapped__"]] if "__wrapped__" in getattr(thing, "__dict__", {}) else []
 
 
-def _add(walk: _Walk, thing: Any) -> str:
+def _add(walk: Walk, thing: Any) -> str:
     """The name of a function, class or module; the code of it, if the person's own, is added."""
-    module, file = _origin(thing)
+    module, file = origin_of(thing)
     code = getattr(thing, "__code__", None)  # its name is right where __qualname__ is another's
     name = getattr(code, "co_qualname", getattr(thing, "__qualname__", ""))
     new = id(thing) not in walk.seen
     walk.seen[id(thing)] = thing
-    if _is_library(module, file):
+    if is_library(module, file):
         place = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
         name = f"{place}:{name}:{getattr(thing, '__name__', '')}"
     elif file:
         path = file.absolute()
-        name = f"{_add_file(walk, path, _root(module, path))}:{name}"
+        name = f"{add_file(walk, path, root_of(module, path))}:{name}"
     elif new and isinstance(thing, FunctionType):
         _add_function(walk, thing)
     elif new and isinstance(thing, type):
@@ -279,7 +145,7 @@ def _add(walk: _Walk, thing: Any) -> str:
     return name
 
 
-def _add_function(walk: _Walk, function: FunctionType) -> None:
+def _add_function(walk: Walk, function: FunctionType) -> None:
     """A function's source, and by their names the values that it starts from and those it uses."""
     code, space = function.__code__, function.__globals__
     name = code.co_qualname
@@ -299,9 +165,9 @@ def _add_function(walk: _Walk, function: FunctionType) -> None:
     _add_imports(walk, source, space.get("__package__") or "")
 
 
-def _add_parts(walk: _Walk, module: ModuleType, names: set[str]) -> None:
+def _add_parts(walk: Walk, module: ModuleType, names: set[str]) -> None:
     """The modules inside one of the person's own that may be used of it: ``mine.layers``."""
-    if _is_library(*_origin(module)):
+    if is_library(*origin_of(module)):
         return
     for key in sorted(names & vars(module).keys()):
         part = vars(module)[key]
@@ -310,22 +176,22 @@ def _add_parts(walk: _Walk, module: ModuleType, names: set[str]) -> None:
             _add_parts(walk, part, names)
 
 
-def _add_imports(walk: _Walk, source: str, package: str) -> None:
+def _add_imports(walk: Walk, source: str, package: str) -> None:
     """The person's own modules that a function imports when it is called."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # a part of a line, which imports nothing
         return
-    for level, names in _imported(tree):
+    for level, names in imported(tree):
         try:
             full = importlib.util.resolve_name("." * level + ".".join(names), package).split(".")
         except ImportError:
             continue
-        if home := _home(full[0]):
-            _add_import(walk, home, full, home)
+        if home := home_of(full[0]):
+            add_import(walk, home, full, home)
 
 
-def _add_class(walk: _Walk, made: type) -> None:
+def _add_class(walk: Walk, made: type) -> None:
     """A class's source, its members, its bases and what makes it."""
     name = made.__qualname__
     source = _class_source(made)
@@ -338,13 +204,6 @@ def _add_class(walk: _Walk, made: type) -> None:
         generated = code and has_generated and code.co_filename == "<string>"
         if not generated and (code or not key.startswith("__")):
             walk.texts.append((f"{name}.{key}", _text(walk, member)))
-
-
-def _own_functions(made: type) -> Iterator[FunctionType]:
-    for member in vars(made).values():
-        plain = getattr(member, "__func__", getattr(member, "fget", member))
-        if isinstance(plain, FunctionType):
-            yield plain
 
 
 def _lines(file: str) -> list[str]:
@@ -367,7 +226,7 @@ def _class_source(made: type) -> str:
 
     Where a file has several classes of this name, it is all of them.
     """
-    files = [function.__code__.co_filename for function in _own_functions(made)]
+    files = [function.__code__.co_filename for function in own_functions(made)]
     files.append(getattr(sys.modules.get(made.__module__), "__file__", None) or "")
     for file in files:
         try:

@@ -1,0 +1,160 @@
+"""A person's own files: where code lies, whose it is, and which files import which."""
+
+import ast
+import hashlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1].resolve()
+STANDARD = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
+INSTALLED = {"site-packages", "dist-packages"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """What was met of a person's code: pairs of a name and a text, which are what is hashed.
+
+    ``files`` are the names of those that were walk. ``seen`` holds objects by id, so that no other
+    can get the id of one.
+    """
+
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    files: dict[Path, str] = field(default_factory=dict)
+    seen: dict[int, Any] = field(default_factory=dict)
+
+
+def origin_of(thing: Any) -> tuple[str, Path | None]:
+    """The module that a thing was made in, and its file; none where a session made it."""
+    thing = getattr(thing, "__func__", thing)
+    if isinstance(thing, FunctionType):  # __module__ may be that of what it wraps
+        space, code = thing.__globals__, Path(thing.__code__.co_filename)
+        file = code if code.is_file() else space.get("__file__")
+    elif isinstance(thing, ModuleType):
+        space, file = vars(thing), getattr(thing, "__file__", None)
+    else:
+        # The module of this name may have been replaced since by that of another file.
+        for member in own_functions(thing) if isinstance(thing, type) else ():
+            module, file = origin_of(member)
+            if module == thing.__module__ and file == Path(member.__code__.co_filename):
+                return module, file
+        name = getattr(thing, "__module__", None) or ""
+        space = vars(sys.modules[name]) if name in sys.modules else {"__name__": name}
+        file = space.get("__file__")
+    name = str(space.get("__name__", ""))
+    if name == "__main__":
+        return name, None
+    # Modules inside a compiled one have no file of their own.
+    file = file or getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
+    return name, Path(file) if file else None
+
+
+def is_library(module: str, file: Path | None) -> bool:
+    """Whether a module is none of the person's own."""
+    if file is None:
+        return module.partition(".")[0] in sys.stdlib_module_names
+    return any(
+        not INSTALLED.isdisjoint(path.parts)
+        or any(path.is_relative_to(folder) for folder in (PACKAGE, *STANDARD))
+        for path in (file.absolute(), file.resolve())  # a package may consist of links
+    )
+
+
+def root_of(module: str, path: Path) -> Path:
+    """The folder from which a module's package is imported."""
+    names = module.split(".")
+    place = path.parent if path.name == "__init__.py" else path.with_suffix("")
+    fits = list(place.parts[-len(names) :]) == names
+    return place.parents[len(names) - 1] if fits else path.parent
+
+
+def home_of(top: str) -> Path | None:
+    """The folder from which a module of the person's own is imported; none for others."""
+    module = sys.modules.get(top)
+    spec = getattr(module, "__spec__", None)
+    if module is None:
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            return None
+    file = spec.origin if spec and spec.has_location else None
+    if origin := getattr(module, "__file__", None) or file:
+        path = Path(origin)
+        return None if is_library(top, path) else root_of(top, path.absolute())
+    for place in getattr(spec, "submodule_search_locations", None) or ():
+        path = Path(place)  # a folder without __init__.py
+        return None if is_library(top, path) else path.absolute().parent
+    return None
+
+
+def add_file(walk: Walk, path: Path, root: Path) -> str:
+    """A file, the packages that it is in, and what they import of the person's own.
+
+    Its name says where it lies in its folder and what is in it: files may have the same place in
+    different folders.
+    """
+    if path in walk.files:
+        return walk.files[path]
+    raw = path.read_bytes()
+    tree: ast.AST = ast.Module(body=[], type_ignores=[])
+    try:
+        tree = ast.parse(raw)
+        raw = ast.dump(tree).encode()
+    except (SyntaxError, ValueError):  # compiled, or of another Python
+        pass
+    name = f"{path.relative_to(root).as_posix()} {hashlib.sha256(raw).hexdigest()}"
+    walk.files[path] = name
+    walk.texts.append(("file", name))
+    for folder in path.relative_to(root).parents[:-1]:
+        if (package := root / folder / "__init__.py").is_file():
+            add_file(walk, package, root)
+    for level, names in imported(tree):
+        if level > len(path.parents):
+            continue
+        if level:
+            add_import(walk, path.parents[level - 1], names, root)
+            continue
+        beside = _find(root, names) or _find(root, names[:1])
+        if home := root if beside else home_of(names[0]):
+            add_import(walk, home, names, home)
+    return name
+
+
+def add_import(walk: Walk, start: Path, names: list[str], root: Path) -> None:
+    """Adds the file of a module, if it lies there."""
+    path = _find(start, names)
+    if path and path.is_relative_to(root):
+        add_file(walk, path, root)
+
+
+def _find(start: Path, names: list[str]) -> Path | None:
+    place = start.joinpath(*names)
+    paths = (place.with_name(place.name + ".py"), place / "__init__.py")
+    return next(filter(Path.is_file, paths), None)
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
+    """The modules that code may import: how many folders up they start, and their names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield 0, alias.name.split(".")
+        elif isinstance(node, ast.ImportFrom):
+            names = node.module.split(".") if node.module else []
+            if names:
+                yield node.level, names
+            for alias in node.names:
+                yield node.level, [*names, alias.name]
+
+
+def own_functions(made: type) -> Iterator[FunctionType]:
+    """The functions that stand in a class itself."""
+    for member in vars(made).values():
+        plain = getattr(member, "__func__", getattr(member, "fget", member))
+        if isinstance(plain, FunctionType):
+            yield plain
