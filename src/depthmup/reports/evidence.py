@@ -80,7 +80,7 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
     lines = [
         "# Evidence",
         "",
-        "Every figure and claim of Tensor Programs VI (arXiv 2310.02244), measured again at scale "
+        "Figures and claims of Tensor Programs VI (arXiv 2310.02244), measured again at scale "
         f"`{evidence.scale}`: {evidence_headline(evidence)}.",
         "",
         f"Made by `{command}`, which also writes the page with all charts. Each verdict is "
