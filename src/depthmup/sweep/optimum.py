@@ -3,10 +3,10 @@
 Losses come as arrays (depths, learning rates, seeds), infinite where a run diverged.
 
 The optimum of a size is the vertex of the parabola through the three points around the lowest
-point of the curve of seed-averaged log losses, unless a wall on one side makes that parabola dive
-below what a convex curve can be. A learning rate at which any seed diverged is none that one would
-choose, and is left out. The bias of the parabola on a lopsided curve is the same at all sizes to
-leading order, so it leaves the drift alone.
+point of the curve of seed-averaged log losses. A learning rate at which any seed diverged is none
+that one would choose, and is left out. The bias of the parabola on a lopsided curve is the same at
+all sizes to leading order, so it leaves the drift alone. The loss there is the parabola's, but
+where a wall on one side makes it dive, not below what a convex curve can be.
 
 Every interval is a jackknife over seeds with Student's t. Seeds are the only thing that is drawn
 anew: data, initialization and order are shared by all depths and learning rates of a seed, and
@@ -44,8 +44,8 @@ class Vertex:
 def vertex(log2_lrs: Sequence[float], log_losses: Array) -> Vertex:
     """The minimum of a curve by the parabola through its lowest point and its neighbours.
 
-    Beside a wall, as far as a convex curve can go (``_Bottom``). A neighbour that diverged bounds
-    the minimum as a wall does: the lowest point itself is then the best that is known.
+    A neighbour that diverged bounds the minimum as a wall does: the lowest point itself is then
+    the best that is known.
 
     Example:
         >>> found = vertex([-2, -1, 0, 1], np.array([4.0, 1.0, 0.0, 1.0]))
@@ -64,7 +64,7 @@ def vertex(log2_lrs: Sequence[float], log_losses: Array) -> Vertex:
     bottom = _Bottom.of(log2_lrs, log_losses, i)
     if bottom is None:
         return here
-    return Vertex(at=bottom.at, log_loss=bottom(bottom.at), place=Place.INTERIOR)
+    return Vertex(at=bottom.vertex, log_loss=bottom(bottom.vertex), place=Place.INTERIOR)
 
 
 def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> float:
@@ -85,19 +85,19 @@ def log_loss_at(log2_lrs: Sequence[float], log_losses: Array, at: float) -> floa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Bottom:
-    """The parabola through a curve's lowest point and its neighbours, and the minimum's place.
+    """The parabola through a curve's lowest point and its neighbours, with a floor.
 
     A wall on one side makes the parabola dive on the other, below everything that was measured. But
     a convex curve falls towards its lowest point no steeper than it did before: it lies above the
-    line through the two points on the way down, continued. So the minimum is not beyond the place
-    where the parabola comes out of that line again. Where the way down became steeper, and so is
-    not convex, that place is the lowest point itself.
+    line through the two points on the way down, continued. The floor is where the parabola comes
+    out of that line again. Where the way down became steeper, and so is not convex, it is the
+    lowest point itself. The vertex's place stands: it scatters less between seeds.
     """
 
     vertex: float
     level: float
     curvature: float
-    at: float
+    floor: float
 
     @staticmethod
     def of(log2_lrs: Sequence[float], log_losses: Array, i: int) -> "_Bottom | None":
@@ -109,22 +109,22 @@ class _Bottom:
         curvature = (right - left) / (x[i + 1] - x[i - 1])
         if not (math.isfinite(left) and math.isfinite(right) and curvature > 0):
             return None
-        vertex = at = (x[i - 1] + x[i]) / 2 - left / (2 * curvature)
+        vertex = out = (x[i - 1] + x[i]) / 2 - left / (2 * curvature)
         if vertex < x[i] and i > 1 and math.isfinite(slopes[i - 2]):
-            at = max(vertex, x[i] + min(slopes[i - 2] - left, 0.0) / curvature)
+            out = max(vertex, x[i] + min(slopes[i - 2] - left, 0.0) / curvature)
         elif vertex > x[i] and i + 1 < len(slopes) and math.isfinite(slopes[i + 1]):
-            at = min(vertex, x[i] + max(slopes[i + 1] - right, 0.0) / curvature)
+            out = min(vertex, x[i] + max(slopes[i + 1] - right, 0.0) / curvature)
+        level = y[i] - curvature * (x[i] - vertex) ** 2
         return _Bottom(
             vertex=float(vertex),
-            level=float(y[i] - curvature * (x[i] - vertex) ** 2),
+            level=float(level),
             curvature=float(curvature),
-            at=float(at),
+            floor=float(level + curvature * (out - vertex) ** 2),
         )
 
     def __call__(self, at: float) -> float:
-        """The curve's value: the parabola's, but nowhere below that at the minimum."""
-        off = max(abs(at - self.vertex), abs(self.at - self.vertex))
-        return self.level + self.curvature * off**2
+        """The curve's value: the parabola's, or the floor."""
+        return max(self.level + self.curvature * (at - self.vertex) ** 2, self.floor)
 
 
 def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = "") -> Estimate:
