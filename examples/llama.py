@@ -1,7 +1,7 @@
 """A small Llama of transformers on bytes of Python source: does its learning rate transfer?
 
 depthmup transfer --model examples/llama.py:make --base 64x2 --depths 2 4 8 16 --schemes completep
-                  --target 64x64 --out runs/llama        # some seven minutes on two cores
+                  --target 64x64 --out runs/llama        # some six minutes on two cores
 """
 
 import inspect
