@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from depthmup.claims.claim import Experiment, Setting
 from depthmup.records import Picture, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Grid, Store, mean_losses, study
+from depthmup.sweep import Grid, Store, stored_losses, study
 
 if TYPE_CHECKING:
     from depthmup.sweep.optimum import Array
@@ -59,8 +59,7 @@ def losses_of(
     """
     points = grid.points(scheme or grid.schemes[0], depths)
     stop = grid.steps + (window + 1) * grid.window
-    records = store.records(cell for of_depth in points for seeds in of_depth for cell in seeds)
-    return mean_losses(points, records, slice(stop - grid.window, stop))
+    return stored_losses(points, store, slice(stop - grid.window, stop))
 
 
 def at_laptop(setting: Setting, *notes: str) -> tuple[str, ...]:

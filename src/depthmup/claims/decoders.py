@@ -15,7 +15,7 @@ from depthmup.sweep import (
     Store,
     TrainTogether,
     TrialGrid,
-    mean_losses,
+    stored_losses,
     together,
     trial_studies,
 )
@@ -118,8 +118,7 @@ def losses_of(
     """
     points = grid.points(grid.variants[0], [(grid.base[0], d) for d in depths or grid.depths])
     start = window % 5 * grid.window
-    records = store.records(trial for of_depth in points for seeds in of_depth for trial in seeds)
-    return mean_losses(points, records, slice(start, start + grid.window))
+    return stored_losses(points, store, slice(start, start + grid.window))
 
 
 def judged(grid: TrialGrid, store: Store) -> Study:

@@ -142,10 +142,7 @@ def shifts_more(
 
     from depthmup.sweep.optimum import DRIFT_UNIT, jackknife, vertex
 
-    inside = [
-        {o.depth for o in of(study, each).optima if o.place is Place.INTERIOR}
-        for each in (scheme, other)
-    ]
+    inside = [depths_at(study, each, Place.INTERIOR) for each in (scheme, other)]
     depths = [depth for depth in of_grid.depths if all(depth in each for each in inside)]
     less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
     if len(depths) > 1:
@@ -182,9 +179,9 @@ def _depths(depths: Sequence[int]) -> str:
     return f"depth{'s' * (len(depths) > 1)} {', '.join(map(str, depths))}"
 
 
-def failures(study: Study, scheme: Scheme) -> list[int]:
-    """Depths at which nothing trains."""
-    return [o.depth for o in of(study, scheme).optima if o.place is Place.FAILED]
+def depths_at(study: Study, scheme: Scheme, place: Place) -> list[int]:
+    """Depths whose optimum is at a place of the grid: inside, at an edge, or failed."""
+    return [o.depth for o in of(study, scheme).optima if o.place is place]
 
 
 def _fig10(setting: Setting) -> Experiment:
@@ -192,10 +189,10 @@ def _fig10(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         found = judged(ours, store)
-        dead = failures(found, SP)
+        dead = depths_at(found, SP, Place.FAILED)
         rule = setting.depth_mup
         alone = drift(found, SP, Accepted(high=-TOLERANCE), paper="shifts")
-        inside = [o.depth for o in of(found, SP).optima if o.place is Place.INTERIOR]
+        inside = depths_at(found, SP, Place.INTERIOR)
         return Conclusion(
             comparisons=(
                 drift(found, rule, STAYS, paper="none: the minima line up"),

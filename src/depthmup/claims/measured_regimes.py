@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
+from depthmup import rules
 from depthmup.claims.claim import Setting, values_of
 from depthmup.claims.estimates import exact
 from depthmup.claims.panels import framed
@@ -235,14 +236,8 @@ def _some(found: Seen, decisive: bool) -> list[Pair]:
 
 
 def decided(values: Mapping[str, Any]) -> bool:
-    """Whether networks decided what a pair's region rests on.
-
-    The first property that fails names the region; one that is open before that leaves it open.
-    """
-    for name in CLAIMED:
-        if name != LINEAR and values[name] is not True:
-            return values[name] is False
-    return True
+    """Whether networks decided what a pair's region rests on."""
+    return rules.decided(values[name] for name in CLAIMED if name != LINEAR)
 
 
 def elsewhere(found: Seen, *, decisive: bool = True) -> Comparison:

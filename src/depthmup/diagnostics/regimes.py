@@ -17,7 +17,7 @@ from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.visits import Visit
 from depthmup.limits import depth_exponents
 from depthmup.records import Check, Estimate
-from depthmup.rules import Exponent, Observable, Regime, Scheme, general, regime, region
+from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
 
 # Exponents of the theory are multiples of 1/4 on the usual maps; half a step decides.
 DECISIVE = 0.125
@@ -66,10 +66,7 @@ class MeasuredRegime:
     @property
     def decided(self) -> bool:
         """Whether networks decided what the region rests on; what they did not is taken to hold."""
-        for p in self.properties:
-            if p.name != "feature learning" and p.measured is not True:
-                return p.measured is False  # the first that fails names the region
-        return True
+        return decided(p.measured for p in self.properties if p.name != "feature learning")
 
 
 def measured_regime(

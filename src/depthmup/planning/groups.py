@@ -192,15 +192,7 @@ def _groups(
         if eps is not None:
             settings["eps"] = eps * (p.epsilon if p.family is Family.ENTRYWISE else 1.0)
         # By factors, not by their products: a schedule may start from a learning rate of 0.
-        alike = (
-            p.lr,
-            p.decay,
-            p.epsilon,
-            p.family,
-            p.role.kind is Kind.VECTOR,
-            decays[0],
-            decays[1],
-        )
+        alike = (p.lr, p.decay, p.epsilon, p.family, p.role.kind is Kind.VECTOR)
         group = groups.setdefault(
             alike,
             {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},

@@ -16,7 +16,7 @@ from depthmup.rules.family import OPTIMIZERS, Family, family
 from depthmup.rules.fold import Folded, fold
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import Observable, Prediction, effect, predict
-from depthmup.rules.regimes import REGIONS, Regime, regime, region
+from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
 from depthmup.rules.role import Kind, Role
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
@@ -52,6 +52,7 @@ __all__ = [
     "WidthLaw",
     "WidthRule",
     "completep",
+    "decided",
     "effect",
     "exponent",
     "family",

@@ -128,7 +128,6 @@ _FIXED: dict[str, Scheme] = {
 }
 _ALIASES = {"depthmup": "depth-mup", "1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
 
-
 CATALOGUE: tuple[Scheme, ...] = tuple(_FIXED.values())
 
 

@@ -1,5 +1,6 @@
 """Where a pair (alpha, gamma) lies: Claims 7.1 to 7.6 of Tensor Programs VI."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -81,6 +82,18 @@ def region(
     return next(
         (name for name, holds in zip(REGIONS, good, strict=False) if not holds), REGIONS[-1]
     )
+
+
+def decided(properties: Iterable[bool | None]) -> bool:
+    """Whether properties, in the order of the regions and None where open, decide the region.
+
+    The first that fails names it; one that is open before that leaves it open.
+
+    Example:
+        >>> decided([True, False, None]), decided([True, None, False])
+        (True, False)
+    """
+    return next((holds is False for holds in properties if holds is not True), True)
 
 
 def regime(alpha: Exponent, gamma: Exponent) -> Regime:

@@ -5,7 +5,7 @@ from depthmup.sweep.cost import check_memory, core_seconds
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
 from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
-from depthmup.sweep.losses import mean_losses
+from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError
@@ -44,11 +44,11 @@ __all__ = [
     "calibrate",
     "check_memory",
     "core_seconds",
-    "mean_losses",
     "merge",
     "run",
     "share",
     "share_left",
+    "stored_losses",
     "study",
     "together",
     "training",

@@ -1,15 +1,26 @@
 """From records to losses: the means over a window of training that curves are made of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from depthmup.records import Record
 from depthmup.sweep.optimum import Array
+from depthmup.sweep.store import Store
 
 Points = Iterable[Iterable[Iterable[Any]]]
 """Runs by size, learning rate and seed."""
+
+
+def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, window: slice) -> Array:
+    """``mean_losses`` of the runs that a store holds.
+
+    Raises:
+        StoreError: some are missing.
+    """
+    runs = (run for of_rates in points for of_seeds in of_rates for run in of_seeds)
+    return mean_losses(points, store.records(runs), window)
 
 
 def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slice) -> Array:

@@ -20,8 +20,8 @@ INSTALLED = {"site-packages", "dist-packages"}
 class Walk:
     """What was met of a person's code: pairs of a name and a text, which are what is hashed.
 
-    ``files`` are the names of those that were walk. ``seen`` holds objects by id, so that no other
-    can get the id of one.
+    ``files`` are the names of those that were walked. ``seen`` holds objects by id, so that no
+    other can get the id of one.
     """
 
     texts: list[tuple[str, str]] = field(default_factory=list)

@@ -52,8 +52,8 @@ def preflight(functions: Functions, trials: Sequence[Trial]) -> None:
             prepared(trial, *planned(trial, functions))
 
 
-def _built(make: Any, size: tuple[int, int]) -> nn.Module:
-    with seeded(0):
+def _built(make: Any, size: tuple[int, int], *, seed: int = 0) -> nn.Module:
+    with seeded(seed):
         model = make(*size)
     if not isinstance(model, nn.Module):
         raise TypeError(
@@ -75,8 +75,7 @@ def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
                 "calls. Draw initial weights from torch's, NumPy's or Python's global generator, "
                 "which are seeded before each call, not from one of your own that goes on."
             )
-    with seeded(1):
-        elsewhere = dict(make(*size).named_parameters())
+    elsewhere = dict(_built(make, size, seed=1).named_parameters())
     if here and all(torch.equal(here[name], elsewhere[name]) for name in here):
         warnings.warn(
             "The factory gives the same model for every seed: intervals hold no spread of the "

@@ -217,18 +217,16 @@ def _judged(trial: Trial, given: Any) -> Record[Trial]:
     """The record of losses that a person's own training gave."""
     if isinstance(given, Tensor | np.ndarray):
         given = given.tolist()
+    no_curve = TypeError(
+        f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
+        f"{reprlib.repr(given)}."
+    )
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise TypeError(
-            f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
-            f"{reprlib.repr(given)}."
-        )
+        raise no_curve
     try:
         losses = array("f", map(float, given))
     except (TypeError, ValueError):
-        raise TypeError(
-            f"Expected train(trial) to give the loss of every step, a sequence of numbers; got "
-            f"{reprlib.repr(given)}."
-        ) from None
+        raise no_curve from None
     end = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if end is not None:
         status = Status.DIVERGED if end else Status.FAILED
