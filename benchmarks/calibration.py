@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from depthmup.sweep.shape import measured_optimum
 
 from depthmup.claims.decoders import SETTINGS, code, normed, small_batch
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.records.certificate import SizeOptimum
 from depthmup.reports.certificate import percent
 from depthmup.rules import scheme
+from depthmup.statistics import log_loss_at
 from depthmup.sweep import (
     Grid,
     Job,
@@ -39,8 +41,6 @@ from depthmup.sweep import (
     together,
     training,
 )
-from depthmup.sweep.optimum import log_loss_at
-from depthmup.sweep.shape import measured_optimum
 from depthmup.training.functions import Functions, by_reference
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")

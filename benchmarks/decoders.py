@@ -20,6 +20,7 @@ import numpy as np
 from depthmup.claims.decoders import SETTINGS, code, normed, small_batch, unnormed
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
+from depthmup.statistics import Array, jackknife
 from depthmup.sweep import (
     Processes,
     Progress,
@@ -31,7 +32,6 @@ from depthmup.sweep import (
     trial_losses,
     trial_studies,
 )
-from depthmup.sweep.optimum import Array, jackknife
 from depthmup.training.functions import Functions, by_reference
 
 BASE = (32, 2)

@@ -17,6 +17,7 @@ from depthmup.records import Trial, environment, worker_count
 from depthmup.report import Report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
+from depthmup.statistics import TOLERANCE, check_asked
 from depthmup.sweep import (
     MAIN_STORE,
     Executor,
@@ -33,10 +34,9 @@ from depthmup.sweep import (
     trial_jobs,
     trial_studies,
 )
-from depthmup.sweep.calibrate import check_asked
 from depthmup.sweep.logs import Log, Logged
-from depthmup.sweep.optimum import TOLERANCE
 from depthmup.sweep.sessions import environment_of
+from depthmup.sweep.trials import named
 from depthmup.training.functions import Functions, by_reference
 from depthmup.training.preflight import preflight
 
@@ -168,7 +168,7 @@ def transfer(
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
     if target is not None:
-        check_asked(grid.log2_lrs, target)
+        check_asked(grid.log2_lrs, named(target))
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)

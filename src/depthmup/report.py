@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from depthmup import reports
 from depthmup.records import Axis, Estimate, Record, Study, Transfer, Trial, Verdict
 from depthmup.records.certificate import Certificate
-from depthmup.sweep import Losses, TrialGrid, calibrate, trial_losses
+from depthmup.statistics import Probe, calibrate
+from depthmup.sweep import Losses, TrialGrid, trial_losses
+from depthmup.sweep.losses import early_window
+from depthmup.sweep.trials import named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,30 +92,42 @@ class Report:
             slice(steps.start, steps.stop),
         )
 
-    def certificate(self, target: tuple[int, int], *, scheme: str | None = None) -> Certificate:
+    def certificate(
+        self,
+        target: tuple[int, int],
+        *,
+        scheme: str | None = None,
+        probe: Probe | None = None,
+    ) -> Certificate:
         """What these sizes say about the best learning rate at a width and depth, or why not.
 
         Example:
             ``report.certificate(target=(4096, 64)).learning_rate``
         """
-        study, middle = self._found[0], (len(self._found[0].windows) - 1) // 2
+        study = self._found[0]
         measured = self.losses(scheme)
         variant = self.grid.variant(scheme)
-        early = self.losses(scheme, window=middle).values if len(study.windows) > 1 else None
+        window = early_window(self.grid.steps, self.grid.window)
+        early = None
+        if window is not None:
+            early = trial_losses(self.grid, self.records, variant, measured.sizes, window).values
         return calibrate(
-            sizes=measured.sizes,
+            sizes=[named(size) for size in measured.sizes],
             log2_lrs=measured.log2_lrs,
             losses=measured.values,
-            target=target,
-            base=self.grid.base,
+            target=named(target),
+            base=named(self.grid.base),
             early=early,
             chance=measured.chance,
-            title=variant.title,
-            scheme=variant.name,
-            model=self.grid.code,
+            probe=probe,
             tolerance=study.tolerance,
-            config=study.config,
-            environment=study.environment,
+            about={
+                "title": variant.title,
+                "scheme": variant.name,
+                "model": self.grid.code,
+                "config": study.config,
+                "environment": study.environment,
+            },
         )
 
     @property

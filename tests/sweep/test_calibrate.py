@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from depthmup.sweep.calibrate import calibrate, check_asked
+from depthmup.sweep.law import WANDER, WOBBLE, predict
+from depthmup.sweep.shape import Laws, excess, valley
 from pytest import approx
 
 from depthmup.records import Estimate, Place, Verdict
 from depthmup.records.certificate import Certificate, Lack, compare
-from depthmup.sweep.calibrate import calibrate, check_asked
-from depthmup.sweep.law import WANDER, WOBBLE, predict
-from depthmup.sweep.optimum import vertex
-from depthmup.sweep.shape import Laws, excess, valley
+from depthmup.statistics import vertex
 
 RATES = np.arange(-8.0, 2.1, 0.5)
 DEPTHS = (8, 16, 32, 64)

@@ -7,7 +7,7 @@ import pytest
 from pytest import approx
 
 from depthmup.records import Estimate, Optimum, Place, Verdict
-from depthmup.sweep.optimum import (
+from depthmup.statistics import (
     drift,
     jackknife,
     judge,

@@ -10,7 +10,7 @@ from depthmup.rules import Scheme
 from depthmup.sweep import Grid, Store, stored_losses, study
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
 
 PAPER_STEPS = 39_100  # 50 epochs of CIFAR-10's 50,000 images in batches of 64
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from depthmup.models import Transformer
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
     from depthmup.training.functions import Functions
 
 SETTINGS = {"schedule": "linear", "warmup": 0.1}

@@ -182,6 +182,7 @@ def run(options: Options) -> int:
     )
     from depthmup.cli.terminal import Display, duration
     from depthmup.reports.html import prepare
+    from depthmup.statistics import check_asked
     from depthmup.sweep import (
         MAIN_STORE,
         Processes,
@@ -193,7 +194,6 @@ def run(options: Options) -> int:
         training,
     )
     from depthmup.sweep import run as run_sweep
-    from depthmup.sweep.calibrate import check_asked
     from depthmup.sweep.logs import Logged, log_named
     from depthmup.training import Placement, engine_for
 
@@ -205,7 +205,7 @@ def run(options: Options) -> int:
             f"Expected target-depth to be at least 1, or 0 for none; got {options.target_depth}."
         )
     if options.target_depth:
-        check_asked(grid.log2_lrs, (grid.width, options.target_depth))
+        check_asked(grid.log2_lrs, {"depth": options.target_depth})
     device = options.execution.device(options.device)
     placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
     jobs = partial(training, placement=placement)

@@ -28,9 +28,9 @@ from depthmup.diagnostics.regimes import (
     measured_map,
     measured_regime,
 )
-from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes, moderated
 from depthmup.diagnostics.subject import Subject, as_is, cross_entropy, planned
 from depthmup.diagnostics.visits import Visit
+from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
 
 __all__ = [
     "DECISIVE",

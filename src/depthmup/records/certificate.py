@@ -3,13 +3,13 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the file's layout."""
 
 
@@ -19,6 +19,8 @@ class Lack(StrEnum):
     SIZES = "too few sizes"
     SEEDS = "one seed"
     DIRECTION = "the target lies in a direction that was not measured"
+    CORNER = "axes were measured apart, and the target grows along several"
+    BREAKS = "training breaks down at the target"
     EDGE = "optimum at the edge of the grid"
     WALL = "optimum next to divergence"
     FAILED = "nothing trains"
@@ -41,14 +43,13 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SizeOptimum:
-    """What was measured at one size.
+    """What was measured at one size, given by its axes, such as ``{"width": 64, "depth": 8}``.
 
     ``curvature`` is that of the log loss around the optimum: c in log loss = min + c u^2, with u
     in octaves of learning rate.
     """
 
-    width: int
-    depth: int
+    size: Mapping[str, float]
     log2_lr: Estimate
     curvature: Estimate
     loss: Estimate
@@ -57,7 +58,7 @@ class SizeOptimum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slope:
-    """How a quantity changes per doubling of one dimension, on average from base to target."""
+    """How a quantity changes per doubling of one axis, on average from base to target."""
 
     axis: str
     estimate: Estimate
@@ -96,15 +97,16 @@ class Metrics:
 class Certificate:
     """The best learning rate of a size that was not trained, with all that it rests on.
 
-    Learning rates are those at the base, to be scaled by the scheme: ``rate_unit * 2**log2_lr``.
+    Sizes are given by their axes. Learning rates are those at the base, to be scaled by the scheme:
+    ``rate_unit * 2**log2_lr``.
     ``predicted`` is the best log2 learning rate at the target, ``penalty`` the fraction by which
     training with it exceeds the best loss there, ``base_regret`` the same for the base's own
     learning rate. Intervals hold 90%. A refused certificate names its ``refusals`` and predicts
     nothing.
     """
 
-    target: tuple[int, int]
-    base: tuple[int, int]
+    target: Mapping[str, float]
+    base: Mapping[str, float]
     optima: tuple[SizeOptimum, ...]
     log2_lrs: tuple[float, ...]
     seeds: int
@@ -145,7 +147,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
-        return json.dumps(_plain(asdict(self)), indent=2, allow_nan=False)
+        return json.dumps(_plain(self), indent=2, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Certificate":
@@ -166,12 +168,10 @@ class Certificate:
         values = {f.name: raw[f.name] for f in fields(Certificate)}
         for name in ("predicted", "penalty", "base_regret", "best_loss"):
             values[name] = _estimate(values[name])
-        values["target"], values["base"] = tuple(values["target"]), tuple(values["base"])
         values["log2_lrs"] = tuple(values["log2_lrs"])
         values["optima"] = tuple(
             SizeOptimum(
-                width=o["width"],
-                depth=o["depth"],
+                size=dict(o["size"]),
                 log2_lr=_estimate(o["log2_lr"]),
                 curvature=_estimate(o["curvature"]),
                 loss=_estimate(o["loss"]),
@@ -253,6 +253,8 @@ def _plain(value: Any) -> Any:
         >>> _plain({"a": (math.inf, math.nan, 1.5)})
         {'a': ['Infinity', None, 1.5]}
     """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -279,3 +281,13 @@ def _estimate(raw: Mapping[str, Any]) -> Estimate:
 
 def _slopes(raw: Any) -> tuple[Slope, ...]:
     return tuple(Slope(axis=s["axis"], estimate=_estimate(s["estimate"])) for s in raw)
+
+
+def size_name(size: Mapping[str, float]) -> str:
+    """A size in words.
+
+    Example:
+        >>> size_name({"width": 64, "depth": 8})
+        'width 64 depth 8'
+    """
+    return " ".join(f"{axis} {value:g}" for axis, value in size.items())

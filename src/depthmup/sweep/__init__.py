@@ -1,6 +1,5 @@
 """Grids of cells, where and how they run, and what follows from them."""
 
-from depthmup.sweep.calibrate import calibrate
 from depthmup.sweep.cost import check_memory, core_seconds
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
 from depthmup.sweep.grid import Grid
@@ -41,7 +40,6 @@ __all__ = [
     "TrialGrid",
     "Variant",
     "WorkerError",
-    "calibrate",
     "check_memory",
     "core_seconds",
     "merge",

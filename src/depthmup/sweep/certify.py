@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping
 
 from depthmup.records import Certificate
-from depthmup.sweep.calibrate import calibrate
+from depthmup.statistics import TOLERANCE, Probe, calibrate
 from depthmup.sweep.grid import DATA_SHAPES, Grid
-from depthmup.sweep.losses import mean_losses
-from depthmup.sweep.optimum import TOLERANCE
+from depthmup.sweep.losses import early_window, mean_losses
 from depthmup.sweep.store import Store
 
 
@@ -17,43 +16,49 @@ def certify(
     *,
     depth: int,
     tolerance: float = TOLERANCE,
+    probes: Mapping[str, Probe] | None = None,
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> tuple[Certificate, ...]:
     """What a grid's depths say about the best learning rate of another depth, scheme by scheme.
 
-    Judged by the last window of training; the early one ends in the middle.
+    Args:
+        grid: whose cells are in the store.
+        depth: to predict for.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        probes: what a glance at the target showed, by scheme.
+        config, environment: how it was run, and on what.
 
     Raises:
         StoreError: cells are missing.
     """
     records = store.records(grid.cells)
     _, classes = DATA_SHAPES[grid.data.name]
-    windows = [slice(stop - grid.window, stop) for stop in (grid.steps, grid.steps // 2)]
-    found = []
+    late = slice(grid.steps - grid.window, grid.steps)
+    early = early_window(grid.steps, grid.window)
+    certificates = []
     for scheme in grid.schemes:
-        late, early = (
-            mean_losses(grid.points(scheme), records, window) if window.start >= 0 else None
-            for window in windows
-        )
-        assert late is not None  # a window is never longer than training
+        points = grid.points(scheme)
         first = grid.cell(scheme, grid.base_depth, 0.0, seed=0)
-        found.append(
+        certificates.append(
             calibrate(
-                sizes=[(grid.width, d) for d in grid.depths],
+                sizes=[{"width": grid.width, "depth": d} for d in grid.depths],
                 log2_lrs=grid.log2_lrs,
-                losses=late,
-                early=early,
-                target=(grid.width, depth),
-                base=(grid.width, grid.base_depth),
+                losses=mean_losses(points, records, late),
+                early=None if early is None else mean_losses(points, records, early),
+                target={"width": grid.width, "depth": depth},
+                base={"width": grid.width, "depth": grid.base_depth},
                 chance=math.log(classes),
-                rate_unit=first.optimizer.lr,
-                title=scheme.title,
-                scheme=scheme.name,
-                measure=f"mean training loss over steps {windows[0].start} to {windows[0].stop}",
+                probe=(probes or {}).get(scheme.name),
                 tolerance=tolerance,
-                config=config,
-                environment=environment,
+                about={
+                    "rate_unit": first.optimizer.lr,
+                    "title": scheme.title,
+                    "scheme": scheme.name,
+                    "measure": f"mean training loss over steps {late.start} to {late.stop}",
+                    "config": config or {},
+                    "environment": environment or {},
+                },
             )
         )
-    return tuple(found)
+    return tuple(certificates)

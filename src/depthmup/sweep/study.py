@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
 from depthmup.records import (
     UNKNOWN,
@@ -21,19 +20,20 @@ from depthmup.records import (
     Window,
 )
 from depthmup.rules import Scheme
+from depthmup.statistics import (
+    TOLERANCE,
+    Curves,
+    excess_loss,
+    geometric_mean,
+    judge,
+    measured,
+    optima,
+    slopes,
+)
+from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
+from depthmup.statistics.intervals import Array, around
 from depthmup.sweep.grid import DATA_SHAPES, Grid
 from depthmup.sweep.losses import mean_losses
-from depthmup.sweep.optimum import (
-    CONFIDENCE,
-    DRIFT_UNIT,
-    REGRET_UNIT,
-    TOLERANCE,
-    Array,
-    drift,
-    judge,
-    optimum,
-    regret,
-)
 from depthmup.sweep.store import Store
 
 
@@ -127,47 +127,45 @@ def curves_of(line: Line, values: Array) -> list[Curve]:
 
 def _point(log2_lr: float, of_seeds: Array) -> Point:
     """The geometric mean over the seeds that did not diverge, with a t interval of the log."""
-    finite = np.log(of_seeds[np.isfinite(of_seeds)])
-    loss = UNKNOWN
-    if len(finite):
-        center, half = float(finite.mean()), math.inf
-        if len(finite) > 1:
-            error = float(finite.std(ddof=1)) / math.sqrt(len(finite))
-            half = error * float(stdtrit(len(finite) - 1, (1 + CONFIDENCE) / 2))
-        with np.errstate(over="ignore"):
-            low, value, high = (float(np.exp(center + k * half)) for k in (-1, 0, 1))
-        loss = Estimate(value=value, low=low, high=high)
+    finite = of_seeds[np.isfinite(of_seeds)]
+    loss = geometric_mean(finite.tolist()) if len(finite) else UNKNOWN
     return Point(
-        log2_lr=log2_lr, loss=loss, seeds=len(of_seeds), diverged=len(of_seeds) - len(finite)
+        log2_lr=log2_lr,
+        loss=loss,
+        seeds=int((~np.isnan(of_seeds)).sum()),
+        diverged=int(np.isinf(of_seeds).sum()),
     )
 
 
 def transfer(line: Line, values: Array, *, chance: float, tolerance: float) -> Transfer:
-    """How the optimum moves along the axis; ``chance`` as in ``optimum``."""
-    optima = tuple(
-        optimum(depth, line.log2_lrs, of_size, chance=chance, width=width)
-        for width, depth, of_size in zip(line.widths, line.depths, values, strict=True)
-    )
-    inside = [i for i, found in enumerate(optima) if found.place is Place.INTERIOR]
-    moved = UNKNOWN
-    if inside:
-        sizes = [line.sizes[i] for i in inside]
-        moved = drift(sizes, line.log2_lrs, values[inside], axis=line.axis)
+    """How the optimum moves along the axis; ``chance`` is the loss of guessing."""
+    fitted = optima(Curves.of(line.log2_lrs, values), chance=chance)
+    sizes = list(zip(line.depths, line.widths, strict=True))
+    at_sizes = measured(fitted, sizes)
+    inside = [i for i, optimum in enumerate(at_sizes) if optimum.place is Place.INTERIOR]
+    drift = UNKNOWN
+    if len(inside) > 1:
+        positions = np.log2([line.sizes[i] for i in inside])
+        slope = slopes(positions, optima(fitted.curves[inside]))
+        drift = around(float(slope.value), float(slope.half))
     base, target = line.sizes.index(line.base), len(line.sizes) - 1
-    price = UNKNOWN
-    if optima[target].place is Place.FAILED:
-        price = Estimate(value=math.inf, low=math.inf, high=math.inf)
+    regret = UNKNOWN
+    if at_sizes[target].place is Place.FAILED:
+        regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
     elif base in inside and target in inside:
-        price = regret(line.log2_lrs, values[base], values[target])
-    verdict, why = judge(optima, moved, seeds=values.shape[-1], tolerance=tolerance, axis=line.axis)
+        regret = excess_loss(fitted, base, target)
+    drift = replace(drift, unit=DRIFT_UNIT.format(axis=line.axis))
+    verdict, why = judge(
+        at_sizes, drift, seeds=fitted.curves.fewest_seeds, tolerance=tolerance, axis=line.axis
+    )
     return Transfer(
         scheme=line.scheme,
         title=line.title,
         alpha=str(line.law.alpha),
         gamma=str(line.law.gamma),
-        optima=optima,
-        drift=replace(moved, unit=DRIFT_UNIT.format(axis=line.axis)),
-        regret=replace(price, unit=REGRET_UNIT),
+        optima=at_sizes,
+        drift=drift,
+        regret=replace(regret, unit=EXCESS_UNIT),
         verdict=verdict,
         why=why,
     )

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from depthmup.records import Axis, Record, Study, Trial, Window
+from depthmup.statistics import TOLERANCE
+from depthmup.statistics.intervals import Array
 from depthmup.sweep.losses import mean_losses
-from depthmup.sweep.optimum import TOLERANCE, Array
 from depthmup.sweep.study import Line, curves_of, transfer
 from depthmup.sweep.trials import Size, TrialGrid, Variant
 

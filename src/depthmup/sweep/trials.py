@@ -19,6 +19,16 @@ Size = tuple[int, int]
 """Width and depth."""
 
 
+def named(size: Size) -> dict[str, float]:
+    """A size by its axes.
+
+    Example:
+        >>> named((64, 8))
+        {'width': 64, 'depth': 8}
+    """
+    return {"width": size[0], "depth": size[1]}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
     """One way to train every size: what a curve of its own is measured for."""
