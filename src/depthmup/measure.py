@@ -34,9 +34,10 @@ from depthmup.sweep import (
     trial_jobs,
     trial_studies,
 )
+from depthmup.sweep.glance import Train, glance
 from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.sessions import environment_of
-from depthmup.sweep.trials import named
+from depthmup.sweep.trials import ProbedTrials, default_corner, named
 from depthmup.training.functions import Functions, by_reference
 from depthmup.training.preflight import preflight
 
@@ -148,6 +149,7 @@ def transfer(
     _check_given(functions)
     if any(not 0 < lr < math.inf for lr in lrs):
         raise ValueError(f"Expected lrs to be positive; got {list(lrs)}.")
+    corners = () if target is None else default_corner(base, widths, depths, target)
     grid = TrialGrid(
         model=functions.main,
         code=f"version {version}" if version else functions.code,
@@ -161,6 +163,7 @@ def transfer(
         weight_decays=tuple(float(decay) for decay in _several(weight_decay)),
         seeds=index(seeds),
         steps=index(steps),
+        corners=corners,
         window=max(1, index(steps) // 5) if window is None else index(window),
         settings=_plain(settings or {}),
         planned=train is None and plan is None,
@@ -205,14 +208,23 @@ def transfer(
         )
         if shard:
             return Report(grid=grid, records=store.records(asked), studies=())
-        report = load_report(store, grid)
+
+        def train_few(trials: Sequence[Trial]) -> None:
+            run(trials, store=store, executor=chosen, jobs=jobs)
+
+        report = load_report(store, grid, train=train_few)
     if folder is not None:
         report.save(folder)
     return report
 
 
-def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
+def load_report(
+    store: Store, grid: TrialGrid | None = None, *, train: Train | None = None
+) -> Report:
     """The report of a grid, or of the one that was asked for last, from the store alone.
+
+    ``train`` trains the few steps at the target that certificates rest on; without it those that
+    the store holds are used.
 
     Raises:
         StoreError: no such measurement was started, or runs are missing.
@@ -246,8 +258,15 @@ def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
     )
     if last["target"] is None:
         return report
-    found = [report.certificate(tuple(last["target"]), scheme=v.name) for v in asked.variants]
-    return replace(report, certificates=tuple(found))
+    certificates = []
+    for variant in asked.variants:
+        certify = partial(report.certificate, tuple(last["target"]), scheme=variant.name)
+        certificate = certify()
+        if certificate.issued:
+            probe = glance(certificate, ProbedTrials(grid=asked, variant=variant), store, train)
+            certificate = certificate if probe is None else certify(probe=probe)
+        certificates.append(certificate)
+    return replace(report, certificates=tuple(certificates))
 
 
 def _shared(

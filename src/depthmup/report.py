@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup import reports
 from depthmup.records import Axis, Estimate, Record, Study, Transfer, Trial, Verdict
-from depthmup.records.certificate import Certificate
-from depthmup.statistics import Probe, calibrate
+from depthmup.records.certificate import Certificate, Probe
+from depthmup.statistics import calibrate
 from depthmup.sweep import Losses, TrialGrid, trial_losses
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.trials import named
@@ -81,8 +81,9 @@ class Report:
 
         Without an axis, of all sizes.
         """
-        axes = self.grid.axes if axis is None else (self.study(axis).axis,)
-        sizes = dict.fromkeys(size for each in axes for size in self.grid.sizes(each))
+        sizes = self.grid.all_sizes
+        if axis is not None:
+            sizes = self.grid.sizes(self.study(axis).axis)
         steps = self._found[0].windows[window]
         return trial_losses(
             self.grid,

@@ -12,6 +12,7 @@ from depthmup.records.certificate import Certificate
 from depthmup.reports.certificate import certificate_text
 from depthmup.sweep import Grid, Store, StoreError, study
 from depthmup.sweep.certify import certify
+from depthmup.sweep.glance import Train
 from depthmup.sweep.sessions import environment_of
 
 
@@ -60,9 +61,12 @@ def load_study(store: Store, grid: Grid | None = None) -> Study:
 
 
 def load_certificates(
-    store: Store, study: Study, grid: Grid | None = None
+    store: Store, study: Study, grid: Grid | None = None, *, train: Train | None = None
 ) -> tuple[Certificate, ...]:
-    """The certificates that the last measurement of a grid asked for; none if it did not."""
+    """The certificates that the last measurement of a grid asked for; none if it did not.
+
+    ``train`` trains the few steps at the target that they rest on.
+    """
     last = _sessions(store, grid)[-1]
     depth = last.get("target_depth", 0)
     if not depth:
@@ -72,6 +76,7 @@ def load_certificates(
         store,
         depth=depth,
         tolerance=last["tolerance"],
+        train=train,
         config=study.config,
         environment=study.environment,
     )

@@ -275,7 +275,11 @@ def run(options: Options) -> int:
             )
             return 0
         study = load_study(store, grid)
-        certificates = load_certificates(store, study, grid)
+
+        def train(cells: Sequence["Cell"]) -> None:
+            run_sweep(cells, store=store, executor=executor, jobs=jobs)
+
+        certificates = load_certificates(store, study, grid, train=train)
     preparation.join()
     deliver(
         [study],

@@ -94,6 +94,22 @@ class Metrics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """A glance at the target: losses there over those at sizes that were measured.
+
+    ``size`` is what was built: the target, or its depth at the base's other values where it is too
+    large. ``initial`` is the loss before training, over the base's; ``first_steps`` that after
+    ``steps`` steps with the predicted learning rate, over that of the largest measured size after
+    as many, NaN where that was not tried.
+    """
+
+    size: Mapping[str, float]
+    initial: float
+    first_steps: float = math.nan
+    steps: int = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
     """The best learning rate of a size that was not trained, with all that it rests on.
 
@@ -120,6 +136,7 @@ class Certificate:
     base_regret: Estimate = UNKNOWN
     best_loss: Estimate = UNKNOWN
     metrics: Metrics | None = None
+    probe: Probe | None = None
     verdict: Verdict = Verdict.UNDECIDED
     law: tuple[BandPoint, ...] = ()
     penalty_curve: tuple[BandPoint, ...] = ()
@@ -194,6 +211,13 @@ class Certificate:
                 fit_error=_number(metrics["fit_error"]),
                 robustness=_slopes(metrics["robustness"]),
                 horizon_penalty=_estimate(metrics["horizon_penalty"]),
+            )
+        if (probe := values["probe"]) is not None:
+            values["probe"] = Probe(
+                size=dict(probe["size"]),
+                initial=_number(probe["initial"]),
+                first_steps=_number(probe["first_steps"]),
+                steps=probe["steps"],
             )
         return Certificate(**values)
 

@@ -23,7 +23,6 @@ from depthmup.statistics.intervals import (
     surprising,
 )
 from depthmup.statistics.optimum import Optima, optima
-from depthmup.statistics.refusals import Probe
 from depthmup.statistics.slopes import (
     Slope,
     local_slopes,
@@ -39,7 +38,6 @@ __all__ = [
     "Array",
     "Curves",
     "Optima",
-    "Probe",
     "Slope",
     "around",
     "best_log2_lr",

@@ -15,7 +15,14 @@ import numpy as np
 
 from depthmup._version import __version__
 from depthmup.records import NUMERICS, UNKNOWN, Estimate, Place, Verdict
-from depthmup.records.certificate import BandPoint, Certificate, Metrics, SizeOptimum, Slope
+from depthmup.records.certificate import (
+    BandPoint,
+    Certificate,
+    Metrics,
+    Probe,
+    SizeOptimum,
+    Slope,
+)
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE, rate_estimate
 from depthmup.statistics.intervals import Array, around, student
@@ -24,7 +31,6 @@ from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.refusals import (
     FARTHEST,
     Laws,
-    Probe,
     refuse_breakdown,
     refuse_design,
     refuse_law,
@@ -116,6 +122,7 @@ def calibrate(
         "log2_lrs": tuple(float(k) for k in np.unique(curves.log2_lrs[~np.isnan(curves.log2_lrs)])),
         "seeds": curves.fewest_seeds,
         "confidence": CONFIDENCE,
+        "probe": probe,
         "code": {
             "depthmup": __version__,
             "numerics": NUMERICS,

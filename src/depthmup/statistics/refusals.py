@@ -1,14 +1,14 @@
 """Why nothing is certified: each reason, and what would lift it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from depthmup.records import Estimate, Place
-from depthmup.records.certificate import Lack, Refusal, SizeOptimum, size_name
+from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
@@ -41,24 +41,6 @@ class Laws:
     optimum: Law
     curvature: Law
     loss: Law
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Probe:
-    """A glance at the target: losses there over those at a size that was measured.
-
-    Attributes:
-        size: what was built: the target, or its depth at the base's width where it is too large.
-        initial: loss before training, over the base's.
-        first_steps: loss after the first steps with the predicted learning rate, over that of the
-            largest measured size after as many; NaN where that was not tried.
-        steps: how many.
-    """
-
-    size: Mapping[str, float]
-    initial: float
-    first_steps: float = math.nan
-    steps: int = 20
 
 
 def volume(size: Size) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.records import BASE_SHAPE, NUMERICS, Axis, Record, Trial
 from depthmup.rules import DEPTH_MUP, Scheme, family, scheme
+from depthmup.sweep.glance import LAST, STEPS
 from depthmup.sweep.jobs import Tell
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class TrialGrid:
     """Schemes x optimizers x multipliers x decays, over widths, depths, learning rates and seeds.
 
     Sizes lie on two arms that meet at the base: all ``depths`` at the base's width, and all
-    ``widths`` at the base's depth. ``log2_lrs`` are those of learning rates at the base. ``model``
+    ``widths`` at the base's depth; ``corners`` grow in both, for what neither arm can show.
+    ``log2_lrs`` are those of learning rates at the base. ``model``
     and ``code`` name what is trained, as in ``Trial``; ``planned`` says whether the library's plan
     is applied, under which all schemes agree at the base and share its runs.
     """
@@ -56,6 +58,7 @@ class TrialGrid:
     base: Size
     widths: tuple[int, ...] = ()
     depths: tuple[int, ...] = ()
+    corners: tuple[Size, ...] = ()
     log2_lrs: tuple[float, ...]
     schemes: tuple[Scheme, ...] = (DEPTH_MUP,)
     optimizers: tuple[str, ...] = ("adamw",)
@@ -75,12 +78,16 @@ class TrialGrid:
         """What JSON can hold; ``TrialGrid.from_dict`` reads it back."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["schemes"] = [each.name for each in self.schemes]
+        plain["corners"] = [list(size) for size in self.corners]
+        if not self.corners:  # as sessions of earlier versions have it
+            del plain["corners"]
         return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "TrialGrid":
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
         values["schemes"] = tuple(scheme(name) for name in values["schemes"])
+        values["corners"] = tuple((w, d) for w, d in values.get("corners", ()))
         return TrialGrid(**values)
 
     @property
@@ -99,6 +106,12 @@ class TrialGrid:
         if axis == "depth":
             return tuple((width, each) for each in self.depths or (depth,))
         return tuple((each, depth) for each in self.widths)
+
+    @cached_property
+    def all_sizes(self) -> tuple[Size, ...]:
+        """Those of all axes, and the corners."""
+        along = [size for axis in self.axes for size in self.sizes(axis)]
+        return tuple(dict.fromkeys([*along, *self.corners]))
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -143,8 +156,7 @@ class TrialGrid:
         """The different runs, each once."""
         unique = {
             trial.key: trial
-            for axis in self.axes
-            for size in self.sizes(axis)
+            for size in self.all_sizes
             for variant in self.variants
             for log2_lr in self.log2_lrs
             for trial in self.curve(variant, size, log2_lr)
@@ -183,6 +195,46 @@ class TrialGrid:
             settings=self.settings,
             numerics=self.numerics,
         )
+
+
+def default_corner(
+    base: Size, widths: Sequence[int], depths: Sequence[int], target: Size
+) -> tuple[Size, ...]:
+    """The corner that a target needs which grows along both arms; none where it does not.
+
+    As deep as the deepest, at the width before the widest: four times the work of the deepest size
+    where widths double, and a quarter of what the corner of both ends would take.
+
+    Example:
+        >>> default_corner((16, 4), (16, 32, 64), (4, 8, 16), target=(128, 64))
+        ((32, 16),)
+        >>> default_corner((16, 4), (), (4, 8, 16), target=(16, 64))
+        ()
+    """
+    wider = [w for w in sorted(widths) if w > base[0]]
+    deeper = [d for d in sorted(depths) if d > base[1]]
+    if not (wider and deeper and target[0] != base[0] and target[1] != base[1]):
+        return ()
+    return ((wider[max(len(wider) - 2, 0)], deeper[-1]),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedTrials:
+    """A variant of a grid, at any size, for a few steps."""
+
+    grid: TrialGrid
+    variant: Variant
+
+    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Trial:
+        short = replace(self.grid, steps=STEPS, window=LAST)
+        return short.trial(self.variant, (int(size["width"]), int(size["depth"])), log2_lr, seed)
+
+    def work(self, size: Mapping[str, float]) -> float:
+        return size["depth"] * size["width"] ** 2
+
+    @cached_property
+    def sweep_work(self) -> float:
+        return math.fsum(t.depth * t.width**2 * t.steps for t in self.grid.trials)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,6 +357,9 @@ def _check(grid: TrialGrid) -> None:
                 f"Expected {axis} to contain the base's, {at_base}, from which the learning rate "
                 f"is transferred; got {values}. Add it, or name another base."
             )
+    for corner in grid.corners:
+        if len(corner) != 2 or any(not isinstance(n, int) or n < 1 for n in corner):
+            refuse("corners", "widths and depths, such as (32, 8)", corner)
     if len(grid.widths) < 2 and len(grid.depths) < 2:
         raise ValueError(
             f"Expected at least two widths or two depths; got widths={grid.widths} and "
