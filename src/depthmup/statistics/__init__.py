@@ -7,6 +7,14 @@ from depthmup.statistics.best import best_log2_lr, best_log_loss, log_ratio_of_b
 from depthmup.statistics.certificate import calibrate, check_asked
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE, drift, excess_loss, judge, measured, slopes
+from depthmup.statistics.exponents import (
+    Slope,
+    local_slopes,
+    log_slope,
+    log_slopes,
+    moderated,
+    slope_weights,
+)
 from depthmup.statistics.intervals import (
     CONFIDENCE,
     Array,
@@ -23,14 +31,6 @@ from depthmup.statistics.intervals import (
     surprising,
 )
 from depthmup.statistics.optimum import Optima, optima
-from depthmup.statistics.slopes import (
-    Slope,
-    local_slopes,
-    log_slope,
-    log_slopes,
-    moderated,
-    slope_weights,
-)
 
 __all__ = [
     "CONFIDENCE",
