@@ -47,11 +47,11 @@ class Options:
     base_depth: int = 8
     """The depth at which all schemes agree."""
 
-    log2_lrs: tuple[float, ...] = (-7, -6, -5, -4, -3, -2, -1, 0)
+    log2_lrs: tuple[float, ...] = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
     """Base learning rates: 2^k / width for Adam, 2^k for SGD; increasing."""
 
-    seeds: int = 4
-    """Independent repetitions; intervals come from these."""
+    seeds: int = 3
+    """Independent repetitions, from whose scatter intervals are computed."""
 
     width: int = 64
     """Features of the residual stream."""
@@ -154,11 +154,11 @@ PRESETS: dict[str, Options] = {
         preset="tiny",
         steps=200,
         depths=(8, 16, 32, 64),
-        log2_lrs=(-6, -5, -4, -3, -2, -1),
+        log2_lrs=(-5.5, -4.5, -3.5, -3, -2.5, -2, -1),
         seeds=2,
     ),
     "small": Options(),
-    "medium": Options(preset="medium", seeds=5, width=128, depths=(8, 16, 32, 64, 128, 256)),
+    "medium": Options(preset="medium", seeds=4, width=128, depths=(8, 16, 32, 64, 128, 256)),
 }
 
 
