@@ -39,9 +39,9 @@ from depthmup.sweep import (
     together,
     training,
 )
+from depthmup.sweep.design import named
 from depthmup.sweep.glance import STEPS as STEPS_OF_GLANCE
 from depthmup.sweep.glance import Train, glance
-from depthmup.sweep.trials import named
 from depthmup.training.functions import Functions, by_reference
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")

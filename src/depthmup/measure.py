@@ -4,7 +4,6 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Number
 from operator import index
@@ -14,7 +13,7 @@ from typing import Any
 from depthmup.planning import Plan
 from depthmup.planning.user_model import cross_entropy
 from depthmup.records import Trial, environment, worker_count
-from depthmup.report import Report
+from depthmup.report import Report, load_report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import TOLERANCE, check_asked
@@ -27,22 +26,16 @@ from depthmup.sweep import (
     Progress,
     Shard,
     Store,
-    StoreError,
     TrialGrid,
     run,
     share_left,
     trial_jobs,
-    trial_studies,
 )
-from depthmup.sweep.glance import Train, glance
+from depthmup.sweep.design import named
 from depthmup.sweep.logs import Log, Logged
-from depthmup.sweep.sessions import environment_of
-from depthmup.sweep.trials import ProbedTrials, default_corner, named
+from depthmup.sweep.trials import KIND, default_corner
 from depthmup.training.functions import Functions, by_reference
 from depthmup.training.preflight import preflight
-
-KIND = "trials"
-"""How sessions of own models are told from those of the main job, in a store."""
 
 Function = Callable[..., Any]
 
@@ -175,7 +168,7 @@ def transfer(
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)
-    asked, path = grid.trials, None if folder is None else folder / MAIN_STORE
+    asked, path = grid.runs, None if folder is None else folder / MAIN_STORE
     if shard:
         asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
 
@@ -218,64 +211,13 @@ def transfer(
     return report
 
 
-def load_report(
-    store: Store, grid: TrialGrid | None = None, *, train: Train | None = None
-) -> Report:
-    """The report of a grid, or of the one that was asked for last, from the store alone.
-
-    ``train`` trains the few steps at the target that certificates rest on; without it those that
-    the store holds are used.
-
-    Raises:
-        StoreError: no such measurement was started, or runs are missing.
-    """
-    sessions = [s for s in store.sessions() if s.get("kind") == KIND]
-    if grid is not None:
-        sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
-    if not sessions:
-        raise StoreError(f"No transfer of an own model was started in {store.path}.")
-    last = sessions[-1]
-    asked = TrialGrid.from_dict(last["grid"])
-    records = store.records(asked.trials)
-    command = {"command": last["command"]} if "command" in last else {}
-    report = Report(
-        grid=asked,
-        records=records,
-        studies=trial_studies(
-            asked,
-            records,
-            title=last["title"],
-            tolerance=last["tolerance"],
-            config={
-                **last["grid"],
-                "base_width": asked.base[0],
-                "base_depth": asked.base[1],
-                "tolerance": last["tolerance"],
-                **command,
-            },
-            environment=environment_of([s for s in sessions if s["grid"] == last["grid"]]),
-        ),
-    )
-    if last["target"] is None:
-        return report
-    certificates = []
-    for variant in asked.variants:
-        certify = partial(report.certificate, tuple(last["target"]), scheme=variant.name)
-        certificate = certify()
-        if certificate.issued:
-            probe = glance(certificate, ProbedTrials(grid=asked, variant=variant), store, train)
-            certificate = certificate if probe is None else certify(probe=probe)
-        certificates.append(certificate)
-    return replace(report, certificates=tuple(certificates))
-
-
 def _shared(
     grid: TrialGrid, shard: Shard, folder: Path | None, jobs: Callable[..., Any]
 ) -> tuple[tuple[Trial, ...], Path]:
     """The trials of a share that the main store does not hold, and the store for them."""
     if folder is None:
         raise ValueError(f"A shard is kept in a folder: expected out with shard={shard}.")
-    asked = share_left(grid.trials, shard, jobs=jobs, held_by=folder / MAIN_STORE)
+    asked = share_left(grid.runs, shard, jobs=jobs, held_by=folder / MAIN_STORE)
     return tuple(asked), folder / shard.store_name
 
 

@@ -16,8 +16,8 @@ from depthmup.sweep import (
     TrainTogether,
     TrialGrid,
     stored_losses,
+    studies,
     together,
-    trial_studies,
 )
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def losses_of(
 
 def judged(grid: TrialGrid, store: Store) -> Study:
     """The study along depth."""
-    (study,) = trial_studies(
+    (study,) = studies(
         grid,
-        store.records(grid.trials),
+        store.records(grid.runs),
         title="transformers",
-        config={**grid.to_dict(), "base_width": grid.base[0], "base_depth": grid.base[1]},
+        config=grid.config(),
         environment={},
     )
     return study

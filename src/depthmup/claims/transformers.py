@@ -214,7 +214,7 @@ def _fig15(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *ours.trials), conclude=conclude, config={"grids": [ours.to_dict()]}
+        trials=stacks(setting, *ours.runs), conclude=conclude, config={"grids": [ours.to_dict()]}
     )
 
 
@@ -335,7 +335,7 @@ def _fig16(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *(trial for grid in (ours, *high) for trial in grid.trials)),
+        trials=stacks(setting, *(trial for grid in (ours, *high) for trial in grid.runs)),
         conclude=conclude,
         config={"grids": [grid.to_dict() for grid in (ours, *high)]},
     )

@@ -178,13 +178,7 @@ def run(options: Options) -> int:
             file=sys.stderr,
         )
         return 0
-    deliver(
-        report.studies,
-        options.out,
-        certificates=report.certificates,
-        export=options.export,
-        json=options.json,
-    )
+    deliver(report, options.out, export=options.export, json=options.json)
     return 0
 
 

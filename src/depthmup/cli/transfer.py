@@ -176,11 +176,10 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import (
         about_session,
         deliver,
-        load_certificates,
-        load_study,
         prepare_folder,
     )
     from depthmup.cli.terminal import Display, duration
+    from depthmup.report import load_report
     from depthmup.reports.html import prepare
     from depthmup.statistics import check_asked
     from depthmup.sweep import (
@@ -274,20 +273,13 @@ def run(options: Options) -> int:
                 file=sys.stderr,
             )
             return 0
-        study = load_study(store, grid)
 
         def train(cells: Sequence["Cell"]) -> None:
             run_sweep(cells, store=store, executor=executor, jobs=jobs)
 
-        certificates = load_certificates(store, study, grid, train=train)
+        report = load_report(store, grid, train=train)
     preparation.join()
-    deliver(
-        [study],
-        options.out,
-        certificates=certificates,
-        export=options.export,
-        json=options.json,
-    )
+    deliver(report, options.out, export=options.export, json=options.json)
     return 0
 
 

@@ -134,6 +134,19 @@ class Cell:
         return replace(self, seed=0, optimizer=replace(self.optimizer, lr=0.0, weight_decay=0.0))
 
     @property
+    def row(self) -> dict[str, Any]:
+        """What a table of runs says of this one; schemes that agree share it."""
+        return {
+            "width": self.network.width,
+            "depth": self.network.depth,
+            "optimizer": self.optimizer.name,
+            "lr": self.optimizer.lr,
+            "multiplier": self.network.multiplier,
+            "weight_decay": self.optimizer.weight_decay,
+            "seed": self.seed,
+        }
+
+    @property
     def key(self) -> str:
         """A stable hash of the full configuration."""
         return digest(self.to_json())

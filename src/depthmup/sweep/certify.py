@@ -1,96 +1,107 @@
-"""Certificates of a grid whose cells are in the store, one for each scheme."""
+"""From records to certificates: what a design's sizes say about the best rate of another size."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
-from depthmup.records import Cell, Certificate
-from depthmup.rules import Scheme
+from depthmup.records import Certificate
+from depthmup.records.certificate import Probe
 from depthmup.statistics import TOLERANCE, calibrate
-from depthmup.sweep.cost import work
-from depthmup.sweep.glance import LAST, STEPS, Train, glance
-from depthmup.sweep.grid import DATA_SHAPES, Grid
-from depthmup.sweep.losses import early_window, mean_losses
+from depthmup.sweep.design import Design, Records, Size, Variant, named
+from depthmup.sweep.glance import Train, glance
+from depthmup.sweep.losses import early_window
 from depthmup.sweep.store import Store
+from depthmup.sweep.study import losses_over
+
+
+def certificate(
+    design: Design,
+    records: Records,
+    variant: Variant,
+    target: Size,
+    *,
+    probe: Probe | None = None,
+    tolerance: float = TOLERANCE,
+    config: Mapping[str, object] | None = None,
+    environment: Mapping[str, object] | None = None,
+) -> Certificate:
+    """One variant's certificate for a target, judged by the last window of training.
+
+    Args:
+        design: that was run.
+        records: of its runs.
+        variant: whose learning rate.
+        target: width and depth.
+        probe: what a glance at the target showed.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        config, environment: how it was run, and on what.
+    """
+    late = slice(design.steps - design.window, design.steps)
+    early = early_window(design.steps, design.window)
+    losses = losses_over(design, records, variant, design.all_sizes, late)
+    before = None
+    if early is not None:
+        before = losses_over(design, records, variant, design.all_sizes, early).values
+    return calibrate(
+        sizes=[named(size) for size in losses.sizes],
+        log2_lrs=losses.log2_lrs,
+        losses=losses.values,
+        early=before,
+        target=named(target),
+        base=named(design.base_size),
+        chance=losses.chance,
+        probe=probe,
+        tolerance=tolerance,
+        about={
+            "rate_unit": design.rate_unit(variant),
+            "title": variant.title,
+            "scheme": variant.name,
+            "model": design.code,
+            "measure": f"mean training loss over steps {late.start} to {late.stop}",
+            "config": config or {},
+            "environment": environment or {},
+        },
+    )
 
 
 def certify(
-    grid: Grid,
+    design: Design,
     store: Store,
+    records: Records,
+    target: Size,
     *,
-    depth: int,
-    tolerance: float = TOLERANCE,
     train: Train | None = None,
+    tolerance: float = TOLERANCE,
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> tuple[Certificate, ...]:
-    """What a grid's depths say about the best learning rate of another depth, scheme by scheme.
+    """Every variant's certificate, each resting on a glance at the target.
 
     Args:
-        grid: whose cells are in the store.
-        depth: to predict for.
+        design: that was run.
+        store: which holds its runs, and the few steps at the target.
+        records: of its runs.
+        target: width and depth.
+        train: trains those steps; without it only those that the store holds are looked at.
         tolerance: octaves per doubling within which an optimum counts as staying.
-        train: trains the few steps at the target that a certificate rests on; without it those
-            that the store holds are used.
         config, environment: how it was run, and on what.
-
-    Raises:
-        StoreError: cells are missing.
     """
-    records = store.records(grid.cells)
-    _, classes = DATA_SHAPES[grid.data.name]
-    late = slice(grid.steps - grid.window, grid.steps)
-    early = early_window(grid.steps, grid.window)
     certificates = []
-    for scheme in grid.schemes:
-        points = grid.points(scheme)
-        first = grid.cell(scheme, grid.base_depth, 0.0, seed=0)
-        settings: dict[str, Any] = {
-            "sizes": [{"width": grid.width, "depth": d} for d in grid.depths],
-            "log2_lrs": grid.log2_lrs,
-            "losses": mean_losses(points, records, late),
-            "early": None if early is None else mean_losses(points, records, early),
-            "target": {"width": grid.width, "depth": depth},
-            "base": {"width": grid.width, "depth": grid.base_depth},
-            "chance": math.log(classes),
-            "tolerance": tolerance,
-            "about": {
-                "rate_unit": first.optimizer.lr,
-                "title": scheme.title,
-                "scheme": scheme.name,
-                "measure": f"mean training loss over steps {late.start} to {late.stop}",
-                "config": config or {},
-                "environment": environment or {},
-            },
-        }
-        certificate = calibrate(**settings)
-        if certificate.issued:
-            probe = glance(certificate, _Probed(grid=grid, scheme=scheme), store, train)
-            if probe is not None:
-                certificate = calibrate(**settings, probe=probe)
-        certificates.append(certificate)
+    for variant in design.variants:
+
+        def of(probe: Probe | None = None, variant: Variant = variant) -> Certificate:
+            return certificate(
+                design,
+                records,
+                variant,
+                target,
+                probe=probe,
+                tolerance=tolerance,
+                config=config,
+                environment=environment,
+            )
+
+        found = of()
+        if found.issued:
+            probe = glance(found, design.probed(variant), store, train)
+            found = found if probe is None else of(probe)
+        certificates.append(found)
     return tuple(certificates)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Probed:
-    """A scheme of a grid, at any depth, for a few steps."""
-
-    grid: Grid
-    scheme: Scheme
-
-    @cached_property
-    def short(self) -> Grid:
-        return replace(self.grid, schemes=(self.scheme,), steps=STEPS, window=LAST)
-
-    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Cell:
-        return self.short.cell(self.scheme, int(size["depth"]), log2_lr, seed)
-
-    def work(self, size: Mapping[str, float]) -> float:
-        return work(self.run(size, 0.0, 0)) / STEPS
-
-    @cached_property
-    def sweep_work(self) -> float:
-        return math.fsum(work(cell) for cell in self.grid.cells)

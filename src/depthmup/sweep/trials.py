@@ -10,36 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.records import BASE_SHAPE, NUMERICS, Axis, Record, Trial
 from depthmup.rules import DEPTH_MUP, Scheme, family, scheme
+from depthmup.sweep.design import Records, Size, Variant
 from depthmup.sweep.glance import LAST, STEPS
 from depthmup.sweep.jobs import Tell
 
 if TYPE_CHECKING:
     from depthmup.training.functions import Functions
 
-Size = tuple[int, int]
-"""Width and depth."""
-
-
-def named(size: Size) -> dict[str, float]:
-    """A size by its axes.
-
-    Example:
-        >>> named((64, 8))
-        {'width': 64, 'depth': 8}
-    """
-    return {"width": size[0], "depth": size[1]}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
-    """One way to train every size: what a curve of its own is measured for."""
-
-    scheme: Scheme
-    optimizer: str
-    multiplier: float
-    weight_decay: float
-    name: str
-    title: str
+KIND = "trials"
+"""How sessions of custom models are told from those of the built-in networks, in a store."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,20 +118,8 @@ class TrialGrid:
             )
         return tuple(found)
 
-    def variant(self, name: str | None = None) -> Variant:
-        """A variant by its name; the first one without.
-
-        Raises:
-            ValueError: there is none of this name.
-        """
-        for each in self.variants:
-            if name in (None, each.name):
-                return each
-        names = ", ".join(repr(each.name) for each in self.variants)
-        raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
-
     @cached_property
-    def trials(self) -> tuple[Trial, ...]:
+    def runs(self) -> tuple[Trial, ...]:
         """The different runs, each once."""
         unique = {
             trial.key: trial
@@ -162,6 +129,33 @@ class TrialGrid:
             for trial in self.curve(variant, size, log2_lr)
         }
         return tuple(unique.values())
+
+    @property
+    def title(self) -> str:
+        return f"Learning-rate transfer: {self.model}"
+
+    @property
+    def base_size(self) -> Size:
+        return self.base
+
+    def shown_width(self, size: Size) -> int | None:
+        return size[0]
+
+    def chance(self, records: Records, variant: Variant) -> float:
+        """The base's loss before training, averaged over seeds: what a model must get below."""
+        at_base = self.curve(variant, self.base, self.log2_lrs[0])
+        first = [records[trial].losses[:1] for trial in at_base]
+        known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
+        return math.exp(math.fsum(known) / len(known)) if known else math.inf
+
+    def rate_unit(self, variant: Variant) -> float:
+        return 1.0
+
+    def probed(self, variant: Variant) -> "ProbedTrials":
+        return ProbedTrials(grid=self, variant=variant)
+
+    def config(self) -> dict[str, Any]:
+        return {**self.to_dict(), "base_width": self.base[0], "base_depth": self.base[1]}
 
     def curve(self, variant: Variant, size: Size, log2_lr: float) -> Iterator[Trial]:
         """The trials of one point of a curve, one for each seed."""
@@ -234,7 +228,7 @@ class ProbedTrials:
 
     @cached_property
     def sweep_work(self) -> float:
-        return math.fsum(t.depth * t.width**2 * t.steps for t in self.grid.trials)
+        return math.fsum(t.depth * t.width**2 * t.steps for t in self.grid.runs)
 
 
 @dataclass(frozen=True, kw_only=True)
