@@ -34,6 +34,7 @@ from depthmup.sweep import (
     trial_studies,
 )
 from depthmup.sweep.calibrate import check_asked
+from depthmup.sweep.executors.processes import leave_if_starting
 from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.optimum import TOLERANCE
 from depthmup.sweep.sessions import environment_of
@@ -144,6 +145,7 @@ def transfer(
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
     """
+    leave_if_starting()
     functions = Functions(make=make, batch=batch, loss=loss, plan=plan, train=train)
     _check_given(functions)
     if any(not 0 < lr < math.inf for lr in lrs):
