@@ -53,7 +53,7 @@ def test_without_arguments_the_verbs_are_shown(capsys):
 
 VERBS = {
     "transfer": [*TINY],
-    "check": ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "1"],
+    "check": ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2"],
     "plan": ["--base", "16x2", "--target", "32x4"],
 }
 MAKE = "def make(width, depth):\n"
@@ -87,8 +87,10 @@ def test_an_error_of_a_persons_code_is_their_traceback_alone(own, tmp_path, verb
 @pytest.mark.parametrize("where", ["factory", "file"])
 def test_code_that_exits_by_zero_is_no_success(own, tmp_path, verb, where, capsys):
     leave = "import sys\nsys.exit(0)\n"
-    model = own(MAKE, MAKE + "    import sys; sys.exit(0)\n") if where == "factory" else own(
-        "import torch\n", leave
+    model = (
+        own(MAKE, MAKE + "    import sys; sys.exit(0)\n")
+        if where == "factory"
+        else own("import torch\n", leave)
     )
     out = ["--out", str(tmp_path / "out")] if verb == "transfer" else []
     assert main([verb, "--model", model, *VERBS[verb], *out]) == OWN_CODE
@@ -174,7 +176,7 @@ def test_json_alone_on_stdout_whatever_a_persons_code_prints(own, tmp_path, work
 
 def test_json_alone_in_this_process(own, capsys):
     model = own(more=NOISY)
-    words = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "1", "--json"]
+    words = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--json"]
     main(["check", "--model", model, *words])
     told = capsys.readouterr()
     assert "exponents" in json.loads(told.out)
@@ -197,7 +199,10 @@ def test_a_script_that_workers_cannot_run_again_is_told_so(tmp_path, how):
     script = tmp_path / "script.py"
     text = UNGUARDED
     if how != "no guard":
-        text = "import sys\nif sys.argv[1:] != ['again']: sys.argv.append('again')\nelse: 1 / 0\n" + text
+        text = (
+            "import sys\nif sys.argv[1:] != ['again']: sys.argv.append('again')\nelse: 1 / 0\n"
+            + text
+        )
     script.write_text(text)
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, cwd=tmp_path
@@ -225,7 +230,10 @@ def test_what_can_be_refused_is_refused_first_and_leaves_nothing(own, tmp_path, 
     command = ["transfer", "--model", own(), *TINY, "--out", str(tmp_path / "out" / "deep")]
     assert main([*command, *words]) == REFUSED
     assert "Traceback" not in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] in ([], ["__pycache__"])
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] in (
+        [],
+        ["__pycache__"],
+    )
 
 
 def test_a_loss_that_is_not_finite_at_the_start_is_refused(own, tmp_path, capsys):
@@ -237,7 +245,7 @@ def test_a_loss_that_is_not_finite_at_the_start_is_refused(own, tmp_path, capsys
 
 @pytest.mark.parametrize("lr", ["nan", "inf", "-1", "0"])
 def test_check_refuses_a_learning_rate_that_is_none(own, lr, capsys):
-    words = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "1", "--lr", lr]
+    words = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--lr", lr]
     assert main(["check", "--model", own(), *words]) == REFUSED
     assert "lr" in capsys.readouterr().err
 
