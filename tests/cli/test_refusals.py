@@ -11,9 +11,10 @@ from own_models import SOURCE
 from depthmup.cli import main
 from depthmup.cli.refusals import DEFECT, INTERRUPTED, OWN_CODE, REFUSED, explained
 
-TINY = (
-    "--base 16x2 --depths 2 4 --steps 4 --seeds 2 --own-init fan_in --workers 1 --log2-lrs -6 -5"
-).split()
+TINY = [
+    *("--base", "16x2", "--depths", "2", "4", "--steps", "4", "--seeds", "2"),
+    *("--own-init", "fan_in", "--workers", "1", "--log2-lrs", "-6", "-5"),
+]
 
 
 @pytest.fixture

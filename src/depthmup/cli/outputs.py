@@ -14,7 +14,6 @@ from depthmup.sweep import Grid, Store, StoreError, study
 from depthmup.sweep.certify import certify
 from depthmup.sweep.sessions import environment_of
 
-
 __all__ = ["about_session", "deliver", "load_certificates", "load_study", "prepare_folder"]
 
 
