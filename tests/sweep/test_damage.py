@@ -103,6 +103,13 @@ def test_a_changed_record_is_named_and_trained_again(path, change):
         assert store.get(cell(seed=0)) == record(0)
 
 
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_the_loss_that_a_run_failed_by_is_kept(path, loss):
+    with Store(path) as store:
+        store.add(record(losses=(loss,), status=Status.FAILED))
+        assert str(store.get(cell()).losses[0]) == str(loss)
+
+
 def test_a_changed_measurement_counts_as_missing(path):
     with Store(path) as store:
         store.add(Measurement(task=TASK, values={"raw": 1.5}))
@@ -118,7 +125,7 @@ IMPOSSIBLE = [
     (Status.FINISHED, (1.0, float("nan"))),
     (Status.DIVERGED, (1.0, float("inf"))),
     (Status.DIVERGED, (-1.0,)),
-    (Status.FAILED, (float("nan"),)),
+    (Status.FAILED, (-1.0,)),
 ]
 
 

@@ -141,7 +141,7 @@ def _check_texts(value: Any) -> None:
 
 def _check_types(kind: type, values: Mapping[str, Any]) -> None:
     """Refuse plain fields of another type: a factor that is a text fails when it is used."""
-    hints = {f.name: f.type for f in fields(kind)}  # type: ignore[arg-type]
+    hints = {f.name: f.type for f in fields(kind)}
     for name, value in values.items():
         expected = hints[name]
         if is_dataclass(expected):

@@ -48,8 +48,9 @@ def checksum(*values: Value) -> bytes:
 def impossible(status: Status, losses: array) -> str | None:
     """What makes losses impossible for a run that ended so; None if nothing does.
 
-    A finished run has losses, and all of them are finite; no loss is NaN or negative, since curves
-    are compared by the logarithm of the loss.
+    A finished run has losses; it and one that diverged later have finite ones alone. No loss is
+    negative, since curves are compared by the logarithm of the loss. A run that failed may have
+    left the loss that it failed by, infinite or NaN.
 
     Example:
         >>> impossible(Status.FINISHED, array("f"))
@@ -58,14 +59,12 @@ def impossible(status: Status, losses: array) -> str | None:
     if not losses:
         return "it finished without a loss" if status is Status.FINISHED else None
     lowest, total = min(losses), sum(losses)
-    # A sum of single-precision losses cannot overflow in double precision, so only a loss that
-    # is not finite itself makes it so.
-    if math.isnan(total):
-        return "one of its losses is not a number"
     if lowest < 0:
         return f"one of its losses is negative, {lowest:.4g}"
-    if status is not Status.FAILED and math.isinf(total):
-        return "one of its losses is infinite"
+    # A sum of single-precision losses cannot overflow in double precision, so only a loss that
+    # is not finite itself makes it so.
+    if status is not Status.FAILED and not math.isfinite(total):
+        return "one of its losses is not finite"
     return None
 
 
