@@ -39,8 +39,8 @@ from depthmup.sweep import (
     together,
     training,
 )
+from depthmup.sweep.design import STEPS as STEPS_OF_GLANCE
 from depthmup.sweep.design import named
-from depthmup.sweep.glance import STEPS as STEPS_OF_GLANCE
 from depthmup.sweep.glance import Train, glance
 from depthmup.training.functions import Functions, by_reference
 

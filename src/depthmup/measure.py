@@ -24,6 +24,7 @@ from depthmup.sweep import (
     Job,
     Processes,
     Progress,
+    Ray,
     Shard,
     Store,
     TrialGrid,
@@ -32,9 +33,11 @@ from depthmup.sweep import (
     trial_jobs,
 )
 from depthmup.sweep.design import named
+from depthmup.sweep.executors.processes import leave_if_starting
 from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.trials import KIND, default_corner
 from depthmup.training.functions import Functions, by_reference
+from depthmup.training.placement import check_device
 from depthmup.training.preflight import preflight
 
 Function = Callable[..., Any]
@@ -138,6 +141,7 @@ def transfer(
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
     """
+    leave_if_starting()
     functions = Functions(make=make, batch=batch, loss=loss, plan=plan, train=train)
     _check_given(functions)
     if any(not 0 < lr < math.inf for lr in lrs):
@@ -161,6 +165,10 @@ def transfer(
         settings=_plain(settings or {}),
         planned=train is None and plan is None,
     )
+    if index(threads) < 1:
+        raise ValueError(f"Expected threads to be at least 1; got {threads}.")
+    if not isinstance(executor, Ray):  # whose nodes have devices of their own
+        check_device(device)
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
     if target is not None:
@@ -172,14 +180,16 @@ def transfer(
     if shard:
         asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
 
+    seconds = getattr(chosen, "trial_seconds", None)
+
     def checked(missing: Sequence[Trial]) -> Sequence[Job]:
         if missing:
-            preflight(functions, missing)
+            preflight(functions, missing, seconds=seconds)
         return jobs(missing)
 
     begun = path is not None and path.exists()
     if not begun:
-        preflight(functions, asked)  # before anything is written
+        preflight(functions, asked, seconds=seconds)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(path or ":memory:") as store:

@@ -1,11 +1,11 @@
 """The check of ``depthmup limit``: real networks of growing size against the limit."""
 
-import json as json_format
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from depthmup import limits
+from depthmup.cli.output import print_json
 from depthmup.diagnostics import Approach, agreement_with_depth, agreement_with_width
 
 WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
@@ -25,7 +25,7 @@ def check(steps: Sequence[limits.Step], *, lr: float, multiplier: float, json: b
         "outputs against depth, infinite width": by_depth,
     }
     if json:
-        print(json_format.dumps({name: _plain(each) for name, each in found.items()}, indent=2))
+        print_json({name: _plain(each) for name, each in found.items()})
     else:
         for name, each in found.items():
             print(name)

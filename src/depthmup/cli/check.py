@@ -1,11 +1,12 @@
 """``depthmup check``: is my network in the regime I think it is in?"""
 
-import json as json_format
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from depthmup.cli.output import print_json
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -73,6 +74,7 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from depthmup.cli.folders import prepare_file
     from depthmup.diagnostics import check
     from depthmup.records import Outcome
     from depthmup.reports import strict, write_text
@@ -80,10 +82,12 @@ def run(options: Options) -> int:
 
     _limit_threads()
     subject = load(options)
-    if options.out is not None and not options.out.parent.is_dir():
-        raise ValueError(
-            f"Expected --out in a folder that exists; there is no {options.out.parent}."
-        )
+    if options.out is not None:
+        if not options.out.parent.is_dir():
+            raise ValueError(
+                f"Expected --out in a folder that exists; there is no {options.out.parent}."
+            )
+        prepare_file(options.out, option="--out")
     found = check(
         subject,
         scheme=options.scheme,
@@ -100,7 +104,7 @@ def run(options: Options) -> int:
     if options.out is not None:
         write_text(options.out, check_page(found))
     if options.json:
-        print(json_format.dumps(strict(asdict(found)), indent=2, allow_nan=False))
+        print_json(strict(asdict(found)))
     else:
         print(check_text(found, everything=options.all))
         if options.out is not None:

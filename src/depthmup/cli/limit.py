@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from depthmup.cli.folders import prepare_file
+from depthmup.cli.output import print_json
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -70,6 +73,9 @@ class Options:
 def run(options: Options) -> int:
     from depthmup import limits, reports
 
+    if options.out is not None:
+        prepare_file(options.out, option="--out")
+        prepare_file(options.out.with_suffix(".html"), option="--out")
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
         from depthmup.cli.agreement import check
@@ -105,7 +111,6 @@ def run(options: Options) -> int:
     }
     text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
     if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         reports.write_text(options.out, text + "\n")
         title = f"Infinite width, depth {options.depth}, {options.activation}"
         chart = reports.limit_chart(
@@ -113,7 +118,7 @@ def run(options: Options) -> int:
         )
         reports.save_chart(chart, options.out.with_suffix(".html"))
     if options.json:
-        print(text)
+        print_json(text)
     else:
         print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
         for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):

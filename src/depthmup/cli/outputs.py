@@ -1,12 +1,12 @@
 """What a measurement leaves in its folder and on the screen."""
 
-import json as json_format
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from depthmup import reports
+from depthmup.cli.folders import prepare_folder
+from depthmup.cli.output import print_json
 from depthmup.records import environment
 from depthmup.reports.certificate import certificate_text
 from depthmup.sweep import Grid
@@ -14,19 +14,7 @@ from depthmup.sweep import Grid
 if TYPE_CHECKING:
     from depthmup.report import Report
 
-
-def prepare_folder(folder: Path) -> None:
-    """Make the folder, or say why results could not be kept there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-test-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"Expected --out to be a folder that can be written; {folder} is not: "
-            f"{error.strerror}. Name another folder."
-        ) from error
+__all__ = ["about_session", "deliver", "prepare_folder"]
 
 
 def about_session(
@@ -47,7 +35,7 @@ def deliver(report: "Report", folder: Path, *, export: Collection[str], json: bo
     studies, certificates = report.studies, report.certificates
     found = reports.write_result(studies, folder, certificates=certificates, formats=export)
     if json:
-        print(json_format.dumps(found, indent=2, allow_nan=False))
+        print_json(found)
         return
     from rich.console import Console
 

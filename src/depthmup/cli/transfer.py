@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -164,7 +165,7 @@ PRESETS: dict[str, Options] = {
 
 def preset_of(arguments: Sequence[str]) -> Options:
     """The defaults of the preset that the command line names."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in pairwise([*arguments, ""]):
         name = following if word == "--preset" else word.removeprefix("--preset=")
         if word.startswith("--preset") and name in PRESETS:
             return PRESETS[name]

@@ -2,11 +2,13 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
+from depthmup.records.decode import decode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
 
 SCHEMA = 2
@@ -171,55 +173,19 @@ class Certificate:
         """The certificate that ``to_json`` wrote.
 
         Raises:
-            ValueError: it is of another schema version, or no certificate.
+            ValueError: it is of another schema version, or no certificate; where it does not fit.
         """
-        raw: dict[str, Any] = json.loads(text)
+        raw = parse(text, "a certificate")
         if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-            found = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
+            version = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
             raise ValueError(
-                f"Expected a certificate of schema version {SCHEMA}; got {found!r}. Read it with "
-                "the depthmup version that wrote it, or calibrate again."
+                f"Expected a certificate of schema version {SCHEMA}; got {reprlib.repr(version)}. "
+                "Read it with the depthmup version that wrote it, or calibrate again."
             )
         if lacking := {f.name for f in fields(Certificate)} - raw.keys():
             raise ValueError(f"Expected a certificate; it lacks {', '.join(sorted(lacking))}.")
-        values = {f.name: raw[f.name] for f in fields(Certificate)}
-        for name in ("predicted", "penalty", "base_regret", "best_loss"):
-            values[name] = _estimate(values[name])
-        values["log2_lrs"] = tuple(values["log2_lrs"])
-        values["optima"] = tuple(
-            SizeOptimum(
-                size=dict(o["size"]),
-                log2_lr=_estimate(o["log2_lr"]),
-                curvature=_estimate(o["curvature"]),
-                loss=_estimate(o["loss"]),
-                place=Place(o["place"]),
-            )
-            for o in values["optima"]
-        )
-        values["refusals"] = tuple(
-            Refusal(lack=Lack(r["lack"]), reason=r["reason"], advice=r["advice"])
-            for r in values["refusals"]
-        )
-        values["slopes"] = _slopes(values["slopes"])
-        values["verdict"] = Verdict(values["verdict"])
-        for name in ("law", "penalty_curve"):
-            values[name] = tuple(
-                BandPoint(**{k: _number(v) for k, v in p.items()}) for p in values[name]
-            )
-        if (metrics := values["metrics"]) is not None:
-            values["metrics"] = Metrics(
-                fit_error=_number(metrics["fit_error"]),
-                robustness=_slopes(metrics["robustness"]),
-                horizon_penalty=_estimate(metrics["horizon_penalty"]),
-            )
-        if (probe := values["probe"]) is not None:
-            values["probe"] = Probe(
-                size=dict(probe["size"]),
-                initial=_number(probe["initial"]),
-                first_steps=_number(probe["first_steps"]),
-                steps=probe["steps"],
-            )
-        return Certificate(**values)
+        known = {f.name: raw[f.name] for f in fields(Certificate)}
+        return decode(Certificate, known, "the certificate")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,19 +258,6 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _estimate(raw: Mapping[str, Any]) -> Estimate:
-    low, value, high = (_number(raw[name]) for name in ("low", "value", "high"))
-    return Estimate(value=value, low=low, high=high, unit=raw["unit"])
-
-
-def _slopes(raw: Any) -> tuple[Slope, ...]:
-    return tuple(Slope(axis=s["axis"], estimate=_estimate(s["estimate"])) for s in raw)
 
 
 def size_name(size: Mapping[str, float]) -> str:

@@ -9,7 +9,7 @@ from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
-from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError
+from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.trials import (
     TrainTogether,
@@ -35,6 +35,7 @@ __all__ = [
     "Shard",
     "Store",
     "StoreError",
+    "StoreWarning",
     "Train",
     "TrainTogether",
     "TrainTrial",

@@ -11,12 +11,15 @@ from typing import Any, Protocol, TypeAlias
 from depthmup.records import Axis, Record
 from depthmup.rules import Scheme
 from depthmup.statistics import Array
-from depthmup.sweep.glance import Probed
 
 Size: TypeAlias = tuple[int, int]
 """Width and depth."""
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
+
+
+STEPS, LAST = 20, 5
+"""Steps of a run that only glances at a size, and how many of the last are looked at."""
 
 
 def named(size: Size) -> dict[str, float]:
@@ -53,6 +56,20 @@ class Losses:
     log2_lrs: tuple[float, ...]
     values: Array
     chance: float
+
+
+class Probed(Protocol):
+    """What can be probed: a scheme of a sweep that can train any size for any number of steps."""
+
+    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
+        """The run of ``STEPS`` steps of a size."""
+
+    def work(self, size: Mapping[str, float]) -> float:
+        """The work of a step."""
+
+    @property
+    def sweep_work(self) -> float:
+        """The work of all runs that were measured."""
 
 
 class Design(Protocol):

@@ -6,35 +6,22 @@ sizes. It shows at the target, before training and in the first steps (``statist
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from depthmup.records import Certificate, Record
 from depthmup.records.certificate import Probe
+from depthmup.sweep.design import LAST, STEPS, Probed
 from depthmup.sweep.executors import WorkerError
 from depthmup.sweep.store import Store
 
-STEPS, LAST, SEEDS = 20, 5, 2
-"""Steps of a probing run, of which the last few are compared, and how many runs."""
+SEEDS = 2
+"""Probing runs of each size."""
 
 AFFORDABLE = 0.5
 """Of the sweep's own work, what probing may take; beyond it the base's width stands in."""
 
 Train = Callable[[Sequence[Any]], None]
 """Trains what the store does not hold."""
-
-
-class Probed(Protocol):
-    """What can be probed: a scheme of a sweep that can train any size for any number of steps."""
-
-    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
-        """The run of ``STEPS`` steps of a size."""
-
-    def work(self, size: Mapping[str, float]) -> float:
-        """The work of a step."""
-
-    @property
-    def sweep_work(self) -> float:
-        """The work of all runs that were measured."""
 
 
 def glance(

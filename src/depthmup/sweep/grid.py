@@ -10,9 +10,9 @@ from typing import Any
 from depthmup.records import NUMERICS, Axis, Cell, Data, Network, Optimizer
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import DEPTH_MUP, MAXIMAL_UPDATE, Kind, Ratios, Role, Scheme, family, scheme
+from depthmup.sweep.bounds import check_octaves, check_runs
 from depthmup.sweep.cost import work
-from depthmup.sweep.design import Records, Size, Variant
-from depthmup.sweep.glance import LAST, STEPS
+from depthmup.sweep.design import LAST, STEPS, Records, Size, Variant
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 INPUT = Role(kind=Kind.INPUT)
@@ -272,12 +272,14 @@ def _check(grid: Grid) -> None:
             refuse(name, "finite numbers", values)
         if any(later <= earlier for earlier, later in pairwise(values)):
             refuse(name, "strictly increasing (sort it and drop repetitions)", values)
+    check_octaves(grid.log2_lrs)
     for name in ("width", "base_width", "base_depth", "seeds", "steps", "batch_size"):
         value = getattr(grid, name)
         if value is not None and value < 1:
             refuse(name, "at least 1", value)
     if grid.block_depth < 1:
         refuse("block_depth", "at least 1", grid.block_depth)
+    check_runs(len(grid.schemes), len(grid.depths), len(grid.log2_lrs), grid.seeds)
     if min(grid.depths) < 1:
         refuse("depths", "at least 1 each", grid.depths)
     if grid.base_depth not in grid.depths:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.records import BASE_SHAPE, NUMERICS, Axis, Record, Trial
 from depthmup.rules import DEPTH_MUP, Scheme, family, scheme
-from depthmup.sweep.design import Records, Size, Variant
-from depthmup.sweep.glance import LAST, STEPS
+from depthmup.sweep.bounds import check_octaves, check_runs
+from depthmup.sweep.design import LAST, STEPS, Records, Size, Variant
 from depthmup.sweep.jobs import Tell
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class TrainTrial:
         # A model's parameters are about proportional to this; its batches are the same for all.
         return float(self.trial.depth * self.trial.width**2 * self.trial.steps)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         return (self.trial.key,)
 
@@ -297,7 +297,7 @@ class TrainTogether:
     def work(self) -> float:
         return self.cost * sum(t.depth * t.width**2 * t.steps for t in self.trials)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(trial.key for trial in self.trials)
 
@@ -362,6 +362,7 @@ def _check(grid: TrialGrid) -> None:
     if not grid.log2_lrs:
         refuse("learning rates", "a list of at least one", grid.log2_lrs)
     _check_increasing("learning rates", grid.log2_lrs)
+    check_octaves(grid.log2_lrs)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
         values = getattr(grid, name)
         shown = [each.name if isinstance(each, Scheme) else each for each in values]
@@ -374,6 +375,9 @@ def _check(grid: TrialGrid) -> None:
     for name in ("seeds", "steps"):
         if getattr(grid, name) < 1:
             refuse(name, "at least 1", getattr(grid, name))
+    check_runs(
+        len(grid.widths) + len(grid.depths), len(grid.variants), len(grid.log2_lrs), grid.seeds
+    )
     if not 1 <= grid.window <= grid.steps:
         refuse("window", f"between 1 and the number of steps ({grid.steps})", grid.window)
     if any(not 0 < a < math.inf for a in grid.multipliers):
