@@ -1,0 +1,133 @@
+"""How SGD's best learning rate moves with depth, foretold by the kernel at initialization.
+
+The rule: with lambda(L) the largest eigenvalue of the tangent kernel of an infinitely wide network
+at initialization, per unit of the learning rate at the base,
+
+    eta*(L) lambda(L) = constant,      so      eta*(L) = eta*(L_0) lambda(L_0) / lambda(L).
+
+It is exact for one step of gradient descent on a linear network, measured to hold within a few
+percent for a few steps, and a rule, no theorem, beyond: docs/predict.md says where it fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from depthmup.limits.kernel import Block, kernel
+from depthmup.rules import Exponent, Family, Kind, Ratios, Role, Scheme
+from depthmup.rules import scheme as scheme_named
+
+HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimalRate:
+    """The foretold optimum at every depth, relative to the base's.
+
+    ``curvatures``: lambda_max(Theta) / N per unit of the learning rate at the base; ``factors``:
+    the best learning rate over the base's, both in the scheme's own units, so that 1 means that
+    the base's learning rate is best. A depth at which the kernel overflows has the factor 0.
+    """
+
+    scheme: str
+    base_depth: int
+    depths: tuple[int, ...]
+    curvatures: tuple[float, ...]
+    base_curvature: float
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        return tuple(self.base_curvature / found for found in self.curvatures)
+
+    @property
+    def octaves(self) -> tuple[float, ...]:
+        """log2 of the factors."""
+        return tuple(math.log2(f) if f > 0 else -math.inf for f in self.factors)
+
+    @property
+    def drift(self) -> float:
+        """Octaves of learning rate per doubling of depth, a least-squares slope; nan for one."""
+        x = np.log2(np.asarray(self.depths, float))
+        x = x - x.mean()
+        return float(x @ np.asarray(self.octaves) / (x @ x)) if len(x) > 1 else math.nan
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """2 / curvature: beyond it gradient descent on half the mean squared error is unstable."""
+        return tuple(2 / found for found in self.curvatures)
+
+
+def optimal_rate(
+    inputs: ArrayLike,
+    *,
+    depths: Sequence[int],
+    base_depth: int,
+    scheme: str | Scheme = "depth-mup",
+    block: Block | None = None,
+    multiplier: float = 1.0,
+    lr_input: float = 0.0,
+    lr_readout: float = 0.0,
+) -> OptimalRate:
+    """Foretell SGD's best learning rate at other depths from the base's; nothing is trained.
+
+    Args:
+        inputs: xi, (N, d_in), scaled so that U has entries N(0, 1); a hundred or so are enough.
+        depths: where to foretell, numbers of residual branches.
+        base_depth: where the best learning rate is known.
+        scheme: a name such as "completep", "alpha,gamma", or a ``rules.Scheme``.
+        block: what a branch computes; one matrix without activation unless given.
+        multiplier: of every branch at the base, the paper's a.
+        lr_input, lr_readout: learning rates of U and V over that of the matrices in branches, in
+            the units of ``limits.linear``; frozen unless given.
+
+    Returns:
+        Curvatures and the factors of the best learning rate.
+
+    Raises:
+        ValueError: depths that are no positive integers, a multiplier that is not positive, or
+            what ``limits.kernel`` refuses.
+
+    Example:
+        >>> found = optimal_rate([[1.0]], depths=(4, 16, 64), base_depth=4, scheme="1/2,0")
+        >>> [round(factor, 3) for factor in found.factors]  # about L^-1/2: (1/2, 0) drifts
+        [1.0, 0.25, 0.054]
+
+    *Source:* the kernel is standard; that its scale foretells the drift of the optimum was derived
+    and measured for this package (docs/predict.md).
+    """
+    chosen = scheme_named(scheme)
+    if not depths:
+        raise ValueError("Expected at least one depth to foretell, e.g. depths=(8, 16, 32).")
+    for depth in (*depths, base_depth):
+        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+            raise ValueError(f"Expected depths to be positive integers; got {depth!r}.")
+    if not 0 < multiplier < math.inf:
+        raise ValueError(f"Expected the multiplier to be positive and finite; got {multiplier}.")
+
+    def curvature(depth: int) -> float:
+        ratios = Ratios(depth=depth / base_depth)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = kernel(
+                inputs,
+                depth=depth,
+                block=block,
+                branch=multiplier * chosen.branch.at(ratios),
+                lr=chosen.laws(HIDDEN, Family.RAW).lr.at(ratios),
+                lr_input=lr_input,
+                lr_readout=lr_readout,
+            )
+        return found.largest
+
+    base = curvature(base_depth)
+    return OptimalRate(
+        scheme=chosen.title,
+        base_depth=base_depth,
+        depths=tuple(depths),
+        curvatures=tuple(base if d == base_depth else curvature(d) for d in depths),
+        base_curvature=base,
+    )
