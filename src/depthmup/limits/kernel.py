@@ -19,6 +19,7 @@ Definition 6.1, for the scaling); nothing here is new but the form of the branch
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -67,7 +68,7 @@ class Block:
                 f"Expected one of `rates` for each of {self.block_depth} matrices; got "
                 f"{len(self.rates)}."
             )
-        if not all(0 <= rate < np.inf for rate in self.rates):
+        if not all(0 <= rate < math.inf for rate in self.rates):
             raise ValueError(f"Expected rates to be finite and not negative; got {self.rates}.")
         object.__setattr__(self, "phi", resolve(self.activation))
 
@@ -94,7 +95,12 @@ class Kernel:
 
     @property
     def largest(self) -> float:
-        """lambda_max(Theta) / N: the curvature of half the mean squared error, per unit rate."""
+        """lambda_max(Theta) / N: the curvature of half the mean squared error, per unit rate.
+
+        Infinite where entries overflow.
+        """
+        if not np.isfinite(self.tangent).all():
+            return math.inf
         return float(np.linalg.eigvalsh(self.tangent)[-1]) / len(self.tangent)
 
 

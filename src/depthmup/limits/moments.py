@@ -13,6 +13,9 @@ from depthmup.limits.losses import Array
 TOLERANCE = 1e-9
 """Of interpolated expectations, relative to the largest."""
 
+EQUAL = 1e-6
+"""Variances that differ by no more, relative, count as equal; moments then err by as little."""
+
 DEGREES = (16, 32, 64, 128)
 
 
@@ -27,15 +30,17 @@ class Moments:
 def moments(phi: Activation, covariance: Array) -> Moments:
     """Both moments of all pairs of entries; ``covariance`` is S (N, N).
 
-    Where phi is known by quadrature and all variances are equal, the moments are functions of one
-    correlation, which are interpolated: a hundred inputs then cost a few dozen quadratures.
+    Where phi is known by quadrature and all variances are equal, to the rounding of data in single
+    precision, the moments are functions of one correlation, which are interpolated: a hundred
+    inputs then cost a few dozen quadratures.
     """
     variance = np.diag(covariance)
     if not phi.sampled:
         pair = phi.pair(variance[:, None], covariance, variance[None, :])
         out = np.stack([pair.k0, pair.v1])
-    elif np.ptp(variance) <= 1e-12 * variance.max():
-        out = _interpolated(phi, covariance / variance[0], float(variance[0]))
+    elif np.ptp(variance) <= EQUAL * variance.max():
+        size = float(variance.mean())
+        out = _interpolated(phi, covariance / size, size)
     else:
         upper = np.triu_indices(len(covariance), 1)
         pair = phi.pair(variance[upper[0]], covariance[upper], variance[upper[1]])
