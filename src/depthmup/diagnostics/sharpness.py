@@ -11,7 +11,7 @@ once, and memory is three copies of the weights.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,22 +40,22 @@ class Sharpness:
 
 def sharpness(
     model: nn.Module,
-    inputs: Any,
-    targets: Any,
+    batches: Sequence[tuple[Any, Any]],
     *,
     loss: Callable[[Any, Any], Tensor],
     rates: Mapping[str, float | Tensor] | None = None,
     tolerance: float = TOLERANCE,
     generator: torch.Generator | None = None,
 ) -> Sharpness:
-    """The largest eigenvalue of the Gauss-Newton matrix of one batch's loss, preconditioned.
+    """The largest eigenvalue of the Gauss-Newton matrix of batches' mean loss, preconditioned.
 
     Frozen parameters take no part. The model is looked at as it is: in training mode dropout
     draws once.
 
     Args:
         model: at the weights to look at.
-        inputs, targets: one batch, as ``batch(generator)`` of ``depthmup.check`` gives it.
+        batches: of inputs and targets, as ``batch(generator)`` of ``depthmup.check`` gives them;
+            each holds a graph in memory.
         loss: ``loss(outputs, targets)``, one number, convex in the model's first output.
         rates: D by name of the parameter, a number or a tensor of its shape; 1 unless given.
         tolerance: relative error of the eigenvalue asked for.
@@ -65,13 +65,13 @@ def sharpness(
         The eigenvalue and how well it is known.
 
     Raises:
-        ValueError: nothing to train, a loss that is not finite, or one that does not depend on the
-            first output.
+        ValueError: no batch, nothing to train, a loss that is not finite, or one that does not
+            depend on the first output.
 
     Example:
         >>> net = nn.Linear(2, 1, bias=False)
         >>> x = torch.tensor([[3.0, 0.0], [0.0, 1.0]])
-        >>> found = sharpness(net, x, torch.zeros(2, 1),
+        >>> found = sharpness(net, [(x, torch.zeros(2, 1))],
         ...                   loss=lambda f, y: 0.5 * ((f - y) ** 2).mean())
         >>> round(found.value, 4)  # lambda_max(x^T x) / 2
         4.5
@@ -80,18 +80,29 @@ def sharpness(
     as backward passes through a backward pass, so that every operation with two derivatives will
     do.
     """
-    product = GaussNewton.of(model, inputs, targets, loss)
+    if not batches:
+        raise ValueError("Expected at least one batch of data; got none.")
+    products = [GaussNewton.of(model, *batch, loss) for batch in batches]
+    like = {name: p.detach() for name, p in products[0].parameters.items()}
     scale = {
         name: torch.as_tensor((rates or {}).get(name, 1.0), device=p.device, dtype=p.dtype).sqrt()
-        for name, p in product.parameters.items()
+        for name, p in like.items()
     }
-    value, error, products = lanczos(
-        lambda vectors: _times(scale, product(_times(scale, vectors))),
-        {name: p.detach() for name, p in product.parameters.items()},
+
+    def preconditioned(vector: Vector) -> Vector:
+        scaled = _times(scale, vector)
+        images = [product(scaled) for product in products]
+        mean = {name: sum(image[name] for image in images) / len(images) for name in like}
+        return _times(scale, mean)  # type: ignore[arg-type]
+
+    value, error, count = lanczos(
+        preconditioned,
+        like,
         tolerance=tolerance,
         generator=generator or torch.Generator().manual_seed(0),
     )
-    return Sharpness(value=value, error=error, products=products, loss=float(product.value))
+    losses = [float(product.value) for product in products]
+    return Sharpness(value=value, error=error, products=count, loss=sum(losses) / len(losses))
 
 
 Vector = dict[str, Tensor]

@@ -96,7 +96,7 @@ def optimal_rate(
         >>> found = optimal_rate([[1.0]], depths=(4, 16, 64), base_depth=4, scheme="1/2,0",
         ...                      multiplier=0.25)
         >>> [round(factor, 2) for factor in found.factors]  # about L^-1/2: (1/2, 0) drifts
-        [1.0, 0.48, 0.24]
+        [1.0, 0.48, 0.23]
 
     *Source:* the kernel is standard; that its scale foretells the drift of the optimum was derived
     and measured for this package (docs/predict.md).
