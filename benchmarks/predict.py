@@ -14,9 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from depthmup.records import Cell, environment
+import torch
+from torch.nn.functional import cross_entropy
+
+from depthmup.diagnostics import GaussNewton, sharpness
+from depthmup.records import Cell, Task, environment
 from depthmup.rules import scheme
-from depthmup.sweep import Grid, Processes, Store, run, training
+from depthmup.sweep import Grid, InProcess, Measure, Processes, Store, run, training
+from depthmup.training.setup import batches as batches_of
+from depthmup.training.setup import build, dataset
 
 BASE_WIDTH, BASE_DEPTH = 64, 8
 DEPTHS = (8, 16, 32, 64, 128)
@@ -107,6 +113,46 @@ def experiments() -> Iterator[Experiment]:
         )
 
 
+EXAMPLES = 256  # of which the sharpness at initialization is that of
+
+
+def measure(cell: str, examples: int, batches: int) -> dict[str, float]:
+    """Sharpness of a run's network at initialization, per unit of its own learning rate.
+
+    For Adam in its metric at the start, P = root of the mean square of ``batches`` gradients; and
+    ``step``, g.s / s.G s along its first step s = g / P, the rate at which one step is best.
+    """
+    run_ = Cell.from_json(cell)
+    data, model = dataset(run_.data), build(run_)
+    batch = [(data.inputs[:examples], data.labels[:examples])]
+    if run_.optimizer.name == "sgd":
+        return {"curvature": sharpness(model, batch, loss=cross_entropy).value}
+    squares: dict[str, torch.Tensor] = {}
+    for chosen in batches_of(run_)[:batches]:
+        product = GaussNewton.of(model, data.inputs[chosen], data.labels[chosen], cross_entropy)
+        for name, g in product.gradient().items():
+            squares[name] = squares.get(name, torch.zeros_like(g)) + g.square() / batches
+    rates = {n: 1 / (v.sqrt() + run_.optimizer.epsilon) for n, v in squares.items()}
+    found = sharpness(model, batch, loss=cross_entropy, rates=rates)
+    product = GaussNewton.of(model, *batch[0], cross_entropy)
+    gradient = product.gradient()
+    step = {name: g * rates[name] for name, g in gradient.items()}
+    image = product(step)
+    along = sum(float((image[n] * step[n]).sum()) for n in step)
+    gain = sum(float((gradient[n] * step[n]).sum()) for n in step)
+    return {"curvature": found.value, "step": gain / along, "error": found.error}
+
+
+def task(cell: Cell) -> Task:
+    settings = {"cell": cell.to_json(), "examples": EXAMPLES, "batches": 10}
+    return Task(name="sharpness at initialization", settings=settings)
+
+
+def at_start(experiment: Experiment, size: int) -> list[Cell]:
+    """The runs whose networks at initialization stand for a size, one for each seed."""
+    return experiment.cells(size)[0]
+
+
 def train(store: Store, chosen: Sequence[Experiment], workers: int) -> None:
     for experiment in chosen:
         started = time.process_time(), time.perf_counter()
@@ -121,9 +167,25 @@ def train(store: Store, chosen: Sequence[Experiment], workers: int) -> None:
         print(f"{experiment}: {done} runs, {time.perf_counter() - started[1]:.0f} s", flush=True)
 
 
+def look(store: Store, chosen: Sequence[Experiment]) -> None:
+    """The sharpness of every size's networks at initialization, as far as it is not known."""
+    for experiment in chosen:
+        cells = [cell for size in experiment.sizes for cell in at_start(experiment, size)]
+        tasks = list({task(cell).key: task(cell) for cell in cells}.values())
+        started = time.perf_counter()
+        done = run(
+            tasks,
+            store=store,
+            executor=InProcess(),
+            jobs=lambda missing: [Measure(task=one, function=measure) for one in missing],
+            about={"environment": environment()},
+        )
+        print(f"{experiment}: {done} looks, {time.perf_counter() - started:.0f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", nargs="?", default="report", choices=["train", "report"])
+    parser.add_argument("action", nargs="?", default="report", choices=["train", "look", "report"])
     parser.add_argument("--store", type=Path, default=Path("runs/predict/results.sqlite"))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
@@ -131,6 +193,9 @@ def main() -> None:
     with Store(options.store) as store:
         if options.action == "train":
             train(store, list(experiments()), options.workers)
+        elif options.action == "look":
+            torch.set_num_threads(1)
+            look(store, list(experiments()))
 
 
 if __name__ == "__main__":

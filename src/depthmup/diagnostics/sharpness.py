@@ -134,7 +134,7 @@ class GaussNewton:
             value = loss(given, targets)
         if not torch.isfinite(value):
             raise ValueError(
-                f"Expected a finite loss at these weights; got {float(value)}. Sharpness is that "
+                f"Expected a finite loss at these weights; got {float(value.detach())}. Sharpness is that "
                 "of a network that could be trained: initialize it first."
             )
         (by_outputs,) = torch.autograd.grad(value, outputs, create_graph=True, allow_unused=True)
