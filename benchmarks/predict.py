@@ -1,25 +1,32 @@
 """Is the drift of the optimum foretold by the kernel at initialization? Predict, then train.
 
-    python -m benchmarks.predict train     # what the store does not hold yet; about ten minutes
+    python -m benchmarks.predict look      # sharpness at initialization, and a few full-batch steps
+    python -m benchmarks.predict train     # 200 steps of SGD and Adam; some ten core-minutes
     python -m benchmarks.predict           # the tables of docs/predict.md, as Markdown
+
+Both go on from what the store holds.
 
 Residual MLPs on the digits, U and V frozen, half-octave grids. Predicted: ``limits.optimal_rate``
 at infinite width, and ``diagnostics.sharpness`` of the very networks at initialization.
 """
 
 import argparse
+import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from depthmup.diagnostics import GaussNewton, sharpness
-from depthmup.records import Cell, Task, environment
-from depthmup.rules import scheme
+from depthmup import limits
+from depthmup.data import digits
+from depthmup.diagnostics import GaussNewton, agreement, sharpness
+from depthmup.records import Cell, Estimate, Task, environment
+from depthmup.rules import scheme as scheme_named
 from depthmup.sweep import Grid, InProcess, Measure, Processes, Store, run, training
 from depthmup.training.setup import batches as batches_of
 from depthmup.training.setup import build, dataset
@@ -71,7 +78,7 @@ class Experiment:
     def grid(self, size: int) -> Grid:
         depth, width = (size, BASE_WIDTH) if self.axis == "depth" else (BASE_DEPTH, size)
         return Grid(
-            schemes=(scheme(self.scheme),),
+            schemes=(scheme_named(self.scheme),),
             depths=tuple(sorted({BASE_DEPTH, depth})),
             base_depth=BASE_DEPTH,
             width=width,
@@ -107,10 +114,10 @@ def experiments() -> Iterator[Experiment]:
         yield Experiment(scheme="ode", below=1.5, above=3.0, **relu)
         yield Experiment(scheme="completep", below=1.5, above=2.5, block_depth=2, **relu)
         yield Experiment(scheme="depth-mup", axis="width", **relu)
-    for name in ("depth-mup", "ode"):
-        yield Experiment(
-            scheme=name, optimizer="adam", below=2.5, above=2.5 if name == "ode" else 1.5
-        )
+    for activation in ("abs", "relu"):
+        adam = {"optimizer": "adam", "activation": activation, "below": 2.5}
+        yield Experiment(scheme="depth-mup", above=1.5, **adam)
+        yield Experiment(scheme="ode", above=2.5, **adam)
 
 
 EXAMPLES = 256  # of which the sharpness at initialization is that of
@@ -143,8 +150,87 @@ def measure(cell: str, examples: int, batches: int) -> dict[str, float]:
     return {"curvature": found.value, "step": gain / along, "error": found.error}
 
 
+FEW = 64  # images, all in every step
+FEW_WIDTH, FEW_DEPTHS, FEW_SEEDS = 128, (8, 16, 32, 64), 4
+FEW_STEPS = (3, 10)
+FEW_SCHEMES = ("depth-mup", "ode", "3/4,1/4")
+
+
+def few(*, scheme: str, activation: str, depth: int, seed: int, rates: list[float]) -> dict:
+    """Half the mean squared error after a few full-batch steps at each learning rate."""
+    torch.set_num_threads(1)
+    inputs, targets = images(FEW)
+    chosen, losses = scheme_named(scheme), {f"{n} steps": [] for n in FEW_STEPS}
+    loss = limits.mse(targets)
+    for rate in rates:
+        # One object for each step: training ends at the last one.
+        steps = [limits.Step(inputs, loss) for _ in range(max(FEW_STEPS) + 1)]
+        found = agreement.train(
+            steps,
+            width=FEW_WIDTH,
+            depth=depth,
+            seed=seed,
+            # In its convention the base's depth is one.
+            lr=2.0**rate * BASE_DEPTH ** -float(chosen.alpha - chosen.gamma),
+            multiplier=BASE_DEPTH ** float(chosen.alpha),
+            alpha=chosen.alpha,
+            gamma=chosen.gamma,
+            activation=activation,
+        )
+        outputs = found.outputs.reshape(len(steps), *targets.shape)
+        for n in FEW_STEPS:
+            value = loss.value(outputs[n]) if np.isfinite(outputs[n]).all() else math.inf
+            losses[f"{n} steps"].append(value)
+    return losses
+
+
+def few_task(scheme: str, activation: str, depth: int, seed: int) -> Task:
+    """Learning rates in half octaves, two octaves to each side of 1.4 / lambda."""
+    curvature = infinite(scheme, activation, 1, STRONG, (depth,), FEW).curvatures[0]
+    centre = round(2 * math.log2(1.4 / curvature))
+    settings = {
+        "scheme": scheme,
+        "activation": activation,
+        "depth": depth,
+        "seed": seed,
+        "rates": [(centre + k) / 2 for k in range(-4, 5)],
+    }
+    return Task(name="a few full-batch steps", settings=settings)
+
+
+def images(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Digits of length one, and one-hot labels less their mean."""
+    data = digits()
+    inputs = data.inputs[:count].double().numpy()
+    labels = np.eye(data.classes)[data.labels[:count].numpy()] - 1 / data.classes
+    return inputs / np.linalg.norm(inputs, axis=1, keepdims=True), labels
+
+
+@cache
+def infinite(
+    scheme: str,
+    activation: str,
+    block_depth: int,
+    multiplier: float,
+    depths: tuple[int, ...],
+    examples: int = EXAMPLES,
+) -> limits.OptimalRate:
+    """What the infinitely wide network foretells."""
+    block = limits.Block(activation=activation, block_depth=block_depth, nonlinearity="post")
+    return limits.optimal_rate(
+        images(examples)[0],
+        depths=depths,
+        base_depth=BASE_DEPTH,
+        scheme=scheme,
+        block=block,
+        multiplier=multiplier,
+    )
+
+
 def task(cell: Cell) -> Task:
-    settings = {"cell": cell.to_json(), "examples": EXAMPLES, "batches": 10}
+    """Of the network alone: runs that differ in their learning rate share it."""
+    same = replace(cell, optimizer=replace(cell.optimizer, lr=1.0), steps=STEPS)
+    settings = {"cell": same.to_json(), "examples": EXAMPLES, "batches": 10}
     return Task(name="sharpness at initialization", settings=settings)
 
 
@@ -168,24 +254,183 @@ def train(store: Store, chosen: Sequence[Experiment], workers: int) -> None:
 
 
 def look(store: Store, chosen: Sequence[Experiment]) -> None:
-    """The sharpness of every size's networks at initialization, as far as it is not known."""
-    for experiment in chosen:
-        cells = [cell for size in experiment.sizes for cell in at_start(experiment, size)]
-        tasks = list({task(cell).key: task(cell) for cell in cells}.values())
+    """A few full-batch steps, and the sharpness of networks at initialization."""
+
+    def do(what: str, tasks: Sequence[Task], function: Callable[..., dict]) -> None:
         started = time.perf_counter()
         done = run(
-            tasks,
+            list({one.key: one for one in tasks}.values()),
             store=store,
             executor=InProcess(),
-            jobs=lambda missing: [Measure(task=one, function=measure) for one in missing],
+            jobs=lambda missing: [Measure(task=one, function=function) for one in missing],
             about={"environment": environment()},
         )
-        print(f"{experiment}: {done} looks, {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"{what}: {done} looks, {time.perf_counter() - started:.0f} s", flush=True)
+
+    for name in FEW_SCHEMES:
+        for activation in ("relu", "abs"):
+            tasks = [few_task(name, activation, d, s) for d in FEW_DEPTHS for s in range(FEW_SEEDS)]
+            do(f"a few steps, {name}, {activation}", tasks, few)
+    for experiment in chosen:
+        cells = [cell for size in experiment.sizes for cell in at_start(experiment, size)]
+        do(str(experiment), [task(cell) for cell in cells], measure)
+
+
+def optimum(rates: Sequence[float], losses: np.ndarray) -> Estimate:
+    """The best log2 learning rate of one curve, from losses (rates, seeds), with a 90% interval.
+
+    The one place that knows how the library finds optima.
+    """
+    from depthmup.sweep.shape import measured_optimum
+
+    return measured_optimum((0, 0), np.array(rates), losses, chance=math.inf).log2_lr
+
+
+def difference(one: Estimate, base: Estimate) -> Estimate:
+    """Of two optima, as if independent: at another size the networks are others."""
+    if one is base:
+        return Estimate(value=0.0, low=0.0, high=0.0)
+    value = one.value - base.value
+    half = math.hypot(one.high - one.value, base.high - base.value)
+    return Estimate(value=value, low=value - half, high=value + half)
+
+
+def slope(sizes: Sequence[int], octaves: Sequence[float]) -> float:
+    """Octaves per doubling of the size."""
+    x = np.log2(sizes) - np.mean(np.log2(sizes))
+    return float(x @ np.array(octaves) / (x @ x))
+
+
+def measured_few(
+    store: Store, name: str, activation: str, steps: int
+) -> tuple[list[float], list[Estimate]] | None:
+    """Foretold and measured octaves over the base's after a few full-batch steps."""
+    optima = []
+    for depth in FEW_DEPTHS:
+        tasks = [few_task(name, activation, depth, seed) for seed in range(FEW_SEEDS)]
+        found = [store.get(one) for one in tasks]
+        if None in found:
+            return None
+        losses = np.array([one.values[f"{steps} steps"] for one in found], dtype=float).T
+        optima.append(optimum(tasks[0].settings["rates"], losses))
+    foretold = infinite(name, activation, 1, STRONG, FEW_DEPTHS, FEW).octaves
+    return list(foretold), [difference(one, optima[0]) for one in optima]
+
+
+def measured(store: Store, experiment: Experiment) -> list[Estimate] | None:
+    """Measured octaves over the base's, by size."""
+    optima = {}
+    for size in experiment.sizes:
+        found = [[store.get(cell) for cell in of] for of in experiment.cells(size)]
+        if any(one is None for of in found for one in of):
+            return None
+        losses = [[one.mean_loss(STEPS - WINDOW, STEPS) for one in of] for of in found]
+        optima[size] = optimum(experiment.rates, np.array(losses))
+    base = optima[BASE_DEPTH if experiment.axis == "depth" else BASE_WIDTH]
+    return [difference(optima[size], base) for size in experiment.sizes]
+
+
+def foretold(store: Store, experiment: Experiment, kind: str) -> list[float] | None:
+    """Octaves over the base's from the networks' own sharpness ("curvature") or step ("step")."""
+    logs = {}
+    for size in experiment.sizes:
+        cells = at_start(experiment, size)
+        found = [store.get(task(cell)) for cell in cells]
+        if None in found:
+            return None
+        factor = math.log2(cells[0].optimizer.lr) - experiment.rates[0]
+        sign = {"curvature": -1, "step": 1}[kind]
+        logs[size] = sign * np.mean([math.log2(one.values[kind]) for one in found]) - factor
+    base = logs[BASE_DEPTH if experiment.axis == "depth" else BASE_WIDTH]
+    return [logs[size] - base for size in experiment.sizes]
+
+
+def number(value: float) -> str:
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0" if text[1:] == "0.00" else text
+
+
+def octaves(estimates: Sequence[Estimate]) -> str:
+    return " ".join(
+        number(e.value) if e.low == e.high else f"{number(e.value)}±{e.high - e.value:.2f}"
+        for e in estimates
+    )
+
+
+def header(*names: str) -> str:
+    return "\n".join(
+        ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    )
+
+
+def report(store: Store) -> None:
+    """The tables, as Markdown."""
+    print(f"Full-batch steps on {FEW} digits, depths {FEW_DEPTHS}, width {FEW_WIDTH}\n")
+    print(header("steps", "network", "foretold octaves", "measured", "largest error"))
+    for steps in FEW_STEPS:
+        for name in FEW_SCHEMES:
+            for activation in ("relu", "abs"):
+                found = measured_few(store, name, activation, steps)
+                if found is None:
+                    continue
+                said, was = found
+                worst = max((e.value - s for s, e in zip(said, was, strict=True)), key=abs)
+                title = f"{scheme_named(name).title}, {activation}"
+                print(
+                    f"| {steps} | {title} | {' '.join(map(number, said))} | {octaves(was)} | "
+                    f"{number(worst)} |"
+                )
+    for optimizer, axis in (("sgd", "depth"), ("sgd", "width"), ("adam", "depth")):
+        print(
+            f"\n{optimizer}, {STEPS} steps, along {axis}, {DEPTHS if axis == 'depth' else WIDTHS}\n"
+        )
+        print(
+            header(
+                "network", "by", "foretold octaves", "measured", "errors",
+                "drift per doubling: foretold, measured",
+            )
+        )  # fmt: skip
+        for experiment in experiments():
+            if (experiment.optimizer, experiment.axis) == (optimizer, axis):
+                for line in lines(store, experiment):
+                    print(line)
+
+
+def lines(store: Store, experiment: Experiment) -> Iterator[str]:
+    """A row for each way of foretelling."""
+    was = measured(store, experiment)
+    ways: dict[str, Sequence[float] | None] = {}
+    if experiment.optimizer == "sgd":
+        depths = experiment.sizes if experiment.axis == "depth" else (BASE_DEPTH,)
+        said = infinite(
+            experiment.scheme, experiment.activation, experiment.block_depth,
+            experiment.multiplier, depths,
+        )  # fmt: skip
+        ways["infinite width"] = said.octaves * (1 if len(depths) > 1 else len(experiment.sizes))
+        ways["these networks"] = foretold(store, experiment, "curvature")
+    else:
+        ways["preconditioned sharpness"] = foretold(store, experiment, "curvature")
+        ways["first step"] = foretold(store, experiment, "step")
+    title = f"{scheme_named(experiment.scheme).title}, {experiment.activation}"
+    title += f", block depth {experiment.block_depth}" if experiment.block_depth > 1 else ""
+    title += f", a = {experiment.multiplier:.3g}"
+    for way, said in ways.items():
+        if was is None or said is None:
+            yield f"| {title} | {way} | not trained yet | | | |"
+            continue
+        errors = [s - e.value for s, e in zip(said, was, strict=True)]
+        drifts = slope(experiment.sizes, said), slope(experiment.sizes, [e.value for e in was])
+        yield (
+            f"| {title} | {way} | {' '.join(map(number, said))} | {octaves(was)} | "
+            f"{' '.join(map(number, errors))} | {number(drifts[0])}, {number(drifts[1])} |"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", nargs="?", default="report", choices=["train", "look", "report"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", nargs="?", default="report", choices=["look", "train", "report"])
     parser.add_argument("--store", type=Path, default=Path("runs/predict/results.sqlite"))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
@@ -196,6 +441,8 @@ def main() -> None:
         elif options.action == "look":
             torch.set_num_threads(1)
             look(store, list(experiments()))
+        else:
+            report(store)
 
 
 if __name__ == "__main__":
