@@ -29,7 +29,8 @@ def dense(net, x, y, rates):
     def outputs(vector):
         parts = torch.split(vector, [net.get_parameter(n).numel() for n in names])
         weights = {
-            n: part.reshape(net.get_parameter(n).shape) for n, part in zip(names, parts, strict=True)
+            n: part.reshape(net.get_parameter(n).shape)
+            for n, part in zip(names, parts, strict=True)
         }
         return functional_call(net, weights, (x,))
 
@@ -82,7 +83,9 @@ def test_products_are_differences_of_gradients():
 
     product = GaussNewton.of(net, x, targets, loss)
     generator = torch.Generator().manual_seed(1)
-    vector = {n: torch.randn(p.shape, generator=generator).double() for n, p in net.named_parameters()}
+    vector = {
+        n: torch.randn(p.shape, generator=generator).double() for n, p in net.named_parameters()
+    }
     image = product(vector)
 
     def gradient(step):
@@ -135,8 +138,6 @@ def test_lanczos_finds_what_power_iteration_would_take_thousands_of_steps_for():
     assert value == pytest.approx(1.0, abs=1.5e-3)
     assert products <= 30
     assert error <= 1e-3
-
-
 
 
 @pytest.mark.parametrize(

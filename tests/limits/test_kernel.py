@@ -1,6 +1,7 @@
 """The kernel at initialization: closed forms, the limits' first step, and wide networks."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_first_step_of_the_infinitely_deep_network(activation, make_steps):
         kernel(step.inputs, depth=depth, block=block, branch=depth**-0.5).tangent @ chi
         for depth in (16, 32, 64)
     ]
-    once = [2 * b - a for a, b in zip(values, values[1:], strict=False)]
+    once = [2 * b - a for a, b in pairwise(values)]
     romberg = (4 * once[1] - once[0]) / 3
     np.testing.assert_allclose(-romberg, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
     assert np.abs(values[0] + expected).max() > 1e-2 * np.abs(expected).max()
@@ -115,7 +116,10 @@ NETWORKS = {
         {"activation_name": "abs", "layer_norm": True},
         Block(activation="abs", layer_norm=True),
     ),
-    "relu twice": ({"block_depth": 2}, Block(activation="relu", block_depth=2, nonlinearity="post")),
+    "relu twice": (
+        {"block_depth": 2},
+        Block(activation="relu", block_depth=2, nonlinearity="post"),
+    ),
     "pre relu twice": (
         {"block_depth": 2, "nonlinearity": "pre"},
         Block(activation="relu", block_depth=2, nonlinearity="pre"),

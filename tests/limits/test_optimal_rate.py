@@ -36,7 +36,7 @@ def best_rate(depth, alpha, gamma, *, steps, curvature):
     ("alpha", "gamma"), [("1/2", "1/2"), ("1", "0"), ("1/2", "1/4"), ("1/2", "0")]
 )
 @pytest.mark.parametrize(("steps", "within"), [(1, 1e-6), (3, 0.01)])
-def test_optima_move_as_foretold(alpha, gamma, steps, within):
+def test_optima_move_as_predicted(alpha, gamma, steps, within):
     """Of one step exactly, of three to a percent; also where the scheme is wrong and they move far.
 
     ``optimal_rate`` counts learning rates from the base's, ``limits.linear`` from depth one: its
@@ -48,8 +48,8 @@ def test_optima_move_as_foretold(alpha, gamma, steps, within):
         for depth, curvature in zip(DEPTHS, found.curvatures, strict=True)
     ]
     measured = np.array(optima) / optima[0]
-    foretold = np.array(found.factors) / found.factors[0]
-    np.testing.assert_allclose(measured, foretold, rtol=within)
+    predicted = np.array(found.factors) / found.factors[0]
+    np.testing.assert_allclose(measured, predicted, rtol=within)
     if alpha == "1/2":  # what the rule has to explain is a hundred times what it leaves
         assert measured[-1] < 0.6
 
@@ -74,7 +74,7 @@ def test_two_matrices(scheme):
 
 
 def test_infinitesimal_branches_have_the_exponents_of_the_scheme():
-    """Where branches are small nothing but the prefactor r^(1 - alpha - gamma) is left of lambda."""
+    """Where branches are small, lambda is its prefactor r^(1 - alpha - gamma) alone."""
     for alpha, gamma in ((Fraction(1, 2), Fraction(1, 4)), (Fraction(3, 4), Fraction(1, 2))):
         found = optimal_rate(
             INPUTS, depths=(8, 64, 512), base_depth=8, scheme=f"{alpha},{gamma}",

@@ -64,11 +64,11 @@ class Options:
     """Train real linear networks under Depth-muP and hold them against the limit; minutes."""
 
     optimum: bool = False
-    """Instead, foretell how SGD's best learning rate moves with depth, from the kernel at
+    """Instead, predict how SGD's best learning rate moves with depth, from the kernel at
     initialization; nothing is trained and steps, batch size and learning rate do not matter."""
 
     depths: tuple[int, ...] = (8, 16, 32, 64, 128)
-    """With --optimum: where to foretell."""
+    """With --optimum: where to predict."""
 
     base_depth: int = 8
     """With --optimum: where the best learning rate is known; branches are --multiplier there."""
@@ -163,8 +163,8 @@ def _only_for_optimum(options: Options) -> None:
     for name in ("depths", "base_depth", "block_depth", "scheme", "measured"):
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is for --optimum; without it, training at one depth is "
-                "solved. Add --optimum."
+                f"--{name.replace('_', '-')} is for --optimum; without it, training at one depth "
+                "is solved. Add --optimum."
             )
 
 

@@ -16,11 +16,11 @@ for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
 
 
 def run(options: "Options") -> int:
-    """Print, and write where asked, what the rule foretells."""
+    """Print, and write where asked, what the rule predicts."""
     from depthmup import limits, reports
 
     scheme = options.scheme or f"{options.alpha},{options.gamma}"
-    found = limits.optimal_rate(
+    prediction = limits.optimal_rate(
         _inputs(),
         depths=options.depths,
         base_depth=options.base_depth,
@@ -32,10 +32,10 @@ def run(options: "Options") -> int:
     if options.measured is not None:
         measured = read_measured(options.measured, scheme, options.base_depth)
     result = {
-        **asdict(found),
-        "factors": found.factors,
-        "octaves": found.octaves,
-        "drift": found.drift,
+        **asdict(prediction),
+        "factors": prediction.factors,
+        "octaves": prediction.octaves,
+        "drift": prediction.drift,
         "config": asdict(options),
     }
     if measured is not None:
@@ -45,11 +45,11 @@ def run(options: "Options") -> int:
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         reports.write_text(options.out, text + "\n")
-        reports.save_chart(_chart(found, options, measured), options.out.with_suffix(".html"))
+        reports.save_chart(_chart(prediction, options, measured), options.out.with_suffix(".html"))
     if options.json:
         print(text)
         return 0
-    _print(found, measured)
+    _print(prediction, measured)
     if options.out is not None:
         print(f"The chart: {options.out.with_suffix('.html').resolve()}")
     return 0
@@ -69,7 +69,8 @@ def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
         file = file / "summary.json"
     if not file.is_file():
         raise ValueError(
-            f"Expected --measured to be the summary.json of `depthmup transfer`; there is no {file}."
+            "Expected --measured to be the summary.json of `depthmup transfer`; there is no "
+            f"{file}."
         )
     wanted = scheme_named(scheme)
     rows = [
@@ -77,9 +78,8 @@ def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
         for row in json_format.loads(file.read_text(encoding="utf-8")).get("schemes", [])
         if row["axis"] == "depth"
     ]
-    of_scheme = [
-        row for row in rows if (row["alpha"], row["gamma"]) == (str(wanted.alpha), str(wanted.gamma))
-    ]
+    exponents = (str(wanted.alpha), str(wanted.gamma))
+    of_scheme = [row for row in rows if (row["alpha"], row["gamma"]) == exponents]
     if not of_scheme:
         there = ", ".join(row["scheme"] for row in rows) or "none"
         raise ValueError(
@@ -120,33 +120,35 @@ def _inputs() -> Any:
     return inputs / np.linalg.norm(inputs, axis=1, keepdims=True)
 
 
-def _chart(found: Any, options: "Options", measured: "Movement | None") -> Any:
+def _chart(prediction: Any, options: "Options", measured: "Movement | None") -> Any:
     from depthmup import reports
     from depthmup.records import Estimate
 
-    foretold = reports.Movement(
-        label="line: foretold by the kernel of the infinitely wide network at initialization",
-        sizes=found.depths,
-        octaves=tuple(Estimate(value=v, low=v, high=v) for v in found.octaves),
+    predicted = reports.Movement(
+        label="line: predicted by the kernel of the infinitely wide network at initialization",
+        sizes=prediction.depths,
+        octaves=tuple(Estimate(value=v, low=v, high=v) for v in prediction.octaves),
     )
-    title = f"SGD's best learning rate, {found.scheme}, {options.activation}"
-    return reports.optimum_chart(foretold, measured=measured, title=title)
+    title = f"SGD's best learning rate, {prediction.scheme}, {options.activation}"
+    return reports.optimum_chart(predicted, measured=measured, title=title)
 
 
-def _print(found: Any, measured: "Movement | None") -> None:
+def _print(prediction: Any, measured: "Movement | None") -> None:
     from depthmup.reports.words import number
 
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
     header = f"{'depth':>6}  {'factor':>8}  {'octaves':>8}"
     print(header + (f"  {'measured':>9}" if beside else ""))
-    for depth, factor, octaves in zip(found.depths, found.factors, found.octaves, strict=True):
+    for depth, factor, octaves in zip(
+        prediction.depths, prediction.factors, prediction.octaves, strict=True
+    ):
         line = f"{depth:>6}  {factor:>8.3g}  {number(octaves):>8}"
         if depth in beside:
             line += f"  {number(beside[depth].value):>9}"
         print(line)
-    if math.isfinite(found.drift):
+    if math.isfinite(prediction.drift):
         print(
-            f"\n{found.scheme}: SGD's best learning rate is foretold to move by "
-            f"{number(found.drift)} octaves per doubling of depth. A rule, no theorem: "
+            f"\n{prediction.scheme}: SGD's best learning rate is predicted to move by "
+            f"{number(prediction.drift)} octaves per doubling of depth. A rule, no theorem: "
             "docs/predict.md has its errors."
         )

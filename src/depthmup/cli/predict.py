@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Foretell how SGD's best learning rate moves with depth and width; nothing is trained.
+    """Predict how SGD's best learning rate moves with depth and width; nothing is trained.
 
     Builds your model at every size under the scheme's plan and finds the sharpness of its loss at
-    initialization in some ten passes each. The best learning rate is foretold to be inversely
+    initialization in some ten passes each. The best learning rate is predicted to be inversely
     proportional to it: a rule with errors that docs/predict.md tells, for SGD alone.
     """
 
@@ -62,7 +62,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Print, and draw where asked, what is foretold."""
+    """Print, and draw where asked, what is predicted."""
     import torch
 
     from depthmup.cli.terminal import NetworksDone
@@ -82,7 +82,7 @@ def run(options: Options) -> int:
             )
     torch.set_num_threads(1)  # networks this small lose by more
     user = load_user_model(options.model, batch=options.batch, loss=options.loss)
-    found = predict(
+    prediction = predict(
         Subject(make=user.make, batch=user.batch, loss=user.loss, title=options.model),
         base=size(options.base),
         widths=options.widths,
@@ -96,29 +96,30 @@ def run(options: Options) -> int:
         progress=NetworksDone(),
     )
     if options.out is not None:
-        save_chart(prediction_chart(found), options.out)
+        save_chart(prediction_chart(prediction), options.out)
     if options.json:
-        print(json_format.dumps(strict(asdict(found)), indent=2, allow_nan=False))
+        print(json_format.dumps(strict(asdict(prediction)), indent=2, allow_nan=False))
         return 0
-    _print(found)
+    _print(prediction)
     if options.out is not None:
         print(f"\nThe chart: {options.out.resolve()}")
     return 0
 
 
-def _print(found: Any) -> None:
+def _print(prediction: Any) -> None:
     from depthmup.records import sentence
     from depthmup.reports.words import interval, number
 
-    print(f"{found.title}, {found.scheme}, {found.optimizer}: foretold from {found.seeds} seeds")
-    for along in found.axes:
+    what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
+    print(f"{what}: predicted from {prediction.seeds} seeds")
+    for along in prediction.axes:
         print(f"\n{along.axis:>8}  {'sharpness':>9}  {'octaves':>8}  95% over seeds")
         for at in along.sizes:
             print(
                 f"{along.size(at):>8}  {at.curvature.value:>9.3g}  {number(at.octaves.value):>8}  "
                 f"{interval(at.octaves)}"
             )
-        print(sentence(found, along.axis))
-    for note in found.notes:
+        print(sentence(prediction, along.axis))
+    for note in prediction.notes:
         print(f"\n{note}")
     print("\nThe rule's own error is beside the interval: docs/predict.md.")

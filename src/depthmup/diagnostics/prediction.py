@@ -32,7 +32,7 @@ TOLERANCE = 0.15
 NOT_FOR_ADAM = (
     "The rule is for SGD: Expected an optimizer whose update is proportional to the gradient; got "
     "{optimizer}, for which the sharpness at initialization, preconditioned or not, does not "
-    "foretell the drift (docs/predict.md has the numbers). Measure it: `depthmup transfer --model "
+    "predict the drift (docs/predict.md has the numbers). Measure it: `depthmup transfer --model "
     "... --optimizer {optimizer}`."
 )
 
@@ -51,11 +51,11 @@ def predict(
     plan_options: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Prediction:
-    """Foretell how SGD's best learning rate moves under a scheme's plan; nothing is trained.
+    """Predict how SGD's best learning rate moves under a scheme's plan; nothing is trained.
 
     Every size is built under its plan, and lambda_max(D^1/2 G D^1/2) of its loss at initialization
     is found in some ten forward and backward passes (``sharpness``), D being the plan's factors on
-    the learning rate. The best learning rate is foretold to be inversely proportional to it.
+    the learning rate. The best learning rate is predicted to be inversely proportional to it.
 
     Args:
         subject: the factory, its data and its loss, as for ``check``.
@@ -69,7 +69,7 @@ def predict(
         progress: told how many networks of how many are done.
 
     Returns:
-        For every size the foretold factor of the learning rate, and the drifts, with intervals
+        For every size the predicted factor of the learning rate, and the drifts, with intervals
         over seeds. These hold nothing of the rule's own error.
 
     Raises:
@@ -87,9 +87,9 @@ def predict(
         ...     return model
         >>> def batch(generator):
         ...     return torch.randn(32, 8, generator=generator), torch.arange(32) % 4
-        >>> found = predict(Subject(make=make, batch=batch), base=(64, 4), depths=(8, 16),
+        >>> moving = predict(Subject(make=make, batch=batch), base=(64, 4), depths=(8, 16),
         ...                 scheme="1/2,0", plan_options={"own_init": "fan_in"})
-        >>> found.moves("depth"), found.drift("depth").value < -0.3  # by about -1/2 per doubling
+        >>> moving.moves("depth"), moving.drift("depth").value < -0.3  # by about -1/2 per doubling
         (True, True)
     """
     started = time.perf_counter()
@@ -106,10 +106,10 @@ def predict(
     values: dict[tuple[int, int], list[float]] = {}
     notes: list[str] = []
     for done, size in enumerate(everything):
-        made = task.plan(size)
-        notes += [note for note in made.notes if note not in notes]
+        own_plan = task.plan(size)
+        notes += [note for note in own_plan.notes if note not in notes]
         for seed in range(seeds):
-            values.setdefault(size, []).append(task.curvature(size, made, seed))
+            values.setdefault(size, []).append(task.curvature(size, own_plan, seed))
             progress(done * seeds + seed + 1, len(everything) * seeds)
     return Prediction(
         title=subject.title,
@@ -163,25 +163,25 @@ class _Task:
             **self.options,
         )
 
-    def curvature(self, size: tuple[int, int], made: Plan, seed: int) -> float:
+    def curvature(self, size: tuple[int, int], own_plan: Plan, seed: int) -> float:
         """The sharpness of one network per unit of the base's learning rate."""
         model = fresh(self.subject.make, *size, seed)
-        made.initialize(model)
+        own_plan.initialize(model)
         generator = seeded(seed)
         data = [self.subject.batch(generator) for _ in range(self.batches)]
-        rates = {name: p.lr for p in made.prescriptions for name in p.names}
+        rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
         try:
-            found = sharpness(model, data, loss=self.subject.loss, rates=rates)
+            sharp = sharpness(model, data, loss=self.subject.loss, rates=rates)
         except ValueError as error:
             raise ValueError(f"At width {size[0]} and depth {size[1]}: {error}") from error
-        return found.value
+        return sharp.value
 
 
 def _sizes(
     base: tuple[int, int], widths: Sequence[int], depths: Sequence[int]
 ) -> dict[Axis, tuple[tuple[int, int], ...]]:
     """The sizes of every axis that was asked for, the base's among them."""
-    found: dict[Axis, tuple[tuple[int, int], ...]] = {}
+    along_axes: dict[Axis, tuple[tuple[int, int], ...]] = {}
     width, depth = base
     axes: tuple[tuple[Axis, int, Sequence[int]], ...] = (
         ("depth", depth, depths),
@@ -193,13 +193,13 @@ def _sizes(
                 raise ValueError(f"Expected {axis}s to be positive integers; got {number!r}.")
         along = sorted({own, *more})
         if len(along) > 1:
-            found[axis] = tuple((width, n) if axis == "depth" else (n, depth) for n in along)
-    if not found:
+            along_axes[axis] = tuple((width, n) if axis == "depth" else (n, depth) for n in along)
+    if not along_axes:
         raise ValueError(
             f"Expected widths or depths other than the base's, {base[0]}x{base[1]}: a drift is "
             "between sizes. Give e.g. depths=(8, 16, 32)."
         )
-    return found
+    return along_axes
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

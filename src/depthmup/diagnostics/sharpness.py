@@ -71,9 +71,9 @@ def sharpness(
     Example:
         >>> net = nn.Linear(2, 1, bias=False)
         >>> x = torch.tensor([[3.0, 0.0], [0.0, 1.0]])
-        >>> found = sharpness(net, [(x, torch.zeros(2, 1))],
+        >>> sharp = sharpness(net, [(x, torch.zeros(2, 1))],
         ...                   loss=lambda f, y: 0.5 * ((f - y) ** 2).mean())
-        >>> round(found.value, 4)  # lambda_max(x^T x) / 2
+        >>> round(sharp.value, 4)  # lambda_max(x^T x) / 2
         4.5
 
     *Source:* Lanczos' method on Gauss-Newton products as in Schraudolph (2002); forward derivatives
@@ -134,8 +134,8 @@ class GaussNewton:
             value = loss(given, targets)
         if not torch.isfinite(value):
             raise ValueError(
-                f"Expected a finite loss at these weights; got {float(value.detach())}. Sharpness is that "
-                "of a network that could be trained: initialize it first."
+                f"Expected a finite loss at these weights; got {float(value.detach())}. Sharpness "
+                "is that of a network that could be trained: initialize it first."
             )
         (by_outputs,) = torch.autograd.grad(value, outputs, create_graph=True, allow_unused=True)
         if by_outputs is None or not by_outputs.requires_grad:
@@ -164,10 +164,10 @@ class GaussNewton:
 
     def forward(self, vector: Vector) -> Tensor:
         """J v: the derivative of <J^T u, v> by u."""
-        (found,) = torch.autograd.grad(
+        (pushed,) = torch.autograd.grad(
             self.pulled, self.dummy, [vector[n] for n in self.parameters], retain_graph=True
         )
-        return found
+        return pushed
 
     def __call__(self, vector: Vector) -> Vector:
         """G v."""
@@ -177,10 +177,10 @@ class GaussNewton:
         return self._pull(curved)
 
     def _pull(self, at_outputs: Tensor) -> Vector:
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             self.outputs, list(self.parameters.values()), at_outputs, retain_graph=True
         )
-        return dict(zip(self.parameters, found, strict=True))
+        return dict(zip(self.parameters, gradients, strict=True))
 
 
 def lanczos(

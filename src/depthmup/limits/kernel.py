@@ -57,7 +57,9 @@ class Block:
 
     def __post_init__(self) -> None:
         if self.block_depth < 1:
-            raise ValueError(f"A branch has at least one matrix; got block_depth={self.block_depth}.")
+            raise ValueError(
+                f"A branch has at least one matrix; got block_depth={self.block_depth}."
+            )
         if self.nonlinearity not in (None, "post", "pre", "between"):
             raise ValueError(
                 "Expected nonlinearity to be 'post', phi(W u), 'pre', W phi(u), or 'between', "
@@ -137,8 +139,8 @@ def kernel(
             activation that is unknown.
 
     Example:
-        >>> found = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
-        >>> float(found.tangent[0, 0])
+        >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
+        >>> float(linear.tangent[0, 0])
         1.953125
     """
     xi = _matrix(inputs, "inputs", "(N, d_in)")

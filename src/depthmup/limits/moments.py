@@ -78,10 +78,9 @@ def _coefficients(at: Callable[[Array], Array], degree: int) -> Array:
     """Chebyshev coefficients (degree + 1, 2) from values at the points of the first kind."""
     points = np.polynomial.chebyshev.chebpts1(degree + 1)
     vander = np.polynomial.chebyshev.chebvander(points, degree)
-    weights = np.full(degree + 1, 2.0 / (degree + 1))
+    weights: Array = np.full(degree + 1, 2.0 / (degree + 1))
     weights[0] /= 2
-    coefficients: Array = weights[:, None] * (vander.T @ at(points))
-    return coefficients
+    return weights[:, None] * np.asarray(vander.T @ at(points), dtype=np.float64)
 
 
 def mean_of(phi: Activation, variance: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How SGD's best learning rate moves with depth, foretold by the kernel at initialization.
+"""How SGD's best learning rate moves with depth, predicted by the kernel at initialization.
 
 The rule: with lambda(L) the largest eigenvalue of the tangent kernel of an infinitely wide network
 at initialization, per unit of the learning rate at the base,
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.limits.kernel import Block, kernel
-from depthmup.rules import Exponent, Family, Kind, Ratios, Role, Scheme
+from depthmup.rules import Family, Kind, Ratios, Role, Scheme
 from depthmup.rules import scheme as scheme_named
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -27,7 +27,7 @@ HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 
 @dataclass(frozen=True, kw_only=True)
 class OptimalRate:
-    """The foretold optimum at every depth, relative to the base's.
+    """The predicted optimum at every depth, relative to the base's.
 
     ``curvatures``: lambda_max(Theta) / N per unit of the learning rate at the base; ``factors``:
     the best learning rate over the base's, both in the scheme's own units, so that 1 means that
@@ -42,7 +42,7 @@ class OptimalRate:
 
     @property
     def factors(self) -> tuple[float, ...]:
-        return tuple(self.base_curvature / found for found in self.curvatures)
+        return tuple(self.base_curvature / curvature for curvature in self.curvatures)
 
     @property
     def octaves(self) -> tuple[float, ...]:
@@ -59,7 +59,7 @@ class OptimalRate:
     @property
     def edges(self) -> tuple[float, ...]:
         """2 / curvature: beyond it gradient descent on half the mean squared error is unstable."""
-        return tuple(2 / found for found in self.curvatures)
+        return tuple(2 / curvature for curvature in self.curvatures)
 
 
 def optimal_rate(
@@ -73,11 +73,11 @@ def optimal_rate(
     lr_input: float = 0.0,
     lr_readout: float = 0.0,
 ) -> OptimalRate:
-    """Foretell SGD's best learning rate at other depths from the base's; nothing is trained.
+    """Predict SGD's best learning rate at other depths from the base's; nothing is trained.
 
     Args:
         inputs: xi, (N, d_in), scaled so that U has entries N(0, 1); a hundred or so are enough.
-        depths: where to foretell, numbers of residual branches.
+        depths: where to predict, numbers of residual branches.
         base_depth: where the best learning rate is known.
         scheme: a name such as "completep", "alpha,gamma", or a ``rules.Scheme``.
         block: what a branch computes; one matrix without activation unless given.
@@ -93,17 +93,17 @@ def optimal_rate(
             what ``limits.kernel`` refuses.
 
     Example:
-        >>> found = optimal_rate([[1.0]], depths=(4, 16, 64), base_depth=4, scheme="1/2,0",
+        >>> rates = optimal_rate([[1.0]], depths=(4, 16, 64), base_depth=4, scheme="1/2,0",
         ...                      multiplier=0.25)
-        >>> [round(factor, 2) for factor in found.factors]  # about L^-1/2: (1/2, 0) drifts
+        >>> [round(factor, 2) for factor in rates.factors]  # about L^-1/2: (1/2, 0) drifts
         [1.0, 0.48, 0.23]
 
-    *Source:* the kernel is standard; that its scale foretells the drift of the optimum was derived
+    *Source:* the kernel is standard; that its scale predicts the drift of the optimum was derived
     and measured for this package (docs/predict.md).
     """
     chosen = scheme_named(scheme)
     if not depths:
-        raise ValueError("Expected at least one depth to foretell, e.g. depths=(8, 16, 32).")
+        raise ValueError("Expected at least one depth to predict, e.g. depths=(8, 16, 32).")
     for depth in (*depths, base_depth):
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
             raise ValueError(f"Expected depths to be positive integers; got {depth!r}.")
@@ -113,7 +113,7 @@ def optimal_rate(
     def curvature(depth: int) -> float:
         ratios = Ratios(depth=depth / base_depth)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = kernel(
+            tangent = kernel(
                 inputs,
                 depth=depth,
                 block=block,
@@ -122,7 +122,7 @@ def optimal_rate(
                 lr_input=lr_input,
                 lr_readout=lr_readout,
             )
-        return found.largest
+        return tangent.largest
 
     base = curvature(base_depth)
     return OptimalRate(

@@ -1,4 +1,4 @@
-"""Where SGD's best learning rate is foretold to move, from networks at initialization."""
+"""Where SGD's best learning rate is predicted to move, from networks at initialization."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from depthmup.records.study import Axis
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharpnessAt:
     """One size: ``curvature`` lambda_max(D^1/2 G D^1/2) per unit of the base's learning rate, and
-    ``octaves``, log2 of the foretold best learning rate over the base's; intervals over seeds."""
+    ``octaves``, log2 of the predicted best learning rate over the base's; intervals over seeds."""
 
     width: int
     depth: int
@@ -20,7 +20,7 @@ class SharpnessAt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AxisPrediction:
-    """The sizes along one axis, and the drift: octaves of learning rate per doubling of the size."""
+    """The sizes along one axis, and the drift in octaves of learning rate per doubling."""
 
     axis: Axis
     sizes: tuple[SharpnessAt, ...]
@@ -32,7 +32,7 @@ class AxisPrediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """How the best learning rate of a model is foretold to move under a scheme's plan.
+    """How the best learning rate of a model is predicted to move under a scheme's plan.
 
     ``tolerance``: octaves per doubling within which it counts as staying.
     """
@@ -68,10 +68,10 @@ class Prediction:
 
 
 def sentence(prediction: Prediction, axis: Axis) -> str:
-    """What is foretold along an axis, in one sentence."""
+    """What is predicted along an axis, in one sentence."""
     drift = prediction.drift(axis)
     if not math.isfinite(drift.value):
-        return f"Along {axis} nothing is foretold: a network explodes at initialization."
+        return f"Along {axis} nothing is predicted: a network explodes at initialization."
     what = {
         False: "stays",
         True: "moves " + ("up" if drift.value > 0 else "down"),

@@ -1,7 +1,6 @@
-"""How the best learning rate moves with size: foretold as lines, measured as points beside them."""
+"""How the best learning rate moves with size: predicted as a line, measured as points."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from depthmup.reports.style import BAND, INK, MUTED, configured
 if TYPE_CHECKING:
     import altair as alt
 
-FORETOLD, MEASURED = "foretold", "measured"
+PREDICTED, MEASURED = "predicted", "measured"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,12 +23,12 @@ class Movement:
 
 
 def optimum_chart(
-    foretold: Movement, *, measured: Movement | None = None, axis: str = "depth", title: str
+    predicted: Movement, *, measured: Movement | None = None, axis: str = "depth", title: str
 ) -> "alt.LayerChart":
-    """Octaves against size: the foretold line with its interval, measured points with theirs.
+    """Octaves against size: the predicted line with its interval, measured points with theirs.
 
     Args:
-        foretold: what the rule says.
+        predicted: what the rule says.
         measured: what training found, where it is known.
         axis: what the sizes are, "depth" or "width".
         title: of the chart.
@@ -40,7 +39,7 @@ def optimum_chart(
     import altair as alt
 
     rows = [
-        *_rows(foretold, FORETOLD),
+        *_rows(predicted, PREDICTED),
         *([] if measured is None else _rows(measured, MEASURED)),
     ]
     sizes = sorted({row["size"] for row in rows})
@@ -52,17 +51,22 @@ def optimum_chart(
     )
     y = alt.Y("octaves:Q", title="octaves of learning rate above the base's")
     base = alt.Chart(alt.Data(values=rows))
-    line, points = (
-        base.transform_filter(alt.datum.kind == kind) for kind in (FORETOLD, MEASURED)
-    )
+    line = base.transform_filter(alt.datum.kind == PREDICTED)
+    points = base.transform_filter(alt.datum.kind == MEASURED)
     ends = {"y": alt.Y("low:Q", title=y["title"]), "y2": "high:Q"}
-    tooltip = ["kind:N", "size:Q", *(alt.Tooltip(f"{n}:Q", format="+.2f") for n in ("octaves", "low", "high"))]
+    tooltip = [
+        "kind:N",
+        "size:Q",
+        *(alt.Tooltip(f"{n}:Q", format="+.2f") for n in ("octaves", "low", "high")),
+    ]
     zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=MUTED, strokeDash=[4, 4])
     return configured(
         alt.layer(
             zero.encode(y=alt.Y("zero:Q", title=y["title"])),
             line.mark_area(color=BAND, opacity=0.7).encode(x=x, **ends),
-            line.mark_line(point=alt.OverlayMarkDef(color=INK), color=INK).encode(x=x, y=y, tooltip=tooltip),
+            line.mark_line(point=alt.OverlayMarkDef(color=INK), color=INK).encode(
+                x=x, y=y, tooltip=tooltip
+            ),
             points.mark_rule(color="#d55e00").encode(x=x, **ends),
             points.mark_point(color="#d55e00", filled=True, size=70, opacity=1).encode(
                 x=x, y=y, tooltip=tooltip
@@ -70,7 +74,7 @@ def optimum_chart(
         ).properties(
             width=420,
             height=300,
-            title=alt.Title(title, subtitle=_legend(foretold, measured)),
+            title=alt.Title(title, subtitle=_legend(predicted, measured)),
         )
     )
 
@@ -92,7 +96,7 @@ def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
 def movement(along: AxisPrediction) -> Movement:
     """An axis of a prediction, as it is drawn."""
     return Movement(
-        label="line: foretold from the sharpness at initialization, band: its interval over seeds",
+        label="line: predicted from the sharpness at initialization, band: its interval over seeds",
         sizes=tuple(along.size(at) for at in along.sizes),
         octaves=tuple(at.octaves for at in along.sizes),
     )
@@ -113,5 +117,5 @@ def _rows(movement: Movement, kind: str) -> list[dict[str, Any]]:
     ]
 
 
-def _legend(foretold: Movement, measured: Movement | None) -> list[str]:
-    return [foretold.label, *([] if measured is None else [measured.label])]
+def _legend(predicted: Movement, measured: Movement | None) -> list[str]:
+    return [predicted.label, *([] if measured is None else [measured.label])]
