@@ -1,4 +1,4 @@
-"""Is the drift of the optimum foretold by the kernel at initialization? Predict, then train.
+"""Is the drift of the optimum predicted by the kernel at initialization? Predict, then train.
 
     python -m benchmarks.predict look      # sharpness at initialization, and a few full-batch steps
     python -m benchmarks.predict train     # 200 steps of SGD and Adam; some ten core-minutes
@@ -25,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from depthmup import limits
 from depthmup.data import digits
 from depthmup.diagnostics import GaussNewton, agreement, sharpness
+from depthmup.diagnostics.prediction import TOLERANCE
 from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
 from depthmup.sweep import Grid, InProcess, Measure, Processes, Store, run, training
@@ -215,7 +216,7 @@ def infinite(
     depths: tuple[int, ...],
     examples: int = EXAMPLES,
 ) -> limits.OptimalRate:
-    """What the infinitely wide network foretells."""
+    """What the infinitely wide network predicts."""
     block = limits.Block(activation=activation, block_depth=block_depth, nonlinearity="post")
     return limits.optimal_rate(
         images(examples)[0],
@@ -304,7 +305,7 @@ def slope(sizes: Sequence[int], octaves: Sequence[float]) -> float:
 def measured_few(
     store: Store, name: str, activation: str, steps: int
 ) -> tuple[list[float], list[Estimate]] | None:
-    """Foretold and measured octaves over the base's after a few full-batch steps."""
+    """Predicted and measured octaves over the base's after a few full-batch steps."""
     optima = []
     for depth in FEW_DEPTHS:
         tasks = [few_task(name, activation, depth, seed) for seed in range(FEW_SEEDS)]
@@ -313,8 +314,8 @@ def measured_few(
             return None
         losses = np.array([one.values[f"{steps} steps"] for one in found], dtype=float).T
         optima.append(optimum(tasks[0].settings["rates"], losses))
-    foretold = infinite(name, activation, 1, STRONG, FEW_DEPTHS, FEW).octaves
-    return list(foretold), [difference(one, optima[0]) for one in optima]
+    predicted = infinite(name, activation, 1, STRONG, FEW_DEPTHS, FEW).octaves
+    return list(predicted), [difference(one, optima[0]) for one in optima]
 
 
 def measured(store: Store, experiment: Experiment) -> list[Estimate] | None:
@@ -330,7 +331,7 @@ def measured(store: Store, experiment: Experiment) -> list[Estimate] | None:
     return [difference(optima[size], base) for size in experiment.sizes]
 
 
-def foretold(store: Store, experiment: Experiment, kind: str) -> list[float] | None:
+def predicted(store: Store, experiment: Experiment, kind: str) -> list[float] | None:
     """Octaves over the base's from the networks' own sharpness ("curvature") or step ("step")."""
     logs = {}
     for size in experiment.sizes:
@@ -366,7 +367,7 @@ def header(*names: str) -> str:
 def report(store: Store) -> None:
     """The tables, as Markdown."""
     print(f"Full-batch steps on {FEW} digits, depths {FEW_DEPTHS}, width {FEW_WIDTH}\n")
-    print(header("steps", "network", "foretold octaves", "measured", "largest error"))
+    print(header("steps", "network", "predicted octaves", "measured", "largest error"))
     for steps in FEW_STEPS:
         for name in FEW_SCHEMES:
             for activation in ("relu", "abs"):
@@ -386,18 +387,68 @@ def report(store: Store) -> None:
         )
         print(
             header(
-                "network", "by", "foretold octaves", "measured", "errors",
-                "drift per doubling: foretold, measured",
+                "network", "by", "predicted octaves", "measured", "errors",
+                "drift per doubling: predicted, measured",
             )
         )  # fmt: skip
+        by_way: dict[str, list[Row]] = {}
         for experiment in experiments():
             if (experiment.optimizer, experiment.axis) == (optimizer, axis):
-                for line in lines(store, experiment):
-                    print(line)
+                for row in rows(store, experiment):
+                    print(row)
+                    if row.drifts is not None:
+                        by_way.setdefault(row.way, []).append(row)
+        for way, of_way in by_way.items():
+            print(f"\nBy {way}: {verdict(of_way)}")
 
 
-def lines(store: Store, experiment: Experiment) -> Iterator[str]:
-    """A row for each way of foretelling."""
+def verdict(rows: Sequence["Row"]) -> str:
+    """How far the predicted drifts are off, beside predicting none, and how many directions hold."""
+    predicted, measured = np.array([row.drifts for row in rows]).T
+    rms, none = (math.sqrt(np.mean(np.square(x))) for x in (predicted - measured, measured))
+    same = np.sum(direction(predicted) == direction(measured))
+    return (
+        f"error {rms:.2f} octaves per doubling, root mean square ({none:.2f} if nothing moved); "
+        f"down, stays or up right in {same} of {len(rows)}"
+    )
+
+
+def direction(drifts: np.ndarray) -> np.ndarray:
+    """-1, 0 or 1, as the library's default tolerance has it."""
+    return np.sign(drifts) * (np.abs(drifts) > TOLERANCE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One way of predicting one experiment's optima; printed as a line of Markdown."""
+
+    title: str
+    way: str
+    sizes: tuple[int, ...]
+    predicted: Sequence[float] | None
+    measured: Sequence[Estimate] | None
+
+    @property
+    def drifts(self) -> tuple[float, float] | None:
+        """Predicted and measured octaves per doubling, where all is trained."""
+        if self.measured is None or self.predicted is None:
+            return None
+        measured = slope(self.sizes, [at.value for at in self.measured])
+        return slope(self.sizes, self.predicted), measured
+
+    def __str__(self) -> str:
+        if self.measured is None or self.predicted is None or self.drifts is None:
+            return f"| {self.title} | {self.way} | not trained yet | | | |"
+        pairs = zip(self.predicted, self.measured, strict=True)
+        errors = " ".join(number(said - was.value) for said, was in pairs)
+        return (
+            f"| {self.title} | {self.way} | {' '.join(map(number, self.predicted))} | "
+            f"{octaves(self.measured)} | {errors} | {', '.join(map(number, self.drifts))} |"
+        )
+
+
+def rows(store: Store, experiment: Experiment) -> Iterator[Row]:
+    """A row for each way of predicting."""
     was = measured(store, experiment)
     ways: dict[str, Sequence[float] | None] = {}
     if experiment.optimizer == "sgd":
@@ -407,23 +458,15 @@ def lines(store: Store, experiment: Experiment) -> Iterator[str]:
             experiment.multiplier, depths,
         )  # fmt: skip
         ways["infinite width"] = said.octaves * (1 if len(depths) > 1 else len(experiment.sizes))
-        ways["these networks"] = foretold(store, experiment, "curvature")
+        ways["these networks"] = predicted(store, experiment, "curvature")
     else:
-        ways["preconditioned sharpness"] = foretold(store, experiment, "curvature")
-        ways["first step"] = foretold(store, experiment, "step")
+        ways["preconditioned sharpness"] = predicted(store, experiment, "curvature")
+        ways["first step"] = predicted(store, experiment, "step")
     title = f"{scheme_named(experiment.scheme).title}, {experiment.activation}"
     title += f", block depth {experiment.block_depth}" if experiment.block_depth > 1 else ""
     title += f", a = {experiment.multiplier:.3g}"
-    for way, said in ways.items():
-        if was is None or said is None:
-            yield f"| {title} | {way} | not trained yet | | | |"
-            continue
-        errors = [s - e.value for s, e in zip(said, was, strict=True)]
-        drifts = slope(experiment.sizes, said), slope(experiment.sizes, [e.value for e in was])
-        yield (
-            f"| {title} | {way} | {' '.join(map(number, said))} | {octaves(was)} | "
-            f"{' '.join(map(number, errors))} | {number(drifts[0])}, {number(drifts[1])} |"
-        )
+    for way, of_way in ways.items():
+        yield Row(title=title, way=way, sizes=experiment.sizes, predicted=of_way, measured=was)
 
 
 def main() -> None:

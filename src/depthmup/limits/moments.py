@@ -34,13 +34,15 @@ def moments(phi: Activation, covariance: Array) -> Moments:
     precision, the moments are functions of one correlation, which are interpolated: a hundred
     inputs then cost a few dozen quadratures.
     """
-    variance = np.diag(covariance)
+    variance, short = np.diag(covariance), None
+    if phi.sampled and np.ptp(variance) <= EQUAL * variance.max():
+        size = float(variance.mean())
+        short = _interpolated(phi, covariance / size, size)
     if not phi.sampled:
         pair = phi.pair(variance[:, None], covariance, variance[None, :])
         out = np.stack([pair.k0, pair.v1])
-    elif np.ptp(variance) <= EQUAL * variance.max():
-        size = float(variance.mean())
-        out = _interpolated(phi, covariance / size, size)
+    elif short is not None:
+        out = short
     else:
         upper = np.triu_indices(len(covariance), 1)
         pair = phi.pair(variance[upper[0]], covariance[upper], variance[upper[1]])
@@ -53,11 +55,12 @@ def moments(phi: Activation, covariance: Array) -> Moments:
     return Moments(covariance=out[0], slope=out[1])
 
 
-def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array:
+def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array | None:
     """Cov(phi, phi') and E phi' phi' at equal variances, by Chebyshev polynomials in rho.
 
     As power series in rho their coefficients are squares of Hermite coefficients, so both are
     smooth up to rho = 1; a polynomial is good when its last coefficients are below ``TOLERANCE``.
+    None where no degree is enough: a steep phi at a large variance is nearly a step.
     """
 
     def at(rho: Array) -> Array:
@@ -69,9 +72,8 @@ def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array
     for degree in DEGREES:
         coefficients = _coefficients(at, degree)
         if np.abs(coefficients[-2:]).max() <= TOLERANCE * np.abs(coefficients).max():
-            break
-    value: Array = np.polynomial.chebyshev.chebval(rho, coefficients)
-    return value
+            return np.asarray(np.polynomial.chebyshev.chebval(rho, coefficients), dtype=np.float64)
+    return None
 
 
 def _coefficients(at: Callable[[Array], Array], degree: int) -> Array:
