@@ -403,7 +403,7 @@ def report(store: Store) -> None:
 
 
 def verdict(rows: Sequence["Row"]) -> str:
-    """How far the predicted drifts are off, beside predicting none, and how many directions hold."""
+    """How far predicted drifts are off, beside predicting none, and how many signs are right."""
     predicted, measured = np.array([row.drifts for row in rows]).T
     rms, none = (math.sqrt(np.mean(np.square(x))) for x in (predicted - measured, measured))
     same = np.sum(direction(predicted) == direction(measured))
