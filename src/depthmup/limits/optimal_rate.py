@@ -5,8 +5,8 @@ at initialization, per unit of the learning rate at the base,
 
     eta*(L) lambda(L) = constant,      so      eta*(L) = eta*(L_0) lambda(L_0) / lambda(L).
 
-It is exact for one step of gradient descent on a linear network, measured to hold within a few
-percent for a few steps, and a rule, no theorem, beyond: docs/predict.md says where it fails.
+It is exact for one step of gradient descent on a linear network, holds to a percent for a few, and
+is a rule, no theorem, beyond: docs/predict.md says where it fails.
 """
 
 from __future__ import annotations
