@@ -114,6 +114,24 @@ def test_the_readme_call():
     assert found.axes[0].sizes[0].curvature == found.axes[1].sizes[0].curvature
 
 
+def test_dropout_is_drawn_from_the_seed():
+    """Two calls agree to the bit, and leave torch's generator as it was."""
+
+    def make(width, depth):
+        return nn.Sequential(nn.Dropout(0.5), Residual(width, depth, 0.5))
+
+    options = {
+        "base": (16, 2), "depths": (4,), "seeds": 2, "plan_options": {"own_init": "fan_in"},
+    }  # fmt: skip
+    state = torch.get_rng_state()
+    first = predict(subject(make=make), **options)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(3)
+    second = predict(subject(make=make), **options)
+    assert first.axes == second.axes
+    assert first.axes != predict(subject(), **options).axes
+
+
 def test_progress_counts_networks():
     told = []
     predict(

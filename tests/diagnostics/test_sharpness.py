@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from depthmup.diagnostics import GaussNewton, sharpness
 from depthmup.diagnostics.sharpness import lanczos
 from depthmup.limits import Block, kernel
-from depthmup.models import ResidualMLP
+from depthmup.models import ResidualMLP, Transformer, TransformerConfig
 
 
 def small_net(seed=0):
@@ -97,6 +97,32 @@ def test_products_are_differences_of_gradients():
     above, below = gradient(1e-5), gradient(-1e-5)
     for name, found in image.items():
         torch.testing.assert_close(found, (above[name] - below[name]) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def test_products_of_a_transformer():
+    """Attention, RMSNorm and embeddings: J v by differences of outputs, and G is symmetric."""
+    torch.manual_seed(0)
+    config = TransformerConfig(vocabulary=11, width=16, depth=2, head_size=8, norm="rms")
+    model = Transformer(config).double()
+    x, y = torch.randint(11, (2, 6)), torch.randint(11, (2, 6))
+
+    def loss(f, y):
+        return F.cross_entropy(f.flatten(0, -2), y.flatten())
+
+    product = GaussNewton.of(model, x, y, loss)
+    vector = {n: torch.randn_like(p) for n, p in product.parameters.items()}
+
+    def outputs(step):
+        weights = {n: p.detach() + step * vector[n] for n, p in product.parameters.items()}
+        return functional_call(model, weights, (x,))
+
+    pushed = product.forward(vector)
+    expected = (outputs(1e-5) - outputs(-1e-5)) / 2e-5
+    torch.testing.assert_close(pushed, expected, rtol=1e-6, atol=1e-7)
+    image, other = product(vector), {n: torch.randn_like(v) for n, v in vector.items()}
+    one = sum((image[n] * other[n]).sum() for n in vector)
+    two = sum((product(other)[n] * vector[n]).sum() for n in vector)
+    torch.testing.assert_close(one, two)
 
 
 def test_wide_networks_have_the_sharpness_of_the_kernel():

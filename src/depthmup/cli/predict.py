@@ -123,7 +123,7 @@ def _print(prediction: Any) -> None:
     for note in prediction.notes:
         print(f"\n{note}")
     print(
-        "\nThe intervals hold nothing of the rule's own error: in SGD on small batches the direction "
-        "is usually\nright and the size often too large (docs/predict.md). Wider networks predict "
-        "better."
+        "\nThe intervals hold nothing of the rule's own error: in SGD on small batches the "
+        "direction is\nusually right and the size often too large (docs/predict.md). Wider "
+        "networks predict better."
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import stdtrit
 from torch import nn
 
@@ -171,7 +172,10 @@ class _Task:
         data = [self.subject.batch(generator) for _ in range(self.batches)]
         rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
         try:
-            sharp = sharpness(model, data, loss=self.subject.loss, rates=rates)
+            # A model may draw in its forward pass (dropout): the same at every size.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                sharp = sharpness(model, data, loss=self.subject.loss, rates=rates)
         except ValueError as error:
             raise ValueError(f"At width {size[0]} and depth {size[1]}: {error}") from error
         return sharp.value
