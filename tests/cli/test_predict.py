@@ -1,6 +1,8 @@
 """``depthmup predict`` and ``depthmup limit --optimum``."""
 
 import json
+import runpy
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +77,14 @@ def test_json_and_a_chart(call, tmp_path, capsys):
 def test_refusals(call, wrong, message, capsys):
     assert main([*call, *wrong]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_example():
+    """Depth-muP stays or falls a little; (1/2, 0) falls by half an octave per doubling more."""
+    example = Path(__file__).parents[2] / "examples" / "predict.py"
+    drifts = runpy.run_path(str(example))["main"](log2_lrs=[-1.0, 0.0])
+    assert -0.4 < drifts["depth-mup"] < 0.1
+    assert drifts["1/2,0"] == pytest.approx(drifts["depth-mup"] - 0.5, abs=0.01)
 
 
 def optimum(capsys, *arguments):

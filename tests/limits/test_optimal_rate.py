@@ -94,6 +94,16 @@ def test_drift_of_a_scheme_that_is_off_is_its_learning_rate(activation):
     assert wrong.drift == pytest.approx(right.drift - 0.5)
 
 
+def test_progress_counts_layers_once():
+    told = []
+
+    def progress(done, total):
+        told.append((done, total))
+
+    optimal_rate(INPUTS, depths=(4, 2, 4), base_depth=2, progress=progress)
+    assert told == [(2, 6), (6, 6)]
+
+
 def test_an_exploding_network_has_no_rate():
     found = optimal_rate(INPUTS, depths=(8, 4096), base_depth=8, scheme="sp")
     assert found.octaves[1] == -math.inf

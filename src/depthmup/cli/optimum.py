@@ -2,6 +2,8 @@
 
 import json as json_format
 import math
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from depthmup.cli.limit import Options
     from depthmup.reports import Movement
 
+SECONDS_OF_SILENCE = 2.0
 EXAMPLES = 128
 """Of the data: the largest eigenvalue of more moves with depth alike, to a hundredth of an octave
 for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
@@ -27,6 +30,7 @@ def run(options: "Options") -> int:
         scheme=scheme,
         block=limits.Block(activation=options.activation, block_depth=options.block_depth),
         multiplier=options.multiplier,
+        progress=_Layers(),
     )
     measured = None
     if options.measured is not None:
@@ -53,6 +57,23 @@ def run(options: "Options") -> int:
     if options.out is not None:
         print(f"The chart: {options.out.with_suffix('.html').resolve()}")
     return 0
+
+
+class _Layers:
+    """How many layers are done, on stderr, once that takes longer than two seconds."""
+
+    def __init__(self) -> None:
+        self._started = self._spoke = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._spoke > SECONDS_OF_SILENCE:
+            self._spoke = now
+            print(
+                f"{done} of {total} layers, {now - self._started:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":

@@ -101,7 +101,14 @@ def predict(
         raise ValueError(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
         )
-    task = _Task(subject, base, chosen, optimizer, dict(plan_options or {}), batches)
+    task = _Task(
+        subject=subject,
+        base=base,
+        scheme=chosen,
+        optimizer=optimizer,
+        options=dict(plan_options or {}),
+        batches=batches,
+    )
     task.check(sizes)
     everything = tuple(dict.fromkeys(size for of_axis in sizes.values() for size in of_axis))
     values: dict[tuple[int, int], list[float]] = {}
@@ -129,8 +136,10 @@ def predict(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Task:
+    """What is looked at, the same for every size."""
+
     subject: Subject
     base: tuple[int, int]
     scheme: Scheme

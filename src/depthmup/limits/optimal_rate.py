@@ -12,7 +12,7 @@ is a rule, no theorem, beyond: docs/predict.md says where it fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +72,7 @@ def optimal_rate(
     multiplier: float = 1.0,
     lr_input: float = 0.0,
     lr_readout: float = 0.0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> OptimalRate:
     """Predict SGD's best learning rate at other depths from the base's; nothing is trained.
 
@@ -84,6 +85,7 @@ def optimal_rate(
         multiplier: of every branch at the base, the paper's a.
         lr_input, lr_readout: learning rates of U and V over that of the matrices in branches, in
             the units of ``limits.linear``; frozen unless given.
+        progress: told how many layers of how many are done, after each depth.
 
     Returns:
         Curvatures and the factors of the best learning rate.
@@ -110,7 +112,9 @@ def optimal_rate(
     if not 0 < multiplier < math.inf:
         raise ValueError(f"Expected the multiplier to be positive and finite; got {multiplier}.")
 
-    def curvature(depth: int) -> float:
+    todo = list(dict.fromkeys((base_depth, *depths)))
+    curvatures: dict[int, float] = {}
+    for depth in todo:
         ratios = Ratios(depth=depth / base_depth)
         with np.errstate(over="ignore", invalid="ignore"):
             tangent = kernel(
@@ -122,13 +126,12 @@ def optimal_rate(
                 lr_input=lr_input,
                 lr_readout=lr_readout,
             )
-        return tangent.largest
-
-    base = curvature(base_depth)
+        curvatures[depth] = tangent.largest
+        progress(sum(curvatures), sum(todo))
     return OptimalRate(
         scheme=chosen.title,
         base_depth=base_depth,
         depths=tuple(depths),
-        curvatures=tuple(base if d == base_depth else curvature(d) for d in depths),
-        base_curvature=base,
+        curvatures=tuple(curvatures[depth] for depth in depths),
+        base_curvature=curvatures[base_depth],
     )
