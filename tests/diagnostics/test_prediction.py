@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -57,6 +58,12 @@ def subject(multiplier=0.5, **changes):
         "loss": lambda f, y: 0.5 * (f - y).square().sum() / len(y),
     }
     return Subject(**{**options, **changes})
+
+
+def zero_readout(width, depth):
+    model = Residual(width, depth, 0.5)
+    nn.init.zeros_(model.readout.weight)
+    return model
 
 
 @pytest.mark.parametrize("scheme", ["depth-mup", "ode", "1/2,0", "3/4,1/2"])
@@ -132,6 +139,15 @@ def test_dropout_is_drawn_from_the_seed():
     assert first.axes != predict(subject(), **options).axes
 
 
+def test_an_eigenvalue_that_is_not_known_is_told_of(monkeypatch):
+    module = import_module("depthmup.diagnostics.sharpness")  # a function has its name
+    monkeypatch.setattr(module, "MOST_PRODUCTS", 1)
+    options = {"base": (16, 2), "depths": (4,), "seeds": 2, "plan_options": {"own_init": "fan_in"}}
+    assert any("known to" in note for note in predict(subject(), **options).notes)
+    monkeypatch.undo()
+    assert not any("known to" in note for note in predict(subject(), **options).notes)
+
+
 def test_progress_counts_networks():
     told = []
     predict(
@@ -200,6 +216,7 @@ def test_bad_input(options, message):
         ({"make": lambda w, d: Residual(16, d, 0.5)}, {"widths": (32,)}, "ignores width"),
         ({"batch": lambda g: (INPUTS * math.inf, torch.zeros(8, 1))}, {"depths": (4,)}, "finite"),
         ({"loss": lambda f, y: f.mean()}, {"depths": (4,)}, "At width 16 and depth 2.*curved"),
+        ({"make": lambda w, d: zero_readout(w, d)}, {"depths": (4,)}, "readout initialized at 0"),
         ({"loss": lambda f, y: f.mean() * math.nan}, {"depths": (4,)}, "finite loss"),
     ],
 )

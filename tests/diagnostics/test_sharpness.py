@@ -125,6 +125,7 @@ def test_products_of_a_transformer():
     torch.testing.assert_close(one, two)
 
 
+@pytest.mark.long
 def test_wide_networks_have_the_sharpness_of_the_kernel():
     """lambda_max(Theta)/N of the infinitely wide network, to an error that falls with width."""
     rng = np.random.default_rng(0)

@@ -117,6 +117,10 @@ def test_an_exploding_network_has_no_rate():
         ({"depths": (8.0,)}, "positive integers"),
         ({"multiplier": 0.0}, "positive and finite"),
         ({"scheme": "deepmup"}, "Expected a scheme"),
+        ({"inputs": np.zeros((2, 2))}, "does not learn"),
+        ({"block": Block(rates=(0.0,))}, "does not learn"),
+        ({"base_depth": 4096, "scheme": "sp"}, "explodes"),
+        ({"inputs": [[1.0], [0.0]], "block": Block(layer_norm=True)}, "Input 1 is zero"),
         ({"block": Block(activation="identity", block_depth=1), "inputs": [1.0]}, "shape"),
     ],
 )

@@ -16,7 +16,7 @@ import torch
 from scipy.special import stdtrit
 from torch import nn
 
-from depthmup.diagnostics.sharpness import sharpness
+from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.visits import check_finite, fresh, seeded, survey
 from depthmup.planning import Plan, plan
@@ -29,6 +29,8 @@ from depthmup.rules import scheme as scheme_named
 
 CONFIDENCE = 0.95
 TOLERANCE = 0.15
+TRUSTED = 0.02
+"""Relative error of an eigenvalue that is told of: 0.03 octaves."""
 
 NOT_FOR_ADAM = (
     "The rule is for SGD: Expected an optimizer whose update is proportional to the gradient; got "
@@ -117,7 +119,11 @@ def predict(
         own_plan = task.plan(size)
         notes += [note for note in own_plan.notes if note not in notes]
         for seed in range(seeds):
-            values.setdefault(size, []).append(task.curvature(size, own_plan, seed))
+            sharp = task.sharpness(size, own_plan, seed)
+            values.setdefault(size, []).append(sharp.value)
+            note = f"The sharpness at {size[0]}x{size[1]} is known to {sharp.error:.1g} only."
+            if sharp.error > TRUSTED and note not in notes:
+                notes.append(note)
             progress(done * seeds + seed + 1, len(everything) * seeds)
     return Prediction(
         title=subject.title,
@@ -173,8 +179,8 @@ class _Task:
             **self.options,
         )
 
-    def curvature(self, size: tuple[int, int], own_plan: Plan, seed: int) -> float:
-        """The sharpness of one network per unit of the base's learning rate."""
+    def sharpness(self, size: tuple[int, int], own_plan: Plan, seed: int) -> Sharpness:
+        """That of one network, per unit of the base's learning rate."""
         model = fresh(self.subject.make, *size, seed)
         own_plan.initialize(model)
         generator = seeded(seed)
@@ -187,7 +193,13 @@ class _Task:
                 sharp = sharpness(model, data, loss=self.subject.loss, rates=rates)
         except ValueError as error:
             raise ValueError(f"At width {size[0]} and depth {size[1]}: {error}") from error
-        return sharp.value
+        if not sharp.value > 0:
+            raise ValueError(
+                f"At width {size[0]} and depth {size[1]} the outputs do not depend on the trained "
+                "weights to first order, so the sharpness is 0. Is the readout initialized at 0? "
+                "Predict with one that is not."
+            )
+        return sharp
 
 
 def _sizes(

@@ -189,7 +189,6 @@ def lanczos(
     *,
     tolerance: float,
     generator: torch.Generator,
-    most: int = MOST_PRODUCTS,
 ) -> tuple[float, float, int]:
     """The largest eigenvalue of a symmetric matrix, its relative error, and the products it took.
 
@@ -206,7 +205,7 @@ def lanczos(
     diagonal: list[float] = []
     beside: list[float] = []
     value, error = math.nan, math.inf
-    for count in range(1, most + 1):
+    for count in range(1, MOST_PRODUCTS + 1):
         image = product(now)
         diagonal.append(_dot(image, now))
         for name, t in image.items():
@@ -223,7 +222,7 @@ def lanczos(
             return value, error, count
         beside.append(rest)
         before, now = now, _scaled(image, 1 / rest)
-    return value, error, most
+    return value, error, MOST_PRODUCTS
 
 
 def _times(scale: Vector, vector: Vector) -> Vector:

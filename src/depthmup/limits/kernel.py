@@ -135,8 +135,8 @@ def kernel(
         Theta, and the covariance of the stream.
 
     Raises:
-        ValueError: inputs that are no finite matrix, a depth below 1, or an expectation of the
-            activation that is unknown.
+        ValueError: inputs that are no finite matrix, or zero where they are normalized; a depth
+            below 1; an expectation of the activation that is unknown.
 
     Example:
         >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
@@ -148,6 +148,11 @@ def kernel(
         raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
     block = block or Block()
     stream = xi @ xi.T
+    if block.layer_norm and not np.diag(stream).all():
+        raise ValueError(
+            f"Input {int(np.argmin(np.diag(stream)))} is zero, and LayerNorm of zero is undefined "
+            "at infinite width: leave it out."
+        )
     mean = np.zeros(len(xi))  # of the stream's entries: not 0 where a branch keeps its own
     jacobians, sums = [], []
     for _ in range(depth):

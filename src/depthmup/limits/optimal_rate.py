@@ -91,8 +91,8 @@ def optimal_rate(
         Curvatures and the factors of the best learning rate.
 
     Raises:
-        ValueError: depths that are no positive integers, a multiplier that is not positive, or
-            what ``limits.kernel`` refuses.
+        ValueError: depths that are no positive integers, a multiplier that is not positive, a base
+            that explodes or does not learn, or what ``limits.kernel`` refuses.
 
     Example:
         >>> rates = optimal_rate([[1.0]], depths=(4, 16, 64), base_depth=4, scheme="1/2,0",
@@ -128,6 +128,13 @@ def optimal_rate(
             )
         curvatures[depth] = tangent.largest
         progress(sum(curvatures), sum(todo))
+        if depth == base_depth and not 0 < tangent.largest < math.inf:
+            raise ValueError(
+                f"The network of the base, of depth {base_depth}, "
+                + ("explodes" if tangent.largest else "does not learn: inputs or all rates are 0")
+                + " at initialization, so there is no learning rate to compare with. Use a "
+                "shallower base, a smaller multiplier, or inputs and rates that are not 0."
+            )
     return OptimalRate(
         scheme=chosen.title,
         base_depth=base_depth,
