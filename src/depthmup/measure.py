@@ -146,7 +146,9 @@ def transfer(
     _check_given(functions)
     if any(not 0 < lr < math.inf for lr in lrs):
         raise ValueError(f"Expected lrs to be positive; got {list(lrs)}.")
-    corners = () if target is None else default_corner(base, widths, depths, target)
+    corners: tuple[tuple[int, int], ...] = ()
+    if target is not None and len(target) == len(base) == 2:
+        corners = default_corner(base, widths, depths, target)
     grid = TrialGrid(
         model=functions.main,
         code=f"version {version}" if version else functions.code,
@@ -172,6 +174,8 @@ def transfer(
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
     if target is not None:
+        if len(target) != 2:
+            raise ValueError(f"Expected every target to be a width and a depth; got {target}.")
         check_asked(grid.log2_lrs, named(target))
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)

@@ -66,6 +66,25 @@ class Options:
     check: bool = False
     """Train real linear networks under Depth-muP and hold them against the limit; minutes."""
 
+    optimum: bool = False
+    """Instead, predict how SGD's best learning rate moves with depth, from the kernel at
+    initialization; nothing is trained and steps, batch size and learning rate do not matter."""
+
+    depths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    """With --optimum: where to predict."""
+
+    base_depth: int = 8
+    """With --optimum: where the best learning rate is known; branches are --multiplier there."""
+
+    block_depth: int = 1
+    """With --optimum: matrices per branch; with 2, W2 phi(W1 x)."""
+
+    scheme: str = ""
+    """With --optimum: a scheme by name, in place of --alpha and --gamma."""
+
+    measured: Path | None = None
+    """With --optimum: summary.json of `depthmup transfer`, to show what was measured beside."""
+
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
 
@@ -76,6 +95,11 @@ def run(options: Options) -> int:
     if options.out is not None:
         prepare_file(options.out, option="--out")
         prepare_file(options.out.with_suffix(".html"), option="--out")
+    if options.optimum:
+        from depthmup.cli import optimum
+
+        return optimum.run(options)
+    _only_for_optimum(options)
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
         from depthmup.cli.agreement import check
@@ -137,6 +161,15 @@ def _check_is_of_the_usual(options: Options) -> None:
                 f"--{name} is not for --check, which trains linear networks of its own sizes under "
                 "Depth-muP. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
                 "take more settings."
+            )
+
+
+def _only_for_optimum(options: Options) -> None:
+    for name in ("depths", "base_depth", "block_depth", "scheme", "measured"):
+        if getattr(options, name) != getattr(Options(), name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for --optimum; without it, training at one depth "
+                "is solved. Add --optimum."
             )
 
 

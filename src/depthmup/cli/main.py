@@ -15,6 +15,7 @@ from depthmup.cli import (
     merge,
     own_model,
     plan,
+    predict,
     regimes,
     report,
     reproduce,
@@ -31,6 +32,7 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
     "check": (check.Options, check.run),
+    "predict": (predict.Options, predict.run),
     "reproduce": (reproduce.Options, reproduce.run),
     "doctor": (doctor.Options, doctor.run),
 }

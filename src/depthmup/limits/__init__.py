@@ -2,9 +2,11 @@
 
 from depthmup.limits.diversity import feature_diversity
 from depthmup.limits.gaussian import Activation, smooth
+from depthmup.limits.kernel import Block, Kernel, kernel
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Loss, cross_entropy, mse
 from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
 from depthmup.limits.solution import History, Solution, Status
@@ -12,9 +14,12 @@ from depthmup.limits.step import Step
 
 __all__ = [
     "Activation",
+    "Block",
     "DepthExponents",
     "History",
+    "Kernel",
     "Loss",
+    "OptimalRate",
     "Propagators",
     "Solution",
     "Status",
@@ -22,9 +27,11 @@ __all__ = [
     "cross_entropy",
     "depth_exponents",
     "feature_diversity",
+    "kernel",
     "linear",
     "mse",
     "nonlinear",
+    "optimal_rate",
     "propagators",
     "proposition_residual",
     "smooth",
