@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from depthmup.cli.output import print_json
+
 if TYPE_CHECKING:
     from depthmup.cli.limit import Options
     from depthmup.reports import Movement
@@ -51,7 +53,7 @@ def run(options: "Options") -> int:
         reports.write_text(options.out, text + "\n")
         reports.save_chart(_chart(prediction, options, measured), options.out.with_suffix(".html"))
     if options.json:
-        print(text)
+        print_json(reports.strict(result))
         return 0
     _print(prediction, measured)
     if options.out is not None:

@@ -1,9 +1,10 @@
 """``depthmup predict``: where will my best learning rate move, before any training?"""
 
-import json as json_format
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from depthmup.cli.output import print_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ def run(options: Options) -> int:
     if options.out is not None:
         save_chart(prediction_chart(prediction), options.out)
     if options.json:
-        print(json_format.dumps(strict(asdict(prediction)), indent=2, allow_nan=False))
+        print_json(strict(asdict(prediction)))
         return 0
     _print(prediction)
     if options.out is not None:
