@@ -22,8 +22,7 @@ from depthmup.planning.own_init import (
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.planning.trace import ExampleInputs
-from depthmup.rules import Family, Ratios, Scheme
-from depthmup.rules import family as family_named
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
 from depthmup.rules import scheme as scheme_named
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def plan(
     *,
     base: nn.Module,
     scheme: str | Scheme = "depth-mup",
-    optimizer: str | Family = "adamw",
+    optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
     base_inputs: ExampleInputs | None = None,
     branches: BranchHints | None = None,
@@ -141,7 +140,9 @@ def plan(
         base: the same architecture in the size whose hyperparameters are known; may be on
             ``meta``.
         scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``.
-        optimizer: a name of ``depthmup.rules.OPTIMIZERS`` or, for any other, its family.
+        optimizer: a name of ``depthmup.rules.OPTIMIZERS`` (or Trainer's, such as
+            ``"adamw_torch_fused"``), its class or, for any other, its family
+            (``depthmup.family_of`` measures it).
         example_inputs: arguments of one forward pass: a tensor, a tuple, or a dict of keywords.
             Only shapes and types matter.
         base_inputs: the same for the base, where they differ.
@@ -176,7 +177,7 @@ def plan(
         >>> plan.initialize(model)
         >>> optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
     """
-    chosen, family = scheme_named(scheme), family_named(optimizer)
+    chosen, (name, family) = scheme_named(scheme), named(optimizer)
     if not 0 < multiplier < math.inf:
         raise ValueError(
             f"Expected multiplier, that of the branches at the base, to be positive; got "
@@ -196,7 +197,7 @@ def plan(
     )
     base_init: dict[str, Measured] = {}
     own_laws: Mapping[str, OwnLaw] = {}
-    notes = found.notes
+    notes = found.notes + ((CAVEATS[name],) if name in CAVEATS else ())
     if own_init is None:
         base_init = _measurements(base)
         ours = _measurements(model)
@@ -209,7 +210,7 @@ def plan(
         scheme=chosen.name,
         title=chosen.title,
         source=chosen.source,
-        optimizer=str(optimizer).lower(),
+        optimizer=name,
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,

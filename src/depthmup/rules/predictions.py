@@ -54,10 +54,10 @@ class Prediction:
 def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     """What an update of one parameter does to its own output, as a power of the size ratios.
 
-        lr * gradient^degree * (aligned sum over fan-in) * forward
+        lr * gradient^k * weight^j * size * (aligned sum over fan-in) * forward
 
-    where an orthogonalized update of norm sqrt(out/in) already is a sum. At muP's laws the width
-    cancels and r^-gamma is left.
+    with the optimizer's own factors (``Response``). At muP's laws the width cancels and r^-gamma is
+    left.
 
     Example:
         >>> from depthmup.rules import DEPTH_MUP, Kind, Role
@@ -73,9 +73,9 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     if role.in_branch:
         summed = role.shared and scheme.follows_depth
         gradient = gradient * Power(depth=int(summed) - scheme.alpha)
-    total = laws.lr / scheme.run.lr * gradient**served.degree * laws.forward
-    if served.is_spectral:
-        return total / scheme.width.spectral[served]
+    response = served.response
+    total = laws.lr / scheme.run.lr * gradient**response.gradient * laws.forward
+    total = total * width.init**response.weight * response.size(role.kind)
     return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
 
 
@@ -131,7 +131,7 @@ def predict(
             if observable is Observable.ENTRY_UPDATE and role.kind in (Kind.HIDDEN, Kind.READOUT):
                 ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
             width = _exponent(ratio, role.kind)
-            if served.is_spectral and observable is Observable.ENTRY_UPDATE:
+            if served.matrices_only and observable is Observable.ENTRY_UPDATE:
                 width = None  # of full rank or not: as the batch has it
             depth, why = ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
             if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:

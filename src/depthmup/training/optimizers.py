@@ -61,7 +61,7 @@ def optimizers(
     Raises:
         ValueError: an unknown optimizer, or an option that it does not have.
     """
-    if not plan.family.is_spectral:
+    if not plan.family.matrices_only:
         made_by = optimizer_class(plan.optimizer)
         known = {*signature(param_groups).parameters, *signature(made_by).parameters}
         _check_known(plan.optimizer, options, known)
