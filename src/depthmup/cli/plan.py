@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -35,10 +36,10 @@ class Options:
     """Keep multipliers in the forward pass, as hooks, instead of folding them into parameters."""
 
     meta: bool = False
-    """Build both models on the meta device: no memory, and their initialization is not measured."""
+    """Build both models on the meta device, which takes no memory."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where that is too rough to measure:
+    """How the model's own initialization depends on its size, where its code does not show it:
     fixed (the same at every size) or fan_in (as torch's layers)."""
 
     explain: str = ""
@@ -52,22 +53,25 @@ def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
 
-    from depthmup.planning import plan
+    from depthmup.planning import plan, recorded
     from depthmup.planning.user_model import load_user_model, size
 
     user = load_user_model(options.model, batch=options.batch)
     base, target = size(options.base), size(options.target)
     torch.manual_seed(0)
     with torch.device("meta") if options.meta else nullcontext():
-        models = user.make(*target), user.make(*base)
+        (model, drawn), (small, base_drawn) = (
+            recorded(partial(user.make, *shape)) for shape in (target, base)
+        )
     found = plan(
-        models[0],
-        base=models[1],
+        model,
+        base=small,
         scheme=options.scheme,
         optimizer=options.optimizer,
         example_inputs=user.example_inputs(),
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,
+        drawn=(drawn, base_drawn),
     )
     print(found.explain(options.explain) if options.explain else found)
     if options.out is not None:

@@ -8,6 +8,7 @@ exponents are fitted and judged (``verdicts``).
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -25,17 +26,17 @@ from depthmup.diagnostics.visits import (
     survey,
     visited,
 )
-from depthmup.planning import plan
+from depthmup.planning import plan, recorded
 from depthmup.records import Check, NonFinite
-from depthmup.rules import Family, Role, Scheme
+from depthmup.rules import Family, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
-RATES = {
+RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
     Family.RAW: 0.1,
     Family.ENTRYWISE: 1e-3,
-    Family.SPECTRAL: 1e-2,
-    Family.SPECTRAL_RMS: 1e-2,
+    Family.RELATIVE: 1e-2,
+    Family.NORM_BALL: 1e-2,
 }
 
 
@@ -43,7 +44,7 @@ def check(
     subject: Subject,
     *,
     scheme: str | Scheme = "depth-mup",
-    optimizer: str | Family = "adamw",
+    optimizer: str | Family | type = "adamw",
     widths: Sequence[int] = (32, 64, 128, 256),
     depths: Sequence[int] = (4, 8, 16, 32),
     seeds: int = 3,
@@ -101,7 +102,7 @@ def check(
     inputs, _ = subject.batch(seeded(0))
     check_finite(inputs)
     options = dict(plan_options or {})
-    base = fresh(subject.make, widths[0], depths[0], 0)
+    base, base_drawn = recorded(lambda: fresh(subject.make, widths[0], depths[0], 0))
     sites = survey(subject.make, widths, depths, base, inputs)
     grid = list(product(widths, depths))
     looks: list[Look] = []
@@ -112,7 +113,7 @@ def check(
     done = 0
     family = None
     for width, depth in grid:
-        model = fresh(subject.make, width, depth, 0)
+        model, drawn = recorded(partial(fresh, subject.make, width, depth, 0))
         points = sites.get((width, depth)) or locate(model, inputs)
         made = plan(
             model,
@@ -120,6 +121,7 @@ def check(
             scheme=scheme,
             optimizer=optimizer,
             example_inputs=inputs,
+            drawn=(drawn, base_drawn),
             **options,
         )
         family = made.family
@@ -173,7 +175,7 @@ def check(
     return Check(
         title=subject.title,
         scheme=scheme.title,
-        optimizer=str(optimizer),
+        optimizer=named(optimizer)[0],
         applied=subject.applied,
         widths=widths,
         depths=depths,

@@ -6,6 +6,7 @@ from depthmup.planning.declared import Branch, DeclaredRole
 from depthmup.planning.document import PlanDocumentError
 from depthmup.planning.graph import Residuals, find_branches
 from depthmup.planning.groups import MuonGroups
+from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.kinds import NotUnderstood
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
@@ -19,6 +20,7 @@ __all__ = [
     "Anatomy",
     "Branch",
     "DeclaredRole",
+    "Drawn",
     "Graph",
     "Hook",
     "Multiplier",
@@ -40,5 +42,6 @@ __all__ = [
     "find_branches",
     "find_uses",
     "plan",
+    "recorded",
     "trace",
 ]

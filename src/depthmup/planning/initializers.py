@@ -371,10 +371,15 @@ def _without_values(module: nn.Module) -> Any:
     copied = module.__class__.__new__(module.__class__)
     copied.__dict__ = dict(module.__dict__)
     copied._parameters = {
-        k: p if p is None else nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad)
+        # Not ``p.to("meta")``: shards stand for whole parameters.
+        k: p
+        if p is None
+        else nn.Parameter(torch.empty(p.shape, dtype=p.dtype, device="meta"), p.requires_grad)
         for k, p in module._parameters.items()
     }
-    copied._buffers = {k: b if b is None else b.to("meta") for k, b in module._buffers.items()}
+    copied._buffers = {
+        k: b if b is None else b.detach().to("meta") for k, b in module._buffers.items()
+    }
     copied._modules = {
         k: m if m is None else _without_values(m) for k, m in module._modules.items()
     }

@@ -10,14 +10,17 @@ from torch import Tensor, nn
 
 from depthmup.planning import apply, clipping, document, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
-from depthmup.planning.declared import BranchHints, RoleHints
-from depthmup.planning.names import parameters
+from depthmup.planning.declared import BranchHints, RoleHints, check_role_patterns
+from depthmup.planning.initializers import Drawn
+from depthmup.planning.measured import Measured, exactly
+from depthmup.planning.names import parameters, plain_name
 from depthmup.planning.own_init import (
-    Measured,
     OwnInit,
     OwnLaw,
+    Sizes,
     UnrecognizedInit,
-    measure,
+    check_patterns,
+    declared,
     recognize,
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
@@ -50,6 +53,8 @@ class Plan:
     one_minus_beta: float = 1.0
     own_init: OwnInit | None = None
     base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Prescription:
@@ -128,6 +133,7 @@ def plan(
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
+    drawn: tuple[Mapping[str, Drawn], Mapping[str, Drawn]] | None = None,
     folding: bool = True,
     multiplier: float = 1.0,
     batch: float = 1.0,
@@ -149,7 +155,10 @@ def plan(
         branches: where the residual branches are, if the dataflow does not show it.
         roles: what single parameters are, if their use does not show it.
         own_init: how the model's initialization depends on its size, if it cannot be measured:
-            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names.
+            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names; what no
+            pattern names is measured.
+        drawn: what the parameters of the model and of the base were drawn from, as
+            ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
         multiplier: of every branch at the base, beside the model's own: the paper's a.
@@ -195,17 +204,20 @@ def plan(
     prescriptions, multipliers = prescribe(
         found, chosen, family, run=run, folding=folding, multiplier=multiplier
     )
-    base_init: dict[str, Measured] = {}
-    own_laws: Mapping[str, OwnLaw] = {}
     notes = found.notes + ((CAVEATS[name],) if name in CAVEATS else ())
-    if own_init is None:
-        base_init = _measurements(base)
-        ours = _measurements(model)
-        if ours and base_init:
-            try:
-                own_laws = recognize(prescriptions, ours, base_init)
-            except UnrecognizedInit as problem:  # parameter groups do not depend on it
-                notes += (f"initialize would refuse: {problem}",)
+    names = [p.name for p in prescriptions]
+    check_patterns(own_init, names)
+    check_role_patterns(roles, names)
+    seen, base_seen = drawn or ({}, {})
+    model_init = _exact(model, seen)
+    ours = apply.sizes_of(model, model_init)
+    theirs = apply.sizes_of(base, _exact(base, base_seen))
+    own_laws: Mapping[str, OwnLaw] = {}
+    try:
+        own_laws, more = _own_laws(prescriptions, own_init, ours, theirs)
+        notes += more
+    except UnrecognizedInit as problem:  # parameter groups do not depend on it
+        notes += (f"initialize would refuse: {problem}",)
     return Plan(
         scheme=chosen.name,
         title=chosen.title,
@@ -217,12 +229,33 @@ def plan(
         notes=notes,
         one_minus_beta=chosen.run.one_minus_beta.at(run),
         own_init=own_init,
-        base_init=base_init,
+        base_init=theirs.measured if theirs is not None else {},
+        base_default=theirs.defaults if theirs is not None else {},
+        model_init=model_init,
         own_laws=own_laws,
     )
 
 
-def _measurements(model: nn.Module) -> dict[str, Measured]:
-    found = {name: measure(p) for name, p in parameters(model).items()}
-    measured = {name: m for name, m in found.items() if m is not None}
-    return measured if len(measured) == len(found) else {}
+def _exact(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:
+    plain = {plain_name(name): d for name, d in drawn.items()}
+    return {
+        name: exactly(plain[name], p.numel())
+        for name, p in parameters(model).items()
+        if name in plain
+    }
+
+
+def _own_laws(
+    prescriptions: tuple[Prescription, ...],
+    own_init: OwnInit | None,
+    ours: Sizes | None,
+    theirs: Sizes | None,
+) -> tuple[Mapping[str, OwnLaw], tuple[str, ...]]:
+    """How each parameter's start depends on size, as far as it can be told, and notes on it."""
+    measured = (ours.measured if ours else {}, theirs.measured if theirs else {})
+    laws = declared(prescriptions, own_init, *measured)
+    rest = [p for p in prescriptions if p.name not in laws]
+    if not rest or ours is None or theirs is None:
+        return laws, ()
+    recognized = recognize(rest, ours, theirs)
+    return {**laws, **recognized.laws}, recognized.notes
