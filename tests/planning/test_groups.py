@@ -157,7 +157,6 @@ class TestMuon:
         model = make(32, 8)
         return model, depthmup.plan(
             model, base=make(16, 2), scheme="ode", optimizer=optimizer, example_inputs=x,
-            own_init="fixed",
         )  # fmt: skip
 
     def test_hidden_matrices_to_muon_and_the_rest_to_adamw(self):
