@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 from depthmup.diagnostics.observations import Key
@@ -23,12 +22,13 @@ from depthmup.diagnostics.visits import (
     distinct,
     fresh,
     seeded,
+    staircase,
     survey,
     visited,
 )
 from depthmup.planning import plan, recorded
 from depthmup.records import Check, NonFinite
-from depthmup.rules import Family, Role, Scheme, named
+from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
@@ -104,7 +104,8 @@ def check(
     options = dict(plan_options or {})
     base, base_drawn = recorded(lambda: fresh(subject.make, widths[0], depths[0], 0))
     sites = survey(subject.make, widths, depths, base, inputs)
-    grid = list(product(widths, depths))
+    grid = staircase(widths, depths)
+    branches = {depth: sites[widths[0], depth].branches for depth in depths}
     looks: list[Look] = []
     losses: dict[str, list[tuple[float, ...]]] = {}
     nonfinite: NonFinite | None = None
@@ -160,7 +161,14 @@ def check(
             for observation in seen:
                 roles.update(observation.roles)
                 looks += [
-                    Look(key=key, width=width, depth=depth, seed=seed, value=value)
+                    Look(
+                        key=key,
+                        width=width,
+                        depth=depth,
+                        branches=branches[depth],
+                        seed=seed,
+                        value=value,
+                    )
                     for key, value in observation.values.items()
                 ]
             done += 1
@@ -170,6 +178,13 @@ def check(
     heads = tuple(h for p in sites.values() for h in p.heads)
     exponents, more = judge(looks, scheme, family, roles, replace(last, heads=heads), modules)
     notes += more
+    if not any(look.key.observable is Observable.DECAY for look in looks):
+        notes.append("No optimizer has a weight decay here, so lr * decay is not looked at.")
+    if len({branches[d] / d for d in depths}) > 1:
+        notes.append(
+            f"The stream has {', '.join(str(branches[d]) for d in depths)} branches at depths "
+            f"{', '.join(map(str, depths))}; exponents of depth are those of their number."
+        )
     if not scheme.follows_depth and len(depths) > 1:
         notes.append(f"{scheme.title} has no theory of depth; exponents of depth are its shape's.")
     return Check(
