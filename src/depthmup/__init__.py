@@ -11,6 +11,7 @@ _LAZY = {
     "Plan": "depthmup.planning",
     "Report": "depthmup.report",
     "Trial": "depthmup.records",
+    "family_of": "depthmup.planning",
     "plan": "depthmup.planning",
     "transfer": "depthmup.measure",
 }
@@ -23,6 +24,7 @@ __all__ = [
     "Trial",
     "__version__",
     "diagnostics",
+    "family_of",
     "limits",
     "plan",
     "rules",

@@ -9,6 +9,7 @@ from depthmup.planning.groups import MuonGroups
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.kinds import NotUnderstood
 from depthmup.planning.matching import UnrelatedModels
+from depthmup.planning.optimizer_probe import Probe, family_of
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
 from depthmup.planning.plan import Plan, plan
 from depthmup.planning.prescription import Multiplier, Prescription
@@ -32,6 +33,7 @@ __all__ = [
     "PlanDocumentError",
     "PlanMismatch",
     "Prescription",
+    "Probe",
     "Residuals",
     "Site",
     "TraceError",
@@ -39,6 +41,7 @@ __all__ = [
     "UnrelatedModels",
     "Where",
     "anatomy",
+    "family_of",
     "find_branches",
     "find_uses",
     "plan",
