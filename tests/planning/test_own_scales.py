@@ -142,7 +142,7 @@ def test_a_tied_embedding_that_scales_its_own_output():
         model.head.weight = model.tokens.weight
         return model
 
-    plan = depthmup.plan(make(64), base=make(16), example_inputs=tokens(), own_init="fixed")
+    plan = depthmup.plan(make(64), base=make(16), example_inputs=tokens())
     found = next(m for m in plan.multipliers if m.where is Where.INPUT)
     assert found.value == approx(0.5)
     assert [hook.module for hook in found.hooks] == ["tokens"]

@@ -15,7 +15,8 @@ _CHUNK = 1 << 24
 _SIGMAS = 5.0
 # Storage in 8 bits of precision rounds by less; quantiles stand for distributions as well.
 _ROUNDING = 2e-3
-_FEW = 30
+# With this many numbers or more, a tensor shows what it was drawn from.
+FEW = 30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +36,12 @@ class Measured:
     @property
     def error(self) -> float:
         """Standard error of log(rms)."""
-        if self.exact:
-            return 0.0
-        return math.sqrt(max(self.kurtosis - 1, 0.0) / (4 * self.count)) if self.count else math.inf
+        if self.exact or not self.count:
+            return 0.0 if self.exact else math.inf
+        # A few numbers do not show their kurtosis: two have none. It is taken as a normal one's.
+        few = self.count < FEW and self.constant is None
+        kurtosis = max(self.kurtosis, 3.0) if few else self.kurtosis
+        return math.sqrt(max(kurtosis - 1, 0.0) / (4 * self.count))
 
 
 def measure(tensor: Tensor) -> Measured | None:
@@ -110,7 +114,7 @@ def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
     away = math.log(measured.rms / drawn.rms)
     if drawn.constant is not None:
         return abs(away) <= _ROUNDING
-    if sure and measured.count < _FEW and away < 0:
+    if sure and measured.count < FEW and away < 0:
         return True
     kurtosis = measured.kurtosis if drawn.kurtosis is None else drawn.kurtosis
     error = math.sqrt(max(kurtosis - 1, 0.0) / (4 * measured.count))

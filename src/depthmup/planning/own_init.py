@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from depthmup.planning.measured import Measured, pooled
+from depthmup.planning.measured import FEW, Measured, pooled
 from depthmup.planning.names import matches, pattern_of
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Kind, Power
@@ -26,8 +26,6 @@ OwnInit: TypeAlias = str | Power | Mapping[str, "str | Power"]
 _SIGMAS = 5.0
 _MARGIN = 6.0
 _RARE = 9.0
-# With this many numbers or more, what fits a module's own reset is not one by chance.
-_ENOUGH = 30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +110,11 @@ def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) 
             own = own or _law(part.first, part.ours, part.theirs, widths, depths)
         except _Uncertain as problem:
             doubts.append((part, problem))
+        except UnrecognizedInit:
+            default = _weak_default(part, model, base, widths, depths)
+            if default is None:
+                raise
+            laws.update({p.name: default for p in part.members})
         else:
             laws.update({p.name: own for p in part.members})
     notes = []
@@ -165,7 +168,7 @@ def _default(
     part: _Part, model: Sizes, base: Sizes, widths: Sequence[float], depths: Sequence[float]
 ) -> OwnLaw | None:
     """The law of the modules' own reset, if enough numbers agree with it."""
-    few = min(part.ours.count, part.theirs.count) < _ENOUGH
+    few = min(part.ours.count, part.theirs.count) < FEW
     if few or (part.ours.exact and part.theirs.exact):
         return None
     return _weak_default(part, model, base, widths, depths)
@@ -363,6 +366,14 @@ def _law(
         f"(+- {error:.1%})"
     )
     known = ", ".join(f"{law} = {value:.4g}" for law, (value, _) in laws.items())
+    few = min(ours.count, theirs.count) < FEW
+    if few and scores[best] > _SIGMAS**2:
+        raise _Uncertain(
+            f"{measured}, which fits none of the ways in which models depend on size: {known}. "
+            f"{_advice(p)}",
+            {law: laws[law][0] for law in ranked},
+            {law: scores[law] + laws[law][1] for law in laws},
+        )
     if scores[best] > _SIGMAS**2:
         raise UnrecognizedInit(
             f"{measured}, which is none of the ways in which models depend on size: {known}. If "
@@ -472,7 +483,7 @@ def declared(
 
 
 def _check_declared(p: Prescription, law: OwnLaw, ours: Measured, theirs: Measured) -> None:
-    few = min(ours.count, theirs.count) < _ENOUGH and not (ours.exact and theirs.exact)
+    few = min(ours.count, theirs.count) < FEW and not (ours.exact and theirs.exact)
     if few or ours.rms == 0 or theirs.rms == 0:
         return  # numbers that tell nothing; rescaled or not, zero it is
     error = math.hypot(ours.error, theirs.error, 1e-3)
