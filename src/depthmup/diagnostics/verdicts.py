@@ -62,6 +62,9 @@ def judge(
             notes.append(f"{key} is zero at every size.")
             continue
         positive = [look for look in found if 0 < look.value < float("inf")]
+        if 2 * len(positive) < len(found):
+            notes.append(f"{key} is zero at most sizes, so it has no slope.")
+            continue
         varied = [axis for axis in ("width", "depth") if len({p.size(axis) for p in positive}) > 2]
         if not varied:
             continue
