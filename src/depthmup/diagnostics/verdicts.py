@@ -15,6 +15,7 @@ of the logits, sums over all layers whose parts are judged themselves, fail beyo
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 
 from depthmup.diagnostics.causes import likely_cause
@@ -74,11 +75,15 @@ def judge(
         )
         # Effects on outputs say what weights alone would say, and more sharply.
         shown = _only_shown(key, role, family, covered, points)
-        slopes = log_slopes(
-            [tuple(p.size(axis) for axis in varied) for p in positive],
-            [p.value for p in positive],
-            [p.seed for p in positive],
-        )
+        try:
+            slopes = log_slopes(
+                [tuple(p.size(axis) for axis in varied) for p in positive],
+                [p.value for p in positive],
+                [p.seed for p in positive],
+            )
+        except (ValueError, np.linalg.LinAlgError):  # too few sizes, or all on one line
+            notes.append(f"{key} is not zero at too few sizes for a slope.")
+            continue
         fitted += [
             (key, axis, slope, prediction, shown)
             for axis, slope in zip(varied, slopes, strict=True)
