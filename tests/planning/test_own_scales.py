@@ -85,6 +85,7 @@ def planned(target=(64,), base=(16,), **options):
     return depthmup.plan(
         Model(*target, **options), base=Model(*base, **options), example_inputs=tokens(),
         own_init="fan_in",
+        scheme="depth-mup",
     )  # fmt: skip
 
 

@@ -23,8 +23,9 @@ class Options:
     target: str
     """Size to train, as WIDTHxDEPTH, such as 1024x32."""
 
-    scheme: str = "depth-mup"
-    """sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma."""
+    scheme: str = ""
+    """sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma; by default
+    depth-mup where branches have one matrix, else completep."""
 
     optimizer: str = "adamw"
     """Optimizer by name, or its family: raw, entrywise, spectral."""
@@ -66,7 +67,7 @@ def run(options: Options) -> int:
     found = plan(
         model,
         base=small,
-        scheme=options.scheme,
+        scheme=options.scheme or None,
         optimizer=options.optimizer,
         example_inputs=user.example_inputs(),
         folding=not options.explicit,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from depthmup.planning import apply, clipping, document, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints, check_role_patterns
+from depthmup.planning.default_scheme import default_scheme
 from depthmup.planning.initializers import Drawn
 from depthmup.planning.measured import Measured, exactly
 from depthmup.planning.names import parameters, plain_name
@@ -126,7 +127,7 @@ def plan(
     model: nn.Module,
     *,
     base: nn.Module,
-    scheme: str | Scheme = "depth-mup",
+    scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
     base_inputs: ExampleInputs | None = None,
@@ -145,7 +146,8 @@ def plan(
         model: the model to train, on any device, ``meta`` included; wrapped or not.
         base: the same architecture in the size whose hyperparameters are known; may be on
             ``meta``.
-        scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``.
+        scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``; by
+            default Depth-muP where branches have one matrix, else CompleteP, with a note.
         optimizer: a name of ``depthmup.rules.OPTIMIZERS`` (or Trainer's, such as
             ``"adamw_torch_fused"``), its class or, for any other, its family
             (``depthmup.family_of`` measures it).
@@ -186,7 +188,8 @@ def plan(
         >>> plan.initialize(model)
         >>> optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
     """
-    chosen, (name, family) = scheme_named(scheme), named(optimizer)
+    given = None if scheme is None else scheme_named(scheme)
+    name, family = named(optimizer)
     if not 0 < multiplier < math.inf:
         raise ValueError(
             f"Expected multiplier, that of the branches at the base, to be positive; got "
@@ -200,11 +203,12 @@ def plan(
         branches=branches,
         roles=roles,
     )
+    chosen, why = (given, "") if given is not None else default_scheme(found.places)
     run = Ratios(batch=batch, duration=duration)
     prescriptions, multipliers = prescribe(
         found, chosen, family, run=run, folding=folding, multiplier=multiplier
     )
-    notes = found.notes + ((CAVEATS[name],) if name in CAVEATS else ())
+    notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
     names = [p.name for p in prescriptions]
     check_patterns(own_init, names)
     check_role_patterns(roles, names)
