@@ -18,7 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    is_traceable_wrapper_subclass,
+)
 from torch.utils._pytree import tree_flatten
 
 from depthmup.planning.distributions import (
@@ -114,6 +118,8 @@ class Recorder:
 
     def pieces(self, tensor: Tensor) -> list[Piece] | None:
         """What was written into a tensor's storage, in order; None if nothing was."""
+        if is_traceable_wrapper_subclass(tensor):
+            return None  # a shard, or several tensors in one: nothing is said of it
         entry = self._contents.get(_key(tensor))
         return entry[1] if entry is not None and not entry[0].expired() else None
 
@@ -122,6 +128,8 @@ class Recorder:
         if law is not None and law.values is not None and law.draw is None and not law.settled:
             draw = (object(), tensor.numel())
             law = Law(values=law.values, rms=law.rms, settled=law.settled, draw=draw)
+        if is_traceable_wrapper_subclass(tensor):
+            return
         piece = place_of(tensor, law)
         pieces = self.pieces(tensor)
         if pieces is None:
