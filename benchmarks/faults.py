@@ -11,7 +11,7 @@ own: its observable, its dimension, its module.
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,8 +28,6 @@ from depthmup.records import Check, Outcome
 from depthmup.rules import Kind
 
 CLASSES, WORDS, LENGTH = 8, 32, 8
-# Torch's biases start at 1/sqrt(fan-in), too few of them to tell this from other laws.
-PLAN_OPTIONS = {"own_init": "fan_in"}
 
 
 class Block(nn.Module):
@@ -114,6 +112,44 @@ def growing_heads(width: int, depth: int) -> nn.Module:
     return Transformer(width, depth, heads=4)
 
 
+class Gated(nn.Module):
+    """SwiGLU with a learned gain at the end of the branch."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.gate, self.up = nn.Linear(width, 2 * width), nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+        self.gain = nn.Parameter(0.5 * torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        return x + self.gain * self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Functional(nn.Module):
+    """Bare parameters, read by functions."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(2 * width, width) / width**0.5)
+        self.second = nn.Parameter(torch.randn(width, 2 * width) / (2 * width) ** 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.layer_norm(x, x.shape[-1:])
+        return x + F.linear(F.gelu(F.linear(y, self.first)), self.second)
+
+
+def of_blocks(block: Callable[[int], nn.Module]) -> Callable[[int, int], nn.Module]:
+    def make(width: int, depth: int) -> nn.Module:
+        model = TwoMatrices(width, depth)
+        model.blocks = nn.Sequential(*(block(width) for _ in range(depth)))
+        model.head = nn.Linear(width, CLASSES)
+        return model
+
+    return make
+
+
 def tied(width: int, depth: int) -> nn.Module:
     return Transformer(width, depth, tied=True)
 
@@ -134,20 +170,15 @@ class Architecture:
     make: Callable[[int, int], nn.Module]
     batch: Callable[[torch.Generator], tuple[Tensor, Tensor]]
     depths: tuple[int, ...]
-    options: dict[str, Any] = field(default_factory=lambda: dict(PLAN_OPTIONS))
 
 
-# A table of embeddings is drawn with standard deviation 1 at any width.
-_FIXED_TABLE = {"own_init": {"tokens.weight": "fixed", "*": "fan_in"}}
 ARCHITECTURES = {
     "mlp, 1 matrix": Architecture(make=one_matrix, batch=vectors, depths=(4, 8, 16)),
     "mlp, 2 matrices": Architecture(make=TwoMatrices, batch=vectors, depths=(4, 8, 16)),
-    "transformer": Architecture(
-        make=growing_heads, batch=tokens, depths=(2, 4, 8), options=_FIXED_TABLE
-    ),
-    "tied transformer": Architecture(
-        make=tied, batch=tokens, depths=(2, 4, 8), options=_FIXED_TABLE
-    ),
+    "transformer": Architecture(make=growing_heads, batch=tokens, depths=(2, 4, 8)),
+    "tied transformer": Architecture(make=tied, batch=tokens, depths=(2, 4, 8)),
+    "gated mlp, layer scale": Architecture(make=of_blocks(Gated), batch=vectors, depths=(4, 8, 16)),
+    "functional mlp": Architecture(make=of_blocks(Functional), batch=vectors, depths=(4, 8, 16)),
 }
 WIDTHS = (32, 64, 128)
 
@@ -194,6 +225,28 @@ def epsilon(value: float) -> Spoil:
                 group["eps"] = value
 
     return spoil
+
+
+def decay(factor: Callable[[Prescription], float]) -> Spoil:
+    """A weight decay of 0.01, parameter by parameter times a factor."""
+
+    def spoil(model: nn.Module, made: Plan, optimizers: Optimizers) -> None:
+        prescriptions = {p.name: p for p in made.prescriptions}
+        names = {id(p): name for name, p in parameters(model).items()}
+        for optimizer in optimizers:
+            groups = []
+            for group in optimizer.param_groups:
+                rest = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+                for p in group["params"]:
+                    value = 0.01 * factor(prescriptions[names[id(p)]])
+                    groups.append({**rest, "params": [p], "weight_decay": value})
+            optimizer.param_groups[:] = groups
+
+    return spoil
+
+
+def right_decay(p: Prescription) -> float:
+    return p.decay
 
 
 def twice(model: nn.Module, made: Plan, optimizers: Optimizers) -> None:
@@ -247,7 +300,7 @@ class Fault:
 
 
 def _faults() -> tuple[Fault, ...]:
-    one, two, net, table = ARCHITECTURES
+    one, two, net, table, gated, bare = ARCHITECTURES
     return (
         Fault(
             name="branch multiplier 1/L where 1/sqrt(L) is meant", architecture=one, instead="1,0",
@@ -349,6 +402,34 @@ def _faults() -> tuple[Fault, ...]:
             name="tied embedding's learning rate scaled like a hidden one", architecture=table,
             spoil=rate(only(readout, lambda p: 1 / width_of(p))), module="tokens",
         ),
+        Fault(
+            name="no branch multiplier", architecture=gated, scheme="completep",
+            spoil=initial(only(last, lambda p: p.ratios.depth)), observable="branch output",
+            axis="depth",
+        ),
+        Fault(
+            name="gains at the end of branches without their depth factor", architecture=gated,
+            spoil=rate(only(lambda p: "gain" in p.name, root_depth)), axis="depth", module="gain",
+            observable="entry update",
+        ),
+        Fault(
+            name="decay not divided by the learning rate's factor", architecture=gated,
+            spoil=decay(lambda p: 1.0), observable="decay",
+        ),
+        Fault(
+            name="Muon: decay grows with width, as AdamW's", architecture=bare, optimizer="muon",
+            scheme="completep", observable="decay",
+            spoil=decay(lambda p: p.decay * (width_of(p) if hidden(p) else 1.0)),
+        ),
+        Fault(
+            name="hidden learning rate not scaled with width", architecture=bare,
+            spoil=rate(only(hidden, width_of)), observable="spectral update", module="blocks",
+        ),
+        Fault(
+            name="no branch multiplier", architecture=bare, scheme="completep",
+            spoil=initial(only(last, lambda p: p.ratios.depth)), observable="branch output",
+            axis="depth",
+        ),
     )  # fmt: skip
 
 
@@ -381,15 +462,18 @@ def run(
 
     def prepare(model: nn.Module, made: Plan, lr: float) -> Optimizers:
         if instead is not None:
-            made = plan(
+            other = plan(
                 model,
                 base=a.make(WIDTHS[0], a.depths[0]),
                 scheme=instead,
                 optimizer=optimizer,
                 example_inputs=a.batch(torch.Generator())[0],
-                **a.options,
             )
+            # What draws the parameters is known from the right plan.
+            made = replace(other, model_init=made.model_init, base_init=made.base_init)
         optimizers = planned(model, made, lr)
+        if optimizer != "sgd":
+            decay(right_decay)(model, made, optimizers)
         if spoil is not None:
             spoil(model, made, optimizers)
         return optimizers
@@ -402,7 +486,6 @@ def run(
         depths=a.depths,
         seeds=seeds,
         steps=steps,
-        plan_options=a.options,
     )
 
 

@@ -17,7 +17,7 @@ from depthmup.records import Outcome
 from depthmup.reports.check_page import check_page
 from depthmup.rules import Observable
 
-SMALL = {"widths": (16, 32, 64), "depths": (2, 4, 8), "seeds": 2, "steps": 2}
+SMALL = {"widths": (16, 32, 64), "depths": (2, 4, 8), "seeds": 3, "steps": 2}
 
 
 def batch(generator):
@@ -54,7 +54,7 @@ def test_the_study_has_at_least_20_faults_on_3_architectures_and_20_correct_mode
 @pytest.mark.long
 @pytest.mark.parametrize("fault", QUICK, ids=lambda f: f"{f.architecture}: {f.name}")
 def test_a_seeded_mistake_is_caught_and_named(fault):
-    found, named = faults.examine(fault, seeds=2, steps=2)
+    found, named = faults.examine(fault, seeds=3, steps=2)
     assert found.outcome is Outcome.FAIL
     assert named
     assert all(e.cause for e in found.failures)
@@ -63,7 +63,7 @@ def test_a_seeded_mistake_is_caught_and_named(fault):
 @pytest.mark.long
 @pytest.mark.parametrize("fault", SLOW[::4], ids=lambda f: f"{f.architecture}: {f.name}")
 def test_and_in_transformers(fault):
-    found, named = faults.examine(fault, seeds=2, steps=2)
+    found, named = faults.examine(fault, seeds=3, steps=2)
     assert (found.outcome, named) == (Outcome.FAIL, True)
 
 
@@ -73,7 +73,7 @@ def test_and_in_transformers(fault):
     [c for c in faults.CORRECT if c[0].startswith("mlp")] + [faults.CORRECT[11]],
 )
 def test_a_correct_model_is_not_failed(architecture, scheme, optimizer):
-    found = faults.run(architecture, scheme=scheme, optimizer=optimizer, seeds=2, steps=2)
+    found = faults.run(architecture, scheme=scheme, optimizer=optimizer, seeds=3, steps=2)
     assert found.outcome is not Outcome.FAIL, found.failures
 
 
@@ -342,7 +342,7 @@ def optimizers(model, lr):
         torch.optim.AdamW(rest, weight_decay=0.0),
     ]
 """
-SIZES = ["--widths", "16", "32", "64", "--depths", "2", "4", "8", "--seeds", "2", "--steps", "2"]
+SIZES = ["--widths", "16", "32", "64", "--depths", "2", "4", "8", "--seeds", "3", "--steps", "2"]
 
 
 class TestCommand:

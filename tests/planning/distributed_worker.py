@@ -24,7 +24,6 @@ def plan_of(model, tied, folding):
     torch.manual_seed(7)
     return depthmup.plan(
         model, base=make(BASE, tied), scheme="completep", example_inputs=tokens(), folding=folding,
-        own_init="fixed",
     )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_compiled_in_one_graph(order, folding):
         torch.manual_seed(0)
         model, base = Transformer(*TARGET, tied=True), Transformer(*BASE, tied=True)
         options = {
-            "base": base, "scheme": "completep", "example_inputs": tokens(), "own_init": "fixed",
+            "base": base, "scheme": "completep", "example_inputs": tokens(),
             "folding": folding,
         }  # fmt: skip
         plan = depthmup.plan(model, **options) if order == "before" else None

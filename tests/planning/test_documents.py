@@ -25,7 +25,7 @@ class TestJSON:
     @pytest.mark.parametrize("folding", [True, False])
     @pytest.mark.parametrize(
         "own_init",
-        ["fixed", None, {"*": Power(fan_in="-1/3"), "a": "fan_in"}, Power(depth="-1/2")],
+        ["fixed", None, {"tokens.weight": "fixed", "*": Power(fan_in="-1/2")}, Power(depth="-1/2")],
         ids=["fixed", "measured", "mapping", "power"],
     )
     def test_there_and_back(self, tmp_path, folding, own_init):
@@ -38,7 +38,7 @@ class TestJSON:
         assert (tmp_path / "again.json").read_text() == (tmp_path / "plan.json").read_text()
 
     def test_a_loaded_plan_is_applied_like_the_saved_one(self, tmp_path):
-        plan, models = make_plan(folding=False), []
+        plan, models = make_plan(folding=False, own_init=None), []
         plan.save(tmp_path / "plan.json")
         for p in (plan, depthmup.Plan.load(tmp_path / "plan.json")):
             torch.manual_seed(3)

@@ -66,7 +66,7 @@ def run(name, optimizer, scheme, *, folding, steps=20, mutate=None):
     base, model = make(*BASE).double(), make(*TARGET).double()
     plan = depthmup.plan(
         model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=x,
-        own_init="fixed", folding=folding,
+        folding=folding,
     )  # fmt: skip
     plan.initialize(model)
     if mutate:
@@ -136,7 +136,7 @@ def test_clipped_trajectories_are_the_same():
         base, model = make(*BASE).double(), make(*TARGET).double()
         plan = depthmup.plan(
             model, base=base, scheme="completep", optimizer="sgd", example_inputs=x,
-            own_init="fixed", folding=folding,
+            folding=folding,
         )  # fmt: skip
         plan.initialize(model)
         results.append(
@@ -154,9 +154,7 @@ def test_one_module_that_serves_two_branches_multiplies_each_once():
     """Its second branch cannot be folded, so the first may not be either."""
     torch.manual_seed(0)
     model, x = Tower(OneDropoutBlock, 16, 8), torch.randn(4, 6)
-    plan = depthmup.plan(
-        model, base=Tower(OneDropoutBlock, 16, 2), scheme="ode", example_inputs=x, own_init="fixed"
-    )
+    plan = depthmup.plan(model, base=Tower(OneDropoutBlock, 16, 2), scheme="ode", example_inputs=x)
     plan.initialize(model)
     assert attached(model) == 8
     assert all(p.folded == 1 for p in plan.prescriptions)

@@ -7,6 +7,9 @@ from pytest import approx
 from torch import nn
 
 import depthmup
+from depthmup.planning import recorded
+from depthmup.rules import Kind
+from depthmup.training.optimizers import optimizers
 
 CLASSES = {
     "sgd": torch.optim.SGD,
@@ -89,7 +92,7 @@ def test_families_for_optimizers_of_others():
 
 def test_an_unknown_optimizer_asks_for_its_family():
     with pytest.raises(ValueError, match=r"Expected an optimizer .*name its family"):
-        pair("shampoo")
+        pair("adamish")
 
 
 def test_decay_of_vectors_can_be_switched_off():
@@ -157,7 +160,6 @@ class TestMuon:
         model = make(32, 8)
         return model, depthmup.plan(
             model, base=make(16, 2), scheme="ode", optimizer=optimizer, example_inputs=x,
-            own_init="fixed",
         )  # fmt: skip
 
     def test_hidden_matrices_to_muon_and_the_rest_to_adamw(self):
@@ -212,3 +214,93 @@ class TestMuon:
         model, plan = self.plan(Transformer, tokens(), "adamw")
         with pytest.raises(ValueError, match=r"plan\.param_groups"):
             plan.muon_groups(model, lr=0.1, adamw_lr=0.1)
+
+
+class TestOtherFamilies:
+    def plan(self, optimizer, scheme="completep"):
+        torch.manual_seed(0)
+        model, drawn = recorded(lambda: ResidualMLP(32, 8))
+        base, base_drawn = recorded(lambda: ResidualMLP(16, 2))
+        plan = depthmup.plan(
+            model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=vectors(),
+            drawn=(drawn, base_drawn),
+        )  # fmt: skip
+        return plan, model
+
+    @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "muon", "muon-rms", "soap", "shampoo2"])
+    @pytest.mark.parametrize("scheme", ["completep", "depth-mup", "ode"])
+    def test_lr_times_decay_of_matrices_is_the_bases(self, optimizer, scheme):
+        """CompleteP with Muon and SGD let it grow with width."""
+        plan, model = self.plan(optimizer, scheme)
+        options = {"decoupled": True} if optimizer == "soap" else {}
+        if plan.family.matrices_only:
+            both = plan.muon_groups(model, lr=0.1, adamw_lr=0.1, weight_decay=0.2)
+            groups = both.muon + both.adamw
+        else:
+            groups = plan.param_groups(model, lr=0.1, weight_decay=0.2, **options)
+        for group in groups:
+            roles = {plan[name].role.kind for name in group["param_names"]}
+            if Kind.VECTOR not in roles or optimizer == "sgd":
+                assert group["lr"] * group["weight_decay"] == approx(0.1 * 0.2)
+
+    def test_independent_decay_is_lr_times_decay(self):
+        plan, model = self.plan("adamw")
+        usual = plan.param_groups(model, lr=0.1, weight_decay=0.2)
+        alone = plan.param_groups(model, lr=0.1, weight_decay=0.2, independent_decay=True)
+        for a, b in zip(usual, alone, strict=True):
+            assert b["weight_decay"] == approx(a["weight_decay"] * a["lr_factor"])
+        hidden = next(g for g in alone if "blocks.0.up.weight" in g["param_names"])
+        assert hidden["weight_decay"] == approx(0.2)
+
+    def test_torchs_adafactor_trains_what_starts_at_zero_as_its_role_must(self):
+        """lr * the smallest weight is the step of a tensor of zeros: that of the law, 1/m."""
+        torch.manual_seed(0)
+
+        def make(width, depth):
+            model = ResidualMLP(width, depth)
+            for block in model.blocks:
+                nn.init.zeros_(block.down.weight)
+            return model
+
+        model, base = make(64, 4), make(16, 4)
+        plan = depthmup.plan(
+            model, base=base, scheme="depth-mup", optimizer=torch.optim.Adafactor,
+            example_inputs=vectors(), folding=False,
+        )  # fmt: skip
+        optimizer = torch.optim.Adafactor(plan.param_groups(model, lr=1e-2), lr=1e-2)
+        for p in model.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+        steps = model.blocks[0].down.weight.detach().abs().max().item()
+        assert steps == approx(1e-2 * 1e-3 / 4, rel=1e-4)
+        up = plan["blocks.0.up.weight"]
+        assert (up.lr, up.init) == (approx(4**-0.5), approx(4**-0.5))
+        assert any("1/sqrt(step)" in note for note in plan.notes)
+
+    @pytest.mark.parametrize("optimizer", ["lamb", "lars"])
+    def test_decay_that_is_normalized_with_the_direction_is_refused(self, optimizer):
+        plan, model = self.plan(optimizer)
+        with pytest.raises(ValueError, match="gives the sum the size of the weight"):
+            plan.param_groups(model, lr=0.1, weight_decay=0.1)
+        assert any("norm" in note for note in plan.notes)
+
+    def test_decay_on_a_sphere_is_refused(self):
+        plan, model = self.plan("muonh")
+        with pytest.raises(ValueError, match="would only shrink the sphere"):
+            plan.muon_groups(model, lr=0.1, adamw_lr=0.1, weight_decay=0.1)
+        groups = plan.muon_groups(model, lr=0.1, adamw_lr=0.1, adamw_weight_decay=0.1)
+        assert {g["weight_decay"] for g in groups.muon} == {0.0}
+
+    def test_epsilons_of_matrix_optimizers_follow_the_gradient(self):
+        plan, model = self.plan("shampoo2", "ode")
+        groups = plan.muon_groups(model, lr=0.1, adamw_lr=0.1, matrix_eps=1e-6)
+        for group in groups.muon:
+            p = plan[group["param_names"][0]]
+            assert group["eps"] == approx(1e-6 * p.epsilon)
+            # (g sqrt(in out))^2 at g = 1/(out r), and 1/A^2 where a multiplier is folded.
+            assert p.epsilon == approx(4**-2 / p.folded**2)
+
+    def test_what_torch_does_not_have_is_not_trained_with_something_else(self):
+        plan, model = self.plan("shampoo")
+        with pytest.raises(ValueError, match="which is not in torch"):
+            optimizers(plan, model, lr=0.1)

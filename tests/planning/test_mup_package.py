@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
+from depthmup.planning import recorded
 
 mup = pytest.importorskip("mup", reason="pip install --no-deps mup==1.0.0")
 
@@ -66,10 +67,11 @@ def theirs(make):
 
 def ours(make, x, optimizer, **options):
     torch.manual_seed(0)
-    model = make(TARGET)
+    model, drawn = recorded(lambda: make(TARGET))
+    base, base_drawn = recorded(lambda: make(BASE))
     plan = depthmup.plan(
-        model, base=make(BASE), scheme="mup", optimizer=optimizer, example_inputs=x,
-        own_init={"tokens.weight": "fixed", "norm*.*": "fixed", "*": "fan_in"}, **options,
+        model, base=base, scheme="mup", optimizer=optimizer, example_inputs=x,
+        drawn=(drawn, base_drawn), **options,
     )  # fmt: skip
     plan.initialize(model)
     return plan, model.double()

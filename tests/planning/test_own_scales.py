@@ -85,6 +85,7 @@ def planned(target=(64,), base=(16,), **options):
     return depthmup.plan(
         Model(*target, **options), base=Model(*base, **options), example_inputs=tokens(),
         own_init="fan_in",
+        scheme="depth-mup",
     )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def test_a_tied_embedding_that_scales_its_own_output():
         model.head.weight = model.tokens.weight
         return model
 
-    plan = depthmup.plan(make(64), base=make(16), example_inputs=tokens(), own_init="fixed")
+    plan = depthmup.plan(make(64), base=make(16), example_inputs=tokens())
     found = next(m for m in plan.multipliers if m.where is Where.INPUT)
     assert found.value == approx(0.5)
     assert [hook.module for hook in found.hooks] == ["tokens"]

@@ -49,7 +49,7 @@ def test_the_readout_moves_the_logits_by_order_one(scheme, family, tied):
 @pytest.mark.parametrize(
     ("observable", "depth_mup", "ode"),
     [
-        (Observable.STREAM, (0, 0), (0, None)),  # a small embedding beside L^-1/2 of noise
+        (Observable.STREAM, (0, 0), (0, 0)),  # ODE: at most, as noise is L^-1/2
         (Observable.BRANCH, (0, -HALF), (0, -1)),
         (Observable.PREACTIVATION, (0, 0), (0, 0)),
         (Observable.STREAM_CHANGE, (0, 0), (0, 0)),

@@ -50,7 +50,7 @@ class Options:
     """Learning rate at the smallest size; by default one that suits the optimizer."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where that is too rough to measure:
+    """How the model's own initialization depends on its size, where its code does not show it:
     fixed (the same at every size) or fan_in (as torch's layers)."""
 
     modules: str | None = None

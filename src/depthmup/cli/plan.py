@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +23,9 @@ class Options:
     target: str
     """Size to train, as WIDTHxDEPTH, such as 1024x32."""
 
-    scheme: str = "depth-mup"
-    """sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma."""
+    scheme: str = ""
+    """sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma; by default
+    depth-mup where branches have one matrix, else completep."""
 
     optimizer: str = "adamw"
     """Optimizer by name, or its family: raw, entrywise, spectral."""
@@ -35,10 +37,10 @@ class Options:
     """Keep multipliers in the forward pass, as hooks, instead of folding them into parameters."""
 
     meta: bool = False
-    """Build both models on the meta device: no memory, and their initialization is not measured."""
+    """Build both models on the meta device, which takes no memory."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where that is too rough to measure:
+    """How the model's own initialization depends on its size, where its code does not show it:
     fixed (the same at every size) or fan_in (as torch's layers)."""
 
     explain: str = ""
@@ -53,7 +55,7 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.folders import prepare_file
-    from depthmup.planning import plan
+    from depthmup.planning import plan, recorded
     from depthmup.planning.user_model import load_user_model, size
 
     if options.out is not None:
@@ -62,15 +64,18 @@ def run(options: Options) -> int:
     base, target = size(options.base), size(options.target)
     torch.manual_seed(0)
     with torch.device("meta") if options.meta else nullcontext():
-        models = user.make(*target), user.make(*base)
+        (model, drawn), (small, base_drawn) = (
+            recorded(partial(user.make, *shape)) for shape in (target, base)
+        )
     found = plan(
-        models[0],
-        base=models[1],
-        scheme=options.scheme,
+        model,
+        base=small,
+        scheme=options.scheme or None,
         optimizer=options.optimizer,
         example_inputs=user.example_inputs(),
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,
+        drawn=(drawn, base_drawn),
     )
     print(found.explain(options.explain) if options.explain else found)
     if options.out is not None:

@@ -65,7 +65,8 @@ def _logits(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Tensor | None:
         # One example is enough: the entries are many.
         result: Tensor = (query[:1] @ key[:1].transpose(-1, -2)) * scale
         return result
-    if name in ("softmax", "_softmax", "softmax_default") and isinstance(args[0], Tensor):
+    weighing = name in ("softmax", "_softmax", "softmax_default", "log_softmax", "sigmoid")
+    if weighing and args and isinstance(args[0], Tensor) and args[0].dim() >= 3:
         entries = args[0][:1].flatten().float()
         entries = entries[entries > -1e4]  # what a mask leaves
         return entries if len(entries) else None

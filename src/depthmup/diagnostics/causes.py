@@ -79,6 +79,14 @@ GPT-2's 1/sqrt(2L): depth is counted twice"
                 else "training moves wide models less: some learning rate is scaled down by width "
                 "twice, or a tied embedding is multiplied by 1/width twice"
             )
+        case Observable.DECAY, _:
+            return (
+                "weight decay is multiplied by more than 1/(learning rate's factor): lr * decay "
+                f"grows with {axis}"
+                if more
+                else f"weight decay is not divided by the learning rate's factor: lr * decay falls "
+                f"with {axis}"
+            )
         case Observable.READOUT_UPDATE, "width":
             return (
                 "the readout's learning rate (or its multiplier) is not scaled by 1/fan-in"

@@ -9,11 +9,10 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from functools import partial
 from typing import Any
 
 from depthmup.diagnostics.observations import Key
-from depthmup.diagnostics.points import locate
 from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.verdicts import CONFIDENCE, MARGIN, judge, outcome_of, summaries
 from depthmup.diagnostics.visits import (
@@ -23,20 +22,21 @@ from depthmup.diagnostics.visits import (
     distinct,
     fresh,
     seeded,
+    staircase,
     survey,
     visited,
 )
-from depthmup.planning import plan
+from depthmup.planning import plan, recorded
 from depthmup.records import Check, NonFinite
-from depthmup.rules import Family, Role, Scheme
+from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
-RATES = {
+RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
     Family.RAW: 0.1,
     Family.ENTRYWISE: 1e-3,
-    Family.SPECTRAL: 1e-2,
-    Family.SPECTRAL_RMS: 1e-2,
+    Family.RELATIVE: 1e-2,
+    Family.NORM_BALL: 1e-2,
 }
 
 
@@ -44,7 +44,7 @@ def check(
     subject: Subject,
     *,
     scheme: str | Scheme = "depth-mup",
-    optimizer: str | Family = "adamw",
+    optimizer: str | Family | type = "adamw",
     widths: Sequence[int] = (32, 64, 128, 256),
     depths: Sequence[int] = (4, 8, 16, 32),
     seeds: int = 3,
@@ -83,7 +83,7 @@ def check(
         >>> def batch(generator):
         ...     return torch.randn(8, 8, generator=generator), torch.arange(8) % 4
         >>> found = check(Subject(make=make, batch=batch), scheme="completep",
-        ...               widths=(16, 32, 64), depths=(2, 4, 8), seeds=2, steps=2)
+        ...               widths=(16, 32, 64), depths=(2, 4, 8), seeds=3, steps=2)
         >>> str(found.outcome)
         'pass'
     """
@@ -104,9 +104,10 @@ def check(
     inputs, _ = subject.batch(seeded(0))
     check_finite(inputs)
     options = dict(plan_options or {})
-    base = fresh(subject.make, widths[0], depths[0], 0)
+    base, base_drawn = recorded(lambda: fresh(subject.make, widths[0], depths[0], 0))
     sites = survey(subject.make, widths, depths, base, inputs)
-    grid = list(product(widths, depths))
+    grid = staircase(widths, depths)
+    branches = {depth: sites[widths[0], depth].branches for depth in depths}
     looks: list[Look] = []
     losses: dict[str, list[tuple[float, ...]]] = {}
     nonfinite: NonFinite | None = None
@@ -115,14 +116,16 @@ def check(
     done = 0
     family = None
     for width, depth in grid:
-        model = fresh(subject.make, width, depth, 0)
-        points = sites.get((width, depth)) or locate(model, inputs)
+        model, drawn = recorded(partial(fresh, subject.make, width, depth, 0))
+        # Modules have the same names at every width.
+        points = sites[widths[0], depth]
         made = plan(
             model,
             base=base,
             scheme=scheme,
             optimizer=optimizer,
             example_inputs=inputs,
+            drawn=(drawn, base_drawn),
             **options,
         )
         family = made.family
@@ -161,7 +164,14 @@ def check(
             for observation in seen:
                 roles.update(observation.roles)
                 looks += [
-                    Look(key=key, width=width, depth=depth, seed=seed, value=value)
+                    Look(
+                        key=key,
+                        width=width,
+                        depth=depth,
+                        branches=branches[depth],
+                        seed=seed,
+                        value=value,
+                    )
                     for key, value in observation.values.items()
                 ]
             done += 1
@@ -171,12 +181,19 @@ def check(
     heads = tuple(h for p in sites.values() for h in p.heads)
     exponents, more = judge(looks, scheme, family, roles, replace(last, heads=heads), modules)
     notes += more
+    if not any(look.key.observable is Observable.DECAY for look in looks):
+        notes.append("No optimizer has a weight decay here, so lr * decay is not looked at.")
+    if len({branches[d] / d for d in depths}) > 1:
+        notes.append(
+            f"The stream has {', '.join(str(branches[d]) for d in depths)} branches at depths "
+            f"{', '.join(map(str, depths))}; exponents of depth are those of their number."
+        )
     if not scheme.follows_depth and len(depths) > 1:
         notes.append(f"{scheme.title} has no theory of depth; exponents of depth are its shape's.")
     return Check(
         title=subject.title,
         scheme=scheme.title,
-        optimizer=str(optimizer),
+        optimizer=named(optimizer)[0],
         applied=subject.applied,
         widths=widths,
         depths=depths,

@@ -16,10 +16,13 @@ from depthmup.diagnostics.observations import Key, Seen, layer_pattern, mean_squ
 from depthmup.diagnostics.sharding import whole
 from depthmup.planning import Prescription
 from depthmup.planning.names import parameters
-from depthmup.rules import Kind, Observable, Role
+from depthmup.rules import Family, Kind, Observable, Role
 
 # A module is taken to be linear in its parameters if the parts add up to the whole this well.
 _LINEAR = 1e-2
+# Families whose update is a sum over inputs, or the signs of one; orthogonalized ones are not.
+_SUMS = (Family.RAW, Family.ENTRYWISE, Family.RELATIVE, Family.MATRIX_ENTRYWISE)
+_ROWS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +63,20 @@ class Effects:
         error = mean_square(after - base - sum(parts.values()))
         if error > _LINEAR**2 * (mean_square(after - base) + 1e-12 * size):
             return  # not linear in its parameters: judged by its weights alone
+        at_the_end = any(
+            self.prescriptions[name].role.kind is Kind.READOUT for name in self.names.values()
+        )
         for key, part in parts.items():
             role = self.prescriptions[self.names[key]].role
             if isinstance(module, nn.Embedding) and role.kind is Kind.READOUT:
                 role = Role(kind=Kind.INPUT)  # the other end of a tied readout
             label = f"{pattern}.{key}" if pattern else key
             effect = self.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
+            effect /= self._crowding(key, args)
             if role.kind is Kind.READOUT:
                 self.seen.readouts.append(mean_square(after))
+            if role.kind is Kind.READOUT or (at_the_end and role.kind is Kind.VECTOR):
+                # The readout starts small: what counts is its part of the logits.
                 self.seen.ratio(
                     Key(observable=Observable.READOUT_UPDATE, module=label), effect, 1.0, role
                 )
@@ -89,13 +98,33 @@ class Effects:
                 # same size there are as many as one likes.
                 generator = torch.Generator().manual_seed(0)
                 random = torch.randn(1024, x.shape[-1], generator=generator).to(x)
-                base = module.forward(random * math.sqrt(mean_square(x)))
+                alone = {
+                    key: p.detach() if self.names[key] == matrix.name else torch.zeros_like(p)
+                    for key, p in ((k, getattr(module, k)) for k in self.names)
+                }
+                base = self._run(module, (random * math.sqrt(mean_square(x)),), {}, alone)
             key = Key(observable=Observable.READOUT, module=pattern)
             self.seen.ratio(key, mean_square(base), 1.0, matrix.role)
         elif matrix.role.in_branch and not matrix.role.last:
             folded = matrix.folded if self.applied else 1.0
             key = Key(observable=Observable.PREACTIVATION, module=pattern)
             self.seen.ratio(key, mean_square(base), folded**2, matrix.role)
+
+    def _crowding(self, key: str, args: Any) -> float:
+        """1 + B/n: what B independent inputs add to the effect of an update on one of them.
+
+        The update is a sum over inputs (or its signs). On one of them it is aligned with itself,
+        of order n for a fan-in of n, and by chance with the B - 1 others, of order sqrt(n B)
+        together. Theory has n grow past B; where it has not, exponents would show it.
+        """
+        p = self.prescriptions[self.names[key]]
+        x = args[0] if args and isinstance(args[0], Tensor) else None
+        summed = p.role.kind in (Kind.HIDDEN, Kind.READOUT) and len(p.shape) == 2
+        if not summed or p.family not in _SUMS or x is None or not x.is_floating_point():
+            return 1.0
+        if x.shape[-1] not in p.shape:
+            return 1.0
+        return 1 + independent_inputs(x) / x.shape[-1]
 
     def _run(self, module: nn.Module, args: Any, kwargs: Any, values: Mapping[str, Tensor]) -> Any:
         """The module's own forward, without hooks, with other parameters."""
@@ -130,6 +159,34 @@ def compare_weights(
         if p.ndim == 2 and role.kind is Kind.HIDDEN:
             key = Key(observable=Observable.SPECTRAL_UPDATE, module=label)
             seen.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
+
+
+def independent_inputs(x: Tensor) -> float:
+    """How many independent inputs have the overlaps that these have.
+
+    Of T vectors in n dimensions, the mean squared cosine of two is 1/n if they are independent, and
+    more by 1/B if they are B vectors over and over:
+
+        1/B = 1/T + max(mean squared cosine - 1/n, 0).
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> few = torch.randn(4, 256, generator=generator)
+        >>> 3 < independent_inputs(few.repeat(64, 1)) < 5
+        True
+    """
+    rows = x.detach().reshape(-1, x.shape[-1]).float()
+    count = len(rows)
+    if count > _ROWS:
+        generator = torch.Generator().manual_seed(count)
+        rows = rows[torch.randperm(count, generator=generator)[:_ROWS].to(rows.device)]
+    rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-30)
+    if len(rows) < 2:
+        return float(count)
+    squared = (rows @ rows.T).square()
+    pairs = len(rows) * (len(rows) - 1)
+    overlap = float(squared.sum() - squared.diagonal().sum()) / pairs
+    return 1 / (1 / count + max(overlap - 1 / x.shape[-1], 0.0))
 
 
 def spectral_norm(matrix: Tensor, *, iterations: int = 12) -> float:

@@ -51,13 +51,17 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """A tensor of a module's call, times a constant, and the observable that it shows."""
+    """A tensor of a module's call, times a constant, and the observable that it shows.
+
+    ``side`` is input, output, or difference: the output ``index`` less the input ``subtracted``.
+    """
 
     key: Key
     module: str
     side: str
     index: int
     scale: float = 1.0
+    subtracted: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +120,11 @@ class Seen:
 
     def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
         def see(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            tree = (args, kwargs) if point.side == "input" else output
-            tensors = [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
-            self.tensor(point.key, tensors[point.index] * point.scale)
+            given, made = _tensors((args, kwargs)), _tensors(output)
+            value = given[point.index] if point.side == "input" else made[point.index]
+            if point.side == "difference":
+                value = value - given[point.subtracted]
+            self.tensor(point.key, value * point.scale)
 
         stack.callback(module.register_forward_hook(see, with_kwargs=True).remove)
 
@@ -153,6 +159,10 @@ class Seen:
                 # A factor on the logits, if the model's own code or a hook has one.
                 values[key] *= math.sqrt(self.logits / self.readouts[0])
         return Observation(values=values, samples=self.samples, roles=self.roles)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
 
 
 def sample(value: Tensor) -> Tensor:

@@ -82,15 +82,46 @@ def _makers(traced: Traced, seen: list[Attention], operand: str) -> set[str]:
 
 
 def _branch_point(traced: Traced, branch: Branch) -> Point | None:
+    """The module whose output is the branch, up to constants; or one that adds it to the stream."""
     graph, usage = traced.graph, traced.usage
-    found = next(
-        onto_modules(graph, usage, branch.output, branch.addition, after=branch.origin), None
-    )
-    if found is None or len(found.calls) != 1:
-        return None
-    hook = hooks_of(found)[0]
-    key = Key(observable=Observable.BRANCH, module=layer_pattern(hook.module))
-    return Point(key=key, module=hook.module, side="output", index=hook.index, scale=found.scale)
+    for placement in onto_modules(
+        graph, usage, branch.output, branch.addition, after=branch.origin
+    ):
+        if len(placement.calls) != 1:
+            continue
+        hook, (call, index) = hooks_of(placement)[0], next(iter(placement.calls))
+        if not _is_resized(traced, placement.scaled - {call.outputs[index].node}):
+            key = Key(observable=Observable.BRANCH, module=layer_pattern(hook.module))
+            return Point(
+                key=key, module=hook.module, side="output", index=hook.index, scale=placement.scale
+            )
+    # x + f(x) where f has no module of its own: what the module that adds gives, less its input.
+    for call in graph.calls:
+        into = [i for i, ref in enumerate(call.inputs) if ref.node == branch.stream]
+        out = [i for i, ref in enumerate(call.outputs) if ref.node == branch.addition]
+        if into and out and call.name:
+            key = Key(observable=Observable.BRANCH, module=layer_pattern(call.name))
+            return Point(
+                key=key, module=call.name, side="difference", index=out[0], subtracted=into[0]
+            )
+    return None
+
+
+def _is_resized(traced: Traced, nodes: frozenset[int]) -> bool:
+    """Whether parameters, or other activations, change the size of what passes these nodes.
+
+    A multiplier may go past them, but what is seen before them is not what is added.
+    """
+    for index in nodes:
+        varied = [
+            ref.node
+            for ref in traced.graph.nodes[index].inputs
+            if ref.node not in traced.usage.constant and ref.node not in nodes
+        ]
+        beside = [node for node in varied if node in traced.usage.derived]
+        if beside or len(varied) > 1:
+            return True
+    return False
 
 
 def _stream_point(

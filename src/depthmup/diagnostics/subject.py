@@ -32,7 +32,7 @@ def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimiz
 
 def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
     """Leave a model as its own code makes it, with one learning rate for everything."""
-    if plan.family.is_spectral:
+    if plan.family.matrices_only:
         raise ValueError(
             f"A model that is checked as it is with {plan.optimizer} must say how its parameters "
             "are divided among optimizers: give optimizers(model, lr) beside the factory."

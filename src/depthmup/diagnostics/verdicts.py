@@ -12,8 +12,10 @@ closer than that is corrections of small sizes, which shrink with size. Changes 
 of the logits, sums over all layers whose parts are judged themselves, fail beyond ``RIVAL`` only.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 
 from depthmup.diagnostics.causes import likely_cause
@@ -61,9 +63,10 @@ def judge(
             notes.append(f"{key} is zero at every size.")
             continue
         positive = [look for look in found if 0 < look.value < float("inf")]
-        varied = [
-            axis for axis in ("width", "depth") if len({getattr(p, axis) for p in positive}) > 2
-        ]
+        if 2 * len(positive) < len(found):
+            notes.append(f"{key} is zero at most sizes, so it has no slope.")
+            continue
+        varied = [axis for axis in ("width", "depth") if len({p.size(axis) for p in positive}) > 2]
         if not varied:
             continue
         role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
@@ -72,11 +75,15 @@ def judge(
         )
         # Effects on outputs say what weights alone would say, and more sharply.
         shown = _only_shown(key, role, family, covered, points)
-        slopes = log_slopes(
-            [tuple(float(getattr(p, axis)) for axis in varied) for p in positive],
-            [p.value for p in positive],
-            [p.seed for p in positive],
-        )
+        try:
+            slopes = log_slopes(
+                [tuple(p.size(axis) for axis in varied) for p in positive],
+                [p.value for p in positive],
+                [p.seed for p in positive],
+            )
+        except (ValueError, np.linalg.LinAlgError):  # too few sizes, or all on one line
+            notes.append(f"{key} is not zero at too few sizes for a slope.")
+            continue
         fitted += [
             (key, axis, slope, prediction, shown)
             for axis, slope in zip(varied, slopes, strict=True)
@@ -91,7 +98,9 @@ def judge(
     p_values = {
         (key, axis): slope.p_outside(float(expected), RIVAL if key.observable in _SUMS else MARGIN)
         for key, axis, slope, prediction, shown in fitted
-        if (expected := getattr(prediction, axis)) is not None and not shown
+        if (expected := getattr(prediction, axis)) is not None
+        and not shown
+        and not _below(prediction, axis, slope)
     }
     rejected = holm(p_values, level=1 - CONFIDENCE)
     result = []
@@ -102,7 +111,10 @@ def judge(
             outcome = Outcome.SHOWN
         elif (key, axis) in rejected:
             outcome = Outcome.FAIL
-        elif estimate.inside(float(expected) - RIVAL, float(expected) + RIVAL):
+        elif estimate.inside(
+            -math.inf if prediction.at_most and axis == "depth" else float(expected) - RIVAL,
+            float(expected) + RIVAL,
+        ):
             outcome = Outcome.PASS
         else:
             outcome = Outcome.UNDECIDED
@@ -131,12 +143,20 @@ def judge(
     return tuple(result), notes
 
 
+def _below(prediction: Prediction, axis: str, slope: Slope) -> bool:
+    """Whether an exponent lies below a prediction that is a bound."""
+    expected = getattr(prediction, axis)
+    return prediction.at_most and axis == "depth" and slope.value <= float(expected)
+
+
 def _only_shown(
     key: Key, role: Role | None, family: Family, covered: set[str], points: Points
 ) -> bool:
     """Whether an observable is measured without being judged, whatever theory predicts of it."""
     if key.observable is Observable.LOGITS:
         return True  # too few numbers; the readout is judged on random inputs
+    if key.observable is Observable.DECAY:
+        return role is None or role.kind is Kind.VECTOR  # theirs is a matter of taste
     if key.observable in _WEIGHTS:
         # Effects on outputs say what weights alone would say, and more sharply.
         if key.module in covered or (role is not None and role.kind is Kind.READOUT):

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-from depthmup.diagnostics.observations import Key, Observation, Paths, Points
+from depthmup.diagnostics.observations import Key, Observation, Paths, Points, layer_pattern
 from depthmup.diagnostics.points import locate
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
 from depthmup.diagnostics.subject import Make, Subject
 from depthmup.planning import Plan
 from depthmup.planning.names import parameters
+from depthmup.rules import Observable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,13 +33,18 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """One observable of one network."""
+    """One observable of one network; ``branches`` are those of its residual stream."""
 
     key: Key
     width: int
     depth: int
+    branches: int
     seed: int
     value: float
+
+    def size(self, axis: str) -> float:
+        """What exponents of width, or of depth, refer to."""
+        return float(self.width if axis == "width" else self.branches)
 
 
 def visited(
@@ -58,6 +64,10 @@ def visited(
     if bad is not None:
         return (), (), (bad, 0)
     first = observe(model, inputs, points, made, applied=applied)
+    # Before training: a schedule of its own may move the rates.
+    for name, decay in decays(model, optimizers).items():
+        key = Key(observable=Observable.DECAY, module=layer_pattern(name))
+        first.values[key], first.roles[key] = decay, made[name].role
     weights = {name: p.detach().clone() for name, p in parameters(model).items()}
     paths, curve = Paths(model), []
     for step in range(1, steps + 1):
@@ -111,15 +121,44 @@ def survey(
     for depth in depths[1:]:
         deeper = fresh(make, widths[0], depth, 0)
         found[widths[0], depth] = locate(deeper, inputs)
-        ratio = found[widths[0], depth].branches / branches
-        if abs(ratio - depth / depths[0]) > 1e-9:
-            how = "ignores depth" if ratio == 1 else "does not follow depth"
+        if found[widths[0], depth].branches == branches:
             raise ValueError(
-                f"The factory {how}: at {depths[0]} and {depth} the residual stream has {branches} "
-                f"and {found[widths[0], depth].branches} branches. Expected their number to be "
-                "proportional to depth; exponents refer to it."
+                f"The factory ignores depth: at {depths[0]} and {depth} the residual stream has "
+                f"{branches} branches. Expected their number to grow with depth; exponents refer "
+                "to it."
             )
     return found
+
+
+def staircase(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
+    """The sizes to look at: wide ones shallow, deep ones narrow, and those between.
+
+    Both slopes follow from half of the grid, without the networks that are wide and deep, which
+    take most of the time.
+
+    Example:
+        >>> staircase((16, 32, 64), (2, 4, 8))
+        [(16, 2), (16, 4), (16, 8), (32, 2), (32, 4), (64, 2)]
+    """
+    across, down = max(len(widths) - 1, 1), max(len(depths) - 1, 1)
+    return [
+        (width, depth)
+        for i, width in enumerate(widths)
+        for j, depth in enumerate(depths)
+        if i * down + j * across <= across * down
+    ]
+
+
+def decays(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
+    """lr * weight decay of every parameter whose group has a decay, by name."""
+    names = {id(p): name for name, p in parameters(model).items()}
+    return {
+        names[id(p)]: group["lr"] * group["weight_decay"]
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for p in group["params"]
+        if group.get("weight_decay") and id(p) in names
+    }
 
 
 def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:

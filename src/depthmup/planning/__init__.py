@@ -6,8 +6,10 @@ from depthmup.planning.declared import Branch, DeclaredRole
 from depthmup.planning.document import PlanDocumentError
 from depthmup.planning.graph import Residuals, find_branches
 from depthmup.planning.groups import MuonGroups
+from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.kinds import NotUnderstood
 from depthmup.planning.matching import UnrelatedModels
+from depthmup.planning.optimizer_probe import Probe, family_of
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
 from depthmup.planning.plan import Plan, plan
 from depthmup.planning.prescription import Multiplier, Prescription
@@ -19,6 +21,7 @@ __all__ = [
     "Anatomy",
     "Branch",
     "DeclaredRole",
+    "Drawn",
     "Graph",
     "Hook",
     "Multiplier",
@@ -30,6 +33,7 @@ __all__ = [
     "PlanDocumentError",
     "PlanMismatch",
     "Prescription",
+    "Probe",
     "Residuals",
     "Site",
     "TraceError",
@@ -37,8 +41,10 @@ __all__ = [
     "UnrelatedModels",
     "Where",
     "anatomy",
+    "family_of",
     "find_branches",
     "find_uses",
     "plan",
+    "recorded",
     "trace",
 ]

@@ -9,16 +9,10 @@ import torch
 from torch import nn
 
 from depthmup.planning import hooks
-from depthmup.planning.names import parameters, unwrapped
-from depthmup.planning.own_init import (
-    Measured,
-    OwnLaw,
-    UnrecognizedInit,
-    declared_law,
-    fan_in_beside,
-    measure,
-    recognize,
-)
+from depthmup.planning.initializers import by_default
+from depthmup.planning.measured import Measured, drawn_from, exactly, measure, with_exact
+from depthmup.planning.names import parameters, plain_name, unwrapped
+from depthmup.planning.own_init import OwnLaw, Sizes, UnrecognizedInit, declared, recognize
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -78,41 +72,59 @@ def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
     return found
 
 
-def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, OwnLaw]:
-    """How each parameter's present values depend on size, measured or declared.
+def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
+    """How large a model's parameters are; None if it has no values and not all are known.
+
+    ``known`` are the sizes of what drew them, believed where the values agree.
+    """
+    found = {name: measure(p) for name, p in parameters(model).items()}
+    if any(values is None for values in found.values()):
+        return Sizes(measured=dict(known)) if found.keys() <= known.keys() else None
+    measured = with_exact({name: m for name, m in found.items() if m is not None}, known)
+    if all(m.exact for m in measured.values()):
+        return Sizes(measured=measured)
+    defaults = {plain_name(name): drawn for name, drawn in by_default(unwrapped(model)).items()}
+    fitting = {
+        name: exactly(drawn, measured[name].count)
+        for name, drawn in defaults.items()
+        if name in measured and drawn_from(drawn, measured[name], sure=False)
+    }
+    return Sizes(measured=measured, defaults=fitting)
+
+
+def own_laws(plan: "Plan", model: nn.Module) -> Mapping[str, OwnLaw]:
+    """How each parameter's present values depend on size: declared, drawn or measured.
 
     Raises:
-        UnrecognizedInit: neither measured nor declared, or measured and not recognized.
+        UnrecognizedInit: none of these, or declared against what is measured.
     """
-    measured: dict[str, Measured] = {}
-    for name, tensor in found.items():
-        one = measure(tensor)
-        if one is None:
+    for name, tensor in parameters(model).items():
+        if tensor.is_meta:
             raise UnrecognizedInit(
                 f"{name} is on the meta device, where there are no values. Allocate the model "
                 "(to_empty) and run its own initialization first."
             )
-        measured[name] = one
-    if plan.own_init is None:
-        if not plan.base_init:
+    ours = sizes_of(model, plan.model_init)
+    assert ours is not None
+    laws = declared(plan.prescriptions, plan.own_init, ours.measured, plan.base_init)
+    rest = [p for p in plan.prescriptions if p.name not in laws]
+    if not rest:
+        return laws
+    if not plan.base_init:
+        if plan.own_init is not None:
             raise UnrecognizedInit(
-                "The base is on the meta device, so there is nothing to compare the model's own "
-                "initialization with. Say how it depends on size when planning: own_init='fixed' "
-                "(the same at every size, as in most transformers classes) or own_init='fan_in' "
-                "(1/sqrt(fan-in), as torch's layers do); or use a base with values."
+                f"own_init says nothing of {rest[0].name}, and the base is on the meta device. Add "
+                "a pattern for it, or '*' for the rest; or use a base with values."
             )
-        return recognize(plan.prescriptions, measured, plan.base_init)
-    fans = fan_in_beside(plan.prescriptions)
-    result = {}
-    for p in plan.prescriptions:
-        constant = measured[p.name].constant is not None
-        law = declared_law(p, plan.own_init, fans[p.name], constant)
-        if law is None:
-            raise UnrecognizedInit(
-                f"own_init says nothing of {p.name}. Add a pattern for it, or '*' for the rest."
-            )
-        result[p.name] = law
-    return result
+        raise UnrecognizedInit(
+            "The base is on the meta device, so there is nothing to compare the model's own "
+            "initialization with. Say how it depends on size when planning: own_init='fixed' "
+            "(the same at every size, as in most transformers classes) or own_init='fan_in' "
+            "(1/sqrt(fan-in), as torch's layers do); or use a base with values, or pass "
+            "drawn=, what both were drawn from."
+        )
+    theirs = Sizes(measured=plan.base_init, defaults=plan.base_default)
+    return {**laws, **recognize(rest, ours, theirs).laws}
 
 
 def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
@@ -148,7 +160,7 @@ def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
             "This model was already initialized by a plan; doing so twice would rescale it twice. "
             "Pass force=True if its own initialization ran again since."
         )
-    laws = own_laws(plan, found)
+    laws = own_laws(plan, model)
     with torch.no_grad():
         for p in plan.prescriptions:
             factor = p.init / laws[p.name].ratio

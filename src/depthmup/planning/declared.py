@@ -123,3 +123,19 @@ def declared_role(name: str, hints: RoleHints | None) -> DeclaredRole | None:
         if matches(pattern, name):
             return role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
     return None
+
+
+def check_role_patterns(hints: RoleHints | None, names: Iterable[str]) -> None:
+    """Refuse patterns of ``roles`` that name no parameter.
+
+    Raises:
+        ValueError: which pattern, and what there is.
+    """
+    names = list(names)
+    for pattern in hints or {}:
+        if not any(matches(pattern, name) for name in names):
+            raise ValueError(
+                f"No parameter matches {pattern!r} of roles. Patterns are names of parameters with "
+                "* for one segment, e.g. 'layers.*.mlp.weight'; this model has "
+                f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
+            )

@@ -8,7 +8,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from depthmup.planning.own_init import Measured, OwnInit, OwnLaw
+from depthmup.planning.measured import Measured
+from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.planning.sites import Hook, Where
 from depthmup.rules import Family, Kind, Laws, Power, Ratios, Role
@@ -170,7 +171,10 @@ def _values(content: dict[str, Any]) -> dict[str, Any]:
         "multipliers": tuple(map(_multiplier, content["multipliers"])),
         "notes": tuple(content["notes"]),
         "own_init": _own_init(content["own_init"]),
-        "base_init": {k: Measured(**v) for k, v in content["base_init"].items()},
+        **{
+            field: {k: Measured(**v) for k, v in content.get(field, {}).items()}
+            for field in ("base_init", "base_default", "model_init")
+        },
         "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
     }
 

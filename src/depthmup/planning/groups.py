@@ -8,7 +8,7 @@ from torch import nn
 
 from depthmup.planning.apply import check
 from depthmup.planning.prescription import Prescription
-from depthmup.rules import OPTIMIZERS, Family, Kind
+from depthmup.rules import Family, Kind
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -22,16 +22,36 @@ _EPSILON = {
     "adamax": 1e-8,
     "rmsprop": 1e-8,
     "adagrad": 1e-10,
+    "lamb": 1e-6,
 }
+# Adafactor's smallest size of a weight that it steps in proportion to.
+_SMALLEST_WEIGHT = 1e-3
 # How torch.optim applies weight_decay: subtracted from the weight, or added to the gradient.
-_DECOUPLED = frozenset({"adamw", "lion", "muon", "muon-rms"})
+_DECOUPLED = frozenset(
+    {
+        "adamw",
+        "lion",
+        "sophia",
+        "ademamix",
+        "adam-atan2",
+        "stable-adamw",
+        "grokadamw",
+        "schedule-free-adamw",
+        "schedule-free-radam",
+        "adafactor",
+        "scion",
+    }
+)
 _MAY_DECOUPLE = frozenset({"adam", "nadam", "radam"})
-_COUPLED = frozenset({"adamax", "rmsprop", "adagrad", "sign"})
+_COUPLED = frozenset({"adamax", "rmsprop", "adagrad", "rprop", "sign", "signum"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MuonGroups:
-    """Two optimizers to build: ``Muon(groups.muon)`` and ``AdamW(groups.adamw)``."""
+    """Two optimizers to build: ``Muon(groups.muon)`` and ``AdamW(groups.adamw)``.
+
+    ``muon`` are the groups of whichever optimizer of matrices the plan is for.
+    """
 
     muon: list[dict[str, Any]]
     adamw: list[dict[str, Any]]
@@ -43,9 +63,10 @@ def param_groups(
     *,
     lr: float,
     weight_decay: float = 0.0,
-    eps: float | None = None,
+    eps: float | tuple[float | None, float] | None = None,
     betas: tuple[float, float] | None = None,
     decoupled: bool | None = None,
+    independent_decay: bool = False,
     vector_weight_decay: float | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
@@ -58,24 +79,29 @@ def param_groups(
     out.
 
     ``vector_weight_decay`` is the decay of gains and biases (usually 0); ``weight_decay`` unless
-    given.
+    given. ``independent_decay``: the optimizer subtracts ``weight_decay * w`` and not
+    ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
+
+    ``eps`` of Adafactor is a pair, as in torch: what is added to squares, and the smallest size of
+    a weight that steps are proportional to.
 
     For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
     set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
 
     Raises:
-        ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; a
-            spectral optimizer, which needs ``muon_groups``.
+        ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; an
+            optimizer of matrices alone, which needs ``muon_groups``.
     """
-    if plan.family.is_spectral:
+    if plan.family.matrices_only:
         raise ValueError(
             f"{plan.optimizer} trains matrices only and needs AdamW beside it. Use "
             "groups = plan.muon_groups(model, lr=..., adamw_lr=...), then Muon(groups.muon) and "
             "AdamW(groups.adamw)."
         )
     decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
+    decoupled = True if independent_decay else decoupled
     _check_decay(plan.optimizer, plan.family, max(decays), decoupled)
-    if max(decays) and plan.optimizer in _MAY_DECOUPLE:
+    if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
         options["decoupled_weight_decay"] = True
     if betas is not None:
         options["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
@@ -84,14 +110,21 @@ def param_groups(
             f"{plan.title} scales 1 - beta by {plan.one_minus_beta:.6g} at this batch size and "
             "duration. Pass the base run's betas=(..., ...)."
         )
-    return _groups(
+    sizes = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
+    if plan.optimizer == "adafactor" or isinstance(eps, tuple):
+        eps = None
+    groups = _groups(
         check(plan, model),
         plan.prescriptions,
         lr=lr,
         decays=decays,
         eps=_EPSILON.get(plan.optimizer) if eps is None else eps,
+        independent=independent_decay,
         options=options,
     )
+    if plan.optimizer == "adafactor":
+        _scale_smallest_weights(groups, plan, sizes)
+    return groups
 
 
 def muon_groups(
@@ -104,7 +137,9 @@ def muon_groups(
     adamw_weight_decay: float | None = None,
     vector_weight_decay: float | None = None,
     eps: float = 1e-8,
+    matrix_eps: float | None = None,
     betas: tuple[float, float] | None = None,
+    independent_decay: bool = False,
 ) -> MuonGroups:
     """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
 
@@ -112,11 +147,23 @@ def muon_groups(
     ``adamw_weight_decay`` is ``weight_decay``, and ``vector_weight_decay`` is
     ``adamw_weight_decay``, unless given. With ``torch.optim.Muon`` the family
     ``"muon"`` is its default adjustment and ``"muon-rms"`` is ``adjust_lr_fn="match_rms_adamw"``.
+    Any other optimizer of matrices (Shampoo, SOAP, AdaMuon, MuonH) takes the place of Muon, with
+    ``matrix_eps`` if its epsilon is to be scaled. ``independent_decay`` as in ``param_groups``, for
+    both.
+
+    Raises:
+        ValueError: an optimizer of all parameters, which needs ``param_groups``; decay on a sphere.
     """
-    if not plan.family.is_spectral:
+    if not plan.family.matrices_only:
         raise ValueError(
             f"This plan is for {plan.optimizer}, which trains every parameter. Use "
             "plan.param_groups, or plan with optimizer='muon'."
+        )
+    if weight_decay and plan.family is Family.SPHERE:
+        raise ValueError(
+            f"{plan.optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
+            "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
+            "adamw_weight_decay for the rest."
         )
     found = check(plan, model)
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
@@ -126,18 +173,20 @@ def muon_groups(
     return MuonGroups(
         muon=_groups(
             found,
-            [p for p in plan.prescriptions if p.family.is_spectral],
+            [p for p in plan.prescriptions if p.family.matrices_only],
             lr=lr,
             decays=(weight_decay, weight_decay),
-            eps=None,
+            eps=matrix_eps,
+            independent=independent_decay,
             options={},
         ),
         adamw=_groups(
             found,
-            [p for p in plan.prescriptions if not p.family.is_spectral],
+            [p for p in plan.prescriptions if not p.family.matrices_only],
             lr=adamw_lr,
             decays=(others, others if vector_weight_decay is None else vector_weight_decay),
             eps=eps,
+            independent=independent_decay,
             options=beside,
         ),
     )
@@ -148,15 +197,20 @@ def _check_decay(
 ) -> None:
     if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
         return
-    named = optimizer in OPTIMIZERS
+    if optimizer in ("lamb", "lars"):
+        raise ValueError(
+            f"{optimizer} adds weight_decay * w to its direction and then gives the sum the size "
+            "of the weight, so how strong the decay is depends on what it is added to: no factor "
+            "makes it transfer. Use weight_decay=0, or AdamW."
+        )
     if decoupled is False:
         raise ValueError(
             "Weight decay that is added to the gradient of an entrywise optimizer cannot be made "
             "to transfer (Tensor Programs V, Appendix B.3). Use decoupled decay or weight_decay=0."
         )
-    if optimizer in _DECOUPLED or optimizer in _MAY_DECOUPLE:
+    if decoupled or optimizer in _DECOUPLED or optimizer in _MAY_DECOUPLE:
         return
-    if named and optimizer in _COUPLED and not decoupled:
+    if optimizer in _COUPLED:
         raise ValueError(
             f"{optimizer} adds weight_decay to the gradient and then divides by the gradient's "
             "size, so the strength of the decay depends on the gradient, which depends on width "
@@ -164,12 +218,23 @@ def _check_decay(
             "optimizer with decoupled decay, such as AdamW, or weight_decay=0. If your "
             f"implementation of {optimizer} decouples it, pass decoupled=True."
         )
-    if not named and decoupled is None:
-        raise ValueError(
-            f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
-            "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
-            "decay added to the gradient cannot transfer in this family."
-        )
+    raise ValueError(
+        f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
+        "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
+        "decay added to the gradient cannot transfer in this family."
+    )
+
+
+def _scale_smallest_weights(
+    groups: list[dict[str, Any]], plan: "Plan", sizes: tuple[float | None, float]
+) -> None:
+    """The second of Adafactor's epsilons is a size of weights: it follows their initialization.
+
+    Then a tensor that starts at zero takes the steps that its role must take.
+    """
+    square, smallest = sizes
+    for group in groups:
+        group["eps"] = (square, smallest * plan[group["param_names"][0]].init)
 
 
 def _groups(
@@ -179,20 +244,23 @@ def _groups(
     lr: float,
     decays: tuple[float, float],
     eps: float | None,
+    independent: bool,
     options: dict[str, Any],
 ) -> list[dict[str, Any]]:
     groups: dict[tuple[object, ...], dict[str, Any]] = {}
     for p in prescriptions:
         if not found[p.name].requires_grad:
             continue
-        settings = {
+        decay = p.decay * p.lr if independent else p.decay
+        settings: dict[str, float] = {
             "lr": lr * p.lr,
-            "weight_decay": decays[p.role.kind is Kind.VECTOR] * p.decay,
+            "weight_decay": decays[p.role.kind is Kind.VECTOR] * decay,
         }
         if eps is not None:
-            settings["eps"] = eps * (p.epsilon if p.family is Family.ENTRYWISE else 1.0)
+            settings["eps"] = eps * (1.0 if p.family is Family.RAW else p.epsilon)
         # By factors, not by their products: a schedule may start from a learning rate of 0.
-        alike = (p.lr, p.decay, p.epsilon, p.family, p.role.kind is Kind.VECTOR)
+        alike: tuple[object, ...] = (p.lr, p.decay, p.epsilon, p.family, p.role.kind is Kind.VECTOR)
+        alike += (p.init,) if p.family is Family.RELATIVE else ()
         group = groups.setdefault(
             alike,
             {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},

@@ -1,19 +1,18 @@
 """A model's own initialization: how the size of what it starts with depends on its own size.
 
-The base's and the model's tensors are compared, and the ratio of their root mean squares is
-recognized among the laws in use: constant, fan-in, fan-out, depth and their products. The error of
-a root mean square over N independent entries of kurtosis k is sqrt((k - 1) / 4N), relative.
+Where the initializers were seen (``initializers``), the ratio of the model's standard deviation to
+the base's is exact. Elsewhere the tensors are compared. What a module's own ``reset_parameters``
+would draw is believed where it fits both; otherwise the ratio of root mean squares is recognized
+among the laws in use: constant, fan-in, fan-out, depth and their products. The error of a root mean
+square over N independent entries of kurtosis k is sqrt((k - 1) / 4N), relative.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import torch.distributed as dist
-from torch import Tensor
-from torch.distributed.tensor import DTensor
-
+from depthmup.planning.measured import FEW, Measured, pooled
 from depthmup.planning.names import matches, pattern_of
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Kind, Power
@@ -27,25 +26,6 @@ OwnInit: TypeAlias = str | Power | Mapping[str, "str | Power"]
 _SIGMAS = 5.0
 _MARGIN = 6.0
 _RARE = 9.0
-_CHUNK = 1 << 24
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
-    """Root mean square and kurtosis (about zero) of one or several tensors.
-
-    ``constant`` is the one value they all have, if they do.
-    """
-
-    rms: float
-    kurtosis: float
-    count: int
-    constant: float | None = None
-
-    @property
-    def error(self) -> float:
-        """Standard error of log(rms)."""
-        return math.sqrt(max(self.kurtosis - 1, 0.0) / (4 * self.count)) if self.count else math.inf
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,104 +41,188 @@ class UnrecognizedInit(ValueError):
 
 
 class _Uncertain(UnrecognizedInit):
-    """Several laws fit, with these ratios: too few entries to tell them apart."""
+    """Several laws fit, likeliest first, with these ratios: too few entries to tell them apart.
 
-    def __init__(self, message: str, ratios: Sequence[float]) -> None:
-        super().__init__(message)
-        self.ratios = tuple(ratios)
-
-
-def measure(tensor: Tensor) -> Measured | None:
-    """Measure a parameter; None on the meta device, where there is nothing to measure.
-
-    Sharded tensors are measured as a whole, by all their ranks together.
+    ``scores`` are those of all laws, smaller where they fit better.
     """
-    if tensor.is_meta or tensor.numel() == 0:
-        return None
-    data = tensor.detach()
-    if isinstance(data, DTensor):
-        chunks: Iterable[Tensor] = (data,)
-    else:
-        chunks = data.reshape(-1).split(_CHUNK)
-    squares = fourths = 0.0
-    low, high = math.inf, -math.inf
-    for chunk in chunks:
-        x = chunk.double()
-        squares += _value((x * x).sum())
-        fourths += _value((x * x * x * x).sum())
-        low, high = min(low, -_largest(-x)), max(high, _largest(x))
-    count = tensor.numel()
-    mean_square = squares / count
-    return Measured(
-        rms=math.sqrt(mean_square),
-        kurtosis=fourths / count / mean_square**2 if mean_square > 0 else 1.0,
-        count=count,
-        constant=low if low == high else None,
-    )
+
+    def __init__(
+        self, message: str, laws: Mapping[str, float], scores: Mapping[str, float]
+    ) -> None:
+        super().__init__(message)
+        self.laws, self.ratios = tuple(laws), tuple(laws.values())
+        self.scores = scores
+
+    def allows(self, ratio: float) -> bool:
+        return any(math.isclose(ratio, other, rel_tol=1e-9) for other in self.ratios)
 
 
-def _largest(x: Tensor) -> float:
-    """The largest entry; some shards of a tensor may have none."""
-    if not isinstance(x, DTensor):
-        return float(x.max())
-    local = x.to_local()
-    found = local.max() if local.numel() else local.new_tensor(-math.inf)
-    for dim in range(x.device_mesh.ndim):
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
-    return float(found)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How large the parameters of one model are, by name.
+
+    ``defaults``: what the modules' own ``reset_parameters`` draw, where the values agree with it.
+    """
+
+    measured: Mapping[str, Measured]
+    defaults: Mapping[str, Measured] = field(default_factory=dict)
 
 
-def _value(scalar: Tensor) -> float:
-    return float(scalar.full_tensor() if isinstance(scalar, DTensor) else scalar)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recognized:
+    """The own law of every parameter, and what was taken for granted to tell it."""
+
+    laws: Mapping[str, OwnLaw]
+    notes: tuple[str, ...] = ()
 
 
-def recognize(
-    prescriptions: Sequence[Prescription],
-    model: Mapping[str, Measured],
-    base: Mapping[str, Measured],
-) -> dict[str, OwnLaw]:
-    """The own law of every parameter, from measurements of the model and of the base.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """Parameters that are told together: repeated layers, if they are alike."""
+
+    members: tuple[Prescription, ...]
+    ours: Measured
+    theirs: Measured
+
+    @property
+    def first(self) -> Prescription:
+        return self.members[0]
+
+
+def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> Recognized:
+    """The own law of every parameter, from the sizes of the model's and of the base's.
 
     Repeated layers are measured together, unless they differ among themselves. Tensors with too few
-    entries to tell two laws apart (a bias of two numbers) follow the law of the others, if those
-    agree.
+    entries to tell two laws apart (a bias of two numbers) follow the matrix of their module, then
+    the law of the others, if those agree, then others of their kind; vectors and tensors of one
+    fixed shape take the likelier law, with a note.
 
     Raises:
-        UnrecognizedInit: a ratio is not that of any law, or two laws fit it.
+        UnrecognizedInit: a ratio is not that of any law, or two laws fit that of a matrix.
     """
+    widths = sorted({p.ratios.fan_in for p in prescriptions} - {1.0})
+    depths = sorted({p.ratios.depth for p in prescriptions} - {1.0})
+    laws: dict[str, OwnLaw] = {}
+    doubts: list[tuple[_Part, _Uncertain]] = []
+    for part in _parts(prescriptions, model, base):
+        try:
+            own = _default(part, model, base, widths, depths)
+            own = own or _law(part.first, part.ours, part.theirs, widths, depths)
+        except _Uncertain as problem:
+            doubts.append((part, problem))
+        except UnrecognizedInit:
+            default = _weak_default(part, model, base, widths, depths)
+            if default is None:
+                raise
+            laws.update({p.name: default for p in part.members})
+        else:
+            laws.update({p.name: own for p in part.members})
+    notes = []
+    fans = fan_in_beside(prescriptions)
+    together = _pooled_doubts(doubts)
+    for index, (part, doubt) in enumerate(doubts):
+        habits = (
+            _as_its_matrix(part.first, prescriptions, laws),
+            _as_the_others(part.first, prescriptions, laws, fans),
+            together.get(index),
+        )
+        law = _weak_default(part, model, base, widths, depths)
+        law = law or next((h for h in habits if h is not None and doubt.allows(h.ratio)), None)
+        if law is None:
+            fixed = part.first.shape == part.first.base_shape
+            if part.first.role.kind is not Kind.VECTOR and not fixed:
+                raise doubt
+            law = OwnLaw(law=doubt.laws[0], ratio=doubt.ratios[0])
+            notes.append(
+                f"{pattern_of(part.first.name)} has too few numbers to tell how its start depends "
+                f"on size; {law.law} = {law.ratio:.4g} is taken, the likeliest. own_init= says "
+                "otherwise."
+            )
+        laws.update({p.name: law for p in part.members})
+    ordered = {p.name: laws[p.name] for p in prescriptions if p.name in laws}
+    return Recognized(laws=ordered, notes=tuple(dict.fromkeys(notes)))
+
+
+def _parts(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> list[_Part]:
     groups: dict[tuple[str, str, object], list[Prescription]] = {}
     for p in prescriptions:
         key = (pattern_of(p.name), pattern_of(p.base_name), (p.ratios, p.shape, p.base_shape))
         groups.setdefault(key, []).append(p)
-    widths = sorted({p.ratios.fan_in for p in prescriptions} - {1.0})
-    depths = sorted({p.ratios.depth for p in prescriptions} - {1.0})
-    fans = fan_in_beside(prescriptions)
-    result: dict[str, OwnLaw] = {}
-    uncertain: list[tuple[list[Prescription], _Uncertain]] = []
+    result = []
     for members in groups.values():
-        ours = [model[p.name] for p in members]
-        theirs = [base[name] for name in dict.fromkeys(p.base_name for p in members)]
+        ours = [model.measured[p.name] for p in members]
+        theirs = [base.measured[name] for name in dict.fromkeys(p.base_name for p in members)]
         together = _alike(ours) and _alike(theirs)
         for part in [members] if together else [[p] for p in members]:
-            try:
-                law = _law(
-                    part[0],
-                    _pooled([model[p.name] for p in part]),
-                    _pooled([base[name] for name in {p.base_name for p in part}]),
-                    widths,
-                    depths,
+            result.append(
+                _Part(
+                    members=tuple(part),
+                    ours=pooled([model.measured[p.name] for p in part]),
+                    theirs=pooled([base.measured[n] for n in {p.base_name for p in part}]),
                 )
-            except _Uncertain as problem:
-                uncertain.append((part, problem))
-            else:
-                result.update({p.name: law for p in part})
-    for part, doubt in uncertain:
-        habit = _as_the_others(part[0], prescriptions, result, fans)
-        if habit is None or not any(
-            math.isclose(habit.ratio, ratio, rel_tol=1e-9) for ratio in doubt.ratios
-        ):
-            raise doubt
-        result.update({p.name: habit for p in part})
+            )
+    return result
+
+
+def _default(
+    part: _Part, model: Sizes, base: Sizes, widths: Sequence[float], depths: Sequence[float]
+) -> OwnLaw | None:
+    """The law of the modules' own reset, if enough numbers agree with it."""
+    few = min(part.ours.count, part.theirs.count) < FEW
+    if few or (part.ours.exact and part.theirs.exact):
+        return None
+    return _weak_default(part, model, base, widths, depths)
+
+
+def _weak_default(
+    part: _Part, model: Sizes, base: Sizes, widths: Sequence[float], depths: Sequence[float]
+) -> OwnLaw | None:
+    if not all(p.name in model.defaults and p.base_name in base.defaults for p in part.members):
+        return None
+    ours = {model.defaults[p.name].rms for p in part.members}
+    theirs = {base.defaults[p.base_name].rms for p in part.members}
+    constant = part.ours.constant is not None and part.ours.count > 1
+    if constant or len(ours) != 1 or len(theirs) != 1 or 0 in theirs:
+        return None
+    return _named_law(part.first, ours.pop() / theirs.pop(), widths, depths)
+
+
+def _as_its_matrix(
+    p: Prescription, prescriptions: Sequence[Prescription], laws: Mapping[str, OwnLaw]
+) -> OwnLaw | None:
+    """A vector beside one matrix in its module starts as that one does."""
+    module = p.name.rpartition(".")[0]
+    beside = [
+        q
+        for q in prescriptions
+        if q.name.rpartition(".")[0] == module and q.role.kind is not Kind.VECTOR
+    ]
+    if p.role.kind is not Kind.VECTOR or len(beside) != 1 or beside[0].name not in laws:
+        return None
+    return OwnLaw(law="as its matrix", ratio=laws[beside[0].name].ratio)
+
+
+def _pooled_doubts(doubts: Sequence[tuple[_Part, _Uncertain]]) -> dict[int, OwnLaw]:
+    """Tensors of one kind that none can tell alone, told together: squared scores add up."""
+    kinds: dict[object, list[int]] = {}
+    for index, (part, doubt) in enumerate(doubts):
+        key = (part.first.role.kind, part.first.ratios, tuple(sorted(doubt.scores)))
+        kinds.setdefault(key, []).append(index)
+    result = {}
+    for members in kinds.values():
+        total = {
+            law: sum(doubts[i][1].scores[law] for i in members)
+            for law in doubts[members[0]][1].scores
+        }
+        ranked = sorted(total, key=lambda law: total[law])
+        if len(members) > 1 and len(ranked) > 1 and total[ranked[1]] - total[ranked[0]] > _MARGIN:
+            for i in members:
+                doubt = doubts[i][1]
+                ratio = (
+                    doubt.ratios[doubt.laws.index(ranked[0])] if ranked[0] in doubt.laws else 0.0
+                )
+                if ratio:
+                    result[i] = OwnLaw(law=f"{ranked[0]}, with its kind", ratio=ratio)
     return result
 
 
@@ -214,27 +278,15 @@ def _as_the_others(
     return None
 
 
-def _pooled(parts: Sequence[Measured]) -> Measured:
-    count = sum(part.count for part in parts)
-    square = sum(part.count * part.rms**2 for part in parts) / count
-    fourth = sum(part.count * part.kurtosis * part.rms**4 for part in parts) / count
-    constants = {part.constant for part in parts}
-    return Measured(
-        rms=math.sqrt(square),
-        kurtosis=fourth / square**2 if square > 0 else 1.0,
-        count=count,
-        constant=constants.pop() if len(constants) == 1 else None,
-    )
-
-
 def _alike(parts: Sequence[Measured]) -> bool:
-    whole = _pooled(parts)
+    whole = pooled(parts)
     if whole.constant is not None or len(parts) == 1:
         return True
     if any(part.constant is not None for part in parts):
         return False
     return all(
-        abs(math.log(part.rms / whole.rms)) <= _SIGMAS * max(part.error, 1e-12) for part in parts
+        part.rms > 0 and abs(math.log(part.rms / whole.rms)) <= max(_SIGMAS * part.error, 1e-9)
+        for part in parts
     )
 
 
@@ -288,6 +340,8 @@ def _law(
         )
     if ours.rms == 0:
         return OwnLaw(law="zero", ratio=1.0)
+    if ours.exact and theirs.exact:
+        return _exact(p, ours, theirs, widths, depths)
     if ours.constant is not None and theirs.constant is not None:
         ratio = ours.constant / theirs.constant
         if ratio != 1 and max(ours.count, theirs.count) == 1:
@@ -295,7 +349,8 @@ def _law(
             raise _Uncertain(
                 f"{p.name} is one number, which tells nothing of how it depends on size. "
                 f"{_advice(p)}",
-                [value for value, _ in laws.values()],
+                {law: value for law, (value, _) in laws.items()},
+                {law: rarity for law, (_, rarity) in laws.items()},
             )
         return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
     laws = candidates(p, widths, depths)
@@ -311,6 +366,14 @@ def _law(
         f"(+- {error:.1%})"
     )
     known = ", ".join(f"{law} = {value:.4g}" for law, (value, _) in laws.items())
+    few = min(ours.count, theirs.count) < FEW
+    if few and scores[best] > _SIGMAS**2:
+        raise _Uncertain(
+            f"{measured}, which fits none of the ways in which models depend on size: {known}. "
+            f"{_advice(p)}",
+            {law: laws[law][0] for law in ranked},
+            {law: scores[law] + laws[law][1] for law in laws},
+        )
     if scores[best] > _SIGMAS**2:
         raise UnrecognizedInit(
             f"{measured}, which is none of the ways in which models depend on size: {known}. If "
@@ -323,9 +386,35 @@ def _law(
         raise _Uncertain(
             f"{measured}, too uncertain to tell apart the ways in which models depend on size: "
             f"{known}. {_advice(p)}",
-            [laws[law][0] for law in tied],
+            {law: laws[law][0] for law in tied},
+            {law: scores[law] + laws[law][1] for law in laws},
         )
     return OwnLaw(law=best, ratio=laws[best][0])
+
+
+def _exact(
+    p: Prescription,
+    ours: Measured,
+    theirs: Measured,
+    widths: Sequence[float],
+    depths: Sequence[float],
+) -> OwnLaw:
+    """The law of two distributions that are known; any ratio will do, a name is for the reader."""
+    ratio = ours.rms / theirs.rms
+    if ours.constant is not None and theirs.constant is not None:
+        ratio = ours.constant / theirs.constant
+        return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
+    return _named_law(p, ratio, widths, depths)
+
+
+def _named_law(
+    p: Prescription, ratio: float, widths: Sequence[float], depths: Sequence[float]
+) -> OwnLaw:
+    laws = candidates(p, widths, depths)
+    fitting = [k for k, (value, _) in laws.items() if math.isclose(value, ratio, rel_tol=1e-6)]
+    if fitting:
+        return OwnLaw(law=fitting[0], ratio=laws[fitting[0]][0])
+    return OwnLaw(law=f"as drawn, {ratio:.4g}", ratio=ratio)
 
 
 def _advice(p: Prescription) -> str:
@@ -342,17 +431,13 @@ def declared_law(
     """The law that the caller declared for a parameter; None if nothing was said of it.
 
     ``fan_in`` is the ratio of the matrix it belongs to; constants do not depend on size.
+
+    Raises:
+        ValueError: what was declared is no law.
     """
     law: str | Power | None
     if isinstance(own_init, Mapping):
-        law = next(
-            (
-                law
-                for pattern, law in own_init.items()
-                if pattern == "*" or matches(pattern, p.name)
-            ),
-            None,
-        )
+        law = next((law for key, law in own_init.items() if _means(key, p.name)), None)
     else:
         law = own_init
     if law is None:
@@ -367,3 +452,67 @@ def declared_law(
     if law == "fixed" or constant:
         return OwnLaw(law="1", ratio=1.0)
     return OwnLaw(law="m_in^-1/2", ratio=fan_in**-0.5)
+
+
+def declared(
+    prescriptions: Sequence[Prescription],
+    own_init: OwnInit | None,
+    model: Mapping[str, Measured],
+    base: Mapping[str, Measured],
+) -> dict[str, OwnLaw]:
+    """The laws that the caller declared, by name of parameter.
+
+    Raises:
+        ValueError: what was declared is no law.
+        UnrecognizedInit: it contradicts the values of the model and of its base.
+    """
+    if own_init is None:
+        return {}
+    fans = fan_in_beside(prescriptions)
+    result = {}
+    for p in prescriptions:
+        ours, theirs = model.get(p.name), base.get(p.base_name)
+        constant = ours is not None and ours.constant is not None
+        law = declared_law(p, own_init, fans[p.name], constant)
+        if law is None:
+            continue
+        if ours is not None and theirs is not None:
+            _check_declared(p, law, ours, theirs)
+        result[p.name] = law
+    return result
+
+
+def _check_declared(p: Prescription, law: OwnLaw, ours: Measured, theirs: Measured) -> None:
+    few = min(ours.count, theirs.count) < FEW and not (ours.exact and theirs.exact)
+    if few or ours.rms == 0 or theirs.rms == 0:
+        return  # numbers that tell nothing; rescaled or not, zero it is
+    error = math.hypot(ours.error, theirs.error, 1e-3)
+    ratio = ours.rms / theirs.rms
+    if abs(math.log(ratio / law.ratio)) > _SIGMAS * error:
+        raise UnrecognizedInit(
+            f"own_init says that {p.name} starts {law.ratio:.4g} times as large as in the base "
+            f"({law.law}), but it starts {ratio:.4g} times as large (+- {error:.1%}). Declare what "
+            "its code does, or leave it out of own_init to have it measured. If a checkpoint was "
+            "loaded, the model needs no initialization: plan.attach(model) is enough."
+        )
+
+
+def check_patterns(own_init: OwnInit | None, names: Sequence[str]) -> None:
+    """Refuse patterns of ``own_init`` that name no parameter.
+
+    Raises:
+        ValueError: which pattern, and what there is.
+    """
+    if not isinstance(own_init, Mapping):
+        return
+    for pattern in own_init:
+        if not any(_means(pattern, name) for name in names):
+            raise ValueError(
+                f"No parameter matches {pattern!r} of own_init. Patterns are names of parameters "
+                "with * for one segment, and '*' alone for all the rest; this model has "
+                f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
+            )
+
+
+def _means(pattern: str, name: str) -> bool:
+    return pattern == "*" or matches(pattern, name) is not None

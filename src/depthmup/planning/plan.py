@@ -10,20 +10,23 @@ from torch import Tensor, nn
 
 from depthmup.planning import apply, clipping, document, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
-from depthmup.planning.declared import BranchHints, RoleHints
-from depthmup.planning.names import parameters
+from depthmup.planning.declared import BranchHints, RoleHints, check_role_patterns
+from depthmup.planning.default_scheme import default_scheme
+from depthmup.planning.initializers import Drawn
+from depthmup.planning.measured import Measured, exactly
+from depthmup.planning.names import parameters, plain_name
 from depthmup.planning.own_init import (
-    Measured,
     OwnInit,
     OwnLaw,
+    Sizes,
     UnrecognizedInit,
-    measure,
+    check_patterns,
+    declared,
     recognize,
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.planning.trace import ExampleInputs
-from depthmup.rules import Family, Ratios, Scheme
-from depthmup.rules import family as family_named
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
 from depthmup.rules import scheme as scheme_named
 
 if TYPE_CHECKING:
@@ -51,6 +54,8 @@ class Plan:
     one_minus_beta: float = 1.0
     own_init: OwnInit | None = None
     base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Prescription:
@@ -122,13 +127,14 @@ def plan(
     model: nn.Module,
     *,
     base: nn.Module,
-    scheme: str | Scheme = "depth-mup",
-    optimizer: str | Family = "adamw",
+    scheme: str | Scheme | None = None,
+    optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
     base_inputs: ExampleInputs | None = None,
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
+    drawn: tuple[Mapping[str, Drawn], Mapping[str, Drawn]] | None = None,
     folding: bool = True,
     multiplier: float = 1.0,
     batch: float = 1.0,
@@ -140,15 +146,21 @@ def plan(
         model: the model to train, on any device, ``meta`` included; wrapped or not.
         base: the same architecture in the size whose hyperparameters are known; may be on
             ``meta``.
-        scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``.
-        optimizer: a name of ``depthmup.rules.OPTIMIZERS`` or, for any other, its family.
+        scheme: a name of ``depthmup.rules.CATALOGUE``, ``"alpha,gamma"``, or a ``Scheme``; by
+            default Depth-muP where branches have one matrix, else CompleteP, with a note.
+        optimizer: a name of ``depthmup.rules.OPTIMIZERS`` (or Trainer's, such as
+            ``"adamw_torch_fused"``), its class or, for any other, its family
+            (``depthmup.family_of`` measures it).
         example_inputs: arguments of one forward pass: a tensor, a tuple, or a dict of keywords.
             Only shapes and types matter.
         base_inputs: the same for the base, where they differ.
         branches: where the residual branches are, if the dataflow does not show it.
         roles: what single parameters are, if their use does not show it.
         own_init: how the model's initialization depends on its size, if it cannot be measured:
-            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names.
+            ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names; what no
+            pattern names is measured.
+        drawn: what the parameters of the model and of the base were drawn from, as
+            ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
         multiplier: of every branch at the base, beside the model's own: the paper's a.
@@ -176,7 +188,8 @@ def plan(
         >>> plan.initialize(model)
         >>> optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
     """
-    chosen, family = scheme_named(scheme), family_named(optimizer)
+    given = None if scheme is None else scheme_named(scheme)
+    name, family = named(optimizer)
     if not 0 < multiplier < math.inf:
         raise ValueError(
             f"Expected multiplier, that of the branches at the base, to be positive; got "
@@ -190,38 +203,63 @@ def plan(
         branches=branches,
         roles=roles,
     )
+    chosen, why = (given, "") if given is not None else default_scheme(found.places)
     run = Ratios(batch=batch, duration=duration)
     prescriptions, multipliers = prescribe(
         found, chosen, family, run=run, folding=folding, multiplier=multiplier
     )
-    base_init: dict[str, Measured] = {}
+    notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
+    names = [p.name for p in prescriptions]
+    check_patterns(own_init, names)
+    check_role_patterns(roles, names)
+    seen, base_seen = drawn or ({}, {})
+    model_init = _exact(model, seen)
+    ours = apply.sizes_of(model, model_init)
+    theirs = apply.sizes_of(base, _exact(base, base_seen))
     own_laws: Mapping[str, OwnLaw] = {}
-    notes = found.notes
-    if own_init is None:
-        base_init = _measurements(base)
-        ours = _measurements(model)
-        if ours and base_init:
-            try:
-                own_laws = recognize(prescriptions, ours, base_init)
-            except UnrecognizedInit as problem:  # parameter groups do not depend on it
-                notes += (f"initialize would refuse: {problem}",)
+    try:
+        own_laws, more = _own_laws(prescriptions, own_init, ours, theirs)
+        notes += more
+    except UnrecognizedInit as problem:  # parameter groups do not depend on it
+        notes += (f"initialize would refuse: {problem}",)
     return Plan(
         scheme=chosen.name,
         title=chosen.title,
         source=chosen.source,
-        optimizer=str(optimizer).lower(),
+        optimizer=name,
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
         notes=notes,
         one_minus_beta=chosen.run.one_minus_beta.at(run),
         own_init=own_init,
-        base_init=base_init,
+        base_init=theirs.measured if theirs is not None else {},
+        base_default=theirs.defaults if theirs is not None else {},
+        model_init=model_init,
         own_laws=own_laws,
     )
 
 
-def _measurements(model: nn.Module) -> dict[str, Measured]:
-    found = {name: measure(p) for name, p in parameters(model).items()}
-    measured = {name: m for name, m in found.items() if m is not None}
-    return measured if len(measured) == len(found) else {}
+def _exact(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:
+    plain = {plain_name(name): d for name, d in drawn.items()}
+    return {
+        name: exactly(plain[name], p.numel())
+        for name, p in parameters(model).items()
+        if name in plain
+    }
+
+
+def _own_laws(
+    prescriptions: tuple[Prescription, ...],
+    own_init: OwnInit | None,
+    ours: Sizes | None,
+    theirs: Sizes | None,
+) -> tuple[Mapping[str, OwnLaw], tuple[str, ...]]:
+    """How each parameter's start depends on size, as far as it can be told, and notes on it."""
+    measured = (ours.measured if ours else {}, theirs.measured if theirs else {})
+    laws = declared(prescriptions, own_init, *measured)
+    rest = [p for p in prescriptions if p.name not in laws]
+    if not rest or ours is None or theirs is None:
+        return laws, ()
+    recognized = recognize(rest, ours, theirs)
+    return {**laws, **recognized.laws}, recognized.notes

@@ -55,9 +55,13 @@ class Multiplier:
     hooks: tuple[Hook, ...] = ()
 
 
-def family_of(family: Family, kind: Kind, rank: int) -> Family:
-    """Spectral optimizers train hidden matrices stored as matrices; the rest goes beside them."""
-    return Family.ENTRYWISE if family.is_spectral and rank != 2 else family.serving(kind)
+def served_by(family: Family, kind: Kind, rank: int) -> Family:
+    """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them."""
+    return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
+
+
+# Their factors are those of the longer side of a matrix, which no power of the ratios knows.
+_BY_LONGER_SIDE = (Family.SPECTRAL, Family.SPECTRAL_RMS)
 
 
 def prescribe(
@@ -107,9 +111,10 @@ def _laws(place: Place, scheme: Scheme, family: Family) -> Laws:
     sqrt(max(1, rows/columns)), or 0.2 sqrt(max(rows, columns)): the same only if both sides grow
     alike, or if there are more rows than columns.
     """
-    served = family_of(family, place.role.kind, len(place.shape))
+    served = served_by(family, place.role.kind, len(place.shape))
     laws, ratios = scheme.laws(place.role, served), place.ratios
-    if not (served.is_spectral and scheme.follows_width) or ratios.fan_in == ratios.fan_out:
+    concerned = served in _BY_LONGER_SIDE and scheme.follows_width
+    if not concerned or ratios.fan_in == ratios.fan_out:
         return laws
     (rows, columns), (rows_before, columns_before) = place.shape, place.base_shape
     grow = [Power(fan_out=Fraction(1)), Power(fan_in=Fraction(1))]
@@ -126,8 +131,9 @@ def _laws(place: Place, scheme: Scheme, family: Family) -> Laws:
         own = ONE if wide else (grow[0] / grow[1]) ** Fraction(1, 2)
     else:
         own = grow[1 if wide else 0] ** Fraction(1, 2)
-    wanted = Power(fan_out=Fraction(1, 2), fan_in=Fraction(-1, 2))
-    lacking = wanted / own / scheme.width.spectral[served]
+    # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
+    taken = served.response.size(Kind.HIDDEN) * Power(fan_out=Fraction(1, 2), fan_in=Fraction(1, 2))
+    lacking = taken / own
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
 
@@ -143,12 +149,13 @@ def _without_multiplier(place: Place, laws: Laws, family: Family) -> Laws:
             "embedding, and without a trace of the forward pass the place is unknown. Pass "
             "example_inputs that can be followed, untie the two, or use the same width in the base."
         )
-    step = laws.forward ** (1 + family_of(family, place.role.kind, len(place.shape)).degree)
+    response = served_by(family, place.role.kind, len(place.shape)).response
+    step = laws.forward ** (1 + response.gradient - response.weight)
     return Laws(
         init=laws.init * laws.forward,
         forward=ONE,
         lr=laws.lr * step,
-        epsilon=laws.epsilon / laws.forward,
+        epsilon=laws.epsilon / laws.forward**response.epsilon_degree,
         decay=laws.decay / step,
     )
 
@@ -220,7 +227,7 @@ def _no_place(site: Site, value: float) -> str:
 def _prescription(
     place: Place, laws: Laws, family: Family, run: Ratios, folded: float
 ) -> Prescription:
-    served = family_of(family, place.role.kind, len(place.shape))
+    served = served_by(family, place.role.kind, len(place.shape))
     ratios = replace(place.ratios, batch=run.batch, duration=run.duration)
     moved = fold(folded, served)
     return Prescription(

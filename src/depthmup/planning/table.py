@@ -13,7 +13,7 @@ from rich.text import Text
 
 from depthmup.planning.names import pattern_of
 from depthmup.planning.prescription import Multiplier, Prescription
-from depthmup.rules import Power
+from depthmup.rules import Family, Power
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
 
 _WIDEST = 10_000
+_WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,11 +83,11 @@ def table(plan: "Plan") -> Table:
         cells += [
             _cell(p.init, laws.init, p.folded != 1, "A"),
             _forward(plan, p),
-            _cell(p.lr, laws.lr, p.folded != 1, "A^2" if p.family.degree else "A"),
-            _cell(p.epsilon, laws.epsilon, p.folded != 1, "A^-1")
-            if not p.family.is_spectral and not p.family.degree
+            _cell(p.lr, laws.lr, p.folded != 1, _letter(p, 1)),
+            _cell(p.epsilon, laws.epsilon, p.folded != 1, f"A^-{p.family.response.epsilon_degree}")
+            if p.family in _WITH_EPSILON
             else Text("-"),
-            _cell(p.decay, laws.decay, p.folded != 1, "A^-2" if p.family.degree else "A^-1"),
+            _cell(p.decay, laws.decay, p.folded != 1, _letter(p, -1)),
         ]
         result.add_row(*cells)
     return result
@@ -116,12 +117,18 @@ def _number(value: float) -> str:
 
 def _cell(value: float, law: Power, folded: bool, letter: str) -> Text:
     words = [str(law)] if law != Power() else []
-    if folded:
+    if folded and letter:
         words.append(letter)
     cell = Text(_number(value))
     if words:
         cell.append("\n" + " ".join(words), style="dim")
     return cell
+
+
+def _letter(p: Prescription, sign: int) -> str:
+    """How a rate (sign 1) or a decay (-1) follows the multiplier that the parameter carries."""
+    power = sign * (1 + p.family.degree - p.family.weight_degree)
+    return "" if power == 0 else "A" if power == 1 else f"A^{power}"
 
 
 def _carried_by(plan: "Plan", p: Prescription) -> list[Multiplier]:
@@ -207,7 +214,7 @@ def explain(plan: "Plan", name: str) -> str:
         f"Learning rate ({p.family}): times {p.lr:.6g} (law {p.laws.lr}).",
         f"Weight decay: times {p.decay:.6g} (law {p.laws.decay}).",
     ]
-    if not p.family.degree and not p.family.is_spectral:
+    if p.family in _WITH_EPSILON:
         lines.append(f"Epsilon: times {p.epsilon:.6g} (law {p.laws.epsilon}).")
     lines.append(f"Source: {plan.source}.")
     return "\n".join(lines)

@@ -12,8 +12,9 @@ from depthmup.rules.catalogue import (
     general,
     scheme,
 )
-from depthmup.rules.family import OPTIMIZERS, Family, family
+from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
+from depthmup.rules.optimizers import CAVEATS, OPTIMIZERS, family, named
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import Observable, Prediction, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
@@ -24,6 +25,7 @@ from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, Wi
 __all__ = [
     "BLOCK_MULTIPLIER",
     "CATALOGUE",
+    "CAVEATS",
     "COMPLETE_DP",
     "DEPTH_MUP",
     "MAXIMAL_UPDATE",
@@ -32,6 +34,7 @@ __all__ = [
     "ONE",
     "OPTIMIZERS",
     "REGIONS",
+    "RESPONSES",
     "SP",
     "STANDARD",
     "Departure",
@@ -46,6 +49,7 @@ __all__ = [
     "Ratios",
     "Readout",
     "Regime",
+    "Response",
     "Role",
     "RunLaws",
     "Scheme",
@@ -58,6 +62,7 @@ __all__ = [
     "family",
     "fold",
     "general",
+    "named",
     "predict",
     "regime",
     "region",

@@ -44,15 +44,6 @@ MUP = Scheme(
     gamma=Fraction(0),
     source="TP5 (arXiv 2203.03466) Table 8; microsoft/mup 1.0.0",
     readout=Readout.MULTIPLIER,
-    # The reference implementation keeps lr * decay for vectors too.
-    departures=(
-        Departure(
-            quantity="decay",
-            law=Power(fan_out=Fraction(-1)),
-            kinds=frozenset({Kind.VECTOR}),
-            families=frozenset({Family.RAW}),
-        ),
-    ),
 )
 
 DEPTH_MUP = Scheme(
@@ -85,10 +76,12 @@ def completep(alpha: Exponent = 1) -> Scheme:
 
     Differs from the principle: the logits' multiplier leaves the readout's initialization,
     learning rate and epsilon unscaled; the embedding's epsilon is not scaled; inside branches
-    every epsilon is m^-1 r^-alpha; only hidden matrices scale their decay, by m alone.
+    every epsilon is m^-1 r^-alpha; only hidden matrices scale their decay, by m alone. The rows of
+    epsilon and decay are AdamW's, so what other families train follows the principle.
 
     *Source:* arXiv 2505.01618 Table 1, AdamW.
     """
+    adamw = frozenset({Family.ENTRYWISE})
     a = exponent(alpha, name="alpha")
     return Scheme(
         name="completep" if a == 1 else f"completep-{a}",
@@ -98,11 +91,16 @@ def completep(alpha: Exponent = 1) -> Scheme:
         source="CompleteP (arXiv 2505.01618) Table 1, AdamW",
         readout=Readout.MULTIPLIER,
         departures=(
-            Departure(quantity="epsilon", law=ONE, in_branch=False),
+            Departure(quantity="epsilon", law=ONE, in_branch=False, families=adamw),
             Departure(
-                quantity="decay", law=Power(fan_in=Fraction(1)), kinds=frozenset({Kind.HIDDEN})
+                quantity="decay",
+                law=Power(fan_in=Fraction(1)),
+                kinds=frozenset({Kind.HIDDEN}),
+                families=adamw,
             ),
-            Departure(quantity="decay", law=ONE, kinds=_MATRICES_OUTSIDE | {Kind.VECTOR}),
+            Departure(
+                quantity="decay", law=ONE, kinds=_MATRICES_OUTSIDE | {Kind.VECTOR}, families=adamw
+            ),
         ),
     )
 

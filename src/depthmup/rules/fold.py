@@ -19,14 +19,15 @@ class Folded:
 def fold(multiplier: float, family: Family) -> Folded:
     """Replace A * W by V = A * W, trained without a multiplier, on the same trajectory.
 
-    The gradient of V is 1/A times that of W, and V must move A times as far. An update of degree
-    k in the gradient (``Family.degree``) therefore needs
+    The gradient of V is 1/A times that of W, and V, A times as large, must move A times as far. An
+    update of degree k in the gradient and j in the weight (``Response``) therefore needs
 
-        init  -> A * init,        lr    -> A**(1 + k) * lr,
-        epsilon -> epsilon / A,   decay -> decay / A**(1 + k)   (lr * decay is unchanged),
+        init  -> A * init,           lr    -> A**(1 + k - j) * lr,
+        epsilon -> epsilon / A**e,   decay -> decay / A**(1 + k - j)   (lr * decay is unchanged),
 
-    where decay is decoupled (w <- w - lr * decay * w), or L2 coupled to SGD. Exact for every
-    A > 0 when nothing nonlinear or normalizing stands between the weight and the multiplication.
+    where e is the degree of what epsilon is added to, and decay is decoupled
+    (w <- w - lr * decay * w), or L2 coupled to SGD. Exact for every A > 0 when nothing nonlinear or
+    normalizing stands between the weight and the multiplication.
 
     Raises:
         ValueError: the multiplier is not positive and finite.
@@ -42,5 +43,6 @@ def fold(multiplier: float, family: Family) -> Folded:
             f"A multiplier can be folded when it is positive and finite; got {multiplier!r}. "
             "Keep any other one explicit."
         )
-    step = multiplier ** (1 + family.degree)
-    return Folded(init=multiplier, lr=step, epsilon=1 / multiplier, decay=1 / step)
+    step = multiplier ** (1 + family.degree - family.weight_degree)
+    epsilon = multiplier**-family.response.epsilon_degree
+    return Folded(init=multiplier, lr=step, epsilon=epsilon, decay=1 / step)

@@ -37,27 +37,30 @@ class Observable(StrEnum):
     LOGITS = "logits"  # the output at initialization: what V_0 makes of the stream itself
     LOGITS_CHANGE = "logits change"
     ATTENTION_LOGITS = "attention logits"  # at initialization
+    DECAY = "decay"  # lr * weight decay of a parameter's group
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
     """Exponents of width and depth; None where theory predicts no power law.
 
-    ``why`` gives the reason for a None, or the product that made the exponents.
+    ``at_most``: that of depth is a bound, which what is measured may lie below. ``why`` gives the
+    reason for a None, or the product that made the exponents.
     """
 
     width: Fraction | None
     depth: Fraction | None
     why: str
+    at_most: bool = False
 
 
 def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     """What an update of one parameter does to its own output, as a power of the size ratios.
 
-        lr * gradient^degree * (aligned sum over fan-in) * forward
+        lr * gradient^k * weight^j * size * (aligned sum over fan-in) * forward
 
-    where an orthogonalized update of norm sqrt(out/in) already is a sum. At muP's laws the width
-    cancels and r^-gamma is left.
+    with the optimizer's own factors (``Response``). At muP's laws the width cancels and r^-gamma is
+    left.
 
     Example:
         >>> from depthmup.rules import DEPTH_MUP, Kind, Role
@@ -73,9 +76,9 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     if role.in_branch:
         summed = role.shared and scheme.follows_depth
         gradient = gradient * Power(depth=int(summed) - scheme.alpha)
-    total = laws.lr / scheme.run.lr * gradient**served.degree * laws.forward
-    if served.is_spectral:
-        return total / scheme.width.spectral[served]
+    response = served.response
+    total = laws.lr / scheme.run.lr * gradient**response.gradient * laws.forward
+    total = total * width.init**response.weight * response.size(role.kind)
     return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
 
 
@@ -99,6 +102,7 @@ def predict(
 
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.4; TP5 (arXiv 2203.03466) Appendix J.
     """
+    at_most = False
     stable = scheme.alpha >= _HALF
     on_the_line = stable and scheme.alpha + scheme.gamma == 1
     width: Fraction | None = Fraction(0)
@@ -131,7 +135,7 @@ def predict(
             if observable is Observable.ENTRY_UPDATE and role.kind in (Kind.HIDDEN, Kind.READOUT):
                 ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
             width = _exponent(ratio, role.kind)
-            if served.is_spectral and observable is Observable.ENTRY_UPDATE:
+            if served.matrices_only and observable is Observable.ENTRY_UPDATE:
                 width = None  # of full rank or not: as the batch has it
             depth, why = ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
             if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
@@ -145,18 +149,26 @@ def predict(
             # What is outside branches moves by order one at any depth.
             depth = max(Fraction(0), 1 - scheme.alpha - scheme.gamma)
             why = "L aligned updates of size L^(-alpha - gamma), and those outside branches"
+        case Observable.DECAY:
+            role = _needed(role, observable)
+            laws = scheme.laws(role, family)
+            power = laws.lr * laws.decay / (scheme.run.lr * scheme.run.decay)
+            width, depth = _exponent(power, role.kind), power.depth
+            why = "lr * decay, the fraction of a weight that one step takes away"
         case Observable.BRANCH_CHANGE:
             depth, why = None, "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
     if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
         depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
     if observable in _OF_THE_STREAM and scheme.alpha > _HALF:
-        depth = None
-        why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): no single power"
+        # A tied readout meets its own embedding in the stream.
+        bounded = observable is Observable.STREAM
+        depth, at_most = Fraction(0) if bounded else None, bounded
+        why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): it does not grow"
     if not stable and depth is not None:
         depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
     if not scheme.follows_width:
         width, why = None, f"{why}; {scheme.title} has no theory of width"
-    return Prediction(width=width, depth=depth, why=why)
+    return Prediction(width=width, depth=depth, why=why, at_most=at_most and depth is not None)
 
 
 # Unless a norm stands before it, the readout follows the stream's size.

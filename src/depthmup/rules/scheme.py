@@ -64,9 +64,14 @@ class Scheme:
     With r the depth ratio, a branch is multiplied by r^-alpha and an update inside a branch has
     size r^-gamma. The gradient inside a branch then scales as r^-alpha, so that
 
-        lr(family) = width update * r^-gamma / (width gradient * r^-alpha)^degree(family)
-        epsilon    = width gradient * r^-alpha
+        lr(family) = width update * r^-gamma / (gradient^k * weight^j * size),
+        gradient   = width gradient * r^-alpha,    weight = width init,
+        epsilon    = gradient^e * epsilon(family),
         decay      = 1 / lr     (lr * decay stays what it was; vectors keep their decay)
+
+    with the family's degrees k in the gradient and j in the weight, and the size of an update that
+    is its own doing (``Response``). Vectors keep the decay that the person gave, but where their
+    updates follow the gradient: there the decay is a gradient too, and must shrink as it does.
 
     Parameters outside branches take no depth factor. A parameter shared by all branches sums their
     gradients, which then scale as r^(1 - alpha). ``departures`` then replace single laws, and
@@ -110,22 +115,24 @@ class Scheme:
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
         family = family.serving(role.kind)
+        response = family.response
         form = Readout.MULTIPLIER if role.tied else self.readout
         width = self.width.law(role.kind, form)
         gradient, update = width.gradient, width.update
-        if family.is_spectral:
-            update = self.width.spectral[family]
         if role.in_branch:
             summed = role.shared and self.follows_depth
             gradient = gradient * Power(depth=int(summed) - self.alpha)
             update = update * Power(depth=-self.gamma)
-        lr = update / gradient**family.degree
+        # Without a theory of width, nothing is known that a learning rate would have to undo.
+        own = width.init**response.weight * response.size(role.kind) if self.follows_width else ONE
+        lr = update / (gradient**response.gradient * own)
+        keeps_decay = role.kind is Kind.VECTOR and not response.gradient
         values = {
             "init": width.init,
             "forward": width.forward,
             "lr": lr,
-            "epsilon": gradient,
-            "decay": ONE if role.kind is Kind.VECTOR else ONE / lr,
+            "epsilon": gradient**response.epsilon_degree * response.epsilon,
+            "decay": ONE if keeps_decay else ONE / lr,
         }
         for departure in self.departures:
             if departure.concerns(role, family):

@@ -5,18 +5,15 @@ Three scales determine a rule, and every optimizer family follows from them:
 - ``init``: standard deviation at initialization;
 - ``update``: size of one entry of an update (n**-c in TP6, Definition 6.1);
 - ``gradient``: size of one entry of the gradient, which Adam's epsilon must follow and which
-  an optimizer of degree k (``Family.degree``) sees to the power k:
+  an optimizer of degree k (``Response``) sees to the power k:
 
-      learning rate = update / gradient**degree,    epsilon = gradient.
+      learning rate = update / (gradient**k * what else the optimizer's steps follow).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from types import MappingProxyType
 
-from depthmup.rules.family import Family
 from depthmup.rules.power import ONE, Power
 from depthmup.rules.role import Kind
 
@@ -40,7 +37,7 @@ class WidthLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class WidthRule:
-    """A width law for every kind of parameter, and the update of spectral optimizers.
+    """A width law for every kind of parameter.
 
     ``attention_logits`` multiplies the model's own logit scale; its ``fan_in`` is the ratio of
     head sizes (more heads of the same size leave it at 1).
@@ -52,7 +49,6 @@ class WidthRule:
     readout: WidthLaw
     readout_with_multiplier: WidthLaw
     attention_logits: Power
-    spectral: Mapping[Family, Power] = field(repr=False)
 
     def law(self, kind: Kind, readout: Readout) -> WidthLaw:
         if kind is Kind.READOUT and readout is Readout.MULTIPLIER:
@@ -73,12 +69,6 @@ MAXIMAL_UPDATE = WidthRule(
     readout_with_multiplier=WidthLaw(forward=_INVERSE_FAN_IN, gradient=_INVERSE_FAN_IN),
     # 1/sqrt(d_head) becomes sqrt(d_head_base)/d_head: one more power of -1/2.
     attention_logits=_INVERSE_ROOT_FAN_IN,
-    # An update of spectral norm sqrt(out/in) is what muP asks for, so the first needs nothing.
-    # The second has RMS 0.2, as Adam's. Both hold where the two sides of a matrix grow alike, or
-    # fan-out is the larger one; what is lacking elsewhere, planning adds from the shapes.
-    spectral=MappingProxyType(
-        {Family.SPECTRAL: ONE, Family.SPECTRAL_RMS: _INVERSE_ROOT_FAN_IN},
-    ),
 )
 """Maximal update parametrization.
 
@@ -93,7 +83,6 @@ STANDARD = WidthRule(
     readout=WidthLaw(init=_INVERSE_ROOT_FAN_IN),
     readout_with_multiplier=WidthLaw(),
     attention_logits=ONE,
-    spectral=MappingProxyType({Family.SPECTRAL: ONE, Family.SPECTRAL_RMS: ONE}),
 )
 """Standard parametrization: fan-in initialization and one learning rate for everything.
 

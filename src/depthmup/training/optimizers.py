@@ -61,7 +61,7 @@ def optimizers(
     Raises:
         ValueError: an unknown optimizer, or an option that it does not have.
     """
-    if not plan.family.is_spectral:
+    if not plan.family.matrices_only:
         made_by = optimizer_class(plan.optimizer)
         known = {*signature(param_groups).parameters, *signature(made_by).parameters}
         _check_known(plan.optimizer, options, known)
@@ -69,6 +69,11 @@ def optimizers(
         # As defaults too: torch looks at those alone for what cannot be.
         own = {k: v for k, v in options.items() if k in signature(made_by).parameters}
         return [made_by(groups, **own)]
+    if plan.family not in (Family.SPECTRAL, Family.SPECTRAL_RMS):
+        raise ValueError(
+            f"Expected one of the optimizers {', '.join(BUILT)}; got {plan.optimizer!r}, which is "
+            "not in torch. Build it from plan.muon_groups(model, lr=..., adamw_lr=...)."
+        )
     _check_known(plan.optimizer, options, {*signature(muon_groups).parameters, "beside_muon"})
     beside_muon = options.pop("beside_muon", BESIDE_MUON)
     pair = plan.muon_groups(

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from depthmup.planning import Plan
+from depthmup.planning import Plan, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.divergence import EXPLODED
@@ -121,9 +121,10 @@ def _plan(shape: Trial, functions: Functions) -> Plan:
     own = resolved(functions)
     assert callable(own.make)
     assert callable(own.batch)
+    make = own.make
     with seeded(0):
-        base = own.make(shape.base_width, shape.base_depth)
-        model = own.make(shape.width, shape.depth)
+        base, base_drawn = recorded(lambda: make(shape.base_width, shape.base_depth))
+        model, drawn = recorded(lambda: make(shape.width, shape.depth))
     if callable(own.plan):
         found = own.plan(model, base, shape)
         if not isinstance(found, Plan):
@@ -143,6 +144,7 @@ def _plan(shape: Trial, functions: Functions) -> Plan:
         example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
         multiplier=shape.multiplier,
         own_init=shape.settings.get(OWN_INIT),
+        drawn=(drawn, base_drawn),
     )
 
 

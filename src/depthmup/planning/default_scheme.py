@@ -1,0 +1,34 @@
+"""Which scheme suits a model's blocks, where the person names none."""
+
+from collections.abc import Sequence
+
+from depthmup.planning.anatomy import Place
+from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep
+
+
+def default_scheme(places: Sequence[Place]) -> tuple[Scheme, str]:
+    """The scheme that block depth asks for, and a note that says so.
+
+    Branches of one matrix (or of several side by side, all of them the last): Depth-muP, which is
+    proven for them. Two matrices in series or more: no rule keeps everything, and alpha = 1
+    transfers most reliably.
+
+    *Source:* TP6 (arXiv 2310.02244) Sections 4 and 9; arXiv 2603.00541 for blocks of two or more.
+    """
+    matrices: dict[tuple[str, ...], list[Place]] = {}
+    for place in places:
+        if place.role.in_branch and place.role.kind is not Kind.VECTOR:
+            matrices.setdefault(place.branches, []).append(place)
+    deep = [
+        branches
+        for branches, inside in matrices.items()
+        if len(inside) > 1 and not all(place.role.last for place in inside)
+    ]
+    if not deep:
+        return DEPTH_MUP, (
+            "No scheme was named; no branch has two matrices in series, so Depth-muP's is taken."
+        )
+    return completep(), (
+        f"No scheme was named; the branch {deep[0][-1]} has two matrices in series or more, so "
+        "CompleteP's (alpha = 1) is taken. scheme='depth-mup' is for branches of one."
+    )

@@ -1,0 +1,237 @@
+"""Optimizers by name or class: which family they belong to, and what must be known of some."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from depthmup.rules.family import Family
+
+OPTIMIZERS: Mapping[str, Family] = MappingProxyType(
+    {
+        "sgd": Family.RAW,
+        "asgd": Family.RAW,
+        "lomo": Family.RAW,
+        "schedule-free-sgd": Family.RAW,
+        "adam": Family.ENTRYWISE,
+        "adamw": Family.ENTRYWISE,
+        "nadam": Family.ENTRYWISE,
+        "radam": Family.ENTRYWISE,
+        "adamax": Family.ENTRYWISE,
+        "adagrad": Family.ENTRYWISE,
+        "rmsprop": Family.ENTRYWISE,
+        "rprop": Family.ENTRYWISE,
+        "lion": Family.ENTRYWISE,
+        "sign": Family.ENTRYWISE,
+        "signum": Family.ENTRYWISE,
+        "sophia": Family.ENTRYWISE,
+        "ademamix": Family.ENTRYWISE,
+        "adam-atan2": Family.ENTRYWISE,
+        "stable-adamw": Family.ENTRYWISE,
+        "grokadamw": Family.ENTRYWISE,
+        "schedule-free-adamw": Family.ENTRYWISE,
+        "schedule-free-radam": Family.ENTRYWISE,
+        "lamb": Family.RELATIVE,
+        "lars": Family.RELATIVE,
+        "muon": Family.SPECTRAL,
+        "muon-rms": Family.SPECTRAL_RMS,
+        "dion": Family.SPECTRAL_RATIO,
+        "shampoo": Family.SPECTRAL_UNIT,
+        "shampoo2": Family.SPECTRAL_INVERSE,
+        "shampoo-blocks": Family.MATRIX_ENTRYWISE,
+        "soap": Family.SPECTRAL_UNIT,
+        "soap-blocks": Family.MATRIX_ENTRYWISE,
+        "adamuon": Family.MATRIX_ENTRYWISE,
+        "scion": Family.NORM_BALL,
+        "muonh": Family.SPHERE,
+        "adamh": Family.SPHERE,
+    }
+)
+"""Optimizers by name.
+
+``shampoo``: exponents 1/4 and 1/4, or one side alone with 1/2; ``shampoo2``: 1/2 and 1/2;
+``-blocks``: in blocks of one fixed size (128), the same in model and base. *Source:* see
+``RESPONSES``; Signum, Sophia, AdEMAMix, atan2: normalized entry by entry, as Adam.
+"""
+
+_DRIFTS = (
+    "arXiv 2512.05620 measured the best learning rate to rise with width under this rule, as the "
+    "stable rank of the update grows"
+)
+CAVEATS: Mapping[str, str] = MappingProxyType(
+    {
+        "adamuon": f"AdaMuon: {_DRIFTS}; measure it.",
+        "soap": (
+            "SOAP with one block per matrix: its projected gradients are dense at finite width, so "
+            "this rule was measured to fail from the first step on (arXiv 2512.05620). Blocks of "
+            "a fixed size repair it: max_precond_dim or block_size 128, optimizer='soap-blocks'."
+        ),
+        "lamb": (
+            "LAMB steps in proportion to each tensor's norm, and by Adam's own size where that is "
+            "0: tensors that start at zero get a first step that no factor here makes right."
+        ),
+        "lars": (
+            "LARS steps in proportion to each tensor's norm, and by the gradient where that norm "
+            "is 0: tensors that start at zero get a first step that no factor here makes right."
+        ),
+        "adafactor": (
+            "torch.optim.Adafactor caps every group's rate at 1/sqrt(step): beyond 1/lr^2 steps of "
+            "the group with the largest rate, the cap and not the plan sets the rates."
+        ),
+        "scion": (
+            "Scion: hidden matrices under the spectral norm, the first layer under its column norm "
+            "or sign, the readout under the sign divided by its fan-in, biases under RMS. Its "
+            "radii are the base's; a readout tied to the embedding must take the readout's norm."
+        ),
+        "adamh": (
+            "AdamH: that no width factor is needed holds for updates whose singular values are "
+            "alike (arXiv 2603.28743, Theorem 2); another group measured width^-0.15. Measure it."
+        ),
+    }
+)
+"""What a person should know before trusting a rule, by optimizer; plans show it as a note."""
+
+_REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "adafactor": (
+            "Adafactor has two kinds of steps. torch.optim.Adafactor, and transformers' with "
+            "scale_parameter=True, step in proportion to the weight: optimizer='relative'. With "
+            "scale_parameter=False and relative_step=False, as transformers' Trainer sets it, "
+            "every entry steps alike: optimizer='entrywise'. Say which, or pass the class "
+            "torch.optim.Adafactor."
+        ),
+        "prodigy": "_one_rate",
+        "dadaptadam": "_one_rate",
+        "dadaptsgd": "_one_rate",
+        "dadaptlion": "_one_rate",
+        "dadaptadagrad": "_one_rate",
+        "dadaptation": "_one_rate",
+        "adadelta": (
+            "Adadelta sets the size of its steps from the size of earlier ones, and no scaling "
+            "rule is known for that. Use AdamW, or transfer nothing."
+        ),
+        "lbfgs": (
+            "L-BFGS takes one step for all parameters together, so learning rates cannot differ "
+            "between them. Use SGD or AdamW."
+        ),
+        "adalomo": (
+            "AdaLomo factors its second moments and steps in proportion to the weight: "
+            "optimizer='relative' if yours does, 'entrywise' if its scaling by the weight is off."
+        ),
+        "galore": "_low_rank",
+        "apollo": "_low_rank",
+    }
+)
+_REASONS = {
+    "_one_rate": (
+        "{name} estimates one learning rate for all parameters, and its implementations refuse "
+        "groups with different ones; a width x depth rule needs them to differ. Let it find the "
+        "rate of the base, then train with AdamW under a plan."
+    ),
+    "_low_rank": (
+        "{name} projects gradients to a low rank, and no scaling rule is known for how its "
+        "steps depend on width at a fixed rank. Use AdamW or Muon."
+    ),
+}
+# What says how an optimizer is computed and not what it computes, in Trainer's names and in
+# classes': adamw_torch_fused, paged_lion_8bit, AdamW8bit, DeepSpeedCPUAdam.
+_IMPLEMENTATION = re.compile(
+    r"torch|hf|fused|foreach|bnb|apex|npu|xla|paged|anyprecision|torchao|deepspeed|cpu|\d+bit"
+)
+_SYNONYMS = {
+    "adamwschedulefree": "schedule-free-adamw",
+    "sgdschedulefree": "schedule-free-sgd",
+    "radamschedulefree": "schedule-free-radam",
+    "stableadamw": "stable-adamw",
+    "sophiag": "sophia",
+    "adamatan2": "adam-atan2",
+    "signsgd": "sign",
+    "lion-pytorch": "lion",
+}
+
+
+def family(name: "str | Family | type") -> Family:
+    """The family of an optimizer: by its name, its class, or the family's own name.
+
+    ``"adam#shampoo"`` is grafting: the size of Adam's steps in the direction of Shampoo's.
+
+    Raises:
+        ValueError: neither a known optimizer nor a family, or one for which no rule is known.
+
+    Example:
+        >>> family("AdamW"), family("paged_adamw_8bit")
+        (<Family.ENTRYWISE: 'entrywise'>, <Family.ENTRYWISE: 'entrywise'>)
+    """
+    return named(name)[1]
+
+
+def named(optimizer: "str | Family | type") -> tuple[str, Family]:
+    """The plain name and the family of an optimizer.
+
+    Raises:
+        ValueError: neither a known optimizer nor a family, or one for which no rule is known.
+
+    Example:
+        >>> named("adamw_torch_fused")
+        ('adamw', <Family.ENTRYWISE: 'entrywise'>)
+    """
+    if isinstance(optimizer, type):
+        return _of_class(optimizer)
+    if isinstance(optimizer, str):
+        key = str(optimizer).strip().lower()
+        if key in set(Family):
+            return key, Family(key)
+        if key.count("#") == 1:  # grafting: the first gives the size, the second the direction
+            size, direction = (named(part)[1] for part in key.split("#"))
+            return key, _grafted(size, direction)
+        plain = _plain(key)
+        if plain in OPTIMIZERS:
+            return plain, OPTIMIZERS[plain]
+        _refuse(plain, optimizer)
+    raise ValueError(
+        f"Expected an optimizer ({', '.join(OPTIMIZERS)}) by its name or class, or a family "
+        f"({', '.join(Family)}); got {optimizer!r}. For another optimizer, name its family: "
+        "raw if its update is proportional to the gradient, entrywise if every entry of the "
+        "update has the same size whatever the gradient's scale, relative if the update is "
+        "proportional to the weight's size, spectral if it is an orthogonalized matrix. "
+        "depthmup.family_of(optimizer) measures which."
+    )
+
+
+def _of_class(cls: type) -> tuple[str, Family]:
+    in_torch = cls.__module__.split(".")[:2] == ["torch", "optim"]
+    if in_torch and cls.__name__ == "Adafactor":
+        return "adafactor", Family.RELATIVE
+    plain = _plain(
+        re.sub(r"(?<=[A-Za-z])(?=\d+bit)|(?<=Paged)|(?<=Fused)|(?<=CPU)", "-", cls.__name__)
+    )
+    if cls.__name__ in ("FusedAdam", "DeepSpeedCPUAdam", "CPUAdamBuilder"):
+        plain = "adamw"  # their adam_w_mode is on unless switched off
+    found = OPTIMIZERS.get(plain)
+    if found is not None and (in_torch or not found.matrices_only):
+        return plain, found
+    _refuse(plain, cls.__name__)
+    raise ValueError(
+        f"{cls.__module__}.{cls.__name__} is not an optimizer whose update is known here: classes "
+        "of one name differ in how they scale it. Measure it, depthmup.family_of(lambda "
+        f"parameters: {cls.__name__}(parameters, lr=...)), and plan with the family it names."
+    )
+
+
+def _grafted(size: Family, direction: Family) -> Family:
+    """The family of grafting: the first one's size, for the matrices that the second one trains."""
+    if size is Family.ENTRYWISE and direction.matrices_only:
+        return Family.MATRIX_ENTRYWISE
+    return size
+
+
+def _plain(key: str) -> str:
+    parts = [part for part in re.split(r"[-_\s]+", key.lower()) if part]
+    plain = "-".join(part for part in parts if not _IMPLEMENTATION.fullmatch(part))
+    return _SYNONYMS.get(plain, plain)
+
+
+def _refuse(plain: str, given: object) -> None:
+    start = plain.split("-")[0]
+    reason = _REFUSED.get(plain) or _REFUSED.get(start)
+    if reason is not None:
+        raise ValueError(_REASONS.get(reason, reason).format(name=given))
