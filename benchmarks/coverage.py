@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from depthmup.records import Verdict
-from depthmup.statistics import TOLERANCE, Curves, calibrate, optima, slopes
+from depthmup.statistics import TOLERANCE, Curves, calibrate, drifts, optima
 from depthmup.statistics.intervals import Array
 
 SHAPES: dict[str, Callable[[Array], Array]] = {
@@ -125,7 +125,7 @@ def drift_cells(spacing: float, experiments: int) -> Iterator[Cell]:
         name = f"{world} {sizes} {drift}"
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         optimum = np.broadcast_to(drift * np.arange(sizes), (experiments, sizes))
-        slope = slopes(np.arange(sizes), optima(world.curves(rng, optimum)))
+        slope = drifts(np.arange(sizes), optima(world.curves(rng, optimum)))
         low, high = slope.value - slope.half, slope.value + slope.half
         yield Cell(
             world=world,

@@ -23,12 +23,12 @@ from depthmup.rules import Scheme
 from depthmup.statistics import (
     TOLERANCE,
     Curves,
+    drifts,
     excess_loss,
     geometric_mean,
     judge,
     measured,
     optima,
-    slopes,
 )
 from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
 from depthmup.statistics.intervals import Array, around
@@ -146,7 +146,7 @@ def transfer(line: Line, values: Array, *, chance: float, tolerance: float) -> T
     drift = UNKNOWN
     if len(inside) > 1:
         positions = np.log2([line.sizes[i] for i in inside])
-        slope = slopes(positions, optima(fitted.curves[inside]))
+        slope = drifts(positions, optima(fitted.curves[inside]))
         drift = around(float(slope.value), float(slope.half))
     base, target = line.sizes.index(line.base), len(line.sizes) - 1
     regret = UNKNOWN
