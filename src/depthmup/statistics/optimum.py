@@ -2,8 +2,8 @@
 
 The optimum is the centre of a *tapered parabola*: least squares on the seed-averaged log losses
 with tricube weights of two octaves around the parabola's own vertex, centred anew until it stays.
-(A parabola through the few points around the lowest one jumps as the grid's phase passes a kink of the
-curve: its drifts err by 0.1 octaves or more where this one errs by 0.01, and it scatters more.)
+(A parabola through the few points around the lowest one jumps as the grid's phase passes a kink of
+the curve: its drifts err by 0.1 octaves or more where this one errs by 0.01, and it scatters more.)
 
 Lopsided valleys have their minimum beside that centre, by nearly the same distance, the *lean*, at
 all sizes of a scheme (``statistics.lean``). Centre plus lean is the optimum. A drift does not see
