@@ -133,7 +133,9 @@ def _fit(
     root = np.sqrt(weight[used])
     target = root * y[used]
     low, high = x[neighbours[0]], x[neighbours[1]]
-    trials = low + step * np.arange(1, max(round((high - low) / step), 2))
+    # Counted from the centre, so that of a parabola the minimum is found exactly.
+    first, last = math.floor((low - centre) / step) + 1, math.ceil((high - centre) / step)
+    trials = centre + step * np.arange(first, last)
     best, residual = None, math.inf
     for power in reversed(POWERS):
         design = root[:, None] * _columns(x[used], trials, power)
