@@ -146,8 +146,10 @@ def _fit(
         fitted = (design @ coefficients[..., None])[..., 0]
         squares = ((fitted - target) ** 2).sum(-1)
         squares = np.where((coefficients[:, 1:] > 1e-9).all(-1), squares, math.inf)
-        i = int(squares.argmin())
-        # A tie goes to the rounder valley: three points fix no power.
+        # A tie goes to the minimum next to the centre, and to the rounder valley: three points fix
+        # neither.
+        tied = squares <= squares.min() + 1e-15
+        i = int(np.where(tied, np.abs(trials - centre), math.inf).argmin())
         if squares[i] < residual * (1 - 1e-9) - 1e-15:
             row = np.zeros(len(x))
             row[used] = np.linalg.solve(gram[i], normal[i])[0] * root
