@@ -345,7 +345,7 @@ class TestJointTargets:
         sizes = [{"width": 16, "depth": 4, "batch": 8}]
         sizes += [{**sizes[0], axis: sizes[0][axis] * k} for axis in sizes[0] for k in (2, 4)]
         sizes += [{"width": 32, "depth": 8, "batch": 8}]
-        losses = simulated(np.random.default_rng(0), [START] * len(sizes))
+        losses = simulated(np.random.default_rng(0), [START] * len(sizes), falling=0.0)
         both = of(losses, sizes=sizes, target={"width": 64, "depth": 16, "batch": 8})
         assert both.issued
         all_three = of(losses, sizes=sizes, target={"width": 64, "depth": 16, "batch": 32})
@@ -524,7 +524,7 @@ class TestRefusals:
         """A lowest point without a valley: a finer grid would make it worse."""
         losses = simulated(np.random.default_rng(0), line(), **QUIET)
         u = RATES - RATES[10]
-        dip = np.where(np.abs(u) < 1.9, -0.3 * u**2, 1.0) - 0.7 * (u == 0)
+        dip = np.where(np.abs(u) < 1.9, -(u**2), 1.0) - 2.3 * (u == 0)
         losses[0] = np.exp(dip)[:, None]
         certificate = of(losses)
         assert Lack.NOISE in lacks(certificate)
@@ -633,7 +633,7 @@ class TestCompare:
         ({"losses": np.ones((3, len(RATES), 2))}, "losses of 4 sizes; got 3"),
         ({"losses": np.ones((5, len(RATES), 2))}, "losses of 4 sizes; got 5"),
         ({"early": np.ones((4, 3, 2))}, "shape"),
-        ({"early": np.ones((3, len(RATES), 2))}, "losses of 4 sizes; got 3"),
+        ({"early": np.ones((3, len(RATES), 4))}, "got 4, and 3 of the early window"),
         ({"early": np.ones((4, len(RATES), 2))}, "seeds"),
         ({"sizes": [size(64, 0), *SIZES[1:]]}, "at least 1"),
         ({"sizes": [SIZES[1], *SIZES[1:]]}, "once"),
