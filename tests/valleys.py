@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from benchmarks.coverage import SHAPES, World
+from benchmarks.coverage import SHAPES, WALLS, World
 from depthmup.statistics import Curves, drifts, optima
 
-NAMES = tuple(SHAPES)
+NAMES, STEEP = tuple(SHAPES), tuple(WALLS)
 
 
 def fitted(rates, *log_losses, **options):

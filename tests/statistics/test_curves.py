@@ -4,11 +4,13 @@ from math import inf, isnan, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 
 from depthmup.statistics import Curves
+
+universal = settings(max_examples=40, deadline=None)
 
 X = np.arange(-4.0, 2.0)
 
@@ -36,6 +38,13 @@ class TestAverages:
         losses[4, 1] = nan
         assert Curves.of(X, [losses]).averages()[0] == approx(0)
 
+    def test_among_missing_runs_a_divergence_is_one_still(self):
+        losses = np.ones((6, 3))
+        losses[4, 1], losses[4, 0], losses[2, 2] = inf, nan, nan
+        averages = Curves.of(X, [losses]).averages()[0]
+        assert averages[4] == inf
+        assert averages[[0, 1, 2, 3, 5]] == approx(0)
+
     def test_a_rate_without_any_run_is_unknown(self):
         losses = np.ones((6, 3))
         losses[4] = nan
@@ -43,6 +52,7 @@ class TestAverages:
         assert isnan(averages[4])
         assert averages[:4] == approx(0)
 
+    @universal
     @given(st.integers(0, 10**6), st.floats(0.1, 0.6))
     def test_missing_runs_move_nothing_where_seeds_differ_by_a_level(self, seed, missing):
         """Exact by least squares, whatever is missing, as long as seeds overlap."""

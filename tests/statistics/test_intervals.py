@@ -5,7 +5,7 @@ from math import inf, isinf, isnan, nan, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 from scipy import stats
@@ -22,6 +22,8 @@ from depthmup.statistics import (
     surprising,
 )
 
+universal = settings(max_examples=40, deadline=None)
+
 
 def average(some):
     return float(some.mean())
@@ -37,6 +39,7 @@ class TestJackknife:
             (sample.mean(), sample.mean() - half, sample.mean() + half)
         )
 
+    @universal
     @given(st.lists(st.floats(-100, 100), min_size=2, max_size=8))
     def test_of_any_mean_is_that_of_mean(self, values):
         by_hand, closed = jackknife(average, np.array(values)), mean(values)

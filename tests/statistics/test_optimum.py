@@ -4,7 +4,7 @@ from math import inf, log, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 from valleys import NAMES, SHAPES, fitted
@@ -12,12 +12,15 @@ from valleys import NAMES, SHAPES, fitted
 from depthmup.records import Place
 from depthmup.statistics import Curves, best_log2_lr, best_log_loss, log_ratio_of_best, optima
 
+universal = settings(max_examples=40, deadline=None)
+
 X = np.arange(-7.0, 1.0)
 HALF = np.arange(-7.0, 1.0, 0.5)
 offsets = st.floats(-1.5, 1.5)
 
 
 class TestParabolas:
+    @universal
     @given(offsets, st.floats(0.02, 1.0), st.floats(0.25, 1.3), offsets)
     def test_are_found_exactly(self, minimum, curvature, spacing, level):
         rates = spacing * np.arange(-6, 7)
@@ -79,6 +82,7 @@ class TestBesideADivergence:
         assert (fit.at[0], fit.places()) == (-3, (Place.INTERIOR,))
         assert fit.wall[0]
 
+    @universal
     @given(st.floats(0.25, 2.0))
     def test_its_error_is_that_of_not_knowing_where_between_the_neighbours(self, spacing):
         """spacing / sqrt 2: no less than the deviation of a uniform one over two spacings."""
@@ -99,6 +103,33 @@ class TestBesideADivergence:
         cut = fitted(X, np.where(X > -2.5, inf, losses))
         assert cut.at[0] == approx(-4)
         assert cut.misfit[0] > fitted(X, losses).misfit[0]
+
+
+class TestMisfit:
+    """What seeds do not show, in spacings."""
+
+    @universal
+    @given(st.floats(-0.5, 0.5), st.floats(0.25, 2.0))
+    def test_of_a_valley_with_two_whole_sides_it_is_the_least(self, phase, spacing):
+        rates = spacing * (np.arange(-10, 11) + phase)
+        for name in ("parabola", "lopsided", "V", "steep V"):
+            fit = fitted(rates, SHAPES[name](rates))
+            assert fit.misfit[0] == approx(0.08 * spacing)
+
+    def test_it_grows_with_the_height_of_a_wall(self):
+        def misfit(height):
+            wall = np.minimum(height * np.maximum(X + 2.6, 0), 50)
+            return fitted(X, 0.05 * (X + 3) ** 2 + wall).misfit[0]
+
+        low, high, higher = misfit(0.6), misfit(3.0), misfit(10.0)
+        assert low == approx(0.08)
+        assert low < high < higher
+        assert misfit(1e4) <= 0.5**0.5  # no more is unknown than beside a divergence
+
+    def test_a_bracket_of_three_points_is_no_wall(self):
+        """Its steeper side may be the parabola's own: the other one has a single point."""
+        rates = np.array([-4.0, -3.0, -2.0])
+        assert fitted(rates, (rates + 2.55) ** 2).misfit[0] == approx(0.08)
 
 
 class TestBesideAWall:
@@ -200,18 +231,21 @@ def same(one, other, *, shift=0.0, level=0.0):
 class TestInvariances:
     """Universal: what the user counts from, or lists first, changes nothing else."""
 
+    @universal
     @given(st.integers(0, 10**6), st.sampled_from(NAMES), st.integers(-80, 80))
     def test_a_shift_of_rates_shifts_the_optimum(self, seed, name, eighths):
         losses = noisy(seed, name)
         one = optima(Curves.of(HALF, losses))
         same(one, optima(Curves.of(HALF + eighths / 8, losses)), shift=eighths / 8)
 
+    @universal
     @given(st.integers(0, 10**6), st.sampled_from(NAMES), st.floats(0.01, 100))
     def test_a_scale_of_losses_scales_the_best_loss(self, seed, name, scale):
         losses = noisy(seed, name)
         one = optima(Curves.of(HALF, losses))
         same(one, optima(Curves.of(HALF, scale * losses)), level=log(scale))
 
+    @universal
     @given(st.integers(0, 10**6), st.permutations(range(3)))
     def test_the_order_of_seeds(self, seed, order):
         losses = noisy(seed)
@@ -221,6 +255,7 @@ class TestInvariances:
             one.seed_error(one.centre_without)[0]
         )
 
+    @universal
     @given(st.integers(0, 10**6), st.permutations(range(3)))
     def test_the_order_of_sizes(self, seed, order):
         losses = noisy(seed)
@@ -228,6 +263,7 @@ class TestInvariances:
         assert other.centre == approx(one.centre[order])
         assert other.at == approx(one.at[order])
 
+    @universal
     @given(st.integers(0, 10**6))
     def test_each_size_alone_has_the_same_centre(self, seed):
         losses = noisy(seed)
@@ -235,6 +271,7 @@ class TestInvariances:
         alone = [optima(Curves.of(HALF, losses[i : i + 1])).centre[0] for i in range(3)]
         assert together == approx(alone, abs=1e-5)
 
+    @universal
     @given(st.integers(0, 10**6), st.integers(0, 6), st.integers(0, 6))
     def test_rates_that_no_run_was_made_at(self, seed, before, after):
         """Empty rows, at the grid's ends or between its points, say nothing."""
