@@ -488,6 +488,18 @@ class TestRefusals:
         losses = simulated(np.random.default_rng(0), line(-0.6, bend=0.1))
         self.refused(of(losses), Lack.SMALL)
 
+    def test_a_bend_along_a_line_of_sizes(self):
+        """Where width and depth grew together their product is a square: no interaction hides it."""
+        sizes = [size(32, 8), size(64, 16), size(128, 32), size(256, 64)]
+        losses = simulated(np.random.default_rng(0), line(-0.6, sizes, bend=0.1))
+        bent = of(losses, sizes=sizes, target=size(512, 128))
+        assert lacks(bent) == {Lack.SMALL}
+
+    def test_two_values_of_an_axis_have_no_bend(self):
+        sizes = [*SIZES, size(128, 8)]
+        losses = simulated(np.random.default_rng(0), line(sizes=sizes), falling=0.0)
+        assert lacks(of(losses, sizes=sizes)) == {Lack.SIZES}
+
     def test_larger_sizes_that_train_worse(self):
         losses = simulated(np.random.default_rng(0), line())
         losses[-1] *= 1.5

@@ -213,7 +213,8 @@ def _conclude(
     tolerance: float,
 ) -> dict[str, Any]:
     """Everything that an issued certificate says."""
-    lean, lean_error = float(fitted.sides.lean), float(fitted.sides.lean_error)
+    lean = float(fitted.sides.lean)
+    lean_error = math.hypot(fitted.sides.scatter, fitted.sides.lean_misfit)
 
     def optimum(size: Size) -> Prediction:
         return predict(laws.optimum, size).shifted(lean, lean_error, stream=3)

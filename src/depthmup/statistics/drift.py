@@ -146,7 +146,8 @@ def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> 
             low=-math.inf if low_edge else value,
             high=value if low_edge else math.inf,
         )
-    systematic = math.hypot(fitted.misfit[size], fitted.sides.lean_error / math.sqrt(2))
+    sides = fitted.sides
+    systematic = math.hypot(fitted.misfit[size], sides.scatter / math.sqrt(2), sides.lean_misfit)
     if fitted.curves.fewest_seeds < 2:
         error = math.hypot(systematic, fitted.scatter[size])
         return around(value, float(student(PRIOR_FREEDOM, confidence)) * error)

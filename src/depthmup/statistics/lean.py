@@ -7,7 +7,9 @@ is that of
 
 least squares with the weights of the tapered parabola, k* between the neighbours of the lowest
 point and p from 1 (a kink) to 2 (a parabola). Its distance from the parabola's centre scatters from
-size to size; what all sizes of a scheme share is its mean, the *lean*.
+size to size; what all sizes of a scheme share is its mean, the *lean*. A valley that is none of
+these, such as a parabola that ends at a wall, is found to lean by a fifth less or more than it
+does, at all sizes alike.
 """
 
 import math
@@ -19,6 +21,9 @@ from numpy.typing import ArrayLike
 from depthmup.statistics.intervals import Array, Flags, Index
 
 POWERS = (1.0, 1.25, 1.5, 1.75, 2.0)
+LEAN = 0.15
+"""Standard error of the lean, over the lean: what a valley of two powers misses."""
+
 STEP = 0.05
 """Of the trial minima, in spacings of the grid."""
 
@@ -33,7 +38,7 @@ class Sides:
         power, left, right: p, A_left and A_right; NaN where the lowest point stands alone.
         row: weights (..., sizes, rates) of log losses in the level.
         lean: mean distance of the minima from the centres, (...,).
-        lean_error: its standard error for a size that was not measured, (...,).
+        scatter: of the distances, as a standard error for a size that was not measured, (...,).
     """
 
     minimum: Array
@@ -43,7 +48,12 @@ class Sides:
     right: Array
     row: Array
     lean: Array
-    lean_error: Array
+    scatter: Array
+
+    @property
+    def lean_misfit(self) -> Array:
+        """The lean's standard error that all sizes share, (...,)."""
+        return np.asarray(LEAN * np.abs(self.lean))
 
 
 def sides_of(
@@ -85,7 +95,7 @@ def sides_of(
             level[i], left[i], right[i] = fit.coefficients
             row[i] = fit.row
     offsets = np.where(np.isnan(left), math.nan, at - middle).reshape(shape)
-    lean, error = _mean_offset(offsets)
+    lean, scatter = _mean_offset(offsets)
     return Sides(
         minimum=at.reshape(shape),
         level=np.where(np.isfinite(level), level, math.inf).reshape(shape),
@@ -94,7 +104,7 @@ def sides_of(
         right=right.reshape(shape),
         row=row.reshape(log_losses.shape),
         lean=lean,
-        lean_error=error,
+        scatter=scatter,
     )
 
 
