@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from depthmup.records import Verdict
-from depthmup.statistics import TOLERANCE, Curves, calibrate, optima, slopes
+from depthmup.statistics import TOLERANCE, Curves, calibrate, drifts, optima
 from depthmup.statistics.intervals import Array
 
 SHAPES: dict[str, Callable[[Array], Array]] = {
@@ -31,6 +31,15 @@ SHAPES: dict[str, Callable[[Array], Array]] = {
     "wall": lambda u: 0.05 * u**2 + 0.6 * np.maximum(u - 0.4, 0),
 }
 """Log loss above the minimum, u octaves from it; the measured curves rise by 0.07 in an octave."""
+
+WALLS: dict[str, Callable[[Array], Array]] = {
+    "steep wall": lambda u: 0.05 * u**2 + 3.0 * np.maximum(u - 0.4, 0),
+    "steeper wall": lambda u: 0.05 * u**2 + 6.0 * np.maximum(u - 0.4, 0),
+    "jump to guessing": lambda u: 0.07 * u**2 + 2.4 * (u > 0.5),
+    "slope to guessing": lambda u: 0.07 * u**2 + 2.4 * np.clip(u - 0.5, 0, 1),
+    "nearly flat side": lambda u: np.where(u < 0, 0.03, 0.40) * np.abs(u),
+}
+"""Nothing diverges, and yet one side rises many times as steeply as the other."""
 
 CLIFFS = {"cliff at 0.35": 0.35, "cliff at 0.6": 0.6, "cliff at 1": 1.0}
 NOISES = (
@@ -58,6 +67,10 @@ class World:
     spacing: float
     seeds: int
 
+    def valley(self, u: Array) -> Array:
+        """Log loss above the minimum."""
+        return {**SHAPES, **WALLS}[self.shape](u)
+
     def curves(self, rng: np.random.Generator, optimum: Array) -> Curves:
         """Curves whose minima lie at (experiments, sizes), on one grid for each experiment."""
         experiments, sizes = optimum.shape
@@ -68,7 +81,7 @@ class World:
         shift = optimum[:, :, None] + self._shifts(rng, experiments, sizes)
         u = rates[:, None, :, None] - shift[:, :, None, :]
         level = 0.03 * rng.standard_normal((experiments, 1, 1, self.seeds))
-        log_loss = SHAPES[self.shape](u) + level + self._scatter(rng, u)
+        log_loss = self.valley(u) + level + self._scatter(rng, u)
         if self.noise in CLIFFS:
             edge = 0.1 * rng.standard_normal((experiments, 1, 1, self.seeds))
             log_loss = np.where(u > CLIFFS[self.noise] + edge, math.inf, log_loss)
@@ -101,8 +114,9 @@ class World:
 
 
 def worlds(spacing: float, seeds: Iterable[int] = range(2, 7)) -> Iterator[World]:
-    """All of a grid."""
-    for shape, noise, count in product(SHAPES, NOISES, seeds):
+    """All of a grid; walls with the noise of real runs alone."""
+    walls = product(WALLS, ["like real"], seeds)
+    for shape, noise, count in [*product(SHAPES, NOISES, seeds), *walls]:
         yield World(shape=shape, noise=noise, spacing=spacing, seeds=count)
 
 
@@ -125,7 +139,7 @@ def drift_cells(spacing: float, experiments: int) -> Iterator[Cell]:
         name = f"{world} {sizes} {drift}"
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         optimum = np.broadcast_to(drift * np.arange(sizes), (experiments, sizes))
-        slope = slopes(np.arange(sizes), optima(world.curves(rng, optimum)))
+        slope = drifts(np.arange(sizes), optima(world.curves(rng, optimum)))
         low, high = slope.value - slope.half, slope.value + slope.half
         yield Cell(
             world=world,
@@ -144,6 +158,9 @@ def report_drifts(experiments: int) -> None:
         cells = list(drift_cells(spacing, experiments))
         by: dict[str, list[Cell]] = defaultdict(list)
         for cell in cells:
+            if cell.world.shape in WALLS:
+                by["walls where nothing diverges"].append(cell)
+                continue
             by[f"{cell.world.seeds} seeds"].append(cell)
             by[cell.world.shape].append(cell)
             by["with a cliff" if cell.world.noise in CLIFFS else "without a cliff"].append(cell)
@@ -234,7 +251,7 @@ def judged(
     )
     if not certificate.issued:
         return Judged(issued=False)
-    valley, p = SHAPES[world.shape], certificate.predicted
+    valley, p = world.valley, certificate.predicted
     kept = certificate.optima[0].log2_lr.value
     price = math.expm1(float(valley(np.array(p.value - truth))))
     regret = math.expm1(float(valley(np.array(kept - truth))))

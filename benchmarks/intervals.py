@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from depthmup.diagnostics import Slope, holm, log_slopes, moderated
+from depthmup.statistics import Slope, holm, log_slopes, moderated
 
 WIDTHS, DEPTHS = (32, 64, 128, 256), (4, 8, 16, 32)
 TRUTH = np.array([0.5, -1.0])

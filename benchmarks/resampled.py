@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.rules import BLOCK_MULTIPLIER, DEPTH_MUP, ODE, SP, Scheme
-from depthmup.statistics import Curves, optima, slopes
+from depthmup.statistics import Curves, drifts, optima
 from depthmup.statistics.intervals import Array
 from depthmup.sweep import Grid, Processes, Store, losses_over, run
 
@@ -81,7 +81,7 @@ def held(grid: Grid, losses: Array, phase: slice, seeds: int, truth: float) -> t
     draws = [rng.choice(losses.shape[-1], seeds, replace=False) for _ in range(DRAWS)]
     values = np.stack([losses[:, phase][..., draw] for draw in draws])
     grids = np.broadcast_to(rates, values.shape[:-1])
-    slope = slopes(_positions(grid, losses), optima(Curves(log2_lrs=grids, losses=values)))
+    slope = drifts(_positions(grid, losses), optima(Curves(log2_lrs=grids, losses=values)))
     inside = np.abs(slope.value - truth) <= slope.half
     return float(inside.mean()), float(np.median(slope.half))
 
@@ -111,7 +111,7 @@ def report(store: Store) -> None:
             everything = optima(Curves.of(grid.log2_lrs, values))
             if trains < 2 or np.isnan(everything.curvature).any():
                 continue
-            truth = slopes(_positions(grid, values), everything)
+            truth = drifts(_positions(grid, values), everything)
             for name, phase in PHASES.items():
                 cells = []
                 for seeds in (3, 4, 6):

@@ -6,7 +6,7 @@ Plain arrays come in, estimates go out; nothing here knows where the numbers cam
 from depthmup.statistics.best import best_log2_lr, best_log_loss, log_ratio_of_best
 from depthmup.statistics.certificate import calibrate, check_asked
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.drift import TOLERANCE, drift, excess_loss, judge, measured, slopes
+from depthmup.statistics.drift import TOLERANCE, drift, drifts, excess_loss, judge, measured
 from depthmup.statistics.exponents import (
     Slope,
     local_slopes,
@@ -45,6 +45,7 @@ __all__ = [
     "calibrate",
     "check_asked",
     "drift",
+    "drifts",
     "exact",
     "excess_loss",
     "geometric_mean",
@@ -62,7 +63,6 @@ __all__ = [
     "optima",
     "share",
     "slope_weights",
-    "slopes",
     "standard_errors",
     "student",
     "surprising",

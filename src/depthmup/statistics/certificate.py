@@ -95,12 +95,22 @@ def calibrate(
         >>> certificate.issued, round(certificate.predicted.value, 1)
         (True, -3.5)
     """
+    if not len(sizes) == len(losses) == (len(sizes) if early is None else len(early)) > 0:
+        raise ValueError(
+            f"Expected losses of {len(sizes)} sizes; got {len(losses)}"
+            + (f", and {len(early)} of the early window." if early is not None else ".")
+        )
     base = base or min(sizes, key=volume)
     _check(sizes, target, base)
     order = sorted(range(len(sizes)), key=lambda i: (volume(sizes[i]), list(sizes[i].values())))
     sizes = [sizes[i] for i in order]
     curves = Curves.of(log2_lrs, losses)[order]
     middle = None if early is None else Curves.of(log2_lrs, early)[order]
+    if middle is not None and not np.array_equal(middle.seeds, curves.seeds):
+        raise ValueError(
+            "Expected early losses of the same seeds at every size; got "
+            f"{middle.seeds.sum(-1).tolist()} seeds, and {curves.seeds.sum(-1).tolist()} late."
+        )
     fitted = optima(curves, chance=chance)
     measured = tuple(
         _size_optimum(size, fitted, i, place)
@@ -210,7 +220,8 @@ def _conclude(
     tolerance: float,
 ) -> dict[str, Any]:
     """Everything that an issued certificate says."""
-    lean, lean_error = float(fitted.sides.lean), float(fitted.sides.lean_error)
+    lean = float(fitted.sides.lean)
+    lean_error = math.hypot(fitted.sides.scatter, fitted.sides.lean_misfit)
 
     def optimum(size: Size) -> Prediction:
         return predict(laws.optimum, size).shifted(lean, lean_error, stream=3)

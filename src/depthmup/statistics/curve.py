@@ -41,7 +41,8 @@ class Curves:
             The curves, filled up with NaN where sizes differ in their rates or seeds.
 
         Raises:
-            ValueError: losses that are not positive, or not one for each learning rate.
+            ValueError: losses that are not positive, or not one for each learning rate; learning
+                rates that do not increase, or lists of them that are not one for each size.
 
         Example:
             >>> ragged = Curves.of([[-2, -1, 0], [-1, 0]], [np.ones((3, 2)), np.ones((2, 1))])
@@ -49,10 +50,14 @@ class Curves:
             ((2, 3, 2), 4)
         """
         sizes = [np.asarray(of_size, float) for of_size in losses]
-        one_grid = np.ndim(log2_lrs[0]) == 0
-        grids = [
-            np.asarray(log2_lrs if one_grid else log2_lrs[i], float) for i in range(len(sizes))
-        ]
+        one_grid = len(log2_lrs) > 0 and np.ndim(log2_lrs[0]) == 0
+        if not sizes or not (one_grid or len(log2_lrs) == len(sizes)):
+            raise ValueError(
+                "Expected losses of at least one size, and learning rates for all of them or a "
+                f"list for each size; got {len(log2_lrs)} lists for {len(sizes)} sizes."
+            )
+        of_sizes = [log2_lrs] * len(sizes) if one_grid else log2_lrs
+        grids = [np.asarray(grid, float) for grid in of_sizes]
         for grid, of_size in zip(grids, sizes, strict=True):
             if of_size.ndim != 2 or len(of_size) != len(grid):
                 raise ValueError(
@@ -130,13 +135,15 @@ def average(log_losses: Array) -> Array:
         with np.errstate(invalid="ignore"):
             mean = log_losses.mean(-1)
         return np.asarray(np.where(diverged, math.inf, mean))
-    there = np.isfinite(log_losses) & ~diverged[..., None]
-    y = np.where(there, log_losses, 0.0)
-    count = there.sum(-1)
-    per_seed = np.maximum(there.sum(-2, keepdims=True), 1)
-    level = np.zeros((*y.shape[:-2], 1, y.shape[-1]))
-    for _ in range(60):  # alternating projections; complete columns converge at once
-        rate = (np.where(there, y - level, 0.0)).sum(-1) / np.maximum(count, 1)
-        level = np.where(there, y - rate[..., None], 0.0).sum(-2, keepdims=True) / per_seed
-        level = level - level.mean(-1, keepdims=True)
+    there = (np.isfinite(log_losses) & ~diverged[..., None]).astype(float)
+    y = np.where(there > 0, log_losses, 0.0)
+    count, of_seed = there.sum(-1), there.sum(-2)
+    share = there / np.maximum(count, 1)[..., None]
+    # Seeds' levels once the rates are eliminated. The pseudoinverse makes them average to zero
+    # among seeds that share rates; what shares none cannot be compared and stays as it is.
+    overlap = np.swapaxes(there, -1, -2) @ share
+    normal = np.eye(y.shape[-1]) * of_seed[..., None, :] - overlap
+    apart = (there * (y - (share * y).sum(-1, keepdims=True))).sum(-2)
+    level = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ apart[..., None])[..., 0]
+    rate = (share * (y - level[..., None, :])).sum(-1)
     return np.asarray(np.where(diverged, math.inf, np.where(count > 0, rate, math.nan)))

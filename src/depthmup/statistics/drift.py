@@ -37,14 +37,14 @@ EXCESS_UNIT = "nats of training loss"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Slopes:
+class Drifts:
     """Slopes of the optimum and half-widths of their 95% intervals, arrays over experiments."""
 
     value: Array
     half: Array
 
 
-def slopes(positions: Sequence[float] | Array, fitted: Optima) -> Slopes:
+def drifts(positions: Sequence[float] | Array, fitted: Optima) -> Drifts:
     """The least-squares slope of optima against positions, with its interval.
 
     Args:
@@ -58,7 +58,7 @@ def slopes(positions: Sequence[float] | Array, fitted: Optima) -> Slopes:
         >>> rates = np.arange(-6.0, 2.0)
         >>> seeds = np.array([-0.02, 0.0, 0.02])
         >>> losses = [np.exp(0.1 * (rates[:, None] - best - seeds) ** 2) for best in (-3, -3.5)]
-        >>> slope = slopes([3, 4], optima(Curves.of(rates, losses)))
+        >>> slope = drifts([3, 4], optima(Curves.of(rates, losses)))
         >>> round(float(slope.value), 2), round(float(slope.half), 2)
         (-0.5, 0.22)
     """
@@ -67,12 +67,12 @@ def slopes(positions: Sequence[float] | Array, fitted: Optima) -> Slopes:
     weights = x / (x @ x)
     value = fitted.centre @ weights
     if fitted.curves.fewest_seeds < 2:
-        return Slopes(value=value, half=_from_sizes(x, weights, value, fitted))
+        return Drifts(value=value, half=_from_sizes(x, weights, value, fitted))
     within = np.einsum("...ns,n->...s", fitted.centre_without, weights)
     error, freedom = fitted.seed_error(within)
     misfit = np.sqrt((weights**2 * fitted.misfit**2).sum(-1))
     half = np.hypot(student(freedom) * error, float(student(math.inf)) * misfit)
-    return Slopes(value=value, half=half)
+    return Drifts(value=value, half=half)
 
 
 def _from_sizes(x: Array, weights: Array, value: Array, fitted: Optima) -> Array:
@@ -107,7 +107,7 @@ def drift(
     unit = DRIFT_UNIT.format(axis=axis)
     if len(sizes) < 2:
         return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
-    slope = slopes(np.log2(np.asarray(sizes, float)), optima(Curves.of(log2_lrs, losses)))
+    slope = drifts(np.log2(np.asarray(sizes, float)), optima(Curves.of(log2_lrs, losses)))
     return around(float(slope.value), float(slope.half), unit)
 
 
@@ -146,7 +146,8 @@ def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> 
             low=-math.inf if low_edge else value,
             high=value if low_edge else math.inf,
         )
-    systematic = math.hypot(fitted.misfit[size], fitted.sides.lean_error / math.sqrt(2))
+    sides = fitted.sides
+    systematic = math.hypot(fitted.misfit[size], sides.scatter / math.sqrt(2), sides.lean_misfit)
     if fitted.curves.fewest_seeds < 2:
         error = math.hypot(systematic, fitted.scatter[size])
         return around(value, float(student(PRIOR_FREEDOM, confidence)) * error)

@@ -79,7 +79,8 @@ def jackknife_error(without: Array, groups: Sequence[Array] | None = None) -> tu
 
     Seeds of one group were trained at the same sizes and are exchangeable. A group g of m_g seeds
     contributes V_g = (m_g - 1) / m_g * sum (t_s - mean t)^2; the freedom of their sum is
-    Satterthwaite's, (sum V_g)^2 / sum (V_g^2 / (m_g - 1)).
+    Satterthwaite's, (sum V_g)^2 / sum (V_g^2 / (m_g - 1)). A seed without a fellow shows no scatter
+    of its own; it is taken to contribute what the others do on average.
 
     Args:
         without: the statistic without each seed, (..., seeds).
@@ -92,23 +93,24 @@ def jackknife_error(without: Array, groups: Sequence[Array] | None = None) -> tu
     seeds = without.shape[-1]
     total = np.zeros(without.shape[:-1])
     spread = np.zeros(without.shape[:-1])
-    known = False
+    fellows, smallest = 0, seeds
     for group in [np.arange(seeds)] if groups is None else groups:
         count = len(group)
         if count < 2:
             continue
-        known = True
+        fellows += count
+        smallest = min(smallest, count - 1)
         values = without[..., group]
         with np.errstate(invalid="ignore"):
             deviation = values - values.mean(-1, keepdims=True)
             part = (count - 1) / count * np.sum(deviation**2, axis=-1)
         total += part
         spread += part**2 / (count - 1)
-        smallest = count - 1
-    if not known:
+    if not fellows:
         return np.full(total.shape, math.inf), np.ones(total.shape)
     with np.errstate(invalid="ignore", divide="ignore"):
         freedom = np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), smallest)
+    total = total * (seeds if groups is None else sum(map(len, groups))) / fellows
     error = np.where(np.isfinite(total), np.sqrt(np.where(np.isfinite(total), total, 0)), math.inf)
     return error, np.where(np.isfinite(freedom), freedom, 1.0)
 

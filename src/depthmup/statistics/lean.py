@@ -7,7 +7,9 @@ is that of
 
 least squares with the weights of the tapered parabola, k* between the neighbours of the lowest
 point and p from 1 (a kink) to 2 (a parabola). Its distance from the parabola's centre scatters from
-size to size; what all sizes of a scheme share is its mean, the *lean*.
+size to size; what all sizes of a scheme share is its mean, the *lean*. A valley that is none of
+these, such as a parabola that ends at a wall, is found to lean by a fifth less or more than it
+does, at all sizes alike.
 """
 
 import math
@@ -19,6 +21,9 @@ from numpy.typing import ArrayLike
 from depthmup.statistics.intervals import Array, Flags, Index
 
 POWERS = (1.0, 1.25, 1.5, 1.75, 2.0)
+LEAN = 0.15
+"""Standard error of the lean, over the lean: what a valley of two powers misses."""
+
 STEP = 0.05
 """Of the trial minima, in spacings of the grid."""
 
@@ -33,7 +38,7 @@ class Sides:
         power, left, right: p, A_left and A_right; NaN where the lowest point stands alone.
         row: weights (..., sizes, rates) of log losses in the level.
         lean: mean distance of the minima from the centres, (...,).
-        lean_error: its standard error for a size that was not measured, (...,).
+        scatter: of the distances, as a standard error for a size that was not measured, (...,).
     """
 
     minimum: Array
@@ -43,7 +48,12 @@ class Sides:
     right: Array
     row: Array
     lean: Array
-    lean_error: Array
+    scatter: Array
+
+    @property
+    def lean_misfit(self) -> Array:
+        """The lean's standard error that all sizes share, (...,)."""
+        return np.asarray(LEAN * np.abs(self.lean))
 
 
 def sides_of(
@@ -85,7 +95,7 @@ def sides_of(
             level[i], left[i], right[i] = fit.coefficients
             row[i] = fit.row
     offsets = np.where(np.isnan(left), math.nan, at - middle).reshape(shape)
-    lean, error = _mean_offset(offsets)
+    lean, scatter = _mean_offset(offsets)
     return Sides(
         minimum=at.reshape(shape),
         level=np.where(np.isfinite(level), level, math.inf).reshape(shape),
@@ -94,7 +104,7 @@ def sides_of(
         right=right.reshape(shape),
         row=row.reshape(log_losses.shape),
         lean=lean,
-        lean_error=error,
+        scatter=scatter,
     )
 
 
@@ -133,7 +143,9 @@ def _fit(
     root = np.sqrt(weight[used])
     target = root * y[used]
     low, high = x[neighbours[0]], x[neighbours[1]]
-    trials = low + step * np.arange(1, max(round((high - low) / step), 2))
+    # Counted from the centre, so that of a parabola the minimum is found exactly.
+    first, last = math.floor((low - centre) / step) + 1, math.ceil((high - centre) / step)
+    trials = centre + step * np.arange(first, last)
     best, residual = None, math.inf
     for power in reversed(POWERS):
         design = root[:, None] * _columns(x[used], trials, power)
@@ -144,8 +156,10 @@ def _fit(
         fitted = (design @ coefficients[..., None])[..., 0]
         squares = ((fitted - target) ** 2).sum(-1)
         squares = np.where((coefficients[:, 1:] > 1e-9).all(-1), squares, math.inf)
-        i = int(squares.argmin())
-        # A tie goes to the rounder valley: three points fix no power.
+        # A tie goes to the minimum next to the centre, and to the rounder valley: three points fix
+        # neither.
+        tied = squares <= squares.min() + 1e-15
+        i = int(np.where(tied, np.abs(trials - centre), math.inf).argmin())
         if squares[i] < residual * (1 - 1e-9) - 1e-15:
             row = np.zeros(len(x))
             row[used] = np.linalg.solve(gram[i], normal[i])[0] * root

@@ -14,6 +14,8 @@ What seeds cannot show is what the fit misses, ``misfit``, a standard error in o
 - ``0.08 spacing`` for a valley that is no parabola, seen through a grid;
 - ``0.7 spacing`` times how much farther (in bandwidths, at most 1) the curve is known on one side
   of its lowest point than on the other: a fit that sees more of one side leans to it;
+- ``0.25 spacing`` for each doubling beyond four by which one neighbour of the lowest point rises
+  above all that the curve rises on the other side: a wall, which the fit sees by chance of phase;
 - ``spacing / sqrt 2`` where a neighbour of the lowest point diverged: the optimum lies somewhere
   between them, and is then taken to be the lowest point itself.
 
@@ -40,6 +42,9 @@ BANDWIDTH, SPACINGS = 2.0, 2.5
 
 FIT, LOPSIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
 """What the fit misses, in spacings: everywhere, where one side is cut off, beside a divergence."""
+
+STEEP, GENTLE = 0.25, 4.0
+"""What it misses beside a wall: spacings per doubling of how much steeper than the other side."""
 
 PASSES = 12
 """The centre moves by less than 1e-3 octaves after six."""
@@ -248,7 +253,9 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         curvature=np.where(alone, math.nan, curvature),
         spacing=spacing,
         bandwidth=bandwidth,
-        misfit=_misfit(x, y, tried, here, spacing, bandwidth, alone),
+        misfit=_misfit(
+            x, y, tried, here, spacing, bandwidth, alone, _steepness(x, y, lowest, bandwidth)
+        ),
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),
         last=np.where(tried, index, -1).max(-1),
@@ -319,8 +326,36 @@ def _centre(x: Array, y: Array, start: Array, spacing: Array, bandwidth: Array) 
     return centre
 
 
+def _steepness(x: Array, y: Array, lowest: Index, bandwidth: Array) -> Array:
+    """How much higher a neighbour of the lowest point rises than all of the other side.
+
+    Of parabolas 1 at most, of valleys with sides of slopes a and b at most b / a. A side with fewer
+    than two points does not say how it rises, and 0 is returned for its counterpart.
+    """
+    u, finite = x - _take(x, lowest)[..., None], np.isfinite(y)
+    low = np.where(finite.any(-1), _take(np.where(finite, y, 0.0), lowest), 0.0)
+    rise = np.where(finite, y, 0.0) - low[..., None]
+    near = finite & (np.abs(u) <= bandwidth[..., None] + 1e-9)
+    steepness = np.zeros(lowest.shape)
+    for side in (-1, 1):
+        here, other = near & (side * u > 0), near & (side * u < 0)
+        distance = np.where(here, np.abs(u), math.inf)
+        neighbour = np.where(here.any(-1), _take(rise, distance.argmin(-1)), 0.0)
+        top = np.where(other, rise, 0.0).max(-1)
+        known = (other.sum(-1) >= 2) & (top > 0)
+        steepness = np.maximum(steepness, np.where(known, neighbour / np.where(known, top, 1), 0))
+    return steepness
+
+
 def _misfit(
-    x: Array, y: Array, tried: Flags, at: Array, spacing: Array, bandwidth: Array, alone: Flags
+    x: Array,
+    y: Array,
+    tried: Flags,
+    at: Array,
+    spacing: Array,
+    bandwidth: Array,
+    alone: Flags,
+    steepness: Array,
 ) -> Array:
     """The standard error that the fit itself has; see the module's docstring."""
     here, unknown = at[..., None], tried & ~np.isfinite(y)
@@ -331,4 +366,5 @@ def _misfit(
     high = np.minimum(high, np.where(tried, x, -math.inf).max(-1) + spacing)
     reach_low, reach_high = (np.minimum(d / bandwidth, 1.0) for d in (at - low, high - at))
     one_sided = np.hypot(FIT, LOPSIDED * np.abs(reach_low - reach_high))
-    return np.asarray(spacing * np.where(alone, WALL, one_sided))
+    steep = STEEP * np.log2(np.maximum(steepness / GENTLE, 1.0))
+    return np.asarray(spacing * np.where(alone, WALL, np.minimum(np.hypot(one_sided, steep), WALL)))

@@ -273,12 +273,22 @@ def _bend(law: Law, axis: str) -> tuple[float, Array]:
     """How much the slope along an axis changes over the sizes measured, and the values' weights.
 
     The coefficient of a square, times the range: with three sizes, the second slope minus the
-    first.
+    first. None with two values of the axis.
     """
     x = law.distances(law.sizes)[:, law.axes.index(axis)]
-    terms = [law.design(law.sizes), law.products(law.sizes), (x - x.mean()) ** 2]
-    weights = np.linalg.pinv(np.column_stack(terms))[-1] * np.ptp(x)
+    square, straight = (x - x.mean()) ** 2, law.design(law.sizes)
+    together = np.column_stack([straight, law.products(law.sizes)])
+    # Of axes that grew together, squares and products are one and the same.
+    terms = together if _independent(square, together) else straight
+    if not _independent(square, terms):
+        return 0.0, np.zeros(len(x))
+    weights = np.linalg.pinv(np.column_stack([terms, square]))[-1] * np.ptp(x)
     return float(weights @ law.values), weights
+
+
+def _independent(column: Array, columns: Array) -> bool:
+    rank = np.linalg.matrix_rank
+    return bool(rank(np.column_stack([columns, column])) > rank(columns))
 
 
 def _half(law: Law, weights: Array, without: Array) -> float:

@@ -22,12 +22,12 @@ from depthmup.statistics import (
     Array,
     Curves,
     around,
+    drifts,
     excess_loss,
     geometric_mean,
     judge,
     measured,
     optima,
-    slopes,
 )
 from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
 from depthmup.sweep.design import Design, Losses, Records, Size, Variant, windows_of
@@ -155,7 +155,7 @@ def _transfer(
     drift = UNKNOWN
     if len(inside) > 1:
         positions = np.log2([along[k] for k in inside])
-        slope = slopes(positions, optima(fitted.curves[inside]))
+        slope = drifts(positions, optima(fitted.curves[inside]))
         drift = around(float(slope.value), float(slope.half))
     base, target = along.index(design.base_size[i]), len(along) - 1
     regret = UNKNOWN

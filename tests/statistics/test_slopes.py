@@ -1,12 +1,12 @@
 """Slopes: exact on exact powers, intervals that cover, tests that rarely fail what is right."""
 
-import intervals
 import numpy as np
 import pytest
-from intervals import TRUTH, World
 from pytest import approx
 
-from depthmup.diagnostics import Slope, holm, local_slopes, log_slopes, moderated
+from benchmarks import intervals
+from benchmarks.intervals import TRUTH, World
+from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
 
 GRID, OF = intervals.grid(3)
 SAME = World(name="seeds share their slopes")

@@ -1,0 +1,345 @@
+"""The optimum of one curve: exact where it can be, the true minimum where valleys are lopsided."""
+
+from math import inf, log, nan
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytest import approx
+from valleys import NAMES, SHAPES, fitted
+
+from depthmup.records import Place
+from depthmup.statistics import Curves, best_log2_lr, best_log_loss, log_ratio_of_best, optima
+
+universal = settings(max_examples=40, deadline=None)
+
+X = np.arange(-7.0, 1.0)
+HALF = np.arange(-7.0, 1.0, 0.5)
+offsets = st.floats(-1.5, 1.5)
+
+
+class TestParabolas:
+    @universal
+    @given(offsets, st.floats(0.02, 1.0), st.floats(0.25, 1.3), offsets)
+    def test_are_found_exactly(self, minimum, curvature, spacing, level):
+        rates = spacing * np.arange(-6, 7)
+        minimum = minimum * spacing
+        fit = fitted(rates, curvature * (rates - minimum) ** 2 + level)
+        assert fit.centre[0] == approx(minimum, abs=1e-6)
+        assert fit.at[0] == approx(minimum, abs=1e-6)
+        assert fit.curvature[0] == approx(curvature, rel=1e-6)
+        assert fit.log_loss[0] == approx(level, abs=1e-9)
+        assert fit.places() == (Place.INTERIOR,)
+
+    def test_with_uneven_spacing(self):
+        rates = np.array([-4.0, -2.5, -2.0, 0.0])
+        assert fitted(rates, (rates + 2.3) ** 2).at[0] == approx(-2.3)
+
+    def test_with_three_points(self):
+        rates = np.array([-4.0, -3.0, -2.0])
+        fit = fitted(rates, 0.3 * (rates + 2.8) ** 2 - 1)
+        assert (fit.at[0], fit.curvature[0], fit.log_loss[0]) == approx((-2.8, 0.3, -1))
+
+    @pytest.mark.parametrize("gone", [0, 1, 6, 7])
+    @pytest.mark.parametrize("what", [nan, inf])
+    def test_a_gap_far_away_moves_nothing(self, gone, what):
+        losses = 0.3 * (X + 3.1) ** 2
+        losses[gone] = what
+        assert fitted(X, losses).at[0] == approx(-3.1)
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(("slope", "place"), [(1.0, Place.LOW_EDGE), (-1.0, Place.HIGH_EDGE)])
+    def test_edges(self, slope, place):
+        assert fitted(X, slope * X).places() == (place,)
+
+    @pytest.mark.parametrize("side", [0, -1])
+    def test_rates_that_were_not_tried_are_no_part_of_the_grid(self, side):
+        losses = np.where(X[side] == X, nan, np.abs(X - X[side]))
+        place = Place.LOW_EDGE if side == 0 else Place.HIGH_EDGE
+        assert fitted(X, losses).places() == (place,)
+
+    def test_nothing_trains(self):
+        assert fitted(X, np.full(8, inf)).places() == (Place.FAILED,)
+
+    def test_a_size_that_only_guesses_has_failed(self):
+        guesses = log(2.5) + 0.01 * (X + 3) ** 2
+        assert fitted(X, guesses, chance=log(10)).places() == (Place.FAILED,)
+        assert fitted(X, guesses).places() == (Place.INTERIOR,)
+
+    def test_a_rate_at_which_one_seed_diverges_is_not_chosen(self):
+        losses = np.exp(0.1 * (X[:, None] + 2.0) ** 2 - 1 + np.zeros(3))
+        losses[5, 1] = inf  # log2 rate -2, the best one
+        assert optima(Curves.of(X, [losses])).at[0] in (-3.0, -1.0)
+
+
+class TestBesideADivergence:
+    RISING = np.where(X > -3, inf, -X)
+
+    def test_the_lowest_point_itself(self):
+        fit = fitted(X, self.RISING)
+        assert (fit.at[0], fit.places()) == (-3, (Place.INTERIOR,))
+        assert fit.wall[0]
+
+    @universal
+    @given(st.floats(0.25, 2.0))
+    def test_its_error_is_that_of_not_knowing_where_between_the_neighbours(self, spacing):
+        """spacing / sqrt 2: no less than the deviation of a uniform one over two spacings."""
+        fit = fitted(spacing * X, self.RISING)
+        assert fit.misfit[0] == approx(spacing / 2**0.5)
+        assert fit.misfit[0] >= 2 * spacing / 12**0.5
+
+    def test_a_rate_that_was_not_tried_is_no_divergence(self):
+        """The next one that was tried is the neighbour, and the valley is fitted across."""
+        losses = 0.1 * (HALF + 3.2) ** 2
+        gap = np.where(HALF == -2.5, nan, losses)
+        assert fitted(HALF, gap).at[0] == approx(-3.2)
+        assert not fitted(HALF, gap).wall[0]
+        assert fitted(HALF, np.where(HALF == -2.5, inf, losses)).wall[0]
+
+    def test_a_wall_three_steps_away_leaves_a_parabola_and_a_larger_error(self):
+        losses = 0.1 * (X + 4.0) ** 2
+        cut = fitted(X, np.where(X > -2.5, inf, losses))
+        assert cut.at[0] == approx(-4)
+        assert cut.misfit[0] > fitted(X, losses).misfit[0]
+
+
+class TestMisfit:
+    """What seeds do not show, in spacings."""
+
+    @universal
+    @given(st.floats(-0.5, 0.5), st.floats(0.25, 2.0))
+    def test_of_a_valley_with_two_whole_sides_it_is_the_least(self, phase, spacing):
+        rates = spacing * (np.arange(-10, 11) + phase)
+        for name in ("parabola", "lopsided", "V", "steep V"):
+            fit = fitted(rates, SHAPES[name](rates))
+            assert fit.misfit[0] == approx(0.08 * spacing)
+
+    def test_it_grows_with_the_height_of_a_wall(self):
+        def misfit(height):
+            wall = np.minimum(height * np.maximum(X + 2.6, 0), 50)
+            return fitted(X, 0.05 * (X + 3) ** 2 + wall).misfit[0]
+
+        low, high, higher = misfit(0.6), misfit(3.0), misfit(10.0)
+        assert low == approx(0.08)
+        assert low < high < higher
+        assert misfit(1e4) <= 0.5**0.5  # no more is unknown than beside a divergence
+
+    def test_a_bracket_of_three_points_is_no_wall(self):
+        """Its steeper side may be the parabola's own: the other one has a single point."""
+        rates = np.array([-4.0, -3.0, -2.0])
+        assert fitted(rates, (rates + 2.55) ** 2).misfit[0] == approx(0.08)
+
+
+class TestBesideAWall:
+    """A steep rise on one side: a parabola would dive on the other."""
+
+    LOSSES = np.log([2.9, 2.75, 2.65, 2.58, 2.52, 2.495, 8.0, 50.0])  # of a real decoder, about
+
+    @pytest.mark.parametrize("wall", [8.0, 1e3, 1e12])
+    @pytest.mark.parametrize("mirrored", [False, True])
+    def test_the_best_loss_is_not_below_what_a_convex_curve_can_be(self, mirrored, wall):
+        """The closed form: the line through the two points before, up to the lowest point."""
+        curve = np.append(self.LOSSES[:6], np.log([wall, 2 * wall]))
+        rates, losses = (-X[::-1], curve[::-1]) if mirrored else (X, curve)
+        level = fitted(rates, losses).log_loss[0]
+        line = self.LOSSES[4] + (self.LOSSES[4] - self.LOSSES[3])
+        assert line <= level <= self.LOSSES[5]
+        left, right = np.diff(curve)[4:6]
+        dive = self.LOSSES[5] - (right + left) ** 2 / (8 * (right - left))
+        assert dive < line - 0.08  # what the parabola alone would say
+
+    @pytest.mark.parametrize("steeper", [-1e-9, 0.0, 1e-9])
+    def test_on_a_straight_way_down_nothing_is_below_what_was_measured(self, steeper):
+        curve = np.array([0.6, 0.5, 0.4, 0.3 - steeper, 1.5, 3.0])
+        assert fitted(X[:6], curve).log_loss[0] == approx(curve[3], abs=1e-8)
+
+    def test_a_wall_that_is_seen_through_a_coarse_grid(self):
+        """A valley whose second difference is 0.04 ends at a wall: the fit errs by no more."""
+        for offset in np.linspace(0, 0.95, 20):
+            rates = X + offset
+            curve = 0.02 * (rates + 2.0) ** 2 + np.exp(np.minimum(6 * (rates + 1.2), 5))
+            assert -0.04 <= fitted(rates, curve).log_loss[0] <= curve.min() + 1e-3
+
+    def test_nothing_costs_less_than_the_best(self):
+        """Excess losses are not negative, for convex curves and for any others."""
+        rng = np.random.default_rng(3)
+        for _ in range(100):
+            rates = np.cumsum(rng.uniform(0.3, 1.5, 8))
+            curve = rng.standard_normal(8) * rng.choice([0.1, 1, 10])
+            if rng.uniform() < 0.5:
+                curve = np.cumsum(np.sort(curve) * rng.exponential(1, 8))
+            fit = fitted(rates, curve)
+            if fit.places() != (Place.INTERIOR,):
+                continue
+            octaves = np.linspace(rates[0], rates[-1], 97) - fit.at[0]
+            assert (fit.excess(0, octaves) >= 0).all()
+            assert fit.excess(0, [0.0])[0] == approx(0, abs=1e-9)
+
+
+SHIFTS = 0.1 * np.arange(5)
+
+
+def minima(name, spacing, phase):
+    """Optima less the true minima, of five sizes whose grids see their valleys differently."""
+    rates = np.arange(-5.0, 5.1, spacing) + phase * spacing
+    return fitted(rates, *(SHAPES[name](rates - at) for at in SHIFTS)).at - SHIFTS
+
+
+@pytest.mark.parametrize(
+    ("name", "half_octave", "octave"),
+    [
+        ("parabola", 1e-6, 1e-6),
+        ("lopsided", 0.03, 0.05),
+        ("V", 0.03, 0.05),
+        ("steep V", 0.05, 0.3),
+        ("wall", 0.16, 0.2),
+    ],
+)
+def test_the_true_minimum_at_every_phase_of_the_grid(name, half_octave, octave):
+    """The centre alone errs by up to 0.4; a wall behind a parabola is no valley of two powers."""
+    phases = np.linspace(0, 1, 8, endpoint=False)
+    assert np.abs([minima(name, 0.5, phase) for phase in phases]).max() < half_octave
+    assert np.abs([minima(name, 1.0, phase) for phase in phases]).max() < octave
+
+
+def test_the_centre_alone_misses_the_minimum_of_a_lopsided_valley():
+    fit = fitted(HALF, SHAPES["steep V"](HALF + 3.3))
+    assert fit.centre[0] < -3.3 - 0.1
+    assert fit.at[0] == approx(-3.3, abs=0.05)
+
+
+def noisy(seed, name="lopsided", sizes=3, seeds=3):
+    """Losses (sizes, rates, seeds) around minima near -3, quiet enough to have a valley."""
+    rng = np.random.default_rng(seed)
+    best = -3 + rng.uniform(-0.5, 0.5, (sizes, 1, seeds))
+    scatter = 0.005 * rng.standard_normal((sizes, len(HALF), seeds))
+    return np.exp(SHAPES[name](HALF[:, None] - best) + scatter)
+
+
+NUMBERS = ("centre", "at", "log_loss", "curvature", "misfit", "scatter", "centre_without")
+
+
+def same(one, other, *, shift=0.0, level=0.0):
+    moved = {"centre": shift, "at": shift, "log_loss": level, "centre_without": shift}
+    for name in NUMBERS:
+        expected = getattr(one, name) + moved.get(name, 0.0)
+        np.testing.assert_allclose(getattr(other, name), expected, atol=1e-5, err_msg=name)
+
+
+class TestInvariances:
+    """Universal: what the user counts from, or lists first, changes nothing else."""
+
+    @universal
+    @given(st.integers(0, 10**6), st.sampled_from(NAMES), st.integers(-80, 80))
+    def test_a_shift_of_rates_shifts_the_optimum(self, seed, name, eighths):
+        losses = noisy(seed, name)
+        one = optima(Curves.of(HALF, losses))
+        same(one, optima(Curves.of(HALF + eighths / 8, losses)), shift=eighths / 8)
+
+    @universal
+    @given(st.integers(0, 10**6), st.sampled_from(NAMES), st.floats(0.01, 100))
+    def test_a_scale_of_losses_scales_the_best_loss(self, seed, name, scale):
+        losses = noisy(seed, name)
+        one = optima(Curves.of(HALF, losses))
+        same(one, optima(Curves.of(HALF, scale * losses)), level=log(scale))
+
+    @universal
+    @given(st.integers(0, 10**6), st.permutations(range(3)))
+    def test_the_order_of_seeds(self, seed, order):
+        losses = noisy(seed)
+        one, other = (optima(Curves.of(HALF, some)) for some in (losses, losses[..., order]))
+        assert other.centre == approx(one.centre)
+        assert other.seed_error(other.centre_without)[0] == approx(
+            one.seed_error(one.centre_without)[0]
+        )
+
+    @universal
+    @given(st.integers(0, 10**6), st.permutations(range(3)))
+    def test_the_order_of_sizes(self, seed, order):
+        losses = noisy(seed)
+        one, other = (optima(Curves.of(HALF, some)) for some in (losses, losses[order]))
+        assert other.centre == approx(one.centre[order])
+        assert other.at == approx(one.at[order])
+
+    @universal
+    @given(st.integers(0, 10**6))
+    def test_each_size_alone_has_the_same_centre(self, seed):
+        losses = noisy(seed)
+        together = optima(Curves.of(HALF, losses)).centre
+        alone = [optima(Curves.of(HALF, losses[i : i + 1])).centre[0] for i in range(3)]
+        assert together == approx(alone, abs=1e-5)
+
+    @universal
+    @given(st.integers(0, 10**6), st.integers(0, 6), st.integers(0, 6))
+    def test_rates_that_no_run_was_made_at(self, seed, before, after):
+        """Empty rows, at the grid's ends or between its points, say nothing."""
+        losses = noisy(seed)
+        rates = np.concatenate([[-9.0], HALF, [4.0], HALF[before : after + 1] + 0.2])
+        empty = np.full((3, len(rates) - len(HALF), 3), nan)
+        padded = np.concatenate([empty[:, :1], losses, empty[:, 1:]], axis=1)
+        order = np.argsort(rates)
+        same(
+            optima(Curves.of(HALF, losses)),
+            optima(Curves.of(rates[order], padded[:, order])),
+        )
+
+    def test_experiments_side_by_side(self):
+        """Leading axes are independent: each is what it is alone."""
+        losses = np.stack([noisy(0), noisy(1)])
+        grid = np.broadcast_to(HALF, (2, 3, len(HALF)))
+        both = optima(Curves(log2_lrs=grid, losses=losses))
+        for i in range(2):
+            alone = optima(Curves.of(HALF, losses[i]))
+            assert both.centre[i] == approx(alone.centre, abs=1e-5)
+            assert both.at[i] == approx(alone.at, abs=1e-5)
+
+
+class TestExcess:
+    def test_of_a_parabola_is_the_parabola(self):
+        fit = fitted(HALF, 0.2 * (HALF + 3) ** 2 - 1)
+        octaves = np.array([-3.0, -1.5, -0.5, -0.2, 0.0, 0.3, 0.5, 1.5, 2.5])
+        assert fit.excess(0, octaves) == approx(0.2 * octaves**2, abs=1e-6)
+
+    def test_it_goes_on_beyond_the_grid(self):
+        excess = fitted(HALF, 0.2 * (HALF + 3) ** 2).excess(0, [-20.0, -5.0, 4.0, 20.0])
+        assert excess[0] > excess[1] > 0
+        assert excess[3] > excess[2] > 0
+
+    def test_it_is_infinite_from_the_last_rate_before_a_divergence(self):
+        fit = fitted(HALF, np.where(HALF > -1, inf, 0.2 * (HALF + 3) ** 2))
+        assert np.isinf(fit.excess(0, [2.3, 10.0])).all()
+        assert np.isfinite(fit.excess(0, [1.9])).all()
+
+    def test_a_kink_costs_what_a_kink_costs(self):
+        """A parabola at the bottom of a V would call a small error ten times cheaper."""
+        fit = fitted(HALF, SHAPES["V"](HALF + 3.2))
+        assert fit.excess(0, [-0.1, 0.1]) == approx([0.013, 0.013], rel=0.1)
+
+    def test_an_optimum_at_an_edge_has_no_price(self):
+        with pytest.raises(ValueError, match="inside the grid"):
+            fitted(X, X).excess(0, [0.0])
+
+
+class TestBest:
+    def test_of_one_curve(self):
+        losses = np.exp(0.2 * (X[:, None] + 3.1) ** 2 - 2 + np.array([-0.1, 0.1]))
+        assert best_log_loss(X, losses) == approx(-2)
+        assert best_log2_lr(X, losses) == approx(-3.1)
+
+    def test_of_nothing_is_unknown(self):
+        assert np.isnan(best_log_loss(X, np.full((8, 2), inf)))
+
+    def test_what_moves_both_curves_cancels_in_their_ratio(self):
+        """Seeds that shift both by their level: the ratio has no error, each best loss has."""
+        level = np.array([-0.3, 0.1, 0.4])
+        above, below = (
+            (X, np.exp(0.2 * (X[:, None] + at) ** 2 + k + level)) for at, k in ((3.1, 1.0), (4, 0))
+        )
+        ratio = log_ratio_of_best(above, below)
+        assert (ratio.value, ratio.low, ratio.high) == approx((1, 1, 1))
+
+    def test_a_curve_that_never_trains_has_no_ratio(self):
+        fine = np.exp(0.2 * (X[:, None] + 3) ** 2 + np.zeros(2))
+        assert not log_ratio_of_best((X, np.full((8, 2), inf)), (X, fine)).known
