@@ -34,9 +34,9 @@ import numpy as np
 from scipy.signal import lfilter
 
 from depthmup.limits.losses import Array
+from depthmup.limits.passes import Side, remembered, train
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
-from depthmup.limits.sweeps import Side, remembered, train
 
 # The transfer matrices of a sweep are assembled for as many layers at a time as fit in this.
 _CHUNK_BYTES = 32 * 2**20

@@ -37,9 +37,9 @@ from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array
-from depthmup.limits.memory import Rate
 from depthmup.limits.mesh import Mesh, graded
-from depthmup.limits.nonlinear_sweeps import Training
+from depthmup.limits.momentum import Rate
+from depthmup.limits.nonlinear_passes import Training
 from depthmup.limits.parametrization import require_infinite_depth
 from depthmup.limits.problem import Problem, problem
 from depthmup.limits.solution import Solution, Status

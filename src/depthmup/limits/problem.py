@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.memory import Rate, update_weights
+from depthmup.limits.momentum import Rate, update_weights
 from depthmup.limits.parametrization import Parametrization, parametrization
 from depthmup.limits.step import Step, check_steps
 from depthmup.rules import Exponent

@@ -1,4 +1,4 @@
-"""Training as sweeps through depth: up for the outputs, down for the gradients, step by step.
+"""Training as passes through depth: up for the outputs, down for the gradients, step by step.
 
 Finite and infinite depth share this loop. In both, x (upwards) and d (downwards) obey the same
 equations with their roles exchanged, so a sweep is a method of one ``Side`` that reads the other.

@@ -1,4 +1,4 @@
-"""The sweeps of a nonlinear network of infinite depth: rows of P and R up, of Q and S down.
+"""The passes of a nonlinear network of infinite depth: rows of P and R up, of Q and S down.
 
 The equations and their letters stand at the head of ``nonlinear``. The names here: ``p``, ``q``,
 ``r``, ``s``, ``m``, ``n`` as there; ``x``, ``d``, ``k`` are C = <x|x>, D = <d|d> and <x|d>; ``mh``
