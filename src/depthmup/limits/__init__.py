@@ -4,18 +4,24 @@ from depthmup.limits.diversity import feature_diversity
 from depthmup.limits.gaussian import Activation, smooth
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Loss, cross_entropy, mse
+from depthmup.limits.mean_ode import mean_ode
+from depthmup.limits.neurons import Hermite, Neurons, Sobol
 from depthmup.limits.nonlinear import nonlinear
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Step
+from depthmup.limits.two_matrix import two_matrix
 
 __all__ = [
     "Activation",
     "DepthExponents",
+    "Hermite",
     "History",
     "Loss",
+    "Neurons",
     "Propagators",
+    "Sobol",
     "Solution",
     "Status",
     "Step",
@@ -23,9 +29,11 @@ __all__ = [
     "depth_exponents",
     "feature_diversity",
     "linear",
+    "mean_ode",
     "mse",
     "nonlinear",
     "propagators",
     "proposition_residual",
     "smooth",
+    "two_matrix",
 ]

@@ -104,11 +104,24 @@ def nonlinear(
         )
     if not tol > 0:
         raise ValueError(f"tol must be positive; got {tol}.")
+    return solve_nonlinear(todo, phi, tol=tol, printed=printed, history=history)
+
+
+def solve_nonlinear(
+    todo: Problem,
+    phi: Activation,
+    *,
+    tol: float,
+    printed: bool = False,
+    history: bool = False,
+    second: Array | None = None,
+) -> Solution:
+    """Train the limit, with as many points in depth as the tolerance needs."""
     singular = phi.kinked and _collinear(todo)
     meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
     before: Array | None = None
     for mesh in meshes:
-        solution = Training(todo, phi, mesh, printed).solve(history)
+        solution = Training(todo, phi, mesh, printed=printed, second=second).solve(history)
         if solution.status.kind == "exploded":
             return solution
         outputs = np.concatenate(solution.outputs)
