@@ -12,8 +12,10 @@ from scipy.linalg import solve_triangular
 
 from depthmup.limits.losses import Array
 
-_NO_PIVOT = 1e-12
-"""A vector whose square is smaller than this part of it, given earlier ones, adds no Gaussian."""
+_NO_PIVOT = 1e-14
+"""A vector of which earlier ones leave a smaller part (of its square) adds no Gaussian.
+
+Rounding leaves about 1e-15; leaving out a part of 1e-12 costs up to 1e-9 in linear networks."""
 
 
 def appended(lower: Array, cov: Array) -> Array:

@@ -49,7 +49,7 @@ _MOST_ITERATIONS = 40
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optimizer:
-    """Heavy-ball SGD: a rate per step for W1, W2, U and V, the momentum, and W1's and W2's decay."""
+    """Heavy-ball SGD: rates per step of W1, W2, U and V, the momentum, W1's and W2's decay."""
 
     first: Array
     second: Array

@@ -98,8 +98,8 @@ class Hermite(Neurons):
     order: int = 16
 
     def __post_init__(self) -> None:
-        if self.order < 6:
-            raise ValueError(f"order must be at least 6; got {self.order}.")
+        if not 6 <= self.order <= 100:
+            raise ValueError(f"order must lie in 6..100; got {self.order}.")
 
     def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
         if self.order**dimension > _MOST_NODES:
