@@ -38,14 +38,17 @@ def simulate(
     phi=None,
     slope=None,
     held_out=None,
+    entry=None,
 ):
     """A finite network trained by SGD with explicit weights; no formula of the library is used.
 
+    ``entry`` is applied to every entry of a branch's gradient (``np.sign`` for signSGD).
     Returns outputs per step, and those of ``held_out`` per step and at the end.
     """
     rng = np.random.default_rng(seed)
     d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
     c = multiplier * depth**-alpha
+    entry = entry or (lambda gradient: gradient)
     u = rng.normal(size=(width, d_in))
     v = rng.normal(size=(width, d_out))  # n V
     w = rng.normal(size=(depth, width, width)) / np.sqrt(width)
@@ -76,7 +79,7 @@ def simulate(
                 back = slope(hs[layer]) * (d - d.mean(axis=1, keepdims=True))
             # In units where the update of W is of order L^-gamma.
             kick = multiplier * depth**-gamma / width
-            gradients[2][layer] = kick * back.T @ xs[layer]
+            gradients[2][layer] = kick * entry(back.T @ xs[layer])
             d = d + c * back @ w[layer]
         gradients[0] = d.T @ step.inputs
         for i, parameter in enumerate((u, v, w)):
@@ -107,6 +110,7 @@ def simulate_two_matrix(
     slope=None,
     rms_norm=False,
     held_out=None,
+    entry=None,
 ):
     """A finite network with two matrices per block and explicit weights; no formula of the library.
 
@@ -116,7 +120,7 @@ def simulate_two_matrix(
     rng = np.random.default_rng(seed)
     d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
     hidden, c = round(width_ratio * width), multiplier * depth**-alpha
-    phi = phi or (lambda h: h)
+    phi, entry = phi or (lambda h: h), entry or (lambda gradient: gradient)
     slope = slope or np.ones_like
     basis = np.linalg.qr(rng.normal(size=(width, d_in + d_out)))[0] * np.sqrt(width)
     u, v = basis[:, :d_in].copy(), basis[:, d_in:].copy()
@@ -147,8 +151,8 @@ def simulate_two_matrix(
         for layer in range(depth - 1, -1, -1):
             z, size, h = stream[layer]
             e = slope(h) * (d @ second[layer])
-            gradients[3][layer] = kick * d.T @ phi(h)
-            gradients[2][layer] = kick * e.T @ z
+            gradients[3][layer] = kick * entry(d.T @ phi(h))
+            gradients[2][layer] = kick * entry(e.T @ z)
             back = e @ first[layer]
             if rms_norm:
                 back = (back - z * np.mean(z * back, axis=1, keepdims=True)) / size

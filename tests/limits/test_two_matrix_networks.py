@@ -64,7 +64,7 @@ def networks(simulated, steps, activation, *, width, count, **options):
 
 @pytest.mark.parametrize("case", CASES)
 def test_wide_networks_agree(reference, simulated_two_matrix, case):
-    """Within the scatter of the mean over networks; a doubled learning rate of either is rejected."""
+    """Within the scatter of means over networks; a doubled learning rate of either is rejected."""
     activation, options = CASES[case]
     options = {"depth": 4} | options
     width = 192

@@ -7,8 +7,10 @@ from depthmup.limits.losses import Loss, cross_entropy, mse
 from depthmup.limits.mean_ode import mean_ode
 from depthmup.limits.neurons import Hermite, Neurons, Sobol
 from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.particles import Particles
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
+from depthmup.limits.sign_sgd import sign_sgd
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Step
 from depthmup.limits.two_matrix import two_matrix
@@ -20,6 +22,7 @@ __all__ = [
     "History",
     "Loss",
     "Neurons",
+    "Particles",
     "Propagators",
     "Sobol",
     "Solution",
@@ -34,6 +37,7 @@ __all__ = [
     "nonlinear",
     "propagators",
     "proposition_residual",
+    "sign_sgd",
     "smooth",
     "two_matrix",
 ]

@@ -25,16 +25,20 @@ _MOST_NODES = 2**22
 """A product rule's size: 32 MiB per dimension."""
 
 
-class Neurons(ABC):
-    """Which neurons stand for the infinitely many, and what follows for the error."""
-
-    @abstractmethod
-    def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
-        """(points (count, dimension), weights (count,)) of each solve; weights sum to one."""
+class Averages(ABC):
+    """What stands for infinitely many of something, and what several solves say of the error."""
 
     @abstractmethod
     def estimate(self, values: Array) -> tuple[Array, float]:
         """The value and the largest error of ``values`` (solves, ...), one per sample."""
+
+
+class Neurons(Averages):
+    """Which neurons stand for the infinitely many of a block."""
+
+    @abstractmethod
+    def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
+        """(points (count, dimension), weights (count,)) of each solve; weights sum to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +82,7 @@ class Sobol(Neurons):
             yield special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)), weights
 
     def estimate(self, values: Array) -> tuple[Array, float]:
-        count = len(values)
-        margin = float(stats.t.ppf(0.975, count - 1)) / math.sqrt(count)
-        return values.mean(axis=0), float(margin * values.std(axis=0, ddof=1).max(initial=0.0))
+        return student(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,19 @@ class Quadratic(Neurons):
         return values[0], 0.0
 
 
-def combined(solutions: Sequence[Solution], neurons: Neurons, tol: float, advice: str) -> Solution:
+def student(values: Array) -> tuple[Array, float]:
+    """The mean of independent solves, and half the width of its widest 95 % interval.
+
+    >>> mean, margin = student(np.array([[1.0], [2.0], [3.0]]))
+    >>> float(mean[0]), round(margin, 3)
+    (2.0, 2.484)
+    """
+    count = len(values)
+    margin = float(stats.t.ppf(0.975, count - 1)) / math.sqrt(count)
+    return values.mean(axis=0), float(margin * values.std(axis=0, ddof=1).max(initial=0.0))
+
+
+def combined(solutions: Sequence[Solution], neurons: Averages, tol: float, advice: str) -> Solution:
     """One solution from those of every sample of neurons, with the error of its outputs.
 
     ``unresolved`` where the error is above ``tol``; the first that exploded where one did.
