@@ -95,7 +95,7 @@ def nonlinear(
         raise ValueError("printed and history are for depth=math.inf; leave them out.")
     if depth == math.inf and particles is not None:
         raise ValueError(
-            "particles are for a finite depth; nothing is sampled at infinite depth: leave them out."
+            "particles are for a finite depth; at infinite depth nothing is sampled: leave them."
         )
     phi = resolve(activation)
     todo = problem(
