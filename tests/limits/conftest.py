@@ -39,6 +39,7 @@ def simulate(
     slope=None,
     held_out=None,
     entry=None,
+    orthonormal=False,
 ):
     """A finite network trained by SGD with explicit weights; no formula of the library is used.
 
@@ -51,6 +52,9 @@ def simulate(
     entry = entry or (lambda gradient: gradient)
     u = rng.normal(size=(width, d_in))
     v = rng.normal(size=(width, d_out))  # n V
+    if orthonormal:  # the same limit, and less scatter
+        basis = np.linalg.qr(np.concatenate([u, v], axis=1))[0] * np.sqrt(width)
+        u, v = basis[:, :d_in].copy(), basis[:, d_in:].copy()
     w = rng.normal(size=(depth, width, width)) / np.sqrt(width)
     speed = [np.zeros_like(u), np.zeros_like(v), np.zeros_like(w)]
     rates = [np.broadcast_to(r, len(steps)) for r in (lr_input, lr_readout, lr)]

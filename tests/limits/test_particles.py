@@ -137,22 +137,22 @@ class WithoutResponses(OneMatrix):
 def test_wide_networks_of_one_matrix_agree(
     make_steps, simulated, activation, functions, exponents, monkeypatch
 ):
-    steps, width = make_steps(6, count=4, batch=2, d_in=3, d_out=1), 192
+    steps, width = make_steps(6, count=4, batch=2, d_in=3, d_out=1), 256
     options = {"lr": 1.0, "depth": 4, "multiplier": 1.2} | exponents
     networks = [
-        simulated(steps, width=width, seed=seed, **functions, **options)[0] for seed in range(48)
+        simulated(steps, width=width, seed=seed, orthonormal=True, **functions, **options)[0]
+        for seed in range(48)
     ]
     runs = np.array(networks)[..., 0]
     few = limits.Particles(count=2**13, populations=4)
     s = limits.nonlinear(steps, activation=activation, particles=few, **options)
-    # U and V are drawn here: a bias of order one over the width, of several outputs.
-    assert deviations(runs, s, width / 2).max() < 4
+    assert deviations(runs, s, width).max() < 4
     wrong = limits.nonlinear(steps, activation=activation, particles=few, **(options | {"lr": 2.0}))
-    assert deviations(runs, wrong, width / 2).max() > 4
+    assert deviations(runs, wrong, width).max() > 4
     if not exponents:
         monkeypatch.setattr(nonlinear, "OneMatrix", WithoutResponses)
         wrong = limits.nonlinear(steps, activation=activation, particles=few, **options)
-        assert deviations(runs, wrong, width / 2).max() > 4
+        assert deviations(runs, wrong, width).max() > 4
 
 
 # Particles of an independent implementation; standard errors below .002.
