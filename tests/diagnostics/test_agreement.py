@@ -104,6 +104,38 @@ def test_factored_training_of_two_matrices_is_autograd_training(activation):
     assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
 
 
+def test_signs_of_gradients_are_those_of_their_factors():
+    """Against the sign of autograd's gradient; a minibatch is refused."""
+    steps, width, depth = make_steps(batch=1), 16, 3
+    options = {"width": width, "depth": depth, "seed": 5, "lr": 0.4, "sign": True}
+    found = agreement.train(steps, dtype=torch.float64, activation="tanh", block_depth=2, **options)
+
+    def draw(stream, *shape):
+        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    u, v = draw(0, width, 3), draw(1, width, 2)
+    weights = [
+        (draw(2 + k, width, width) / math.sqrt(width)).requires_grad_() for k in range(2 * depth)
+    ]
+    expected = []
+    for step in steps:
+        x = torch.tensor(step.inputs) @ u.T
+        for w1, w2 in zip(weights[::2], weights[1::2], strict=True):
+            x = x + depth**-0.5 * torch.tanh(x @ w1.T) @ w2.T
+        f = x @ v / width
+        expected.append(f.detach().numpy())
+        gradients = torch.autograd.grad(
+            f, weights, torch.tensor(step.loss.gradient(f.detach().numpy()))
+        )
+        with torch.no_grad():
+            for w, g in zip(weights, gradients, strict=True):
+                w -= 0.4 * depth**-0.5 / width * g.sign()
+    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+    with pytest.raises(ValueError, match="one sample per step"):
+        agreement.train(make_steps(batch=2), **options)
+
+
 def test_what_does_not_fit_is_drawn_again():
     steps = make_steps()
     options = {"width": 32, "depth": 5, "seed": 1, "lr": 0.5}

@@ -301,8 +301,10 @@ class _Matrix:
     and the gradients with respect to what came out.
     """
 
-    def __init__(self, draw: Callable[[], Tensor], fan_in: int, kick: float, kept: bool) -> None:
-        self.draw, self.fan_in, self.kick = draw, fan_in, kick
+    def __init__(
+        self, draw: Callable[[], Tensor], fan_in: int, kick: float, *, kept: bool, sign: bool
+    ) -> None:
+        self.draw, self.fan_in, self.kick, self.sign = draw, fan_in, kick, sign
         self.weight = draw() if kept else None  # times sqrt(fan_in)
         self.below: list[Tensor] = []
         self.above: list[Tensor] = []
@@ -321,8 +323,9 @@ class _Matrix:
         out = gradient @ self._initial() / math.sqrt(self.fan_in)
         if self.below:
             out -= self.kick * (gradient @ torch.cat(self.above).T) @ torch.cat(self.below)
-        self.below.append(x)
-        self.above.append(gradient)
+        # With one sample the sign of a gradient is the product of its factors' signs.
+        self.below.append(x.sign() if self.sign else x)
+        self.above.append(gradient.sign() if self.sign else gradient)
         return out
 
 
@@ -340,6 +343,7 @@ def train(
     block_depth: int = 1,
     lr_second: float | None = None,
     width_ratio: float = 1.0,
+    sign: bool = False,
     memory: int = 4 * 2**30,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -350,8 +354,13 @@ def train(
     ``x^l = x^{l-1} + a L^-alpha MS(phi(W^l x^{l-1}))`` or, with ``block_depth=2``,
     ``x^{l-1} + a L^-alpha W2 phi(W1 x^{l-1})`` with ``width_ratio * width`` hidden neurons. With
     the identity there is no MS. ``memory`` bytes may hold initial weights; the others are drawn
-    again from their seeds, once per pass.
+    again from their seeds, once per pass. ``sign`` takes the sign of every entry of a gradient
+    (signSGD), of one sample per step.
     """
+    if sign and max(len(step.inputs) for step in steps) > 1:
+        raise ValueError(
+            "Signs of gradients are kept as factors for one sample per step only; got a minibatch."
+        )
     if activation != "identity" and activation not in _ACTIVATIONS:
         raise ValueError(
             f"activation must be identity or one of {', '.join(_ACTIVATIONS)}; got {activation!r}."
@@ -377,6 +386,7 @@ def train(
                 shape[1],
                 rates[i] * kick,
                 kept=layer * block_depth + i < fit,
+                sign=sign,
             )
             for i, shape in enumerate(shapes)
         ]
