@@ -229,6 +229,25 @@ def test_finite_networks_approach_it(feature):
     assert np.abs(np.subtract(plain.outputs, limit.outputs)).max() > 1e-2
 
 
+def test_relu_is_what_deep_networks_approach(reference):
+    """Kinks are no obstacle to Newton's method; 2 f(64) - f(32) is 1/L^2 away."""
+    options = {"activation": "relu", "lr": 0.5, "lr_second": 0.8, "width_ratio": 2.0}
+    neurons = limits.Sobol(points=2**13)
+    limit = limits.mean_ode(reference, neurons=neurons, tol=5e-3, **options)
+    assert limit.status.ok
+    shallow, deep = (
+        limits.two_matrix(
+            reference, depth=depth, alpha=1, gamma=0, neurons=neurons, tol=1.0, **options
+        )
+        for depth in (16, 32)
+    )
+    extrapolated = 2 * np.ravel(deep.outputs) - np.ravel(shallow.outputs)
+    margin = limit.error_estimate + 2 * deep.error_estimate + shallow.error_estimate
+    assert np.abs(extrapolated - np.ravel(limit.outputs)).max() < margin + 1e-3
+    # Unextrapolated, the distance is well above these errors.
+    assert np.abs(np.ravel(shallow.outputs) - np.ravel(limit.outputs)).max() > 2 * margin
+
+
 def test_too_few_neurons_are_said_to_be(reference):
     s = limits.mean_ode(reference, activation="tanh", lr=1.0, neurons=limits.Sobol(points=64))
     assert s.status.kind == "unresolved"
