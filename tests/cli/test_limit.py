@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from depthmup.cli import main, regimes
+from depthmup.cli import agreement, main, regimes
 
 SMALL = ["--steps", "3", "--batch-size", "2"]
 
@@ -134,7 +134,7 @@ def test_a_map_in_no_known_format(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "option",
-    [("--depth", "8"), ("--activation", "erf"), ("--gamma", "0"), ("--block-depth", "2")],
+    [("--depth", "8"), ("--activation", "erf"), ("--decay", "0.1"), ("--points", "512")],
 )
 def test_the_check_refuses_what_it_would_ignore(option, capsys):
     assert main(["limit", *SMALL, "--check", *option]) == 2
@@ -142,8 +142,10 @@ def test_the_check_refuses_what_it_would_ignore(option, capsys):
 
 
 @pytest.mark.long
-def test_check_finds_the_slopes_of_the_theory(capsys):
-    assert main(["limit", *SMALL, "--check", "--json"]) == 0
+@pytest.mark.parametrize("options", [[], ["--block-depth", "2", "--scheme", "completep"]])
+def test_check_finds_the_slopes_of_the_theory(options, capsys, monkeypatch):
+    monkeypatch.setattr(agreement, "WIDTHS", agreement.WIDTHS[:-1] if options else agreement.WIDTHS)
+    assert main(["limit", *SMALL, "--check", "--json", *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["expected"] for each in found.values()] == [-0.5, -0.5, -1.0]
     assert all(each["agrees"] for each in found.values())

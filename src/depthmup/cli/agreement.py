@@ -2,6 +2,7 @@
 
 import json as json_format
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -12,13 +13,14 @@ WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
 DEPTHS = (32, 64, 128, 256, 512, 1024)
 
 
-def check(steps: Sequence[limits.Step], *, lr: float, multiplier: float, json: bool) -> int:
-    """Train, compare, report; the exit status is 1 if a measured slope excludes the theory's."""
+def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
+    """Train, compare, report; the exit status is 1 if a measured slope excludes the theory's.
+
+    ``settings`` are those that ``agreement_with_width`` and ``agreement_with_depth`` share.
+    """
     with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
-        by_width = agreement_with_width(
-            steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, lr=lr, multiplier=multiplier
-        )
-        by_depth = agreement_with_depth(steps, depths=DEPTHS, lr=lr, multiplier=multiplier)
+        by_width = agreement_with_width(steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, **settings)
+        by_depth = agreement_with_depth(steps, depths=DEPTHS, **settings)
     found = {
         f"outputs against width, depth {DEPTH}": by_width.outputs,
         f"RMS of x against width, depth {DEPTH}": by_width.rms,

@@ -89,7 +89,8 @@ class Options:
     """Write the result as JSON to this file, and the chart beside it as .html."""
 
     check: bool = False
-    """Train real linear networks under Depth-muP and hold them against the limit; minutes."""
+    """Train real linear networks (by default under Depth-muP) and hold them against the limit;
+    minutes."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
@@ -103,7 +104,15 @@ def run(options: Options) -> int:
         from depthmup.cli.agreement import check
 
         _check_is_of_the_usual(options)
-        return check(steps, lr=options.lr, multiplier=options.multiplier, json=options.json)
+        return check(
+            steps,
+            json=options.json,
+            lr=options.lr,
+            lr_second=options.lr_second,
+            block_depth=options.block_depth,
+            width_ratio=options.width_ratio,
+            **_scaling(options),
+        )
     solution = _solve(options, steps, depth)
     rms = [line.mean(1).tolist() for line in solution.rms]
     result = {
@@ -226,17 +235,23 @@ def _title(options: Options, solution: "limits.Solution") -> str:
 
 
 def _check_is_of_the_usual(options: Options) -> None:
-    """The check chooses sizes itself, and has one rule and one kind of network."""
-    chosen = {"steps", "batch_size", "lr", "multiplier", "loss", "data", "label_noise", "seed"}
-    for name in vars(options):
-        if name in chosen | {"check", "json"}:
-            continue
+    """The check chooses sizes itself, and trains linear networks by plain SGD."""
+    for name in (
+        "depth",
+        "activation",
+        "optimizer",
+        "momentum",
+        "decay",
+        "rms_norm",
+        "points",
+        "tol",
+        "out",
+    ):
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is not for --check, which trains linear "
-                "networks of its own sizes under Depth-muP. "
-                "depthmup.diagnostics.agreement_with_width and agreement_with_depth take more "
-                "settings."
+                f"--{name.replace('_', '-')} is not for --check, which trains linear networks of "
+                "its own sizes. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
+                "take more settings."
             )
 
 
