@@ -21,23 +21,27 @@ def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
     with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
         by_width = agreement_with_width(steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, **settings)
         by_depth = agreement_with_depth(steps, depths=DEPTHS, **settings)
-    found = {
+    approaches = {
         f"outputs against width, depth {DEPTH}": by_width.outputs,
         f"RMS of x against width, depth {DEPTH}": by_width.rms,
         "outputs against depth, infinite width": by_depth,
     }
     if json:
-        print(json_format.dumps({name: _plain(each) for name, each in found.items()}, indent=2))
+        print(
+            json_format.dumps(
+                {name: _plain(approach) for name, approach in approaches.items()}, indent=2
+            )
+        )
     else:
-        for name, each in found.items():
+        for name, approach in approaches.items():
             print(name)
-            for size, error in zip(each.sizes, each.errors, strict=True):
+            for size, error in zip(approach.sizes, approach.errors, strict=True):
                 print(f"  {size:>6}  error {error:.2e}")
             print(
-                f"  slope {each.slope.value:+.3f} [{each.slope.low:+.3f}, {each.slope.high:+.3f}], "
-                f"theory {each.expected:+g}: {'agrees' if each.agrees else 'DISAGREES'}\n"
+                f"  slope {approach.slope.value:+.3f} [{approach.slope.low:+.3f}, {approach.slope.high:+.3f}], "
+                f"theory {approach.expected:+g}: {'agrees' if approach.agrees else 'DISAGREES'}\n"
             )
-    return 0 if all(each.agrees for each in found.values()) else 1
+    return 0 if all(approach.agrees for approach in approaches.values()) else 1
 
 
 def _plain(approach: Approach) -> dict[str, object]:

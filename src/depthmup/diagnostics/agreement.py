@@ -96,8 +96,8 @@ def agreement_with_width(
         >>> import numpy as np
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-        >>> found = agreement_with_width(steps, widths=[32, 64], depth=2, runs=2, block_depth=2)
-        >>> found.outputs.expected
+        >>> network = agreement_with_width(steps, widths=[32, 64], depth=2, runs=2, block_depth=2)
+        >>> network.outputs.expected
         -0.5
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 8; expected slope -1/2 (a central limit
@@ -323,9 +323,9 @@ def _slope_weights(sizes: Sequence[int]) -> np.ndarray:
     return centered / (centered @ centered)
 
 
-def _gap(found: Trained, exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+def _gap(network: Trained, exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
     """Mean squared distances of outputs and of RMS."""
     return (
-        float(np.mean((found.outputs - exact[0]) ** 2)),
-        float(np.mean((found.rms - exact[1]) ** 2)),
+        float(np.mean((network.outputs - exact[0]) ** 2)),
+        float(np.mean((network.rms - exact[1]) ** 2)),
     )

@@ -49,10 +49,10 @@ class _Matrix:
     """
 
     def __init__(
-        self, draw: Callable[[], Tensor], fan_in: int, kick: float, *, kept: bool, sign: bool
+        self, draw: Callable[[], Tensor], fan_in: int, kick: float, *, in_memory: bool, sign: bool
     ) -> None:
         self.draw, self.fan_in, self.kick, self.sign = draw, fan_in, kick, sign
-        self.weight = draw() if kept else None  # times sqrt(fan_in)
+        self.weight = draw() if in_memory else None  # times sqrt(fan_in)
         self.below: list[Tensor] = []
         self.above: list[Tensor] = []
 
@@ -132,7 +132,7 @@ def train(
                 partial(draw, 2 + layer * block_depth + i, *shape),
                 shape[1],
                 rates[i] * kick,
-                kept=layer * block_depth + i < fit,
+                in_memory=layer * block_depth + i < fit,
                 sign=sign,
             )
             for i, shape in enumerate(shapes)

@@ -87,9 +87,9 @@ class Training:
             status = Status(kind="unresolved", message="fixed-point iterations did not settle.")
         done = sum(len(f) for f in ledger.outputs)
         largest = max((float(np.abs(f).max()) for f in ledger.outputs), default=0.0)
-        kept = None
+        record = None
         if history and status.ok:
-            kept = History(
+            record = History(
                 x=self.x,
                 d=self.d,
                 xd=self.k,
@@ -107,7 +107,7 @@ class Training:
             status=status,
             error_estimate=self.tail * max(1.0, largest),
             activation=self.phi.name,
-            history=kept,
+            history=record,
         )
 
     def up(self, inputs: Array, n: int, t: int) -> tuple[Array, Array, Array]:
