@@ -363,6 +363,25 @@ def test_repeated_samples_need_no_gaussian_of_their_own(three_steps):
     assert np.abs(np.subtract(one, other)).max() < 1e-4
 
 
+@pytest.mark.parametrize("norm", [False, True])
+def test_linear_neurons_need_no_sampling(reference, norm):
+    """Averages of linear neurons are of quadratic functions: one point per axis is exact."""
+    todo = problem(reference, multiplier=1.0, lr=0.5, alpha="1/2", gamma="1/2")
+    matrices = two_matrices(todo, lr=0.5, lr_second=0.8, width_ratio=2.0, momentum=0.0, decay=0.2)
+    exact, sampled = (
+        solve_sampled(matrices, resolve("identity"), 4, neurons, rms_norm=norm, tol=1.0)
+        for neurons in (Quadratic(), limits.Sobol(points=2**12))
+    )
+    assert exact.error_estimate == 0
+    assert sampled.error_estimate > 1e-5
+    gap = np.abs(np.subtract(exact.outputs, sampled.outputs)).max()
+    assert gap < 2 * sampled.error_estimate
+    public = limits.two_matrix(
+        reference, depth=4, rms_norm=norm, decay=0.2, lr=0.5, lr_second=0.8, width_ratio=2.0
+    )
+    assert np.abs(np.subtract(exact.outputs, public.outputs)).max() < 1e-12
+
+
 def test_an_explosion_is_a_result(reference):
     for options in (
         {"depth": 6, "lr": 1e60, "alpha": 0, "gamma": 0},

@@ -35,8 +35,7 @@ CASES = {
 
 
 def limit(steps, activation, *, depth, **options):
-    averaged = activation != "identity" or options.get("rms_norm")
-    neurons = NEURONS if averaged else {}
+    neurons = {} if activation == "identity" else NEURONS
     s = limits.two_matrix(steps, activation=activation, depth=depth, **options, **neurons)
     assert s.status.kind != "exploded"
     held_out = [] if s.held_out is None else s.held_out[-1].ravel()

@@ -37,8 +37,9 @@ def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
             print(name)
             for size, error in zip(approach.sizes, approach.errors, strict=True):
                 print(f"  {size:>6}  error {error:.2e}")
+            slope = approach.slope
             print(
-                f"  slope {approach.slope.value:+.3f} [{approach.slope.low:+.3f}, {approach.slope.high:+.3f}], "
+                f"  slope {slope.value:+.3f} [{slope.low:+.3f}, {slope.high:+.3f}], "
                 f"theory {approach.expected:+g}: {'agrees' if approach.agrees else 'DISAGREES'}\n"
             )
     return 0 if all(approach.agrees for approach in approaches.values()) else 1

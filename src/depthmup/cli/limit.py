@@ -198,9 +198,8 @@ def _two_matrix(
     from depthmup import limits, rules
 
     at_one = common["depth"] == math.inf and rules.exponent(common["alpha"]) == 1
-    nonlinear = options.activation != "identity" or options.rms_norm
     averages: dict[str, Any] = tol
-    if nonlinear and (at_one or common["depth"] != math.inf):
+    if options.activation != "identity" and (at_one or common["depth"] != math.inf):
         averages = {"tol": 0.05} | tol
         if options.points is not None:
             averages["neurons"] = limits.Sobol(points=options.points)

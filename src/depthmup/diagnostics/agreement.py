@@ -93,11 +93,10 @@ def agreement_with_width(
         Slopes of the errors of outputs and of the RMS of x, whose expected value is -1/2.
 
     Example:
-        >>> import numpy as np
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-        >>> network = agreement_with_width(steps, widths=[32, 64], depth=2, runs=2, block_depth=2)
-        >>> network.outputs.expected
+        >>> result = agreement_with_width(steps, widths=[32, 64], depth=2, runs=2, block_depth=2)
+        >>> result.outputs.expected
         -0.5
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 8; expected slope -1/2 (a central limit

@@ -137,7 +137,7 @@ def mean_ode(
         decay=decay,
     )
     if neurons is None:
-        neurons = Quadratic() if phi.name == "identity" and not rms_norm else Sobol()
+        neurons = Quadratic() if phi.name == "identity" else Sobol()
     return _solve(todo, phi, optimizer, width_ratio, rms_norm, neurons, tol)
 
 

@@ -123,14 +123,14 @@ def two_matrix(
     if infinite:
         require_infinite_depth(todo.scaling)
     at_one = infinite and todo.scaling.alpha == 1
-    averaged = at_one if infinite else not linear or rms_norm
+    averaged = not linear and (at_one or not infinite)
     if tol is None:
-        tol = _AVERAGED if averaged and not (linear and not rms_norm) else _EXACT
+        tol = _AVERAGED if averaged else _EXACT
     check_second_matrix(width_ratio, tol)
     if neurons is not None and not averaged:
         raise ValueError(
             "This limit has no averages over neurons, so there is nothing for `neurons` to do: "
-            "leave it out. Only nonlinear networks at finite depth, and those at alpha=1, have."
+            "leave it out. Nonlinear networks have them, at finite depth and at alpha=1."
         )
     matrices = two_matrices(
         todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=momentum, decay=decay
@@ -161,7 +161,7 @@ def two_matrix(
     if linear and not rms_norm and not decay:
         return solve_two_matrix_imbedding(matrices, int(depth), history=history)
     if neurons is None:
-        neurons = Quadratic() if linear and not rms_norm else Sobol()
+        neurons = Quadratic() if linear else Sobol()
     return solve_sampled(
         matrices, phi, int(depth), neurons, rms_norm=rms_norm, tol=tol, history=history
     )
