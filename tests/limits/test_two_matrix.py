@@ -184,6 +184,26 @@ def test_linear_networks_approach_infinite_depth(make_steps, exponents, extra):
     assert margin < 0.05
 
 
+def test_linear_networks_with_a_norm_approach_the_mean_ode(make_steps):
+    """Exact on both sides, by equations that share nothing; with minibatches and decay."""
+    steps, depths = make_steps(3, count=3), [16, 32, 64, 128]
+    options = {"lr": 0.4, "lr_second": 0.3, "width_ratio": 1.5, "rms_norm": True, "decay": 0.3}
+    limit = limits.two_matrix(steps, depth=math.inf, **options, **COMPLETEP)
+    assert limit.status.ok
+    assert limit.error_estimate < 1e-9
+    errors = [
+        np.abs(
+            np.subtract(
+                limits.two_matrix(steps, depth=d, **options, **COMPLETEP).outputs, limit.outputs
+            )
+        ).max()
+        for d in depths
+    ]
+    order, margin = first_order(depths, errors)
+    assert order == pytest.approx(-1, abs=max(0.02, margin))
+    assert margin < 0.05
+
+
 def test_a_second_matrix_adds_to_the_rate_only_at_infinite_depth(make_steps):
     """There W2 W1 moves by the sum of what both move; at finite depth their product counts."""
     steps = make_steps(0)
