@@ -204,6 +204,36 @@ def test_linear_networks_with_a_norm_approach_the_mean_ode(make_steps):
     assert margin < 0.05
 
 
+@pytest.mark.parametrize("activation", ["identity", "sin"])
+def test_between_the_exponents_the_noise_dies_out_slowly(three_steps, activation):
+    """The initial weights' noise is of rate L^(1 - 2 alpha), and so is the distance."""
+    options = {"lr": 0.5, "lr_second": 0.4, "width_ratio": 1.5, "activation": activation}
+    options |= {"alpha": "3/4", "gamma": "1/4"}
+    limit = limits.two_matrix(three_steps, depth=math.inf, **options)
+    neurons = {} if activation == "identity" else {"neurons": limits.Hermite(order=8), "tol": 1e-4}
+    depths, errors = [16, 64, 256], []
+    for depth in depths:
+        s = limits.two_matrix(three_steps, depth=depth, **options, **neurons)
+        errors.append(np.abs(np.subtract(s.outputs, limit.outputs)).max())
+    assert local_slopes(depths, errors) == pytest.approx([-0.5, -0.5], abs=0.03)
+
+
+def test_what_would_not_fit_into_memory_is_refused(make_steps):
+    neurons = limits.Sobol(points=2**16)
+    with pytest.raises(ValueError, match="would need 80 GiB"):
+        limits.two_matrix(
+            make_steps(0, count=21, batch=2), depth=2048, lr=1.0, activation="tanh", neurons=neurons
+        )
+    with pytest.raises(ValueError, match="smaller count"):
+        limits.nonlinear(
+            make_steps(0, count=10),
+            depth=512,
+            lr=1.0,
+            activation="tanh",
+            particles=limits.Particles(count=2**17),
+        )
+
+
 def test_a_second_matrix_adds_to_the_rate_only_at_infinite_depth(make_steps):
     """There W2 W1 moves by the sum of what both move; at finite depth their product counts."""
     steps = make_steps(0)

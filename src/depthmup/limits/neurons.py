@@ -21,6 +21,8 @@ from scipy.stats import qmc
 from depthmup.limits.losses import Array
 from depthmup.limits.solution import Solution, Status
 
+_MOST_MEMORY = 16 * 2**30
+
 _MOST_NODES = 2**22
 """A product rule's size: 32 MiB per dimension."""
 
@@ -131,6 +133,18 @@ class Quadratic(Neurons):
 
     def estimate(self, values: Array) -> tuple[Array, float]:
         return values[0], 0.0
+
+
+def require_memory(size: float, advice: str) -> None:
+    """Raise where averages would need more memory than most machines have.
+
+    >>> require_memory(2.0**20, "")
+    """
+    if size > _MOST_MEMORY:
+        raise ValueError(
+            f"Averages over neurons would need {size / 2**30:.0f} GiB, more than "
+            f"{_MOST_MEMORY / 2**30:.0f}. {advice}"
+        )
 
 
 def student(values: Array) -> tuple[Array, float]:

@@ -42,7 +42,7 @@ from scipy.stats import qmc
 from depthmup.limits.factors import appended, stein
 from depthmup.limits.gaussian import Activation
 from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Averages, student
+from depthmup.limits.neurons import Averages, require_memory, student
 from depthmup.limits.passes import remembered
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Ledger, Solution, Status, exploded
@@ -107,6 +107,10 @@ class Population(ABC):
         self.deterministic, self.count = deterministic, particles.count
         self.vectors = todo.vectors + (todo.held_out is not None)
         self.updated = remembered(todo, False)
+        require_memory(
+            40.0 * depth * self.vectors * self.count,
+            "Pass limits.Particles with a smaller count, fewer vectors, or a smaller depth.",
+        )
         self.rng = np.random.default_rng(seed)
         shape, blocks = (self.depth + 1, self.vectors, self.count), self.depth
         self.x, self.d = np.zeros(shape), np.zeros(shape)

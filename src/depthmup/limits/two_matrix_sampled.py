@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from depthmup.limits.factors import appended, stein
 from depthmup.limits.gaussian import Activation
 from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Neurons, combined
+from depthmup.limits.neurons import Neurons, combined, require_memory
 from depthmup.limits.passes import remembered
 from depthmup.limits.problem import TwoMatrices
 from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
@@ -111,6 +111,10 @@ class Blocks:
         self.c, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
         vectors = problem.vectors + (problem.held_out is not None)
         updated = points.shape[1] - vectors
+        require_memory(
+            16.0 * depth * updated * len(points),
+            "Pass neurons with fewer points, fewer training vectors, or a smaller depth.",
+        )
         # Earlier vectors matter more: they get the leading, most even dimensions.
         order = np.argsort([*range(vectors), *(i + 0.5 for i in range(updated))])
         fields = np.empty((vectors + updated, len(points)))
