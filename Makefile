@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test quick sanitize bench lint types format clean
+.PHONY: demo test quick sanitize bench attack lint types format clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -30,6 +30,9 @@ sanitize: $(READY)  ## the compiled kernel: without warnings, and fuzzed under t
 
 bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
 	$(BIN)/python -m benchmarks
+
+attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input; an hour
+	$(BIN)/python -m benchmarks.attack
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

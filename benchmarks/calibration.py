@@ -1,22 +1,23 @@
 """Do certificates hold? Fit on sizes up to a quarter of the largest, predict, and train there.
 
-    python benchmarks/calibration.py train            # what the store does not hold yet
-    python benchmarks/calibration.py train --set broad
-    python benchmarks/calibration.py                  # the tables of docs/calibration.md
+    python -m benchmarks.calibration train            # what the store does not hold yet
+    python -m benchmarks.calibration train --set broad
+    python -m benchmarks.calibration                  # the tables of docs/calibration.md
 
 Every configuration is calibrated on four seeds at three or four sizes; the truth is what four
 other seeds measure at the target, four times the largest of those. The statistics were developed
 on the set ``first``; ``fresh`` and ``broad`` (residual MLPs) and ``decoders`` (transformers of 1, 2
-and 4 layers, predicting 16) were looked at once, afterwards. What is not trained yet is left out
-and counted.
+and 4 layers, predicting 16) were looked at once, afterwards. In the set ``joint`` the target grows
+in width and in depth, and is predicted from two arms and a corner. What is not trained yet is left
+out and counted.
 """
 
 import argparse
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,27 +26,27 @@ import numpy as np
 
 from depthmup.claims.decoders import SETTINGS, code, normed, small_batch
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
-from depthmup.records.certificate import SizeOptimum
 from depthmup.reports.certificate import percent
 from depthmup.rules import scheme
+from depthmup.statistics import Curves, Optima, calibrate, optima
 from depthmup.sweep import (
     Grid,
     Job,
     Processes,
     Store,
     TrialGrid,
-    calibrate,
     run,
     together,
     training,
 )
-from depthmup.sweep.optimum import log_loss_at
-from depthmup.sweep.shape import measured_optimum
+from depthmup.sweep.design import STEPS as STEPS_OF_GLANCE
+from depthmup.sweep.design import named
+from depthmup.sweep.glance import Train, glance
 from depthmup.training.functions import Functions, by_reference
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4
-SETS = ("first", "fresh", "broad", "decoders")
+SETS = ("first", "fresh", "broad", "joint", "decoders")
 STEPS, WINDOW = 200, 40
 # Where the optimum of the smallest network lies, roughly: the middle of the grids.
 CENTRES = {
@@ -184,22 +185,47 @@ class Configuration:
 
         return np.array([[one(rate, s) for s in self.seeds(size)] for rate in rates])
 
-    def certificate(self, store: Store) -> Certificate:
+    def certificate(self, store: Store, train: Train | None = None) -> Certificate:
+        """From what the store holds, with a glance at the target where it holds that too."""
         late, early = (
-            np.array([self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes])
+            [self.losses(store, size, rates=self.rates, stop=stop) for size in self.sizes]
             for stop in (self.steps, self.steps // 2)
         )
-        return calibrate(
-            sizes=self.sizes,
+        certify = partial(
+            calibrate,
+            sizes=[named(size) for size in self.sizes],
             log2_lrs=self.rates,
             losses=late,
             early=early,
-            target=self.target,
-            base=self.sizes[0],
+            target=named(self.target),
+            base=named(self.sizes[0]),
             chance=self.chance,
-            title=self.name,
-            scheme=self.scheme,
+            about={"title": self.name, "scheme": self.scheme},
         )
+        certificate = certify()
+        if not certificate.issued:
+            return certificate
+        probe = glance(certificate, Few(self), store, train)
+        return certificate if probe is None else certify(probe=probe)
+
+
+@dataclass(frozen=True)
+class Few:
+    """A configuration's runs of a few steps."""
+
+    of: Configuration
+
+    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Cell | Trial:
+        where = (int(size["width"]), int(size["depth"]))
+        return replace(self.of.cell(where, round(log2_lr, 6), seed), steps=STEPS_OF_GLANCE)
+
+    def work(self, size: Mapping[str, float]) -> float:
+        return size["depth"] * size["width"] ** 2
+
+    @property
+    def sweep_work(self) -> float:
+        runs = len(self.of.rates) * SEEDS * self.of.steps
+        return runs * sum(depth * width**2 for width, depth in self.of.sizes)
 
 
 def target_rates(each: Configuration, certificate: Certificate) -> tuple[float, ...]:
@@ -225,6 +251,16 @@ def widths(*of: int, depth: int = 4) -> dict[str, tuple]:
 
 def configurations(which: str) -> list[Configuration]:
     """The set ``first``, for development, and the others, for the test."""
+    if which == "joint":
+        return [
+            Configuration(
+                kind="width and depth", scheme=name, optimizer="adam", network=network,
+                sizes=STAR, target=target,
+            )
+            for network in ("abs", "relu", "tanh")
+            for name in ("depth-mup", "ode")
+            for target in ((64, 32), (64, 64), (128, 32))
+        ]  # fmt: skip
     if which == "decoders":
         return [
             Configuration(
@@ -278,6 +314,11 @@ def is_fresh(each: Configuration) -> bool:
     return each.network == "tanh" and each.kind != "depth, block depth 1"
 
 
+STAR = (
+    (16, 4), (16, 8), (16, 16), (16, 32), (32, 4), (64, 4), (32, 32),
+)  # fmt: skip
+"""Two arms that meet at the base, and one corner."""
+
 Jobs = Callable[[Sequence[Any]], Sequence[Job]]
 
 
@@ -303,7 +344,7 @@ def train(store: Store, sets: Sequence[str], workers: int) -> None:
                 )
 
             done = do(each.cells(each.sizes, each.rates))
-            rates = target_rates(each, each.certificate(store))
+            rates = target_rates(each, each.certificate(store, lambda cells: do(iter(cells))))
             done += do(each.cells([each.target], rates))
             print(f"{which}: {each.name}: {done} runs, {time.time() - started:.1f} s", flush=True)
 
@@ -314,7 +355,7 @@ class Outcome:
 
     configuration: Configuration
     certificate: Certificate
-    truth: SizeOptimum
+    truth: Optima
     regret: float  # of the base's learning rate, as a fraction of the loss
     penalty: float  # of the predicted learning rate
 
@@ -323,21 +364,18 @@ def outcome(store: Store, each: Configuration) -> Outcome:
     certificate = each.certificate(store)
     rates = np.array(target_rates(each, certificate))
     losses = each.losses(store, each.target, rates=rates)
-    found = measured_optimum(each.target, rates, losses, chance=each.chance)
-    with np.errstate(divide="ignore"):
-        curve = np.log(losses).mean(-1)
+    truth = optima(Curves.of(rates, [losses]), chance=each.chance)
 
     def price(rate: float) -> float:
         """Above the measured best; a rate between points of the grid by interpolation."""
-        if not found.loss.known or not math.isfinite(rate):
+        if truth.places()[0] is not Place.INTERIOR or not math.isfinite(rate):
             return math.nan
-        above = log_loss_at(list(rates), curve, rate) - math.log(found.loss.value)
-        return max(math.expm1(above), 0.0)
+        return float(np.expm1(truth.excess(0, rate - truth.at[0])))
 
     return Outcome(
         configuration=each,
         certificate=certificate,
-        truth=found,
+        truth=truth,
         regret=price(certificate.optima[0].log2_lr.value),
         penalty=price(certificate.predicted.value),
     )
@@ -362,7 +400,7 @@ def main() -> None:
 def held(r: Outcome) -> bool:
     """Whether the interval of the predicted optimum holds the one measured at the target."""
     p = r.certificate.predicted
-    return r.truth.place is Place.INTERIOR and p.low <= r.truth.log2_lr.value <= p.high
+    return r.truth.places()[0] is Place.INTERIOR and p.low <= float(r.truth.at[0]) <= p.high
 
 
 def falsely_confident(r: Outcome) -> bool:
@@ -424,10 +462,14 @@ def share(of: Iterator[bool]) -> str:
 
 def line(r: Outcome) -> str:
     c, e = r.certificate, r.configuration
-    axis = 0 if e.kind == "width" else 1
-    sizes = ", ".join(str(size[axis]) for size in e.sizes)
-    start = f"| {e.name}, {'width' if axis == 0 else 'depth'} | {sizes} | {e.target[axis]} | "
-    truth = "nothing trains" if r.truth.place is Place.FAILED else f"{r.truth.log2_lr.value:.2f}"
+    if e.kind == "width and depth":
+        sizes, target = "arms and (32, 32)", "x".join(map(str, e.target))
+    else:
+        axis = 0 if e.kind == "width" else 1
+        sizes, target = ", ".join(str(size[axis]) for size in e.sizes), str(e.target[axis])
+    start = f"| {e.name}, {e.kind.split(',')[0]} | {sizes} | {target} | "
+    failed = r.truth.places()[0] is Place.FAILED
+    truth = "nothing trains" if failed else f"{float(r.truth.at[0]):.2f}"
     if not c.issued:
         return f"{start}refused: {c.refusals[0].lack} | | {truth} | | | {percent(r.regret)} |"
     p = c.predicted

@@ -20,18 +20,18 @@ import numpy as np
 from depthmup.claims.decoders import SETTINGS, code, normed, small_batch, unnormed
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
+from depthmup.statistics import Array, jackknife
 from depthmup.sweep import (
     Processes,
     Progress,
     Store,
     TrainTogether,
     TrialGrid,
+    losses_over,
     run,
+    studies,
     together,
-    trial_losses,
-    trial_studies,
 )
-from depthmup.sweep.optimum import Array, jackknife
 from depthmup.training.functions import Functions, by_reference
 
 BASE = (32, 2)
@@ -90,7 +90,7 @@ def jobs(missing: Sequence[Trial]) -> list[TrainTogether]:
         for grid, functions in grids():
             trials = [
                 left.pop(trial.key)
-                for trial in grid.trials
+                for trial in grid.runs
                 if trial.key in left and (trial.depth == DEPTHS[-1]) is deepest
             ]
             found += together(trials, by_reference(functions), members=MEMBERS)
@@ -98,7 +98,7 @@ def jobs(missing: Sequence[Trial]) -> list[TrainTogether]:
 
 
 def train(store: Store, workers: int) -> None:
-    trials = tuple({trial.key: trial for grid, _ in grids() for trial in grid.trials}.values())
+    trials = tuple({trial.key: trial for grid, _ in grids() for trial in grid.runs}.values())
     run(
         trials,
         store=store,
@@ -119,9 +119,9 @@ def available(grid: TrialGrid, store: Store) -> TrialGrid | None:
     """The grid as far as it is there: without its largest depths, but with all of its seeds."""
     for last in range(len(grid.depths), 1, -1):
         smaller = replace(grid, depths=grid.depths[:last])
-        if not store.missing(smaller.trials):
+        if not store.missing(smaller.runs):
             return smaller
-    return grid if not store.missing(grid.trials) else None
+    return grid if not store.missing(grid.runs) else None
 
 
 def table(grid: TrialGrid, store: Store) -> list[str]:
@@ -130,8 +130,8 @@ def table(grid: TrialGrid, store: Store) -> list[str]:
     Ratios of losses are paired by the seeds that both sides share.
     """
     (axis,) = grid.axes
-    records = store.records(grid.trials)
-    (study,) = trial_studies(grid, records, title="", config={}, environment={})
+    records = store.records(grid.runs)
+    (study,) = studies(grid, records, config={}, environment={})
     last = slice(grid.steps - grid.window, grid.steps)
     sizes = [f"L = {2 * d}" if axis == "depth" else f"n = {n}" for n, d in grid.sizes(axis)]
     rows = [
@@ -141,7 +141,7 @@ def table(grid: TrialGrid, store: Store) -> list[str]:
     ]
     largest = []
     for variant, found in zip(grid.variants, study.headline.transfers, strict=True):
-        losses = trial_losses(grid, records, variant, grid.sizes(axis), last)
+        losses = losses_over(grid, records, variant, grid.sizes(axis), last)
         gain = log_ratio(losses.values[-1], losses.values[0])
         largest.append(losses.values[-1])
         ahead = log_ratio(largest[-1], largest[0])
@@ -195,8 +195,8 @@ def report(store: Store) -> None:
         what = f"{', '.join(grid.optimizers)}, {functions.main}, along {grid.axes[0]}"
         found = available(grid, store)
         if found is None:
-            missing = len(store.missing(grid.trials))
-            print(f"{what}: {missing} of {len(grid.trials)} runs are missing\n")
+            missing = len(store.missing(grid.runs))
+            print(f"{what}: {missing} of {len(grid.runs)} runs are missing\n")
             continue
         print(f"{what}, {found.seeds} seeds\n", *table(found, store), "", sep="\n")
 

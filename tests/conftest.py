@@ -6,3 +6,9 @@ Set before anything imports torch, so that a bare ``pytest`` behaves as ``make t
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from hypothesis import settings
+
+# A deadline would make every property depend on how busy the machine is.
+settings.register_profile("depthmup", deadline=None)
+settings.load_profile("depthmup")

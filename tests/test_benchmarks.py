@@ -36,6 +36,34 @@ print(json.dumps({
 """
 
 
+PREDICTED = """
+import json, math
+import numpy as np
+from benchmarks import predict
+from depthmup.records import Estimate
+
+def at(value):
+    return Estimate(value=value, low=value - 0.1, high=value + 0.1)
+
+def row(predicted, measured):
+    return predict.Row(title="net", way="rule", sizes=(8, 16, 32), predicted=predicted,
+                       measured=None if measured is None else [at(v) for v in measured])
+
+rates = [-2.0, -1.5, -1.0, -0.5, 0.0]
+losses = np.exp([[0.5 * (r + 1.2) ** 2 + 0.01 * s for s in range(3)] for r in rates])
+rows = [row([0, -0.5, -1.0], [0, -0.4, -0.6]), row([0, 0.02, 0.1], [0, 0.3, 0.6])]
+found = predict.optimum(rates, losses)
+few = predict.few(scheme="depth-mup", activation="relu", depth=8, seed=0, rates=[-3.0, 20.0])
+print(json.dumps({
+    "rows": [str(one) for one in rows], "missing": str(row([0.0], None)),
+    "verdict": predict.verdict(rows), "drifts": rows[0].drifts,
+    "optimum": [found.value, found.high - found.low],
+    "difference": predict.difference(at(1.0), at(0.5)).value,
+    "few": [[value if math.isfinite(value) else None for value in of] for of in few.values()],
+}))
+"""
+
+
 def run(*arguments, **options):
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, **options
@@ -60,6 +88,25 @@ def test_tables_and_charts():
         assert "Some CPU" in json.dumps(chart["title"])
     assert found["rates"] == [10.0, 20.0]
     assert found["every core"] == 5.0  # 4 s of two cores are 2 s of the machine
+
+
+def test_predictions_against_measurements():
+    done = run("-c", PREDICTED)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "| 0 −0.50 −1.00 | 0±0.10 −0.40±0.10 −0.60±0.10 |" in found["rows"][0]
+    assert "not trained yet" in found["missing"]
+    assert found["drifts"] == pytest.approx([-0.5, -0.3])
+    # errors -0.2 and -0.25 of drifts -0.3 and 0.3; the second is predicted to stay and moves
+    assert "error 0.23 octaves" in found["verdict"]
+    assert "0.30 if nothing moved" in found["verdict"]
+    assert "right in 1 of 2" in found["verdict"]
+    assert found["optimum"][0] == pytest.approx(-1.2)
+    assert found["optimum"][1] == pytest.approx(0, abs=1e-9)
+    assert found["difference"] == 0.5
+    (three, exploded), (ten, _) = found["few"]
+    assert ten < three < 0.45  # half the mean square of the labels is 0.45
+    assert exploded is None or exploded > 1
 
 
 @pytest.mark.long

@@ -243,7 +243,7 @@ class TestReport:
     def test_a_certificate_or_its_refusal(self, report):
         found = report.certificate((32, 8))
         assert not found.issued  # two sizes along each axis are no law
-        assert found.target == (32, 8)
+        assert found.target == {"width": 32, "depth": 8}
 
 
 def test_a_shard_shows_itself_and_says_what_it_has_not(tmp_path):

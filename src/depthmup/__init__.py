@@ -12,6 +12,7 @@ _LAZY = {
     "Report": "depthmup.report",
     "Trial": "depthmup.records",
     "plan": "depthmup.planning",
+    "predict": "depthmup.diagnostics",
     "transfer": "depthmup.measure",
 }
 _PACKAGES = ("diagnostics", "limits", "rules")
@@ -25,6 +26,7 @@ __all__ = [
     "diagnostics",
     "limits",
     "plan",
+    "predict",
     "rules",
     "transfer",
 ]

@@ -4,7 +4,6 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from numbers import Number
 from operator import index
@@ -14,9 +13,10 @@ from typing import Any
 from depthmup.planning import Plan
 from depthmup.planning.user_model import cross_entropy
 from depthmup.records import Trial, environment, worker_count
-from depthmup.report import Report
+from depthmup.report import Report, load_report
 from depthmup.rules import Scheme
 from depthmup.rules import scheme as scheme_named
+from depthmup.statistics import TOLERANCE, check_asked
 from depthmup.sweep import (
     MAIN_STORE,
     Executor,
@@ -24,24 +24,21 @@ from depthmup.sweep import (
     Job,
     Processes,
     Progress,
+    Ray,
     Shard,
     Store,
-    StoreError,
     TrialGrid,
     run,
     share_left,
     trial_jobs,
-    trial_studies,
 )
-from depthmup.sweep.calibrate import check_asked
+from depthmup.sweep.design import named
+from depthmup.sweep.executors.processes import leave_if_starting
 from depthmup.sweep.logs import Log, Logged
-from depthmup.sweep.optimum import TOLERANCE
-from depthmup.sweep.sessions import environment_of
+from depthmup.sweep.trials import KIND, default_corner
 from depthmup.training.functions import Functions, by_reference
+from depthmup.training.placement import check_device
 from depthmup.training.preflight import preflight
-
-KIND = "trials"
-"""How sessions of own models are told from those of the main job, in a store."""
 
 Function = Callable[..., Any]
 
@@ -144,10 +141,14 @@ def transfer(
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
     """
+    leave_if_starting()
     functions = Functions(make=make, batch=batch, loss=loss, plan=plan, train=train)
     _check_given(functions)
     if any(not 0 < lr < math.inf for lr in lrs):
         raise ValueError(f"Expected lrs to be positive; got {list(lrs)}.")
+    corners: tuple[tuple[int, int], ...] = ()
+    if target is not None and len(target) == len(base) == 2:
+        corners = default_corner(base, widths, depths, target)
     grid = TrialGrid(
         model=functions.main,
         code=f"version {version}" if version else functions.code,
@@ -161,29 +162,38 @@ def transfer(
         weight_decays=tuple(float(decay) for decay in _several(weight_decay)),
         seeds=index(seeds),
         steps=index(steps),
+        corners=corners,
         window=max(1, index(steps) // 5) if window is None else index(window),
         settings=_plain(settings or {}),
         planned=train is None and plan is None,
     )
+    if index(threads) < 1:
+        raise ValueError(f"Expected threads to be at least 1; got {threads}.")
+    if not isinstance(executor, Ray):  # whose nodes have devices of their own
+        check_device(device)
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
     if target is not None:
-        check_asked(grid.log2_lrs, target)
+        if len(target) != 2:
+            raise ValueError(f"Expected every target to be a width and a depth; got {target}.")
+        check_asked(grid.log2_lrs, named(target))
     chosen, functions, where = _where(executor, workers, functions)
     jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
     folder = None if out is None else Path(out)
-    asked, path = grid.trials, None if folder is None else folder / MAIN_STORE
+    asked, path = grid.runs, None if folder is None else folder / MAIN_STORE
     if shard:
         asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
 
+    seconds = getattr(chosen, "trial_seconds", None)
+
     def checked(missing: Sequence[Trial]) -> Sequence[Job]:
         if missing:
-            preflight(functions, missing)
+            preflight(functions, missing, seconds=seconds)
         return jobs(missing)
 
     begun = path is not None and path.exists()
     if not begun:
-        preflight(functions, asked)  # before anything is written
+        preflight(functions, asked, seconds=seconds)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(path or ":memory:") as store:
@@ -205,49 +215,14 @@ def transfer(
         )
         if shard:
             return Report(grid=grid, records=store.records(asked), studies=())
-        report = load_report(store, grid)
+
+        def train_few(trials: Sequence[Trial]) -> None:
+            run(trials, store=store, executor=chosen, jobs=jobs)
+
+        report = load_report(store, grid, train=train_few)
     if folder is not None:
         report.save(folder)
     return report
-
-
-def load_report(store: Store, grid: TrialGrid | None = None) -> Report:
-    """The report of a grid, or of the one that was asked for last, from the store alone.
-
-    Raises:
-        StoreError: no such measurement was started, or runs are missing.
-    """
-    sessions = [s for s in store.sessions() if s.get("kind") == KIND]
-    if grid is not None:
-        sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
-    if not sessions:
-        raise StoreError(f"No transfer of an own model was started in {store.path}.")
-    last = sessions[-1]
-    asked = TrialGrid.from_dict(last["grid"])
-    records = store.records(asked.trials)
-    command = {"command": last["command"]} if "command" in last else {}
-    report = Report(
-        grid=asked,
-        records=records,
-        studies=trial_studies(
-            asked,
-            records,
-            title=last["title"],
-            tolerance=last["tolerance"],
-            config={
-                **last["grid"],
-                "base_width": asked.base[0],
-                "base_depth": asked.base[1],
-                "tolerance": last["tolerance"],
-                **command,
-            },
-            environment=environment_of([s for s in sessions if s["grid"] == last["grid"]]),
-        ),
-    )
-    if last["target"] is None:
-        return report
-    found = [report.certificate(tuple(last["target"]), scheme=v.name) for v in asked.variants]
-    return replace(report, certificates=tuple(found))
 
 
 def _shared(
@@ -256,7 +231,7 @@ def _shared(
     """The trials of a share that the main store does not hold, and the store for them."""
     if folder is None:
         raise ValueError(f"A shard is kept in a folder: expected out with shard={shard}.")
-    asked = share_left(grid.trials, shard, jobs=jobs, held_by=folder / MAIN_STORE)
+    asked = share_left(grid.runs, shard, jobs=jobs, held_by=folder / MAIN_STORE)
     return tuple(asked), folder / shard.store_name
 
 

@@ -7,9 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup import reports
-from depthmup.records import Axis, Estimate, Record, Study, Transfer, Trial, Verdict
-from depthmup.records.certificate import Certificate
-from depthmup.sweep import Losses, TrialGrid, calibrate, trial_losses
+from depthmup.records import Axis, Estimate, Record, Study, Transfer, Verdict
+from depthmup.records.certificate import Certificate, Probe
+from depthmup.sweep import (
+    Design,
+    Grid,
+    Losses,
+    Store,
+    StoreError,
+    TrialGrid,
+    certificate,
+    certify,
+    losses_over,
+    studies,
+    variant_of,
+)
+from depthmup.sweep.design import windows_of
+from depthmup.sweep.glance import Train
+from depthmup.sweep.sessions import environment_of
+from depthmup.sweep.trials import KIND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +40,8 @@ class Report:
     Without a name, the first scheme is meant; without an axis, depth if it was measured.
     """
 
-    grid: TrialGrid
-    records: Mapping[Trial, Record[Trial]] = field(repr=False)
+    grid: Design
+    records: Mapping[Any, Record[Any]] = field(repr=False)
     studies: tuple[Study, ...] = field(repr=False)
     certificates: tuple[Certificate, ...] = ()
 
@@ -49,7 +65,7 @@ class Report:
 
     def finding(self, scheme: str | None = None, axis: Axis | None = None) -> Transfer:
         """What was found of a scheme along an axis."""
-        name = self.grid.variant(scheme).name
+        name = variant_of(self.grid, scheme).name
         return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
 
     @property
@@ -78,38 +94,37 @@ class Report:
 
         Without an axis, of all sizes.
         """
-        axes = self.grid.axes if axis is None else (self.study(axis).axis,)
-        sizes = dict.fromkeys(size for each in axes for size in self.grid.sizes(each))
+        sizes = self.grid.all_sizes
+        if axis is not None:
+            sizes = self.grid.sizes(self.study(axis).axis)
         steps = self._found[0].windows[window]
-        return trial_losses(
+        return losses_over(
             self.grid,
             self.records,
-            self.grid.variant(scheme),
-            tuple(sizes),
+            variant_of(self.grid, scheme),
+            sizes,
             slice(steps.start, steps.stop),
         )
 
-    def certificate(self, target: tuple[int, int], *, scheme: str | None = None) -> Certificate:
+    def certificate(
+        self,
+        target: tuple[int, int],
+        *,
+        scheme: str | None = None,
+        probe: Probe | None = None,
+    ) -> Certificate:
         """What these sizes say about the best learning rate at a width and depth, or why not.
 
         Example:
             ``report.certificate(target=(4096, 64)).learning_rate``
         """
-        study, middle = self._found[0], (len(self._found[0].windows) - 1) // 2
-        measured = self.losses(scheme)
-        variant = self.grid.variant(scheme)
-        early = self.losses(scheme, window=middle).values if len(study.windows) > 1 else None
-        return calibrate(
-            sizes=measured.sizes,
-            log2_lrs=measured.log2_lrs,
-            losses=measured.values,
-            target=target,
-            base=self.grid.base,
-            early=early,
-            chance=measured.chance,
-            title=variant.title,
-            scheme=variant.name,
-            model=self.grid.code,
+        study = self._found[0]
+        return certificate(
+            self.grid,
+            self.records,
+            variant_of(self.grid, scheme),
+            target,
+            probe=probe,
             tolerance=study.tolerance,
             config=study.config,
             environment=study.environment,
@@ -139,28 +154,22 @@ class Report:
         import pandas as pd
 
         if kind == "trials":
-            return pd.DataFrame(self._trial_rows())
+            return pd.DataFrame(self._run_rows())
         frames = [getattr(reports.to_pandas(study), kind) for study in self._found]
         return pd.concat(frames, ignore_index=True)
 
-    def _trial_rows(self) -> list[dict[str, Any]]:
+    def _run_rows(self) -> list[dict[str, Any]]:
+        window = windows_of(self.grid)[-1]
         return [
             {
-                "width": trial.width,
-                "depth": trial.depth,
-                "scheme": trial.scheme,
-                "optimizer": trial.optimizer,
-                "lr": trial.lr,
-                "multiplier": trial.multiplier,
-                "weight_decay": trial.weight_decay,
-                "seed": trial.seed,
+                **run.row,
                 "status": record.status.value,
                 "steps": len(record.losses),
-                "loss": record.mean_loss(self.grid.steps - self.grid.window, self.grid.steps),
+                "loss": record.mean_loss(window.start, window.stop),
                 "last_finite_loss": record.last_finite_loss,
-                "key": trial.key,
+                "key": run.key,
             }
-            for trial, record in self.records.items()
+            for run, record in self.records.items()
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
@@ -193,3 +202,45 @@ class Report:
         if not self.studies:
             return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
+
+
+def load_report(
+    store: Store, design: Design | None = None, *, train: Train | None = None
+) -> Report:
+    """The report of a design, or of the one that was measured last, from the store alone.
+
+    Args:
+        store: of finished runs.
+        design: which measurement; another sweep may have begun on this store since.
+        train: trains the few steps at the target that certificates rest on; without it those that
+            the store holds are used.
+
+    Raises:
+        StoreError: no such measurement was started, or runs are missing.
+    """
+    sessions = [s for s in store.sessions() if "grid" in s]
+    if design is not None:
+        sessions = [s for s in sessions if s["grid"] == design.to_dict()]
+    if not sessions:
+        raise StoreError(
+            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
+        )
+    last = sessions[-1]
+    if design is None:
+        kind = TrialGrid if last.get("kind") == KIND else Grid
+        design = kind.from_dict(last["grid"])
+    records = store.records(design.runs)
+    command = {"command": last["command"]} if "command" in last else {}
+    about: dict[str, Any] = {
+        "tolerance": last["tolerance"],
+        "config": {**design.config(), "tolerance": last["tolerance"], **command},
+        "environment": environment_of([s for s in sessions if s["grid"] == last["grid"]]),
+    }
+    judged = studies(design, records, title=last.get("title", ""), **about)
+    target = last.get("target")
+    if last.get("target_depth"):  # as sessions of the built-in networks have it
+        target = (design.base_size[0], last["target_depth"])
+    certificates: tuple[Certificate, ...] = ()
+    if target:
+        certificates = certify(design, store, records, tuple(target), train=train, **about)
+    return Report(grid=design, records=records, studies=judged, certificates=certificates)

@@ -8,9 +8,9 @@ import pytest
 from depthmup import limits
 from depthmup.claims import Setting, named
 from depthmup.claims.errata import nearer
-from depthmup.claims.estimates import surprising
 from depthmup.claims.infinite_width import deviation, kernels
 from depthmup.records import Measurement, Reproduction
+from depthmup.statistics import surprising
 from depthmup.sweep import Store
 
 YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE

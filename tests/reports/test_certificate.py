@@ -15,17 +15,21 @@ def estimate(value, half=0.1):
     return Estimate(value=value, low=value - half, high=value + half)
 
 
+def size(width, depth):
+    return {"width": width, "depth": depth}
+
+
 def optimum(width, depth, at, place=Place.INTERIOR):
     return SizeOptimum(
-        width=width, depth=depth, log2_lr=estimate(at), curvature=estimate(0.15, 0.01),
+        size=size(width, depth), log2_lr=estimate(at), curvature=estimate(0.15, 0.01),
         loss=estimate(0.4, 0.01), place=place,
     )  # fmt: skip
 
 
 def issued(**changes):
     found = Certificate(
-        target=(4096, 64),
-        base=(256, 4),
+        target=size(4096, 64),
+        base=size(256, 4),
         optima=tuple(optimum(w, d, -2.8) for w in (256, 512, 1024) for d in (4, 8, 16)),
         log2_lrs=(-6.0, -4.0, -2.0, 0.0),
         seeds=3,
@@ -56,8 +60,8 @@ def issued(**changes):
 
 def refused(**changes):
     return Certificate(
-        target=(64, 4096),
-        base=(64, 8),
+        target=size(64, 4096),
+        base=size(64, 8),
         optima=(optimum(64, 8, -7.0, Place.LOW_EDGE), optimum(64, 16, -3.0)),
         log2_lrs=(-7.0, -3.0, 0.0),
         seeds=1,

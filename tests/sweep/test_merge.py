@@ -147,7 +147,7 @@ def spoil(path, how):
     ("how", "message"),
     [
         ("missing", "Expected a store at .*b.sqlite; there is none"),
-        ("another schema", "the store .*/b.sqlite to be of schema version 2; it is of version 99"),
+        ("another schema", "the store .*/b.sqlite to be of schema version 3; it is of version 99"),
         ("damaged", "b.sqlite is not a readable store"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from cells import cell
 
 from depthmup.records import Measurement, Record, Status, Task
+from depthmup.records.codec import checksum
 from depthmup.sweep import Store, StoreError
 
 
@@ -62,7 +63,7 @@ def test_another_schema_version(path):
     Store(path).close()
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(StoreError, match=r"schema version 2; it is of version 99"):
+    with pytest.raises(StoreError, match=r"schema version 3; it is of version 99"):
         Store(path)
 
 
@@ -98,8 +99,10 @@ def test_another_configuration_under_the_same_key(path):
     with Store(path) as store:
         store.add(record())
     with sqlite3.connect(path) as db:
+        db.create_function("checksum", -1, checksum)
         other = replace(cell(), steps=999).to_json()
         db.execute("UPDATE records SET cell = ?", (other,))
+        db.execute("UPDATE records SET checksum = checksum(key, cell, status, losses)")
     with Store(path) as store, pytest.raises(StoreError, match="another configuration"):
         store.get(cell())
 
@@ -166,6 +169,8 @@ def test_a_store_of_the_first_schema_gains_measurements_and_keeps_its_records(pa
         store.add(kept)
     with sqlite3.connect(path) as db:
         db.execute("DROP TABLE measurements")
+        for table in ("records", "sessions"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         db.execute("PRAGMA user_version=1")
     task = Task(name="cosines", settings={"depth": 8})
     with Store(path) as store:

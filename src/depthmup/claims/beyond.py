@@ -14,10 +14,10 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact, standard_errors, surprising
 from depthmup.claims.infinite_depth import FIRST_ORDER, order
 from depthmup.claims.problems import reference, vectors
 from depthmup.records import Accepted, Comparison, Task
+from depthmup.statistics import exact, standard_errors, surprising
 from depthmup.sweep import Measure, Store
 
 COMPLETEP = {"alpha": "1", "gamma": "0"}

@@ -31,7 +31,7 @@ from depthmup.rules import Scheme
 from depthmup.sweep import Grid, Store
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
 
 # The second-order term falls beside the first-order ones as the depth grows, so that the learning
 # rate that gives the same change of a block rises.
@@ -121,7 +121,7 @@ def _fig6(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.reports.words import number
-        from depthmup.sweep.optimum import drift as fitted
+        from depthmup.statistics import drift as fitted
 
         found = judged(ours, store)
         others = []
@@ -173,7 +173,7 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
         import numpy as np
 
         from depthmup.claims.panels import lines
-        from depthmup.sweep.optimum import jackknife
+        from depthmup.statistics import jackknife
 
         rates = two[0].log2_lrs
         count = two[0].steps // two[0].window
@@ -282,7 +282,7 @@ def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
     """The least log loss over (a, eta), from losses (a, eta, seeds)."""
     import numpy as np
 
-    from depthmup.claims.estimates import best_log_loss
+    from depthmup.statistics import best_log_loss
 
     return float(np.nanmin([best_log_loss(log2_lrs, each) for each in np.asarray(losses)]))
 

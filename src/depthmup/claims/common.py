@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from depthmup.claims.claim import Experiment, Setting
 from depthmup.records import Picture, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Grid, Store, stored_losses, study
+from depthmup.sweep import Grid, Store, stored_losses, studies, variant_of
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
 
 PAPER_STEPS = 39_100  # 50 epochs of CIFAR-10's 50,000 images in batches of 64
 
@@ -41,7 +41,9 @@ def grid(setting: Setting, **changes: Any) -> Grid:
 
 def judged(grid: Grid, store: Store) -> Study:
     """The study of a grid that a claim is drawn from."""
-    return study(grid, store, title="transfer", config=grid.to_dict(), environment={})
+    records = store.records(grid.cells)
+    (study,) = studies(grid, records, title="transfer", config=grid.to_dict(), environment={})
+    return study
 
 
 def losses_of(
@@ -57,7 +59,8 @@ def losses_of(
     ``scheme``: the grid's first unless given; ``window`` counts as in ``Grid.window``: -1 is the
     last, -2 the one before; ``depths``: the grid's unless given.
     """
-    points = grid.points(scheme or grid.schemes[0], depths)
+    variant = variant_of(grid, scheme.name if scheme else None)
+    points = grid.points(variant, [(grid.width, depth) for depth in depths or grid.depths])
     stop = grid.steps + (window + 1) * grid.window
     return stored_losses(points, store, slice(stop - grid.window, stop))
 

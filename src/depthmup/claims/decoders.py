@@ -16,15 +16,15 @@ from depthmup.sweep import (
     TrainTogether,
     TrialGrid,
     stored_losses,
+    studies,
     together,
-    trial_studies,
 )
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from depthmup.models import Transformer
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
     from depthmup.training.functions import Functions
 
 SETTINGS = {"schedule": "linear", "warmup": 0.1}
@@ -123,11 +123,11 @@ def losses_of(
 
 def judged(grid: TrialGrid, store: Store) -> Study:
     """The study along depth."""
-    (study,) = trial_studies(
+    (study,) = studies(
         grid,
-        store.records(grid.trials),
+        store.records(grid.runs),
         title="transformers",
-        config={**grid.to_dict(), "base_width": grid.base[0], "base_depth": grid.base[1]},
+        config=grid.config(),
         environment={},
     )
     return study

@@ -12,13 +12,12 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact, mean, standard_errors, surprising
 from depthmup.claims.infinite_depth import nonlinear_networks, nonlinear_problem
 from depthmup.claims.infinite_width import deviation, kernels
 from depthmup.claims.problems import reference, vectors
 from depthmup.records import Accepted, Comparison, Task
+from depthmup.statistics import exact, jackknife, mean, standard_errors, surprising
 from depthmup.sweep import Measure, Store
-from depthmup.sweep.optimum import jackknife
 
 CLOSED = ("identity", "erf", "sin", "cos", "relu", "abs")
 """Activations whose Gaussian expectations are known in closed form."""

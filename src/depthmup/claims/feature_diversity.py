@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
 from depthmup.claims.common import grid, octaves
-from depthmup.claims.estimates import log_slope, mean
 from depthmup.claims.panels import Row, lines
 from depthmup.records import UNKNOWN, Accepted, Cell, Comparison, Estimate, Picture, Task
 from depthmup.rules import ODE, Scheme
+from depthmup.statistics import log_slope, mean
 from depthmup.sweep import Grid, Measure, Store
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
 
 LOG2_LR = -3.0
 """The best learning rate of the networks of Figure 10, which a run of the same length is given."""

@@ -3,9 +3,9 @@
 import numpy as np
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import log_slope
 from depthmup.claims.panels import lines
 from depthmup.records import Accepted, Comparison, Task
+from depthmup.statistics import log_slope
 from depthmup.sweep import Measure, Store
 
 UPDATES = ("SGD", "sign")

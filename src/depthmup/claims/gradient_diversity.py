@@ -15,9 +15,9 @@ from typing import Any
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
 from depthmup.claims.common import grid, octaves
-from depthmup.claims.estimates import mean
 from depthmup.claims.panels import Row, lines
 from depthmup.records import Accepted, Cell, Comparison, Estimate, Task
+from depthmup.statistics import mean
 from depthmup.sweep import Grid, Measure, Store
 
 LOG2_MULTIPLIER = -1.5

@@ -9,12 +9,11 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact
 from depthmup.claims.panels import lines
 from depthmup.claims.problems import IMAGES_LR, images, reference, vectors
 from depthmup.records import Accepted, Comparison, Estimate, Picture, Task
+from depthmup.statistics import exact, jackknife
 from depthmup.sweep import Measure, Store
-from depthmup.sweep.optimum import jackknife
 
 DEPTHS = (16, 32, 64, 128, 256, 512)
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact, standard_errors, surprising
 from depthmup.claims.panels import lines
 from depthmup.claims.problems import IMAGES_LR, images, reference, vectors
 from depthmup.records import Accepted, Comparison, Data, Picture, Task
+from depthmup.statistics import exact, standard_errors, surprising
 from depthmup.sweep import Measure, Store
 
 STEPS = 10

@@ -19,7 +19,7 @@ from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
 from depthmup.sweep import Grid, Store
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    pass
 
 TOLERANCE = 0.15
 """Octaves per doubling of depth within which an optimum counts as staying."""
@@ -102,7 +102,7 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
 
 def settled(of_grid: Grid, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
     """The drift of a scheme's optimum over the depths beyond twice the base's."""
-    from depthmup.sweep.optimum import drift as fitted
+    from depthmup.statistics import drift as fitted
 
     deep = [i for i, depth in enumerate(of_grid.depths) if depth >= 2 * of_grid.base_depth]
     depths = [of_grid.depths[i] for i in deep]
@@ -119,7 +119,7 @@ def gain(
     of_grid: Grid, store: Store, scheme: Scheme, accepted: Accepted, *, paper: str
 ) -> Comparison:
     """How the best loss changes from the base depth to the deepest, in natural logarithm."""
-    from depthmup.claims.estimates import log_ratio_of_best
+    from depthmup.statistics import log_ratio_of_best
 
     values, rates = losses_of(of_grid, store, scheme), of_grid.log2_lrs
     base = of_grid.depths.index(of_grid.base_depth)
@@ -140,24 +140,24 @@ def shifts_more(
     """
     import numpy as np
 
-    from depthmup.sweep.optimum import DRIFT_UNIT, jackknife, vertex
+    from depthmup.statistics import Curves, around, jackknife_error, optima, slope_weights, student
+    from depthmup.statistics.drift import DRIFT_UNIT
 
     inside = [depths_at(study, each, Place.INTERIOR) for each in (scheme, other)]
     depths = [depth for depth in of_grid.depths if all(depth in each for each in inside)]
     less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
     if len(depths) > 1:
-        x = np.log2(depths)
-        pull = (x - x.mean()) / np.square(x - x.mean()).sum()
-
-        def difference(both: "Array") -> float:
-            curves = np.log(both).mean(-1)
-            ours, others = (
-                np.array([vertex(of_grid.log2_lrs, curve).at for curve in each]) for each in curves
-            )
-            return float(pull @ (ours - others))
-
-        values = [losses_of(of_grid, store, each, depths=depths) for each in (scheme, other)]
-        less = jackknife(difference, np.stack(values), less.unit)
+        weights = slope_weights(np.log2(depths))
+        fits = [
+            optima(Curves.of(of_grid.log2_lrs, losses_of(of_grid, store, each, depths=depths)))
+            for each in (scheme, other)
+        ]
+        gap = fits[0].centre - fits[1].centre
+        without = weights @ (fits[0].centre_without - fits[1].centre_without)
+        error, freedom = jackknife_error(without)
+        misfit = np.sqrt(weights**2 @ (fits[0].misfit ** 2 + fits[1].misfit ** 2))
+        half = np.hypot(student(freedom) * error, student(np.inf) * misfit)
+        less = around(float(weights @ gap), float(half), less.unit)
     return Comparison(
         what=f"{scheme.title}: drift of the best learning rate minus that of {other.title}, "
         f"{_depths(depths)}",
@@ -213,7 +213,7 @@ def _fig11(setting: Setting) -> Experiment:
     ours = fig11_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.claims.estimates import log_ratio_of_best
+        from depthmup.statistics import log_ratio_of_best
 
         found = judged(ours, store)
         ode, rule = (losses_of(ours, store, s)[-1] for s in (ODE, setting.depth_mup))
@@ -338,7 +338,7 @@ def survivors(of_grid: Grid, store: Store, scheme: Scheme) -> tuple[Estimate, ..
     """
     import math
 
-    from depthmup.claims.estimates import share
+    from depthmup.statistics import share
     from depthmup.sweep.grid import DATA_SHAPES
 
     _, classes = DATA_SHAPES[of_grid.data.name]
@@ -353,7 +353,7 @@ def initial_growth(of_grid: Grid, store: Store) -> Estimate:
     """
     import math
 
-    from depthmup.claims.estimates import mean
+    from depthmup.statistics import mean
 
     shallow, deep = of_grid.depths[-2:]
     rates = []

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
 from depthmup.claims.common import grid, octaves
-from depthmup.claims.estimates import log_slope
 from depthmup.claims.panels import Row, lines
 from depthmup.records import Accepted, Cell, Comparison, Picture, Task
 from depthmup.rules import ODE, Scheme
+from depthmup.statistics import log_slope
 from depthmup.sweep import Grid, Measure, Store
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 
 from depthmup import rules
 from depthmup.claims.claim import Setting, values_of
-from depthmup.claims.estimates import exact
 from depthmup.claims.panels import framed
 from depthmup.records import Accepted, Comparison, Data, Estimate, Picture, Task
 from depthmup.rules import REGIONS, Regime, regime
+from depthmup.statistics import exact
 from depthmup.sweep import Measure, Store
 
 Pair = tuple[Fraction, Fraction]

@@ -40,7 +40,7 @@ def _fig13(setting: Setting) -> Experiment:
         import numpy as np
 
         from depthmup.claims.panels import lines
-        from depthmup.sweep.optimum import drift
+        from depthmup.statistics import drift
 
         # (depths, multipliers, seeds): multipliers take the place that learning rates have.
         values = np.stack([losses_of(each, store)[:, 0] for each in grids], axis=1)

@@ -41,7 +41,7 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
 
 def _worse(above: Grid, below: Grid, store: Store, *, what: str, paper: str) -> Comparison:
     """log of the ratio of two networks' best losses at the deepest depth, paired by seed."""
-    from depthmup.claims.estimates import log_ratio_of_best
+    from depthmup.statistics import log_ratio_of_best
 
     a, b = (losses_of(each, store)[-1] for each in (above, below))
     return Comparison(

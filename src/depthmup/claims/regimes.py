@@ -13,9 +13,9 @@ from typing import Any
 
 from depthmup.claims import measured_regimes as measured
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.estimates import exact
 from depthmup.records import Accepted, Comparison, Task
 from depthmup.rules import Regime, exponent, regime
+from depthmup.statistics import exact
 from depthmup.sweep import Measure, Store
 
 MARGIN = 0.04

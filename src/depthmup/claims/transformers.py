@@ -18,7 +18,7 @@ from depthmup.rules import BLOCK_MULTIPLIER, Scheme
 from depthmup.sweep import Store, TrialGrid
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
 
 # The paper's exponents are 0 and -1/2: what is nearer to one of them than to the other agrees.
 CONSTANT = Accepted(low=-0.25, high=0.25)
@@ -42,7 +42,7 @@ def needs_layers(grid: TrialGrid, store: Store) -> bool:
     """
     import math
 
-    from depthmup.claims.estimates import best_log_loss
+    from depthmup.statistics import best_log_loss
 
     at_base = losses_of(grid, store, window=END, depths=[grid.base[1]])[0]
     return best_log_loss(grid.log2_lrs, at_base) < math.log(entropies()[1])
@@ -74,18 +74,19 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
     """
     import numpy as np
 
-    from depthmup.sweep.optimum import jackknife, log_loss_at, vertex
+    from depthmup.statistics import Curves, jackknife, optima
 
     ends = np.cumsum([len(each) for each in losses])[:-1]
     middle = len(losses) // 2
 
     def statistic(together: "Array") -> float:
-        curves = [np.log(each).mean(-1) for each in np.split(together, ends)]
-        best = [vertex(k, curve) for k, curve in zip(rates, curves, strict=True)]
-        over_a = max(v.log_loss for v in best) - min(v.log_loss for v in best)
-        lowest = best[middle]
-        wrong = [log_loss_at(rates[middle], curves[middle], lowest.at + k) for k in (-2, 2)]
-        return float(over_a / (max(wrong) - lowest.log_loss))
+        fits = [
+            optima(Curves.of(grid, [values]))
+            for grid, values in zip(rates, np.split(together, ends), strict=True)
+        ]
+        best = [float(fit.log_loss[0]) for fit in fits]
+        over_eta = fits[middle].excess(0, [-2.0, 2.0]).max()
+        return float((max(best) - min(best)) / over_eta)
 
     return jackknife(statistic, np.concatenate(losses))
 
@@ -105,8 +106,8 @@ def _fig14(setting: Setting) -> Experiment:
     size = (plain.base[0], depth)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.claims.estimates import mean
         from depthmup.claims.panels import lines
+        from depthmup.statistics import mean
 
         values = {
             a: losses_of(grid, store, window=END, depths=[depth])[0] for a, grid in grids.items()
@@ -162,7 +163,7 @@ def _fig14(setting: Setting) -> Experiment:
 
 def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str:
     """On which side of a = 1 the range comes from."""
-    from depthmup.claims.estimates import log_ratio_of_best
+    from depthmup.statistics import log_ratio_of_best
 
     found = {a: log_ratio_of_best(curve, curves[0]) for a, curve in curves.items() if a}
     said = [
@@ -173,7 +174,7 @@ def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str
 
 def gain(grid: TrialGrid, store: Store, *, window: int) -> Estimate:
     """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
-    from depthmup.claims.estimates import log_ratio_of_best
+    from depthmup.statistics import log_ratio_of_best
 
     ends = [grid.depths[-1], grid.base[1]]
     deep, base = losses_of(grid, store, window=window, depths=ends)
@@ -213,7 +214,7 @@ def _fig15(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *ours.trials), conclude=conclude, config={"grids": [ours.to_dict()]}
+        trials=stacks(setting, *ours.runs), conclude=conclude, config={"grids": [ours.to_dict()]}
     )
 
 
@@ -221,8 +222,8 @@ def _by_window(grid: TrialGrid, store: Store) -> Picture:
     """The best loss by depth, one line for each fifth of training."""
     from math import exp
 
-    from depthmup.claims.estimates import best_log_loss
     from depthmup.claims.panels import lines
+    from depthmup.statistics import best_log_loss
 
     rows = []
     for window in range(5):
@@ -277,7 +278,7 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
     import numpy as np
 
-    from depthmup.sweep.optimum import jackknife
+    from depthmup.statistics import jackknife
 
     ceiling, x = math.log(entropies()[0]), np.log2(depths)
 
@@ -334,7 +335,7 @@ def _fig16(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *(trial for grid in (ours, *high) for trial in grid.trials)),
+        trials=stacks(setting, *(trial for grid in (ours, *high) for trial in grid.runs)),
         conclude=conclude,
         config={"grids": [grid.to_dict() for grid in (ours, *high)]},
     )

@@ -18,7 +18,7 @@ from depthmup.records import Accepted, Comparison, Estimate, Picture
 from depthmup.sweep import Store
 
 if TYPE_CHECKING:
-    from depthmup.sweep.optimum import Array
+    from depthmup.statistics import Array
 
 
 def ridge(log2_lrs: Sequence[float], losses: "Array") -> list[float | None]:
@@ -27,10 +27,13 @@ def ridge(log2_lrs: Sequence[float], losses: "Array") -> list[float | None]:
     import numpy as np
 
     from depthmup.records import Place
-    from depthmup.sweep.optimum import vertex
+    from depthmup.statistics import Curves, optima
 
-    found = [vertex(log2_lrs, np.log(each).mean(-1)) for each in np.asarray(losses)]
-    return [v.at if v.place is Place.INTERIOR else None for v in found]
+    fitted = optima(Curves.of(log2_lrs, np.asarray(losses)))
+    return [
+        float(at) if place is Place.INTERIOR else None
+        for at, place in zip(fitted.centre, fitted.places(), strict=True)
+    ]
 
 
 def slope_of_valley(
@@ -45,9 +48,9 @@ def slope_of_valley(
     import math
 
     import numpy as np
-    from scipy.special import stdtrit
 
     from depthmup.records import UNKNOWN
+    from depthmup.statistics import around, jackknife_error, student
 
     values, y = np.asarray(losses, float), np.asarray(log2_multipliers, float)
 
@@ -67,14 +70,10 @@ def slope_of_valley(
     seeds, count = values.shape[-1], len(y)
     without_seed = [slope(np.delete(values, s, axis=-1), y) for s in range(seeds)]
     without_a = [slope(np.delete(values, i, axis=0), np.delete(y, i)) for i in range(count)]
-    squares = 0.0
-    for group in (np.array(without_seed), np.array(without_a)):
-        size = len(group)
-        if size < 2 or not np.isfinite(group).all():
-            return Estimate(value=value, low=-math.inf, high=math.inf)
-        squares += (size - 1) / size * float(np.sum((group - group.mean()) ** 2))
-    half = float(stdtrit(min(seeds, count) - 1, 0.975)) * math.sqrt(squares)
-    return Estimate(value=value, low=value - half, high=value + half)
+    errors = [float(jackknife_error(np.array(group))[0]) for group in (without_seed, without_a)]
+    if not all(map(math.isfinite, errors)):
+        return around(value, math.inf)
+    return around(value, float(student(min(seeds, count) - 1)) * math.hypot(*errors))
 
 
 def _fig7(setting: Setting) -> Experiment:

@@ -1,12 +1,12 @@
 """The check of ``depthmup limit``: real networks of growing size against the limit."""
 
-import json as json_format
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
 from depthmup import limits
+from depthmup.cli.output import print_json
 from depthmup.diagnostics import Approach, agreement_with_depth, agreement_with_width
 
 WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
@@ -27,11 +27,7 @@ def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
         "outputs against depth, infinite width": by_depth,
     }
     if json:
-        print(
-            json_format.dumps(
-                {name: _plain(approach) for name, approach in approaches.items()}, indent=2
-            )
-        )
+        print_json({name: _plain(approach) for name, approach in approaches.items()})
     else:
         for name, approach in approaches.items():
             print(name)

@@ -1,11 +1,11 @@
 """``depthmup check``: is my network in the regime I think it is in?"""
 
-import json as json_format
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from depthmup.cli.output import print_json
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -73,6 +73,8 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from depthmup.cli.folders import prepare_file
+    from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import check
     from depthmup.records import Outcome
     from depthmup.reports import strict, write_text
@@ -80,10 +82,12 @@ def run(options: Options) -> int:
 
     _limit_threads()
     subject = load(options)
-    if options.out is not None and not options.out.parent.is_dir():
-        raise ValueError(
-            f"Expected --out in a folder that exists; there is no {options.out.parent}."
-        )
+    if options.out is not None:
+        if not options.out.parent.is_dir():
+            raise ValueError(
+                f"Expected --out in a folder that exists; there is no {options.out.parent}."
+            )
+        prepare_file(options.out, option="--out")
     found = check(
         subject,
         scheme=options.scheme,
@@ -95,12 +99,12 @@ def run(options: Options) -> int:
         lr=options.lr,
         modules=options.modules,
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
-        progress=_Progress(),
+        progress=NetworksDone(),
     )
     if options.out is not None:
         write_text(options.out, check_page(found))
     if options.json:
-        print(json_format.dumps(strict(asdict(found)), indent=2, allow_nan=False))
+        print_json(strict(asdict(found)))
     else:
         print(check_text(found, everything=options.all))
         if options.out is not None:
@@ -133,19 +137,3 @@ def _limit_threads() -> None:
     import torch
 
     torch.set_num_threads(1)  # networks this small lose by more
-
-
-class _Progress:
-    """A line every few seconds, on stderr."""
-
-    def __init__(self) -> None:
-        self._started = self._spoke = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        live = sys.stderr.isatty()
-        if done == total or now - self._spoke > (0.2 if live else 10.0):
-            self._spoke = now
-            text = f"{done} of {total} networks, {now - self._started:.0f} s"
-            end = "\r" if live and done < total else "\n"
-            print(text, end=end, file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
 """``depthmup doctor``: what this installation runs on."""
 
-import json as json_format
 from dataclasses import dataclass
+
+from depthmup.cli.output import print_json
 
 ON_CUDA = (
     "stacked engine, by --device cuda, --precision float32, tf32 or bf16, --cuda-graphs; tested on "
@@ -39,7 +40,7 @@ def run(options: Options) -> int:
         "on cuda": ON_CUDA,
     }
     if options.json:
-        print(json_format.dumps(found, indent=2))
+        print_json(found)
         return 0
     for name, value in found.items():
         print(f"{name:<12}{'none' if value is None else value}")

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from depthmup import limits
 
+from depthmup.cli.folders import prepare_file
+from depthmup.cli.output import print_json
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -92,6 +95,19 @@ class Options:
     """Train real linear networks (by default under Depth-muP) and hold them against the limit;
     minutes."""
 
+    optimum: bool = False
+    """Instead, predict how SGD's best learning rate moves with depth, from the kernel at
+    initialization; nothing is trained and steps, batch size and learning rate do not matter."""
+
+    depths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    """With --optimum: where to predict."""
+
+    base_depth: int = 8
+    """With --optimum: where the best learning rate is known; branches are --multiplier there."""
+
+    measured: Path | None = None
+    """With --optimum: summary.json of `depthmup transfer`, to show what was measured beside."""
+
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
 
@@ -99,6 +115,14 @@ class Options:
 def run(options: Options) -> int:
     from depthmup import reports
 
+    if options.out is not None:
+        prepare_file(options.out, option="--out")
+        prepare_file(options.out.with_suffix(".html"), option="--out")
+    if options.optimum:
+        from depthmup.cli import optimum
+
+        return optimum.run(options)
+    _only_for_optimum(options)
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
         from depthmup.cli.agreement import check
@@ -126,7 +150,6 @@ def run(options: Options) -> int:
     }
     text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
     if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         reports.write_text(options.out, text + "\n")
         title = _title(options, solution)
         chart = reports.limit_chart(
@@ -134,7 +157,7 @@ def run(options: Options) -> int:
         )
         reports.save_chart(chart, options.out.with_suffix(".html"))
     if options.json:
-        print(text)
+        print_json(text)
     else:
         print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
         for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
@@ -251,6 +274,15 @@ def _check_is_of_the_usual(options: Options) -> None:
                 f"--{name.replace('_', '-')} is not for --check, which trains linear networks of "
                 "its own sizes. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
                 "take more settings."
+            )
+
+
+def _only_for_optimum(options: Options) -> None:
+    for name in ("depths", "base_depth", "measured"):
+        if getattr(options, name) != getattr(Options(), name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for --optimum; without it, training at one depth "
+                "is solved. Add --optimum."
             )
 
 

@@ -1,8 +1,9 @@
-"""The verbs, and what happens to their errors."""
+"""The verbs, and how one of them is run."""
 
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Union
 
 import tyro
@@ -14,14 +15,14 @@ from depthmup.cli import (
     merge,
     own_model,
     plan,
+    predict,
     regimes,
     report,
     reproduce,
     transfer,
 )
-
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
+from depthmup.cli.output import json_alone
+from depthmup.cli.refusals import REFUSED, explained
 
 VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "plan": (plan.Options, plan.run),
@@ -31,6 +32,7 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
     "check": (check.Options, check.run),
+    "predict": (predict.Options, predict.run),
     "reproduce": (reproduce.Options, reproduce.run),
     "doctor": (doctor.Options, doctor.run),
 }
@@ -72,19 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # One thread per process unless asked otherwise: two pools on the same cores crawl.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
+        with suppress(SystemExit):
+            parse(["--help"])
+        return REFUSED
     chosen = parse(words)
     run = next(run for options, run in verbs(words).values() if type(chosen) is options)
-    try:
-        return run(chosen)
-    except BrokenPipeError:
-        # The reader of our output had enough (`depthmup ... | head`): end as quietly as others do.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_INTERRUPTED
-    except (ValueError, RuntimeError, OSError, ModuleNotFoundError) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            raise  # a broken installation; one that asks for an extra has no name
-        print(f"depthmup: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except KeyboardInterrupt:
-        print("depthmup: interrupted.", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    with json_alone(getattr(chosen, "json", False)):
+        return explained(lambda: run(chosen))

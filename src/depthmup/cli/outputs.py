@@ -1,32 +1,20 @@
 """What a measurement leaves in its folder and on the screen."""
 
-import json as json_format
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from depthmup import reports
-from depthmup.records import Study, environment
-from depthmup.records.certificate import Certificate
+from depthmup.cli.folders import prepare_folder
+from depthmup.cli.output import print_json
+from depthmup.records import environment
 from depthmup.reports.certificate import certificate_text
-from depthmup.sweep import Grid, Store, StoreError, study
-from depthmup.sweep.certify import certify
-from depthmup.sweep.sessions import environment_of
+from depthmup.sweep import Grid
 
+if TYPE_CHECKING:
+    from depthmup.report import Report
 
-def prepare_folder(folder: Path) -> None:
-    """Make the folder, or say why results could not be kept there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-test-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(
-            f"Expected --out to be a folder that can be written; {folder} is not: "
-            f"{error.strerror}. Name another folder."
-        ) from error
+__all__ = ["about_session", "deliver", "prepare_folder"]
 
 
 def about_session(
@@ -42,65 +30,12 @@ def about_session(
     }
 
 
-def load_study(store: Store, grid: Grid | None = None) -> Study:
-    """The study of a grid, or of the one that was asked for last, from the store alone."""
-    sessions = _sessions(store, grid)
-    last = sessions[-1]
-    return study(
-        Grid.from_dict(last["grid"]),
-        store,
-        tolerance=last["tolerance"],
-        config={
-            **last["grid"],
-            "tolerance": last["tolerance"],
-            "command": last["command"],
-        },
-        environment=environment_of([s for s in sessions if s["grid"] == last["grid"]]),
-    )
-
-
-def load_certificates(
-    store: Store, study: Study, grid: Grid | None = None
-) -> tuple[Certificate, ...]:
-    """The certificates that the last measurement of a grid asked for; none if it did not."""
-    last = _sessions(store, grid)[-1]
-    depth = last.get("target_depth", 0)
-    if not depth:
-        return ()
-    return certify(
-        Grid.from_dict(last["grid"]),
-        store,
-        depth=depth,
-        tolerance=last["tolerance"],
-        config=study.config,
-        environment=study.environment,
-    )
-
-
-def _sessions(store: Store, grid: Grid | None) -> list[dict[str, Any]]:
-    """The sessions that measured a grid (of any, if none is named), oldest first."""
-    sessions = [s for s in store.sessions() if "grid" in s]
-    if grid is not None:  # another sweep may have begun on this store since
-        sessions = [s for s in sessions if s["grid"] == grid.to_dict()]
-    if not sessions:
-        raise StoreError(
-            f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
-        )
-    return sessions
-
-
-def deliver(
-    studies: Sequence[Study],
-    folder: Path,
-    *,
-    export: Collection[str],
-    json: bool,
-    certificates: Sequence[Certificate] = (),
-) -> None:
+def deliver(report: "Report", folder: Path, *, export: Collection[str], json: bool) -> None:
     """Write the page and the summary; show the tables, or print the summary."""
+    studies, certificates = report.studies, report.certificates
     found = reports.write_result(studies, folder, certificates=certificates, formats=export)
     if json:
-        print(json_format.dumps(found, indent=2, allow_nan=False))
+        print_json(found)
         return
     from rich.console import Console
 

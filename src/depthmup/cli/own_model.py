@@ -1,6 +1,5 @@
 """``depthmup transfer --model module:factory``: the main job on a person's own model."""
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -130,10 +129,14 @@ def run(options: Options) -> int:
     from depthmup.measure import transfer
     from depthmup.planning.user_model import size
     from depthmup.sweep import MAIN_STORE, Shard
+    from depthmup.sweep.bounds import check_octaves
     from depthmup.sweep.logs import log_named
+    from depthmup.training.time_limit import time_limit
 
     device = options.execution.device(options.device)
-    functions = functions_of(options)
+    check_octaves(options.log2_lrs)
+    with time_limit(options.execution.trial_seconds or None, "Loading your file"):
+        functions = functions_of(options)
     prepare_folder(options.out)
     try:
         with Display(quiet=options.json) as display:
@@ -142,7 +145,7 @@ def run(options: Options) -> int:
                 base=size(options.base),
                 widths=options.widths,
                 depths=options.depths,
-                lrs=[2.0**k if math.isfinite(k) else math.nan for k in options.log2_lrs],
+                lrs=[2.0**k for k in options.log2_lrs],
                 scheme=options.schemes,
                 optimizer=options.optimizers,
                 multiplier=options.multipliers,
@@ -178,13 +181,7 @@ def run(options: Options) -> int:
             file=sys.stderr,
         )
         return 0
-    deliver(
-        report.studies,
-        options.out,
-        certificates=report.certificates,
-        export=options.export,
-        json=options.json,
-    )
+    deliver(report, options.out, export=options.export, json=options.json)
     return 0
 
 

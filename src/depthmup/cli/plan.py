@@ -52,9 +52,12 @@ def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
 
+    from depthmup.cli.folders import prepare_file
     from depthmup.planning import plan
     from depthmup.planning.user_model import load_user_model, size
 
+    if options.out is not None:
+        prepare_file(options.out, option="--out")
     user = load_user_model(options.model, batch=options.batch)
     base, target = size(options.base), size(options.target)
     torch.manual_seed(0)
@@ -71,7 +74,6 @@ def run(options: Options) -> int:
     )
     print(found.explain(options.explain) if options.explain else found)
     if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         found.save(options.out)
         print(f"Saved {options.out}")
     return 0

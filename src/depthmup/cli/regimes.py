@@ -1,6 +1,5 @@
 """``depthmup regimes``: where a pair of exponents lies, or where every pair does."""
 
-import json as json_format
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -8,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from depthmup.cli.output import print_json
 from depthmup.rules import exponent, regime
 
 Pair = tuple[Fraction, Fraction]
@@ -59,7 +59,7 @@ def run(options: Options) -> int:
         for name, value in asdict(found).items()
     }
     if options.json:
-        print(json_format.dumps(values, indent=2))
+        print_json(values)
         return 0
     print(f"alpha = {found.alpha}, gamma = {found.gamma}: {found.name}\n")
     for name, value in values.items():
@@ -81,11 +81,13 @@ MEASURED = tuple((Fraction(a, 4), Fraction(g, 4)) for a, g in product(range(1, 6
 
 def draw_map(path: Path, options: Options) -> int:
     """Compute Figure 1, and measure it; the exit status is 1 if a point disagrees."""
+    from depthmup.cli.folders import prepare_file
     from depthmup.reports import MapPoint, regime_maps, save_chart, strict
     from depthmup.reports.files import CHART_FORMATS
 
     if path.suffix.lower() not in CHART_FORMATS:
         raise ValueError(f"Expected --map to end in {', '.join(CHART_FORMATS)}; got {str(path)!r}.")
+    prepare_file(path, option="--map")
     pairs = [_pair(text) for text in options.pairs] or MEASURED
     if options.measured and (
         len(options.depths) < 3 or any(d < 8 or d % 8 for d in options.depths)
@@ -107,7 +109,7 @@ def draw_map(path: Path, options: Options) -> int:
         }
     save_chart(regime_maps(maps), path)
     if options.json:
-        print(json_format.dumps(strict(says), indent=2, allow_nan=False))
+        print_json(strict(says))
     else:
         for title, drawn in maps.items():
             _print(title, drawn)

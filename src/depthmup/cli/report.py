@@ -1,6 +1,5 @@
 """``depthmup report``: rebuild the page of a measurement from its store."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 if TYPE_CHECKING:
-    from depthmup.records.certificate import Certificate
     from depthmup.sweep import Store
 
 
@@ -27,11 +25,11 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli.outputs import deliver, load_certificates, load_study
+    from depthmup.cli.outputs import deliver
     from depthmup.cli.reproduce import deliver_evidence, load_evidence
+    from depthmup.report import load_report
     from depthmup.sweep import MAIN_STORE, Store
 
-    certificates: Sequence[Certificate] = ()
     with Store(options.folder / MAIN_STORE, must_exist=True) as store:
         if is_of_claims(store):
             evidence = load_evidence(store)
@@ -39,28 +37,9 @@ def run(options: Options) -> int:
                 evidence, options.folder, markdown=None, export=options.export, json=options.json
             )
             return 0
-        if is_of_own_model(store):
-            from depthmup.measure import load_report
-
-            report = load_report(store)
-            studies, certificates = report.studies, report.certificates
-        else:
-            studies = (load_study(store),)
-            certificates = load_certificates(store, studies[0])
-    deliver(
-        studies,
-        options.folder,
-        certificates=certificates,
-        export=options.export,
-        json=options.json,
-    )
+        report = load_report(store)
+    deliver(report, options.folder, export=options.export, json=options.json)
     return 0
-
-
-def is_of_own_model(store: "Store") -> bool:
-    """Whether the last session on a store measured a person's own model."""
-    kinds = [session.get("kind", "") for session in store.sessions() if "grid" in session]
-    return kinds[-1:] == ["trials"]
 
 
 def is_of_claims(store: "Store") -> bool:

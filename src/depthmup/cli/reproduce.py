@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from depthmup.cli.execution import Execution
+from depthmup.cli.output import print_json
 
 if TYPE_CHECKING:
     from depthmup.claims import Setting
@@ -63,7 +64,7 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.claims import CLAIMS, named, plan_claims, reproduce
-    from depthmup.cli.outputs import prepare_folder
+    from depthmup.cli.folders import prepare_file, prepare_folder
     from depthmup.cli.terminal import Display
     from depthmup.records import environment
     from depthmup.sweep import MAIN_STORE, Store
@@ -79,7 +80,9 @@ def run(options: Options) -> int:
     device = options.execution.device(options.device)
     executor = options.execution.choose(workers=options.workers, device=device)
     placement = Placement(device=device)
-    prepare_folder(options.out)
+    prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
+    if options.markdown is not None:
+        prepare_file(options.markdown, option="--markdown")
     with Store(options.out / MAIN_STORE) as store:
         about = {
             "claims": [claim.name for claim in claims],
@@ -196,7 +199,7 @@ def deliver_evidence(
     if export:
         reports.export_pictures(evidence, folder / "charts", formats=export)
     if json:
-        print(summary)
+        print_json(summary)
         return
     print(reports.evidence_text(evidence))
     print(f"\nThe page: {(folder / 'evidence.html').resolve()}")

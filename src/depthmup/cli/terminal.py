@@ -71,3 +71,19 @@ class Display:
                 file=sys.stderr,
                 flush=True,
             )
+
+
+class NetworksDone:
+    """How many networks are done: a line every few seconds, on stderr."""
+
+    def __init__(self) -> None:
+        self._started = self._spoke = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        live = sys.stderr.isatty()
+        if done == total or now - self._spoke > (0.2 if live else 10.0):
+            self._spoke = now
+            text = f"{done} of {total} networks, {now - self._started:.0f} s"
+            end = "\r" if live and done < total else "\n"
+            print(text, end=end, file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -47,11 +48,11 @@ class Options:
     base_depth: int = 8
     """The depth at which all schemes agree."""
 
-    log2_lrs: tuple[float, ...] = (-7, -6, -5, -4, -3, -2, -1, 0)
+    log2_lrs: tuple[float, ...] = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
     """Base learning rates: 2^k / width for Adam, 2^k for SGD; increasing."""
 
-    seeds: int = 4
-    """Independent repetitions; intervals come from these."""
+    seeds: int = 3
+    """Independent repetitions, from whose scatter intervals are computed."""
 
     width: int = 64
     """Features of the residual stream."""
@@ -154,17 +155,17 @@ PRESETS: dict[str, Options] = {
         preset="tiny",
         steps=200,
         depths=(8, 16, 32, 64),
-        log2_lrs=(-6, -5, -4, -3, -2, -1),
+        log2_lrs=(-5.5, -4.5, -3.5, -3, -2.5, -2, -1),
         seeds=2,
     ),
     "small": Options(),
-    "medium": Options(preset="medium", seeds=5, width=128, depths=(8, 16, 32, 64, 128, 256)),
+    "medium": Options(preset="medium", seeds=4, width=128, depths=(8, 16, 32, 64, 128, 256)),
 }
 
 
 def preset_of(arguments: Sequence[str]) -> Options:
     """The defaults of the preset that the command line names."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in pairwise([*arguments, ""]):
         name = following if word == "--preset" else word.removeprefix("--preset=")
         if word.startswith("--preset") and name in PRESETS:
             return PRESETS[name]
@@ -176,12 +177,12 @@ def run(options: Options) -> int:
     from depthmup.cli.outputs import (
         about_session,
         deliver,
-        load_certificates,
-        load_study,
         prepare_folder,
     )
     from depthmup.cli.terminal import Display, duration
+    from depthmup.report import load_report
     from depthmup.reports.html import prepare
+    from depthmup.statistics import check_asked
     from depthmup.sweep import (
         MAIN_STORE,
         Processes,
@@ -193,7 +194,6 @@ def run(options: Options) -> int:
         training,
     )
     from depthmup.sweep import run as run_sweep
-    from depthmup.sweep.calibrate import check_asked
     from depthmup.sweep.logs import Logged, log_named
     from depthmup.training import Placement, engine_for
 
@@ -205,7 +205,7 @@ def run(options: Options) -> int:
             f"Expected target-depth to be at least 1, or 0 for none; got {options.target_depth}."
         )
     if options.target_depth:
-        check_asked(grid.log2_lrs, (grid.width, options.target_depth))
+        check_asked(grid.log2_lrs, {"depth": options.target_depth})
     device = options.execution.device(options.device)
     placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
     jobs = partial(training, placement=placement)
@@ -274,16 +274,13 @@ def run(options: Options) -> int:
                 file=sys.stderr,
             )
             return 0
-        study = load_study(store, grid)
-        certificates = load_certificates(store, study, grid)
+
+        def train(cells: Sequence["Cell"]) -> None:
+            run_sweep(cells, store=store, executor=executor, jobs=jobs)
+
+        report = load_report(store, grid, train=train)
     preparation.join()
-    deliver(
-        [study],
-        options.out,
-        certificates=certificates,
-        export=options.export,
-        json=options.json,
-    )
+    deliver(report, options.out, export=options.export, json=options.json)
     return 0
 
 

@@ -20,6 +20,7 @@ from depthmup.diagnostics.effects import spectral_norm
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
 from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
 from depthmup.diagnostics.points import locate
+from depthmup.diagnostics.prediction import predict
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.regimes import (
     DECISIVE,
@@ -28,9 +29,10 @@ from depthmup.diagnostics.regimes import (
     measured_map,
     measured_regime,
 )
-from depthmup.diagnostics.slopes import Slope, holm, local_slopes, log_slopes, moderated
+from depthmup.diagnostics.sharpness import GaussNewton, Sharpness, sharpness
 from depthmup.diagnostics.subject import Subject, as_is, cross_entropy, planned
 from depthmup.diagnostics.visits import Visit
+from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
 
 __all__ = [
     "DECISIVE",
@@ -38,6 +40,7 @@ __all__ = [
     "Agreement",
     "Approach",
     "Diversity",
+    "GaussNewton",
     "GradientDiversity",
     "Key",
     "MeasuredRegime",
@@ -45,6 +48,7 @@ __all__ = [
     "Paths",
     "Points",
     "Property",
+    "Sharpness",
     "Slope",
     "Subject",
     "Visit",
@@ -70,5 +74,7 @@ __all__ = [
     "moderated",
     "observe",
     "planned",
+    "predict",
+    "sharpness",
     "spectral_norm",
 ]

@@ -14,12 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 import torch
-from scipy import stats
 
 from depthmup import limits
 from depthmup.diagnostics.factored import Trained, blocks_of, train
 from depthmup.records.finding import Estimate
 from depthmup.rules import Exponent, exponent
+from depthmup.statistics import slope_weights, student
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +260,7 @@ def _limit(
 
 def approach(sizes: Sequence[int], squares: np.ndarray, *, expected: float) -> Approach:
     """The slope of log RMS error, with a bootstrap over runs; ``squares`` (sizes, runs)."""
-    rng, pull = np.random.default_rng(0), _slope_weights(sizes)
+    rng, pull = np.random.default_rng(0), slope_weights(np.log(sizes))
     runs = squares.shape[1]
     if runs < 2:
         raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
@@ -282,7 +282,7 @@ def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: fl
     Interval: bootstrap over runs, and, for one run without noise, the corrections of the next order
     in 1/size, bounded by how far local slopes are from each other.
     """
-    rng, pull = np.random.default_rng(0), _slope_weights(sizes)
+    rng, pull = np.random.default_rng(0), slope_weights(np.log(sizes))
 
     def errors(part: np.ndarray) -> np.ndarray:
         return np.sqrt(np.square(part.mean(axis=1)).mean(axis=(1, 2)))
@@ -312,14 +312,7 @@ def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: fl
 def _margin(resampled: np.ndarray, runs: int) -> float:
     """Half a 95 % interval: the bootstrap's standard deviation, with Student's t for few runs."""
     deviation = float(resampled.std(ddof=1)) * math.sqrt(runs / (runs - 1))
-    return deviation * float(stats.t.ppf(0.975, runs - 1))
-
-
-def _slope_weights(sizes: Sequence[int]) -> np.ndarray:
-    """Least squares: the slope of y against log size is ``y @ weights``."""
-    logs = np.log(np.asarray(sizes, dtype=float))
-    centered = logs - logs.mean()
-    return centered / (centered @ centered)
+    return deviation * float(student(runs - 1))
 
 
 def _gap(network: Trained, exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:

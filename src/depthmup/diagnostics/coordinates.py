@@ -5,6 +5,7 @@ scheme gives from the smallest of them (``visits``). Of each observable (``rules
 exponents are fitted and judged (``verdicts``).
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -98,6 +99,8 @@ def check(
         raise ValueError(
             f"Expected at least 2 seeds, for an interval, and 1 step; got {seeds=}, {steps=}."
         )
+    if lr is not None and not 0 < lr < math.inf:
+        raise ValueError(f"Expected lr to be a positive number; got {lr!r}.")
     inputs, _ = subject.batch(seeded(0))
     check_finite(inputs)
     options = dict(plan_options or {})

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor, nn
 
 from depthmup.diagnostics.sharding import look, whole
-from depthmup.diagnostics.slopes import local_slopes
 from depthmup.planning.names import matches, plain_name, unwrapped
 from depthmup.records import Estimate
 from depthmup.rules import Exponent, exponent
+from depthmup.statistics import local_slopes, mean
 
 Array = NDArray[np.float64]
 
@@ -119,7 +118,7 @@ def diversity(
         )
     means = np.array([np.sqrt(np.square(d).mean(axis=0)) for d in distances])
     slopes = np.array([local_slopes(list(eps), list(d)) for d in means])
-    estimates = tuple(_interval(column, confidence) for column in slopes.T)
+    estimates = tuple(mean(column, confidence=confidence) for column in slopes.T)
     last = estimates[-1]
     return Diversity(
         eps=tuple(eps),
@@ -272,9 +271,3 @@ def _whole(fractions: Sequence[float], depth: int, name: str, *, least: int) -> 
             f"{least}; got {list(fractions)}."
         )
     return layers
-
-
-def _interval(values: Array, confidence: float) -> Estimate:
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * error
-    return Estimate(value=mean, low=mean - half, high=mean + half)

@@ -12,12 +12,12 @@ from typing import Any
 from depthmup.diagnostics.coordinates import check
 from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, feature_distances
 from depthmup.diagnostics.observations import Key
-from depthmup.diagnostics.slopes import log_slopes
 from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.visits import Visit
 from depthmup.limits import depth_exponents
 from depthmup.records import Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
+from depthmup.statistics import log_slopes
 
 # Exponents of the theory are multiples of 1/4 on the usual maps; half a step decides.
 DECISIVE = 0.125

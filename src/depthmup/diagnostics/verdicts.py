@@ -18,11 +18,11 @@ import torch
 
 from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.observations import Key, Points
-from depthmup.diagnostics.slopes import Slope, holm, log_slopes, moderated
 from depthmup.diagnostics.visits import Look
 from depthmup.planning.names import matches
 from depthmup.records import Exponent, NonFinite, Outcome, Size
 from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
+from depthmup.statistics import Slope, holm, log_slopes, moderated
 
 RIVAL = 0.5
 MARGIN = RIVAL / 2

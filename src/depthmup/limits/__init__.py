@@ -2,11 +2,13 @@
 
 from depthmup.limits.diversity import feature_diversity
 from depthmup.limits.gaussian import Activation, smooth
+from depthmup.limits.kernel import Block, Kernel, kernel
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Loss, cross_entropy, mse
 from depthmup.limits.mean_ode import mean_ode
 from depthmup.limits.neurons import Hermite, Neurons, Sobol
 from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
 from depthmup.limits.particles import Particles
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
@@ -17,11 +19,14 @@ from depthmup.limits.two_matrix import two_matrix
 
 __all__ = [
     "Activation",
+    "Block",
     "DepthExponents",
     "Hermite",
     "History",
+    "Kernel",
     "Loss",
     "Neurons",
+    "OptimalRate",
     "Particles",
     "Propagators",
     "Sobol",
@@ -31,10 +36,12 @@ __all__ = [
     "cross_entropy",
     "depth_exponents",
     "feature_diversity",
+    "kernel",
     "linear",
     "mean_ode",
     "mse",
     "nonlinear",
+    "optimal_rate",
     "propagators",
     "proposition_residual",
     "sign_sgd",

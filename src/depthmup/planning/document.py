@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from depthmup.planning.own_init import Measured, OwnInit, OwnLaw
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
 
 VERSION = 1
+
+LARGEST = 64 * 2**20
+"""Characters of a file: plans of models with 10,000 tensors have 10 million."""
 
 
 class PlanDocumentError(ValueError):
@@ -35,10 +40,15 @@ def loads(text: str) -> dict[str, Any]:
     Raises:
         PlanDocumentError: no plan, another version, or changed since it was written.
     """
+    if len(text) > LARGEST:
+        raise PlanDocumentError(
+            f"Expected a plan of at most {LARGEST:,} characters; got {len(text):,}. Make the plan "
+            "again."
+        )
     try:
         document = json.loads(text)
         version, checksum, content = (document[key] for key in ("depthmup_plan", "sha256", "plan"))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise PlanDocumentError(
             "Expected JSON written by plan.save; got something else. Make the plan again."
         ) from None
@@ -47,12 +57,18 @@ def loads(text: str) -> dict[str, Any]:
             f"This plan has format version {version}, and this release reads version {VERSION}. "
             "Make the plan again from the model and its base."
         )
-    if checksum != _checksum(content):
+    if not isinstance(content, dict) or checksum != _checksum(content):
         raise PlanDocumentError(
             "The plan was changed after it was saved: its checksum does not match its content. "
             "Make the plan again; to prescribe other numbers, define a scheme."
         )
-    return _fields(content)
+    try:
+        return _fields(content)
+    except Exception as error:  # whoever wrote it computed a checksum, of whatever it is
+        raise PlanDocumentError(
+            f"The file is no plan of this release: {type(error).__name__}: "
+            f"{str(error)[:300]}. Make the plan again from the model and its base."
+        ) from None
 
 
 def _checksum(content: Any) -> str:
@@ -75,7 +91,78 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 
+def read(path: Path) -> dict[str, Any]:
+    """The fields of the plan in a file; a large one is not even read.
+
+    Raises:
+        PlanDocumentError: the file holds no plan of this version.
+    """
+    if path.stat().st_size > LARGEST:
+        raise PlanDocumentError(
+            f"Expected a plan of at most {LARGEST:,} bytes; {path} has {path.stat().st_size:,}."
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise PlanDocumentError(
+            f"Expected JSON written by plan.save; {path} is no text. Make the plan again."
+        ) from None
+    return loads(text)
+
+
 def _fields(content: dict[str, Any]) -> dict[str, Any]:
+    from depthmup.planning.plan import Plan
+
+    _check_texts(content)
+    names = {f.name for f in fields(Plan)}
+    if names ^ content.keys():
+        raise ValueError(f"expected the fields {', '.join(sorted(names))}")
+    values = _values(content)
+    _check_types(Plan, values)
+    hooks = [hook for each in values["multipliers"] for hook in each.hooks]
+    measured = (*values["base_init"].values(), *values["own_laws"].values())
+    for each in (*values["prescriptions"], *values["multipliers"], *hooks, *measured):
+        _check_types(type(each), {f.name: getattr(each, f.name) for f in fields(each)})
+    return values
+
+
+def _check_texts(value: Any) -> None:
+    """Refuse control characters: names are printed, and a terminal would obey them."""
+    if isinstance(value, str) and not value.replace("\n", " ").isprintable():
+        raise ValueError(f"expected texts that can be printed; got {value!r}")
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            _check_texts(key)
+            _check_texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            _check_texts(each)
+
+
+def _check_types(kind: type, values: Mapping[str, Any]) -> None:
+    """Refuse plain fields of another type: a factor that is a text fails when it is used."""
+    hints = {f.name: f.type for f in fields(kind)}
+    for name, value in values.items():
+        expected = hints[name]
+        if is_dataclass(expected):
+            parts = {f.name: getattr(value, f.name) for f in fields(value)}
+            _check_types(type(value), parts)
+        elif expected is float or (expected == (float | None) and value is not None):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and math.isfinite(value)):
+                raise ValueError(f"expected {name} to be a finite number; got {value!r}")
+        elif expected in (str, bool, int) and not isinstance(value, expected):
+            raise ValueError(f"expected {name} to be {expected}; got {value!r}")
+        elif expected in _TUPLES and not all(type(each) is _TUPLES[expected] for each in value):
+            raise ValueError(
+                f"expected {name} to be of {_TUPLES[expected].__name__}; got {value!r}"
+            )
+
+
+_TUPLES: dict[Any, type] = {tuple[str, ...]: str, tuple[int, ...]: int}
+
+
+def _values(content: dict[str, Any]) -> dict[str, Any]:
     return {
         **content,
         "family": Family(content["family"]),

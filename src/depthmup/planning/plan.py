@@ -84,7 +84,7 @@ class Plan:
     @classmethod
     def load(cls, path: str | Path) -> "Plan":
         """Read a plan that ``save`` wrote; refuses one that was changed since."""
-        return Plan(**document.loads(Path(path).read_text(encoding="utf-8")))
+        return Plan(**document.read(Path(path)))
 
     def initialize(self, model: nn.Module, *, force: bool = False) -> None:
         """Rescale the model's own initialization in place, and attach explicit multipliers."""

@@ -6,7 +6,10 @@ The module has ``factory(width, depth)``, which makes a model; ``batch(generator
 
 import importlib
 import importlib.util
+import os
+import re
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,12 +114,33 @@ def size(text: str) -> tuple[int, int]:
     return int(width), int(depth)
 
 
+def private_name(path: Path) -> str:
+    """The name under which a file is loaded: no other module's, whatever the file is called.
+
+    Under its own name ``random.py`` would replace the library's module for all who import it
+    later, and ``my.model.py`` would be a part of a package ``my``.
+
+    Example:
+        >>> private_name(Path("/home/me/my.model.py"))
+        '_depthmup_file_my_model_cc32586a'
+    """
+    full = str(path.resolve())
+    stem = re.sub(r"\W", "_", path.stem)
+    # Not a secret: two files of one name get different ones, the same in every process.
+    return f"_depthmup_file_{stem}_{zlib.crc32(os.fsencode(full)):08x}"
+
+
 def _loaded(name: str) -> ModuleType | None:
     """The module that was made of this file before, so that its functions share one."""
-    module, path = sys.modules.get(Path(name).stem), Path(name)
-    file = getattr(module, "__file__", None)
-    same = path.suffix == ".py" and file and Path(file).resolve() == path.resolve()
-    return module if same else None
+    path = Path(name)
+    if path.suffix != ".py":
+        return None
+    for known in (private_name(path), path.stem):
+        module = sys.modules.get(known)
+        file = getattr(module, "__file__", None)
+        if file and Path(file).resolve() == path.resolve():
+            return module
+    return None
 
 
 def _module(name: str) -> ModuleType:
@@ -124,15 +148,19 @@ def _module(name: str) -> ModuleType:
     if path.suffix == ".py":
         if not path.is_file():
             raise ValueError(f"There is no file {name!r} (from {Path.cwd()}).")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        private = private_name(path)
+        spec = importlib.util.spec_from_file_location(private, path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+        sys.modules[private] = module
         # As for a script that is run: what lies beside the file can be imported.
         sys.path.insert(0, str(path.parent.resolve()))
         try:
             spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[private]  # half of a module is none
+            raise
         finally:
             sys.path.pop(0)
         return module

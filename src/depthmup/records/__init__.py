@@ -13,6 +13,7 @@ from depthmup.records.evidence import (
 )
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
 from depthmup.records.measurement import Measurement, Task
+from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
 from depthmup.records.study import Axis, Curve, Point, Study, Window
 from depthmup.records.trial import BASE_SHAPE, Trial
@@ -23,6 +24,7 @@ __all__ = [
     "UNKNOWN",
     "Accepted",
     "Axis",
+    "AxisPrediction",
     "Cell",
     "Certificate",
     "Check",
@@ -43,10 +45,12 @@ __all__ = [
     "Picture",
     "Place",
     "Point",
+    "Prediction",
     "Record",
     "Refusal",
     "Reproduction",
     "Run",
+    "SharpnessAt",
     "Size",
     "Status",
     "Study",
@@ -59,5 +63,6 @@ __all__ = [
     "deviation",
     "environment",
     "processor",
+    "sentence",
     "worker_count",
 ]

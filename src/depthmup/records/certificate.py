@@ -2,14 +2,16 @@
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
+from depthmup.records.decode import decode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the file's layout."""
 
 
@@ -19,6 +21,8 @@ class Lack(StrEnum):
     SIZES = "too few sizes"
     SEEDS = "one seed"
     DIRECTION = "the target lies in a direction that was not measured"
+    CORNER = "axes were measured apart, and the target grows along several"
+    BREAKS = "training breaks down at the target"
     EDGE = "optimum at the edge of the grid"
     WALL = "optimum next to divergence"
     FAILED = "nothing trains"
@@ -41,14 +45,13 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SizeOptimum:
-    """What was measured at one size.
+    """What was measured at one size, given by its axes, such as ``{"width": 64, "depth": 8}``.
 
     ``curvature`` is that of the log loss around the optimum: c in log loss = min + c u^2, with u
     in octaves of learning rate.
     """
 
-    width: int
-    depth: int
+    size: Mapping[str, float]
     log2_lr: Estimate
     curvature: Estimate
     loss: Estimate
@@ -57,7 +60,7 @@ class SizeOptimum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slope:
-    """How a quantity changes per doubling of one dimension, on average from base to target."""
+    """How a quantity changes per doubling of one axis, on average from base to target."""
 
     axis: str
     estimate: Estimate
@@ -93,18 +96,35 @@ class Metrics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """A glance at the target: losses there over those at sizes that were measured.
+
+    ``size`` is what was built: the target, or its depth at the base's other values where it is too
+    large. ``initial`` is the loss before training, over the base's; ``first_steps`` that after
+    ``steps`` steps with the predicted learning rate, over that of the largest measured size after
+    as many, NaN where that was not tried.
+    """
+
+    size: Mapping[str, float]
+    initial: float
+    first_steps: float = math.nan
+    steps: int = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
     """The best learning rate of a size that was not trained, with all that it rests on.
 
-    Learning rates are those at the base, to be scaled by the scheme: ``rate_unit * 2**log2_lr``.
+    Sizes are given by their axes. Learning rates are those at the base, to be scaled by the scheme:
+    ``rate_unit * 2**log2_lr``.
     ``predicted`` is the best log2 learning rate at the target, ``penalty`` the fraction by which
     training with it exceeds the best loss there, ``base_regret`` the same for the base's own
     learning rate. Intervals hold 90%. A refused certificate names its ``refusals`` and predicts
     nothing.
     """
 
-    target: tuple[int, int]
-    base: tuple[int, int]
+    target: Mapping[str, float]
+    base: Mapping[str, float]
     optima: tuple[SizeOptimum, ...]
     log2_lrs: tuple[float, ...]
     seeds: int
@@ -118,6 +138,7 @@ class Certificate:
     base_regret: Estimate = UNKNOWN
     best_loss: Estimate = UNKNOWN
     metrics: Metrics | None = None
+    probe: Probe | None = None
     verdict: Verdict = Verdict.UNDECIDED
     law: tuple[BandPoint, ...] = ()
     penalty_curve: tuple[BandPoint, ...] = ()
@@ -145,57 +166,26 @@ class Certificate:
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
-        return json.dumps(_plain(asdict(self)), indent=2, allow_nan=False)
+        return json.dumps(_plain(self), indent=2, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Certificate":
         """The certificate that ``to_json`` wrote.
 
         Raises:
-            ValueError: it is of another schema version, or no certificate.
+            ValueError: it is of another schema version, or no certificate; where it does not fit.
         """
-        raw: dict[str, Any] = json.loads(text)
+        raw = parse(text, "a certificate")
         if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-            found = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
+            version = raw.get("schema") if isinstance(raw, dict) else type(raw).__name__
             raise ValueError(
-                f"Expected a certificate of schema version {SCHEMA}; got {found!r}. Read it with "
-                "the depthmup version that wrote it, or calibrate again."
+                f"Expected a certificate of schema version {SCHEMA}; got {reprlib.repr(version)}. "
+                "Read it with the depthmup version that wrote it, or calibrate again."
             )
         if lacking := {f.name for f in fields(Certificate)} - raw.keys():
             raise ValueError(f"Expected a certificate; it lacks {', '.join(sorted(lacking))}.")
-        values = {f.name: raw[f.name] for f in fields(Certificate)}
-        for name in ("predicted", "penalty", "base_regret", "best_loss"):
-            values[name] = _estimate(values[name])
-        values["target"], values["base"] = tuple(values["target"]), tuple(values["base"])
-        values["log2_lrs"] = tuple(values["log2_lrs"])
-        values["optima"] = tuple(
-            SizeOptimum(
-                width=o["width"],
-                depth=o["depth"],
-                log2_lr=_estimate(o["log2_lr"]),
-                curvature=_estimate(o["curvature"]),
-                loss=_estimate(o["loss"]),
-                place=Place(o["place"]),
-            )
-            for o in values["optima"]
-        )
-        values["refusals"] = tuple(
-            Refusal(lack=Lack(r["lack"]), reason=r["reason"], advice=r["advice"])
-            for r in values["refusals"]
-        )
-        values["slopes"] = _slopes(values["slopes"])
-        values["verdict"] = Verdict(values["verdict"])
-        for name in ("law", "penalty_curve"):
-            values[name] = tuple(
-                BandPoint(**{k: _number(v) for k, v in p.items()}) for p in values[name]
-            )
-        if (metrics := values["metrics"]) is not None:
-            values["metrics"] = Metrics(
-                fit_error=_number(metrics["fit_error"]),
-                robustness=_slopes(metrics["robustness"]),
-                horizon_penalty=_estimate(metrics["horizon_penalty"]),
-            )
-        return Certificate(**values)
+        known = {f.name: raw[f.name] for f in fields(Certificate)}
+        return decode(Certificate, known, "the certificate")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,6 +243,8 @@ def _plain(value: Any) -> Any:
         >>> _plain({"a": (math.inf, math.nan, 1.5)})
         {'a': ['Infinity', None, 1.5]}
     """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -268,14 +260,11 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+def size_name(size: Mapping[str, float]) -> str:
+    """A size in words.
 
-
-def _estimate(raw: Mapping[str, Any]) -> Estimate:
-    low, value, high = (_number(raw[name]) for name in ("low", "value", "high"))
-    return Estimate(value=value, low=low, high=high, unit=raw["unit"])
-
-
-def _slopes(raw: Any) -> tuple[Slope, ...]:
-    return tuple(Slope(axis=s["axis"], estimate=_estimate(s["estimate"])) for s in raw)
+    Example:
+        >>> size_name({"width": 64, "depth": 8})
+        'width 64 depth 8'
+    """
+    return " ".join(f"{axis} {value:g}" for axis, value in size.items())

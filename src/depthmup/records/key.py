@@ -13,7 +13,11 @@ def canonical(description: Mapping[str, Any]) -> str:
         >>> canonical({"steps": 2, "seed": 0})
         '{"seed":0,"steps":2}'
     """
-    return json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(description)
+
+
+# Made once: json.dumps would make an encoder for every key.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(text: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from array import array
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
@@ -95,6 +95,14 @@ def _without(raw: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in raw.items() if k not in added or v != added[k]}
 
 
+def _plain(value: Any) -> dict[str, Any]:
+    """A flat dataclass as a dictionary: what ``asdict`` gives, at a fifth of its time.
+
+    A sweep of 100,000 runs that is resumed asks for every run's key.
+    """
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
     """Everything that determines a run's loss curve, and nothing else.
@@ -114,8 +122,9 @@ class Cell:
 
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal cells on every machine."""
-        raw = _without(asdict(self), _ADDED_TO_CELL)
-        raw["data"] = _without(raw["data"], _ADDED_TO_DATA)
+        raw = _without(_plain(self), _ADDED_TO_CELL)
+        raw["network"], raw["optimizer"] = _plain(self.network), _plain(self.optimizer)
+        raw["data"] = _without(_plain(self.data), _ADDED_TO_DATA)
         return canonical(raw)
 
     @staticmethod
@@ -132,6 +141,19 @@ class Cell:
     def shape(self) -> "Cell":
         """What cells must share to be trained as one stack: all but rate, decay and seed."""
         return replace(self, seed=0, optimizer=replace(self.optimizer, lr=0.0, weight_decay=0.0))
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a table of runs says of this one; schemes that agree share it."""
+        return {
+            "width": self.network.width,
+            "depth": self.network.depth,
+            "optimizer": self.optimizer.name,
+            "lr": self.optimizer.lr,
+            "multiplier": self.network.multiplier,
+            "weight_decay": self.optimizer.weight_decay,
+            "seed": self.seed,
+        }
 
     @property
     def key(self) -> str:

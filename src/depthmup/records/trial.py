@@ -65,6 +65,12 @@ class Trial:
         return Trial(**json.loads(text))
 
     @property
+    def row(self) -> dict[str, Any]:
+        """What a table of runs says of this one."""
+        names = ("width", "depth", "scheme", "optimizer", "lr", "multiplier", "weight_decay")
+        return {**{name: getattr(self, name) for name in names}, "seed": self.seed}
+
+    @property
     def key(self) -> str:
         """A stable hash of the full description."""
         return digest(self.to_json())

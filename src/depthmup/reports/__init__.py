@@ -16,6 +16,7 @@ from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart
+from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
 from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps
 from depthmup.reports.result import notebook, write_result
@@ -29,6 +30,7 @@ __all__ = [
     "FORMATS",
     "Frames",
     "MapPoint",
+    "Movement",
     "Section",
     "certificate_section",
     "certificate_text",
@@ -46,9 +48,11 @@ __all__ = [
     "loss_against_size",
     "notebook",
     "optimum_against_size",
+    "optimum_chart",
     "page",
     "page_spec",
     "plain_table",
+    "prediction_chart",
     "rate_panel",
     "regime_map",
     "regime_maps",

@@ -2,6 +2,7 @@
 
 import math
 import textwrap as wrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +51,15 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f}%" if value >= 0.0995 else f"{100 * value:.2g}%"
 
 
-def size_text(size: tuple[int, int]) -> str:
-    return f"width {size[0]} and depth {size[1]}"
+def size_text(size: Mapping[str, float]) -> str:
+    """A size in words.
+
+    Example:
+        >>> size_text({"width": 64, "depth": 8})
+        'width 64 and depth 8'
+    """
+    parts = [f"{axis} {value:g}" for axis, value in size.items()]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def certificate_headline(certificate: Certificate) -> str:
@@ -89,7 +97,20 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
         f"{_signed(s.estimate.value)} octaves per doubling of {s.axis} {interval(s.estimate)}"
         for s in certificate.slopes
     )
-    return (bound, price, f"{_MOVES[certificate.verdict]}: {slopes}.", measured)
+    return (
+        bound,
+        price,
+        f"{_MOVES[certificate.verdict]}: {slopes}{_up_to(certificate)}.",
+        measured,
+    )
+
+
+def _up_to(certificate: Certificate) -> str:
+    """Up to which size the drift was measured: beyond it the law is continued, not seen."""
+    largest = ", ".join(
+        f"{s.axis} {max(o.size[s.axis] for o in certificate.optima):g}" for s in certificate.slopes
+    )
+    return f", measured up to {largest}"
 
 
 def certificate_text(certificate: Certificate) -> str:
@@ -100,9 +121,10 @@ def certificate_text(certificate: Certificate) -> str:
         wrap.fill(s, width=100, initial_indent="  ", subsequent_indent="    ")
         for s in certificate_sentences(certificate)
     ]
-    table = [("width", "depth", "best log2 rate", "interval", "curvature", "loss", "place")]
+    axes = tuple(certificate.base)
+    table = [(*axes, "best log2 rate", "interval", "curvature", "loss", "place")]
     table += [
-        (r["width"], r["depth"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
+        (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
         for r in _rows(certificate)
     ]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
@@ -140,6 +162,7 @@ def certificate_section(certificate: Certificate, *, identity: str = "certificat
         law=f"{identity}-law" if f"{identity}-law" in charts else "",
         penalty=f"{identity}-penalty" if f"{identity}-penalty" in charts else "",
         target=size_text(certificate.target),
+        axes=list(certificate.base),
         rows=_rows(certificate),
         metrics=metric_facts(certificate),
     )
@@ -166,11 +189,10 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
     ]
 
 
-def _rows(certificate: Certificate) -> list[dict[str, str]]:
+def _rows(certificate: Certificate) -> list[dict[str, Any]]:
     return [
         {
-            "width": str(o.width),
-            "depth": str(o.depth),
+            "size": [f"{o.size[axis]:g}" for axis in certificate.base],
             "rate": number(o.log2_lr.value),
             "interval": interval(o.log2_lr),
             "curvature": number(o.curvature.value, 3),
@@ -182,12 +204,13 @@ def _rows(certificate: Certificate) -> list[dict[str, str]]:
 
 
 def _measured_on(certificate: Certificate) -> str:
-    sizes = ", ".join(f"{o.width}x{o.depth}" for o in certificate.optima)
+    axes = list(certificate.base)
+    sizes = ", ".join("x".join(f"{o.size[a]:g}" for a in axes) for o in certificate.optima)
     scheme = f" under {certificate.scheme}" if certificate.scheme else ""
     seeds = f"{certificate.seeds} seed{'s' if certificate.seeds > 1 else ''}"
     return (
-        f"Measured{scheme} on {sizes} (width x depth), {len(certificate.log2_lrs)} learning rates, "
-        f"{seeds}, by {certificate.measure}. "
+        f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {len(certificate.log2_lrs)} learning "
+        f"rates, {seeds}, by {certificate.measure}. "
         "Rates are those of the base, which the scheme scales; intervals hold 90%."
     )
 

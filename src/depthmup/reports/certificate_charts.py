@@ -1,10 +1,11 @@
 """The charts of a certificate: the law reaching for the target, and the price of a wrong rate."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from depthmup.records import Certificate
-from depthmup.records.certificate import SizeOptimum
+from depthmup.records.certificate import SizeOptimum, size_name
 from depthmup.reports.marks import WINDOW, Width, data, known
 from depthmup.reports.rows import Row
 from depthmup.reports.style import BAND, INK, MUTED, configured
@@ -26,7 +27,7 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
             "low": _drawn(o.log2_lr.low, o.log2_lr.value) + moved,
             "high": _drawn(o.log2_lr.high, o.log2_lr.value) + moved,
             "measured": o.log2_lr.value,
-            "size": f"{o.width}x{o.depth}",
+            "size": size_name(o.size),
             "place": o.place.value,
         }
         for o, x in zip(certificate.optima, positions, strict=True)
@@ -111,7 +112,7 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
         (
             o.log2_lr.value
             for o in certificate.optima
-            if (o.width, o.depth) == certificate.base and o.log2_lr.known
+            if o.size == certificate.base and o.log2_lr.known
         ),
         None,
     )
@@ -170,56 +171,62 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
 
 
 def _positions(certificate: Certificate) -> tuple[str, list[float], float]:
-    """The axis' title, the place of every size on it, and the target's.
+    """The axis' title, the position of every size on it, and the target's.
 
-    With one dimension varied that dimension; with both, the geometric mean of the two ratios to
-    the base, along the way to the target.
+    With one axis varied that axis; with several, the geometric mean of their ratios to the base,
+    along the way to the target.
     """
-    varied = _varied(certificate)
+    varied, target = _varied(certificate), certificate.target
     if len(varied) == 1:
-        i = varied[0]
-        places = [float((o.width, o.depth)[i]) for o in certificate.optima]
-        return ("width", "depth")[i], places, float(certificate.target[i])
-    base, target = certificate.base, certificate.target
-    places = [math.sqrt((o.width / base[0]) * (o.depth / base[1])) for o in certificate.optima]
+        axis = varied[0]
+        return axis, [float(o.size[axis]) for o in certificate.optima], float(target[axis])
     return (
-        "size: geometric mean of width and depth, over the base's",
-        places,
-        math.sqrt((target[0] / base[0]) * (target[1] / base[1])),
+        f"size: geometric mean of {' and '.join(varied)}, over the base's",
+        [_growth(certificate, o.size) for o in certificate.optima],
+        _growth(certificate, target),
     )
 
 
-def _along(certificate: Certificate, at: float) -> float:
-    """The place on the axis of a fraction of the way from base to target."""
+def _growth(certificate: Certificate, size: Mapping[str, float]) -> float:
+    """The geometric mean of a size's ratios to the base along the axes varied."""
     varied = _varied(certificate)
-    base, target = certificate.base, certificate.target
+    logs = [math.log2(size[axis] / certificate.base[axis]) for axis in varied]
+    return 2.0 ** (sum(logs) / len(logs))
+
+
+def _along(certificate: Certificate, at: float) -> float:
+    """The position of a fraction of the way from base to target."""
+    varied, base, target = _varied(certificate), certificate.base, certificate.target
     if len(varied) == 1:
-        i = varied[0]
-        return float(base[i] * (target[i] / base[i]) ** at)
-    return math.sqrt((target[0] / base[0]) * (target[1] / base[1])) ** at
+        axis = varied[0]
+        return float(base[axis] * (target[axis] / base[axis]) ** at)
+    return _growth(certificate, target) ** at
 
 
-def _moved(certificate: Certificate, optimum: SizeOptimum, place: float) -> float:
-    """What takes an optimum along the law to the same place on the way to the target.
+def _moved(certificate: Certificate, optimum: SizeOptimum, position: float) -> float:
+    """What takes an optimum along the law to the same position on the way to the target.
 
-    Nothing where one dimension varies.
+    Nothing where one axis varies.
     """
     varied, base, target = _varied(certificate), certificate.base, certificate.target
     if len(varied) == 1 or not certificate.law:
         return 0.0
-    whole = math.log2((target[0] / base[0]) * (target[1] / base[1]))
-    part = 2 * math.log2(place) / whole if whole else 0.0
-    size = (optimum.width, optimum.depth)
+    whole = math.log2(_growth(certificate, target))
+    part = math.log2(position) / whole if whole else 0.0
     return sum(
-        s.estimate.value * (part * math.log2(target[i] / base[i]) - math.log2(size[i] / base[i]))
+        s.estimate.value
+        * (
+            part * math.log2(target[s.axis] / base[s.axis])
+            - math.log2(optimum.size[s.axis] / base[s.axis])
+        )
         for s in certificate.slopes
-        for i in (("width", "depth").index(s.axis),)
     )
 
 
-def _varied(certificate: Certificate) -> list[int]:
-    sizes = [(o.width, o.depth) for o in certificate.optima]
-    return [i for i in (0, 1) if len({size[i] for size in sizes}) > 1] or [1]
+def _varied(certificate: Certificate) -> list[str]:
+    axes = list(certificate.base)
+    varied = [a for a in axes if len({o.size[a] for o in certificate.optima}) > 1]
+    return varied or axes[-1:]
 
 
 def _drawn(end: float, value: float) -> float:

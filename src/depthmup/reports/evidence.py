@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Comparison, Estimate, Evidence, Finding, Reproduction
-from depthmup.reports.files import write_text
+from depthmup.reports.files import write_bytes, write_text
 from depthmup.reports.html import facts, library, render, script_json
 from depthmup.reports.rows import strict
 from depthmup.reports.words import interval, number
@@ -198,9 +198,9 @@ def export_pictures(
                 if kind == "svg":
                     write_text(path, vl_convert.vegalite_to_svg(spec))
                 elif kind == "pdf":
-                    path.write_bytes(vl_convert.vegalite_to_pdf(spec))
+                    write_bytes(path, vl_convert.vegalite_to_pdf(spec))
                 else:
-                    path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+                    write_bytes(path, vl_convert.vegalite_to_png(spec, scale=2))
                 written.append(path)
     return tuple(written)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from depthmup.records import Study
 from depthmup.reports.charts import CHARTS
+from depthmup.reports.files import save_chart
 from depthmup.reports.rows import transfers
 
 FORMATS = ("pdf", "png", "svg")
@@ -38,6 +39,6 @@ def export(
         name = plain.replace("size", study.axis)
         for kind in wanted:
             path = folder / f"{name}.{kind}"
-            chart.save(str(path), format=kind, scale_factor=2 if kind == "png" else 1)
+            save_chart(chart, path)
             paths.append(path)
     return tuple(paths)

@@ -1,17 +1,42 @@
-"""Writing files whole: a reader never sees half of one."""
+"""Writing files whole: a reader never sees half of one, and a failure leaves nothing."""
 
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 CHART_FORMATS = (".html", ".svg", ".pdf", ".png")
 
 
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """A new, empty file beside a file, which takes its place at the end, or goes away.
+
+    Nobody can foresee its name, and it is made by this process alone: where others may write in
+    the folder too, a link that waits under a name is not followed. It keeps the suffix.
+    """
+    draft = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(draft, flags, 0o666))
+    try:
+        yield draft
+        draft.replace(path)
+    except BaseException:  # a full disk, Ctrl-C
+        draft.unlink(missing_ok=True)
+        raise
+
+
 def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step. What UTF-8 does not have, such as bytes of a path, is escaped."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file in one step."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    with draft_of(path) as draft:
+        draft.write_bytes(content)
 
 
 def save_chart(chart: Any, path: Path) -> None:
@@ -32,5 +57,6 @@ def save_chart(chart: Any, path: Path) -> None:
         spec = script_json(chart.to_dict())
         page = render("chart.html.j2", title=path.stem, spec=spec, library=library())
         write_text(path, page)
-    else:
-        chart.save(str(path), format=kind[1:], scale_factor=2 if kind == ".png" else 1)
+        return
+    with draft_of(path) as draft:
+        chart.save(str(draft), format=kind[1:], scale_factor=2 if kind == ".png" else 1)

@@ -153,7 +153,9 @@ def scheme(name: "str | Scheme") -> Scheme:
         return _FIXED[key]
     if key.count(",") == 1:
         alpha, gamma = (part.strip(" ()") for part in key.split(","))
-        return general(alpha, gamma)
+        pair = general(alpha, gamma)
+        # "0.5,0.5" is another spelling of "1/2,1/2", which has a name.
+        return _FIXED[_ALIASES[pair.name]] if pair.name in _ALIASES else pair
     if key.startswith("completep-"):
         return completep(key.removeprefix("completep-"))
     raise ValueError(

@@ -1,11 +1,16 @@
 """Monomials of the size ratios: the only way in which a scaling rule may depend on size."""
 
 import math
+import reprlib
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TypeAlias
 
 Exponent: TypeAlias = Fraction | int | str | float
+
+
+LARGEST = 1000
+"""Of an exponent's size and of a text's length: published ones are below 10."""
 
 
 def exponent(value: Exponent, *, name: str = "exponent") -> Fraction:
@@ -14,17 +19,25 @@ def exponent(value: Exponent, *, name: str = "exponent") -> Fraction:
     Floats are read as they print, so ``0.6`` is 3/5 and not the nearest binary fraction.
 
     Raises:
-        ValueError: not a finite rational number.
+        ValueError: not a finite rational number, or one beyond any sense.
 
     Example:
         >>> exponent("1/2"), exponent(0.6), exponent(-1)
         (Fraction(1, 2), Fraction(3, 5), Fraction(-1, 1))
     """
     try:
-        return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+        # "1e99999999" is a short text and a number of 10^8 digits.
+        text = str(value) if isinstance(value, float | str) else ""
+        if len(text) > LARGEST or abs(int(text.lower().partition("e")[2] or 0)) > LARGEST:
+            raise ValueError
+        exact = Fraction(text or value)
+        if abs(exact) > LARGEST or exact.denominator > 10**LARGEST:
+            raise ValueError
+        return exact
     except (ValueError, TypeError, ZeroDivisionError, OverflowError):
         raise ValueError(
-            f"Expected {name} to be a rational number such as 1/2, 0.5 or -1; got {value!r}."
+            f"Expected {name} to be a rational number such as 1/2, 0.5 or -1, of at most "
+            f"{LARGEST}; got {reprlib.repr(value)}."
         ) from None
 
 

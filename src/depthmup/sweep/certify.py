@@ -1,59 +1,107 @@
-"""Certificates of a grid whose cells are in the store, one for each scheme."""
+"""From records to certificates: what a design's sizes say about the best rate of another size."""
 
-import math
 from collections.abc import Mapping
 
 from depthmup.records import Certificate
-from depthmup.sweep.calibrate import calibrate
-from depthmup.sweep.grid import DATA_SHAPES, Grid
-from depthmup.sweep.losses import mean_losses
-from depthmup.sweep.optimum import TOLERANCE
+from depthmup.records.certificate import Probe
+from depthmup.statistics import TOLERANCE, calibrate
+from depthmup.sweep.design import Design, Records, Size, Variant, named
+from depthmup.sweep.glance import Train, glance
+from depthmup.sweep.losses import early_window
 from depthmup.sweep.store import Store
+from depthmup.sweep.study import losses_over
+
+
+def certificate(
+    design: Design,
+    records: Records,
+    variant: Variant,
+    target: Size,
+    *,
+    probe: Probe | None = None,
+    tolerance: float = TOLERANCE,
+    config: Mapping[str, object] | None = None,
+    environment: Mapping[str, object] | None = None,
+) -> Certificate:
+    """One variant's certificate for a target, judged by the last window of training.
+
+    Args:
+        design: that was run.
+        records: of its runs.
+        variant: whose learning rate.
+        target: width and depth.
+        probe: what a glance at the target showed.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        config, environment: how it was run, and on what.
+    """
+    late = slice(design.steps - design.window, design.steps)
+    early = early_window(design.steps, design.window)
+    losses = losses_over(design, records, variant, design.all_sizes, late)
+    before = None
+    if early is not None:
+        before = losses_over(design, records, variant, design.all_sizes, early).values
+    return calibrate(
+        sizes=[named(size) for size in losses.sizes],
+        log2_lrs=losses.log2_lrs,
+        losses=losses.values,
+        early=before,
+        target=named(target),
+        base=named(design.base_size),
+        chance=losses.chance,
+        probe=probe,
+        tolerance=tolerance,
+        about={
+            "rate_unit": design.rate_unit(variant),
+            "title": variant.title,
+            "scheme": variant.name,
+            "model": design.code,
+            "measure": f"mean training loss over steps {late.start} to {late.stop}",
+            "config": config or {},
+            "environment": environment or {},
+        },
+    )
 
 
 def certify(
-    grid: Grid,
+    design: Design,
     store: Store,
+    records: Records,
+    target: Size,
     *,
-    depth: int,
+    train: Train | None = None,
     tolerance: float = TOLERANCE,
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> tuple[Certificate, ...]:
-    """What a grid's depths say about the best learning rate of another depth, scheme by scheme.
+    """Every variant's certificate, each resting on a glance at the target.
 
-    Judged by the last window of training; the early one ends in the middle.
-
-    Raises:
-        StoreError: cells are missing.
+    Args:
+        design: that was run.
+        store: which holds its runs, and the few steps at the target.
+        records: of its runs.
+        target: width and depth.
+        train: trains those steps; without it only those that the store holds are looked at.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        config, environment: how it was run, and on what.
     """
-    records = store.records(grid.cells)
-    _, classes = DATA_SHAPES[grid.data.name]
-    windows = [slice(stop - grid.window, stop) for stop in (grid.steps, grid.steps // 2)]
-    found = []
-    for scheme in grid.schemes:
-        late, early = (
-            mean_losses(grid.points(scheme), records, window) if window.start >= 0 else None
-            for window in windows
-        )
-        assert late is not None  # a window is never longer than training
-        first = grid.cell(scheme, grid.base_depth, 0.0, seed=0)
-        found.append(
-            calibrate(
-                sizes=[(grid.width, d) for d in grid.depths],
-                log2_lrs=grid.log2_lrs,
-                losses=late,
-                early=early,
-                target=(grid.width, depth),
-                base=(grid.width, grid.base_depth),
-                chance=math.log(classes),
-                rate_unit=first.optimizer.lr,
-                title=scheme.title,
-                scheme=scheme.name,
-                measure=f"mean training loss over steps {windows[0].start} to {windows[0].stop}",
+    certificates = []
+    for variant in design.variants:
+
+        def of(probe: Probe | None = None, variant: Variant = variant) -> Certificate:
+            return certificate(
+                design,
+                records,
+                variant,
+                target,
+                probe=probe,
                 tolerance=tolerance,
                 config=config,
                 environment=environment,
             )
-        )
-    return tuple(found)
+
+        found = of()
+        if found.issued:
+            probe = glance(found, design.probed(variant), store, train)
+            found = found if probe is None else of(probe)
+        certificates.append(found)
+    return tuple(certificates)

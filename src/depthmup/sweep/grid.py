@@ -1,15 +1,18 @@
 """Grids: schemes x depths x learning rates x seeds, resolved to cells."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
+from depthmup.records import NUMERICS, Axis, Cell, Data, Network, Optimizer
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import DEPTH_MUP, MAXIMAL_UPDATE, Kind, Ratios, Role, Scheme, family, scheme
+from depthmup.sweep.bounds import check_octaves, check_runs
+from depthmup.sweep.cost import work
+from depthmup.sweep.design import LAST, STEPS, Records, Size, Variant
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 INPUT = Role(kind=Kind.INPUT)
@@ -91,12 +94,70 @@ class Grid:
         """The different runs, each once: schemes that agree somewhere share their cells there."""
         unique = {
             cell: None
-            for each in self.schemes
+            for scheme in self.schemes
             for depth in self.depths
             for log2_lr in self.log2_lrs
-            for cell in self.curve(each, depth, log2_lr)
+            for cell in self.curve(scheme, depth, log2_lr)
         }
         return tuple(unique)
+
+    @property
+    def runs(self) -> tuple[Cell, ...]:
+        return self.cells
+
+    @property
+    def title(self) -> str:
+        return "Learning-rate transfer across depth"
+
+    @property
+    def code(self) -> str:
+        return ""
+
+    @property
+    def base_size(self) -> Size:
+        return (self.width, self.base_depth)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return ("depth",)
+
+    @property
+    def all_sizes(self) -> tuple[Size, ...]:
+        return self.sizes("depth")
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """One for each scheme."""
+        return tuple(
+            Variant(
+                scheme=scheme,
+                optimizer=self.optimizer,
+                multiplier=self.multiplier,
+                weight_decay=self.weight_decay,
+                name=scheme.name,
+                title=scheme.title,
+            )
+            for scheme in self.schemes
+        )
+
+    def sizes(self, axis: Axis) -> tuple[Size, ...]:
+        return tuple((self.width, depth) for depth in self.depths)
+
+    def shown_width(self, size: Size) -> int | None:
+        return None  # one width for all: the configuration says it
+
+    def chance(self, records: Records, variant: Variant) -> float:
+        _, classes = DATA_SHAPES[self.data.name]
+        return math.log(classes)
+
+    def rate_unit(self, variant: Variant) -> float:
+        return self.cell(variant.scheme, self.base_depth, 0.0, seed=0).optimizer.lr
+
+    def probed(self, variant: Variant) -> "ProbedCells":
+        return ProbedCells(grid=self, scheme=variant.scheme)
+
+    def config(self) -> dict[str, Any]:
+        return self.to_dict()
 
     def curve(self, scheme: Scheme, depth: int, log2_lr: float) -> Iterator[Cell]:
         """The cells of one point of a curve, one for each seed."""
@@ -106,13 +167,11 @@ class Grid:
             self._points[point] = tuple(replace(first, seed=seed) for seed in range(self.seeds))
         yield from self._points[point]
 
-    def points(
-        self, scheme: Scheme, depths: Sequence[int] | None = None
-    ) -> list[list[tuple[Cell, ...]]]:
-        """The cells of a scheme by depth (the grid's unless given), learning rate and seed."""
+    def points(self, variant: Variant, sizes: Iterable[Size]) -> list[list[tuple[Cell, ...]]]:
+        """The cells of a variant by size, learning rate and seed."""
         return [
-            [tuple(self.curve(scheme, depth, log2_lr)) for log2_lr in self.log2_lrs]
-            for depth in depths or self.depths
+            [tuple(self.curve(variant.scheme, depth, log2_lr)) for log2_lr in self.log2_lrs]
+            for _, depth in sizes
         ]
 
     @cached_property
@@ -171,6 +230,29 @@ class Grid:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProbedCells:
+    """A scheme of a grid, at any depth, for a few steps."""
+
+    grid: Grid
+    scheme: Scheme
+
+    @cached_property
+    def short(self) -> Grid:
+        """The grid with runs of a few steps."""
+        return replace(self.grid, schemes=(self.scheme,), steps=STEPS, window=LAST)
+
+    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Cell:
+        return self.short.cell(self.scheme, int(size["depth"]), log2_lr, seed)
+
+    def work(self, size: Mapping[str, float]) -> float:
+        return work(self.run(size, 0.0, 0)) / STEPS
+
+    @cached_property
+    def sweep_work(self) -> float:
+        return math.fsum(work(cell) for cell in self.grid.cells)
+
+
 def _check(grid: Grid) -> None:
     """Refuse what cannot be run, before anything is."""
 
@@ -190,12 +272,14 @@ def _check(grid: Grid) -> None:
             refuse(name, "finite numbers", values)
         if any(later <= earlier for earlier, later in pairwise(values)):
             refuse(name, "strictly increasing (sort it and drop repetitions)", values)
+    check_octaves(grid.log2_lrs)
     for name in ("width", "base_width", "base_depth", "seeds", "steps", "batch_size"):
         value = getattr(grid, name)
         if value is not None and value < 1:
             refuse(name, "at least 1", value)
     if grid.block_depth < 1:
         refuse("block_depth", "at least 1", grid.block_depth)
+    check_runs(len(grid.schemes), len(grid.depths), len(grid.log2_lrs), grid.seeds)
     if min(grid.depths) < 1:
         refuse("depths", "at least 1 each", grid.depths)
     if grid.base_depth not in grid.depths:

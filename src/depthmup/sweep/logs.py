@@ -1,5 +1,6 @@
 """Telling another program about every run as it ends."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class TensorBoard:
     """Writes the loss of every step of every run for TensorBoard, a folder per run.
 
     Raises:
-        ValueError: TensorBoard is not installed.
+        ValueError: TensorBoard is not installed, or the folder could not be written.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -56,12 +57,23 @@ class TensorBoard:
                 "Logging for TensorBoard needs it: pip install 'depthmup[tensorboard]'."
             ) from None
         self._writer, self.folder = SummaryWriter, Path(folder)
+        _check_folder(self.folder)
 
     def write(self, record: Record) -> None:
         with self._writer(str(self.folder / run_name(record))) as writer:
             for step, loss in enumerate(record.losses):
                 writer.add_scalar("loss", loss, step)
             writer.add_text("run", f"    {record.cell.to_json()}\n\n{record.status.value}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that could not be written when the first run ends, perhaps hours from now."""
+    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"Expected a folder for TensorBoard that can be written; got {folder}, and {existing} "
+            "is not one. Name another folder."
+        )
 
 
 def run_name(record: Record) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.records import Record
-from depthmup.sweep.optimum import Array
+from depthmup.statistics.intervals import Array
 from depthmup.sweep.store import Store
 
 Points = Iterable[Iterable[Iterable[Any]]]
@@ -37,3 +37,14 @@ def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slic
             for of_rates in points
         ]
     )
+
+
+def early_window(steps: int, window: int) -> slice | None:
+    """The window that ends in the middle of training; none where training is too short for it.
+
+    Example:
+        >>> early_window(300, 60), early_window(100, 60)
+        (slice(90, 150, None), None)
+    """
+    stop = steps // 2
+    return slice(stop - window, stop) if stop >= window else None

@@ -13,6 +13,9 @@ from depthmup.sweep.store import Asked, Store
 NAMED = 10
 """Failures that are named in an error message."""
 
+NOTED = 1.0
+"""Seconds between notes of a session's time, and looks whether the store is still there."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
@@ -37,7 +40,8 @@ class _Keeper:
 
     Progress is that of results: ``weights`` is the work that each takes, ``fractions`` how much
     of it is done. A job that is tried again starts from what it had delivered, and progress waits
-    until it is as far as the attempt before.
+    until it is as far as the attempt before. ``spent`` is kept up to date by differences: summing
+    over all runs at every result would take a sweep of n runs n^2 additions.
     """
 
     store: Store
@@ -50,6 +54,12 @@ class _Keeper:
     fractions: dict[str, float] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
     failures: list[tuple[Job, str]] = field(default_factory=list)
+    spent: float = 0.0
+    total: float = field(init=False)
+    noted: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.total = math.fsum(self.weights.values())
 
     @property
     def elapsed(self) -> float:
@@ -57,13 +67,20 @@ class _Keeper:
 
     def on_result(self, result: Result) -> None:
         self.store.add(result)
-        self.store.update_session(self.session, self.elapsed)
+        if time.monotonic() - self.noted > NOTED:
+            self.note()
         key = key_of(result)
         if key in self.weights and key not in self.finished:
             self.finished.add(key)
-            self.fractions[key] = 1.0
+            self._advance(key, 1.0)
             self.done += 1
         self._report()
+
+    def note(self) -> None:
+        """Write down how long this session has worked; refuse to go on if the store is gone."""
+        self.noted = time.monotonic()
+        self.store.check_present()
+        self.store.update_session(self.session, self.elapsed)
 
     def on_progress(self, job: Job, fraction: float) -> None:
         left = [key for key in job.keys if key not in self.finished]
@@ -72,21 +89,26 @@ class _Keeper:
             delivered = len(job.keys) - len(left)
             share = max(0.0, fraction * len(job.keys) - delivered) / len(left)
             for key in left:
-                self.fractions[key] = max(share, self.fractions.get(key, 0.0))
+                self._advance(key, share)
         self._report()
 
     def on_failure(self, job: Job, why: str) -> None:
         self.failures.append((job, why))
         self.on_progress(job, 1.0)
 
+    def _advance(self, key: str, fraction: float) -> None:
+        before = self.fractions.get(key, 0.0)
+        if fraction > before:
+            self.fractions[key] = fraction
+            self.spent += self.weights.get(key, 0.0) * (fraction - before)
+
     def _report(self) -> None:
-        total = math.fsum(self.weights.values())
-        spent = math.fsum(self.weights[key] * done for key, done in self.fractions.items())
         self.tell(
             Progress(
                 done=self.done,
                 cells=self.cells,
-                fraction=spent / total if total else 1.0,
+                # Differences that were rounded may add up to a little more than the total.
+                fraction=min(1.0, self.spent / self.total) if self.total else 1.0,
                 elapsed=self.elapsed,
             )
         )
@@ -148,6 +170,6 @@ def run(
     try:
         executor(todo, keeper)
     finally:
-        store.update_session(session, keeper.elapsed)
+        keeper.note()
     keeper.report_failures()
     return len(missing)

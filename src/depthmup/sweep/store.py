@@ -2,20 +2,30 @@
 
 import json
 import sqlite3
-import sys
-from array import array
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from depthmup.records import Measurement, Record, Run, Status, Task
+from depthmup.records import Measurement, Record, Run, Task
+from depthmup.records.codec import (
+    Damage,
+    checksum,
+    measurement_row,
+    read_losses,
+    read_values,
+    record_row,
+)
+from depthmup.records.key import digest
+from depthmup.sweep.sessions import read_session
 
 MAIN_STORE = "results.sqlite"
 """The store of a folder; beside it there may be those of shards."""
 
-SCHEMA = 2
+SCHEMA = 3
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 
 _TABLES = """
@@ -25,9 +35,8 @@ CREATE TABLE records (
     status TEXT NOT NULL,
     losses BLOB NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE sessions (id INTEGER PRIMARY KEY, about TEXT NOT NULL, seconds REAL NOT NULL);
+CREATE TABLE sessions (id INTEGER PRIMARY KEY, about TEXT NOT NULL, seconds REAL NOT NULL)
 """
-# Since schema 2; an older store gains it when it is opened.
 _MEASUREMENTS = """
 CREATE TABLE measurements (
     key TEXT PRIMARY KEY,
@@ -35,6 +44,28 @@ CREATE TABLE measurements (
     measured TEXT NOT NULL
 ) WITHOUT ROWID
 """
+# What each row's checksum covers, in this order.
+_COLUMNS = {
+    "records": ("key", "cell", "status", "losses"),
+    "measurements": ("key", "task", "measured"),
+    "sessions": ("about", "seconds"),
+}
+# A store is brought from each schema to the next; a new one goes through all of them. The rows of
+# an old store are taken as they are: their checksums guard them from then on.
+_STEPS: dict[int, tuple[str, ...]] = {
+    0: tuple(_TABLES.strip().split(";\n")),
+    1: (_MEASUREMENTS,),
+    2: tuple(
+        statement
+        for table, columns in _COLUMNS.items()
+        for statement in (
+            f"ALTER TABLE {table} ADD COLUMN checksum BLOB",
+            f"UPDATE {table} SET checksum = checksum({', '.join(columns)})",
+        )
+    ),
+}
+CHUNK = 500
+"""Rows that are asked for at once: SQLite takes 999 parameters everywhere."""
 
 Asked = Run | Task
 R = TypeVar("R", bound=Run)
@@ -44,10 +75,16 @@ class StoreError(RuntimeError):
     """The store cannot be used as asked; the message says what to do."""
 
 
+class StoreWarning(UserWarning):
+    """Something in the store cannot be used, and the rest of it is."""
+
+
 class Store:
     """Records by cell key, one transaction each, safe for several writers and sudden death.
 
-    Opening creates the file unless ``must_exist``. A record that is present is never replaced.
+    Opening creates the file unless ``must_exist``. A record that is present is never replaced,
+    unless it is damaged: every row has a checksum, and one that does not match it counts as
+    missing, with a warning that names it, so that it is trained again.
 
     Raises:
         StoreError: the file is no store, is damaged, or is of another schema version.
@@ -61,14 +98,18 @@ class Store:
 
     def __init__(self, path: str | Path, *, must_exist: bool = False) -> None:
         self.path = Path(path)
-        if must_exist and not self.path.exists():
+        self._in_memory = str(path) == ":memory:"
+        self._damaged: set[str] = set()
+        existed = not self._in_memory and self.path.exists()
+        if must_exist and not existed:
             raise StoreError(
                 f"Expected a store at {self.path}; there is none. Run `depthmup transfer --out "
                 f"{self.path.parent}` first, or name the folder of an earlier run."
             )
-        existed = self.path.exists()
         try:
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            # An absolute path, as SQLite may take one that begins with "file:" for a URI.
+            name = ":memory:" if self._in_memory else self.path.absolute()
+            self._db = sqlite3.connect(name, timeout=60, isolation_level=None)
         except sqlite3.OperationalError as error:
             raise StoreError(
                 f"The store {self.path} could not be opened: {error}. Check that its folder "
@@ -80,9 +121,12 @@ class Store:
         except BaseException:
             self._db.close()
             raise
+        self._file = self._identity()
 
     def _open(self, existed: bool) -> None:
         db = self._db
+        db.execute("PRAGMA trusted_schema=OFF")
+        db.create_function("checksum", -1, checksum, deterministic=True)
         if existed:
             damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if damage != "ok":
@@ -91,31 +135,62 @@ class Store:
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("BEGIN IMMEDIATE")
         try:
-            application = db.execute("PRAGMA application_id").fetchone()[0]
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            empty = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
-            if empty and not application:
-                for statement in (*_TABLES.strip().split(";\n"), _MEASUREMENTS):
-                    db.execute(statement)
-                db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version={SCHEMA}")
-            elif application != APPLICATION_ID:
-                raise StoreError(
-                    f"{self.path} is an SQLite file of another program. Name another folder."
-                )
-            elif version == 1:
-                db.execute(_MEASUREMENTS)
-                db.execute(f"PRAGMA user_version={SCHEMA}")
-            elif version != SCHEMA:
-                raise StoreError(
-                    f"Expected the store {self.path} to be of schema version {SCHEMA}; it is of "
-                    f"version {version}. Use the depthmup version that wrote it, or name another "
-                    "folder."
-                )
+            self._upgrade()
         except BaseException:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+
+    def _upgrade(self) -> None:
+        """Bring the tables to this schema; refuse those of other programs and later versions."""
+        db = self._db
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        kinds = dict(db.execute("SELECT name, type FROM sqlite_master").fetchall())
+        if not kinds and not application:
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            version = 0
+        elif application != APPLICATION_ID:
+            raise StoreError(
+                f"{self.path} is an SQLite file of another program. Name another folder."
+            )
+        elif not 1 <= version <= SCHEMA:
+            raise StoreError(
+                f"Expected the store {self.path} to be of schema version {SCHEMA}; it is of "
+                f"version {version}. Use the depthmup version that wrote it, or name another "
+                "folder."
+            )
+        elif {"view", "trigger"} & {*kinds.values()}:
+            raise StoreError(
+                f"Expected the store {self.path} to hold tables alone; it holds programs too "
+                "(views or triggers), which no depthmup version writes. Do not use it."
+            )
+        for step in range(version, SCHEMA):
+            for statement in _STEPS[step]:
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version={SCHEMA}")
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file is open, as the file system tells files apart; None in memory."""
+        if self._in_memory:
+            return None
+        try:
+            status = self.path.stat()
+        except OSError:
+            return (-1, -1)
+        return status.st_dev, status.st_ino
+
+    def check_present(self) -> None:
+        """Refuse to go on without the file: what is added to a deleted one is lost.
+
+        Raises:
+            StoreError: it was deleted, moved or replaced since it was opened.
+        """
+        if self._identity() != self._file:
+            raise StoreError(
+                f"The store {self.path} was deleted, moved or replaced while it was written to. "
+                "What was finished since then is lost; run the same command again."
+            )
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -129,7 +204,7 @@ class Store:
             else:
                 advice = "What was finished is kept."
             raise StoreError(f"The store {self.path} failed: {error}. {advice}") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise StoreError(
                 f"{self.path} is not a readable store ({error}): it is damaged, truncated, or "
                 "something else. Move it away to start anew; nothing was changed."
@@ -157,17 +232,24 @@ class Store:
         return count
 
     def add(self, result: Record | Measurement) -> None:
-        """Keep a result, in a transaction of its own; one that is present stays."""
+        """Keep a result, in a transaction of its own; one that is present and whole stays.
+
+        Raises:
+            ValueError: it is the record of a run that cannot have happened.
+        """
         if isinstance(result, Measurement):
-            measured = json.dumps(dict(result.values))
-            row: tuple[object, ...] = (result.task.key, result.task.to_json(), measured)
-            statement = "INSERT OR IGNORE INTO measurements VALUES (?, ?, ?)"
+            self._insert("measurements", measurement_row(result))
         else:
-            losses = _little_endian(result.losses).tobytes()
-            row = (result.cell.key, result.cell.to_json(), result.status.value, losses)
-            statement = "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)"
+            self._insert("records", record_row(result))
+
+    def _insert(self, table: str, row: tuple[Any, ...]) -> None:
+        marks = ", ".join("?" * (len(row) + 1))
+        kept = "REPLACE" if row[0] in self._damaged else "IGNORE"
         with self._explained():
-            self._db.execute(statement, row)
+            self._db.execute(
+                f"INSERT OR {kept} INTO {table} VALUES ({marks})", (*row, checksum(*row))
+            )
+        self._damaged.discard(row[0])
 
     @overload
     def get(self, asked: Task) -> Measurement | None: ...  # type: ignore[overload-overlap]
@@ -175,35 +257,68 @@ class Store:
     def get(self, asked: R) -> Record[R] | None: ...
 
     def get(self, asked: Asked) -> Record | Measurement | None:
-        """The record of a run, or the measurement of a task, or None.
+        """The record of a run, or the measurement of a task, or None; None too if it is damaged.
 
         Raises:
             StoreError: another configuration is stored under this key.
         """
-        if isinstance(asked, Task):
-            query = "SELECT task, measured FROM measurements WHERE key = ?"
-        else:
-            query = "SELECT cell, status, losses FROM records WHERE key = ?"
+        [(_, result)] = self._results([asked])
+        return result
+
+    def _results(self, asked: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Everything asked for with its result, or with None: many rows by one query."""
+        rest = iter(asked)
+        while chunk := list(islice(rest, CHUNK)):
+            texts = [each.to_json() for each in chunk]
+            keys = [digest(text) for text in texts]
+            tasks = [isinstance(each, Task) for each in chunk]
+            rows: dict[str, tuple[Any, ...]] = {}
+            for table, is_task in (("records", False), ("measurements", True)):
+                here = [key for key, task in zip(keys, tasks, strict=True) if task is is_task]
+                rows |= self._rows(table, here)
+            for each, text, key in zip(chunk, texts, keys, strict=True):
+                yield each, self._read(each, text, key, rows[key]) if key in rows else None
+
+    def _rows(self, table: str, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+        if not keys:
+            return {}
+        marks = ", ".join("?" * len(keys))
+        columns = ", ".join(_COLUMNS[table])
+        query = f"SELECT {columns}, checksum FROM {table} WHERE key IN ({marks})"
         with self._explained():
-            row = self._db.execute(query, (asked.key,)).fetchone()
-        if row is None:
-            return None
-        text, *content = row
-        if text != asked.to_json():
+            return {row[0]: row for row in self._db.execute(query, keys)}
+
+    def _read(self, asked: Asked, text: str, key: str, row: tuple[Any, ...]) -> Any:
+        if checksum(*row[:-1]) != row[-1]:
+            return self._lost(key, text, "its checksum does not match")
+        if row[1] != text:
             raise StoreError(
-                f"The store {self.path} holds another configuration under the key {asked.key}: "
-                f"expected {asked.to_json()}, found {text}. It was edited or written by an "
+                f"The store {self.path} holds another configuration under the key {key}: "
+                f"expected {text}, found {row[1]}. It was edited or written by an "
                 "incompatible version; name another folder."
             )
         if isinstance(asked, Task):
-            return Measurement(task=asked, values=json.loads(content[0]))
-        losses = array("f")
-        losses.frombytes(content[1])
-        return Record(cell=asked, status=Status(content[0]), losses=_little_endian(losses))
+            measured = read_values(asked, row[2])
+            if isinstance(measured, Damage):
+                return self._lost(key, text, measured.why)
+            return measured
+        ended = read_losses(row[2], row[3])
+        if isinstance(ended, Damage):
+            return self._lost(key, text, ended.why)
+        return Record(cell=asked, status=ended[0], losses=ended[1])
+
+    def _lost(self, key: str, text: str, why: str) -> None:
+        """Note that a row is damaged, so that it is asked for again and then replaced."""
+        if key not in self._damaged:
+            self._damaged.add(key)
+            _warn(
+                f"A result in {self.path} is damaged ({why}) and counts as missing; the same "
+                f"command trains it again. It is that of {text}."
+            )
 
     def missing(self, asked: Iterable[Asked]) -> list[Any]:
-        """What has no result yet, in the order given."""
-        return [each for each in asked if self.get(each) is None]
+        """What has no result yet, or a damaged one, in the order given."""
+        return [each for each, result in self._results(asked) if result is None]
 
     def records(self, asked: Iterable[R]) -> dict[R, Record[R]]:
         """The record of every run.
@@ -211,41 +326,57 @@ class Store:
         Raises:
             StoreError: some are missing; how many, and that the work resumes.
         """
-        found = {run: self.get(run) for run in asked}
-        complete = {run: record for run, record in found.items() if record is not None}
-        if len(complete) < len(found):
+        results = list(self._results(asked))
+        complete = {run: record for run, record in results if record is not None}
+        if lacking := sum(record is None for _, record in results):
             raise StoreError(
-                f"{len(found) - len(complete)} of {len(found)} runs are not in {self.path} yet. "
+                f"{lacking} of {len(results)} runs are not in {self.path} yet. "
                 "Ask for the same measurement again, with the same folder, to finish them."
             )
         return complete
 
     def open_session(self, about: Mapping[str, object]) -> int:
         """Note that work begins: what was asked for, when, on what. The session's number."""
+        row = (json.dumps(dict(about)), 0.0)
         with self._explained():
-            cursor = self._db.execute(
-                "INSERT INTO sessions(about, seconds) VALUES (?, 0)", (json.dumps(dict(about)),)
-            )
+            cursor = self._db.execute(_ADD_SESSION, (*row, checksum(*row)))
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
     def update_session(self, session: int, seconds: float) -> None:
         """Note how long a session has worked so far."""
         with self._explained():
-            self._db.execute("UPDATE sessions SET seconds = ? WHERE id = ?", (seconds, session))
+            self._db.execute(_UPDATE_SESSION, (float(seconds), float(seconds), session))
 
     def sessions(self) -> list[dict[str, Any]]:
-        """The sessions that wrote to this store, in the order in which they started."""
+        """The sessions that wrote to this store, in the order in which they started.
+
+        One that is damaged, or that this version cannot read, is left out with a warning: results
+        are found without it.
+        """
+        sessions = []
+        for about, seconds, guard in self._session_rows():
+            session, problem = read_session(about, seconds)
+            if checksum(about, seconds) != guard:
+                problem = "its checksum does not match"
+            if problem:
+                _warn(f"A session noted in {self.path} is left out: {problem}.")
+            else:
+                sessions.append(session)
+        return sorted(sessions, key=lambda session: session.get("started", 0.0))
+
+    def _session_rows(self) -> list[tuple[Any, Any, Any]]:
         with self._explained():
-            rows = self._db.execute("SELECT about, seconds FROM sessions ORDER BY id").fetchall()
-        found = [{**json.loads(about), "seconds": seconds} for about, seconds in rows]
-        return sorted(found, key=lambda session: session.get("started", 0.0))
+            query = "SELECT about, seconds, checksum FROM sessions ORDER BY id"
+            return self._db.execute(query).fetchall()
 
     def absorb(self, others: Sequence["Store"]) -> int:
         """Take what other stores hold, all of it or nothing; the number of new results.
 
         Results of different grids live side by side, as each is found by its own key. Sessions
         come along, so that a page can be made; one that is known already is not counted twice.
+        What is damaged in them, and sessions that this version cannot read, stay behind with a
+        warning.
 
         Raises:
             StoreError: two stores hold different results under one key. Nothing was changed.
@@ -255,24 +386,28 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 for other in others:
-                    for table, columns in (("records", 4), ("measurements", 3)):
-                        self._take_results(other, table, columns)
-                self._take_sessions(others)
+                    for table in ("records", "measurements"):
+                        self._take_results(other, table)
+                    self._take_sessions(other)
             except BaseException:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
         return len(self) - before
 
-    def _take_results(self, other: "Store", table: str, columns: int) -> None:
+    def _take_results(self, other: "Store", table: str) -> None:
         with other._explained():
             rows = other._db.execute(f"SELECT * FROM {table}").fetchall()
         for row in rows:
             known = self._db.execute(f"SELECT * FROM {table} WHERE key = ?", row[:1]).fetchone()
-            if known is None:
-                marks = ", ".join("?" * columns)
-                self._db.execute(f"INSERT INTO {table} VALUES ({marks})", row)
-            elif known != row:
+            if known == row:
+                continue
+            if problem := _problem(row):
+                _warn(f"A result in {other.path} is damaged ({problem}) and stays behind: {row[1]}")
+            elif known is None or _problem(known):
+                marks = ", ".join("?" * len(row))
+                self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+            else:
                 raise StoreError(
                     f"{other.path} conflicts with what comes from the other stores: both have "
                     f"{row[1]}, with different results. The same run is the same to the bit on "
@@ -280,21 +415,38 @@ class Store:
                     "the stores out, and its runs are done anew. Nothing was changed."
                 )
 
-    def _take_sessions(self, others: Sequence["Store"]) -> None:
-        found = []
-        for other in others:
-            with other._explained():
-                found += other._db.execute("SELECT about, seconds FROM sessions").fetchall()
-        for about, seconds in found:
-            update = "UPDATE sessions SET seconds = max(seconds, ?) WHERE about = ?"
-            if not self._db.execute(update, (seconds, about)).rowcount:
-                insert = "INSERT INTO sessions(about, seconds) VALUES (?, ?)"
-                self._db.execute(insert, (about, seconds))
+    def _take_sessions(self, other: "Store") -> None:
+        for about, seconds, guard in other._session_rows():
+            _, problem = read_session(about, seconds)
+            if checksum(about, seconds) != guard:
+                problem = "its checksum does not match"
+            if problem:
+                _warn(f"A session noted in {other.path} stays behind: {problem}.")
+                continue
+            known = self._db.execute(
+                "SELECT id, seconds FROM sessions WHERE about = ?", (about,)
+            ).fetchone()
+            if known is None:
+                self._db.execute(_ADD_SESSION, (about, seconds, guard))
+            elif known[1] < seconds:
+                self._db.execute(_UPDATE_SESSION, (seconds, seconds, known[0]))
 
 
-def _little_endian(values: array) -> array:
-    if sys.byteorder == "little":
-        return values
-    swapped = array("f", values)
-    swapped.byteswap()
-    return swapped
+_ADD_SESSION = "INSERT INTO sessions(about, seconds, checksum) VALUES (?, ?, ?)"
+_UPDATE_SESSION = "UPDATE sessions SET seconds = ?, checksum = checksum(about, ?) WHERE id = ?"
+
+
+def _problem(row: tuple[Any, ...]) -> str | None:
+    """What is wrong with a row of results, without knowing which run it is asked for as."""
+    if checksum(*row[:-1]) != row[-1]:
+        return "its checksum does not match"
+    if digest(row[1]) != row[0]:
+        return "its key is that of another run"
+    if len(row) == len(_COLUMNS["records"]) + 1:
+        ended = read_losses(row[2], row[3])
+        return ended.why if isinstance(ended, Damage) else None
+    return None
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, StoreWarning, stacklevel=4)

@@ -1,173 +1,180 @@
-"""From a store to a study: everything that can be said about a grid, computed from records."""
+"""From records to studies: everything that can be said about a design, one study for each axis."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import stdtrit
 
 from depthmup.records import (
     UNKNOWN,
     Axis,
-    Cell,
     Curve,
     Estimate,
     Place,
     Point,
-    Record,
     Study,
     Transfer,
     Window,
 )
-from depthmup.rules import Scheme
-from depthmup.sweep.grid import DATA_SHAPES, Grid
-from depthmup.sweep.losses import mean_losses
-from depthmup.sweep.optimum import (
-    CONFIDENCE,
-    DRIFT_UNIT,
-    REGRET_UNIT,
+from depthmup.statistics import (
     TOLERANCE,
     Array,
-    drift,
+    Curves,
+    around,
+    excess_loss,
+    geometric_mean,
     judge,
-    optimum,
-    regret,
+    measured,
+    optima,
+    slopes,
 )
-from depthmup.sweep.store import Store
+from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
+from depthmup.sweep.design import Design, Losses, Records, Size, Variant, windows_of
+from depthmup.sweep.losses import mean_losses
 
 
-def study(
-    grid: Grid,
-    store: Store,
-    *,
-    title: str = "Learning-rate transfer across depth",
-    tolerance: float = TOLERANCE,
-    config: Mapping[str, object],
-    environment: Mapping[str, object],
-) -> Study:
-    """Judge a grid whose cells are all in the store, window by window.
+def losses_over(
+    design: Design,
+    records: Records,
+    variant: Variant,
+    sizes: Sequence[Size],
+    window: slice,
+) -> Losses:
+    """The losses of a variant at some sizes, over the steps of a window.
 
-    Windows have the grid's length and tile training from its end; the last one is the headline.
+    Args:
+        design: that was run.
+        records: of its runs.
+        variant: which curves.
+        sizes: where.
+        window: steps over which losses are averaged.
 
     Raises:
-        StoreError: cells are missing; how many, and that the sweep resumes.
+        ValueError: a mean loss is not positive.
     """
-    records = store.records(grid.cells)
-    stops = range(grid.steps, grid.window - 1, -grid.window)
-    windows = [_window(grid, records, stop - grid.window, stop, tolerance) for stop in stops]
-    return Study(
-        title=title,
-        windows=tuple(reversed(windows)),
-        tolerance=tolerance,
-        config=config,
-        environment=environment,
+    values = mean_losses(design.points(variant, sizes), records, window)
+    if not (values > 0).all():
+        raise ValueError(
+            f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
+            f"{values.min():.4g} somewhere. Curves are compared by the logarithm of the loss: "
+            "train fewer steps, or on data that the model cannot fit exactly."
+        )
+    return Losses(
+        sizes=tuple(sizes),
+        log2_lrs=design.log2_lrs,
+        values=values,
+        chance=design.chance(records, variant),
     )
 
 
-def _window(
-    grid: Grid, records: Mapping[Cell, Record], start: int, stop: int, tolerance: float
-) -> Window:
-    _, classes = DATA_SHAPES[grid.data.name]
-    curves, transfers = [], []
-    for scheme in grid.schemes:
-        values = mean_losses(grid.points(scheme), records, slice(start, stop))
-        line = Line(
-            scheme=scheme.name,
-            title=scheme.title,
-            law=scheme,
-            widths=(None,) * len(grid.depths),
-            depths=grid.depths,
-            base=grid.base_depth,
-            log2_lrs=grid.log2_lrs,
-        )
-        curves += curves_of(line, values)
-        transfers.append(transfer(line, values, chance=math.log(classes), tolerance=tolerance))
-    return Window(start=start, stop=stop, curves=tuple(curves), transfers=tuple(transfers))
+def studies(
+    design: Design,
+    records: Records,
+    *,
+    title: str = "",
+    tolerance: float = TOLERANCE,
+    config: Mapping[str, object],
+    environment: Mapping[str, object],
+) -> tuple[Study, ...]:
+    """Judge a design whose runs are done, axis by axis and window by window.
 
+    Args:
+        design: that was run.
+        records: of its runs.
+        title: of the page; the design's own unless given.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        config, environment: how it was run, and on what, as JSON can hold it.
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """What losses (sizes, learning rates, seeds) were measured for: one scheme along one axis.
-
-    ``base`` is the size, along the axis, that the learning rate is transferred from.
+    Returns:
+        A study for each axis; windows tile training from its end, the last one is the headline.
     """
-
-    scheme: str
-    title: str
-    law: Scheme
-    widths: tuple[int | None, ...]
-    depths: tuple[int, ...]
-    base: int
-    log2_lrs: tuple[float, ...]
-    axis: Axis = "depth"
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes along the axis."""
-        along = self.depths if self.axis == "depth" else self.widths
-        return tuple(size for size in along if size is not None)
+    return tuple(
+        Study(
+            title=title or design.title,
+            windows=tuple(
+                _window(design, records, axis, steps, tolerance) for steps in windows_of(design)
+            ),
+            tolerance=tolerance,
+            config=config,
+            environment=environment,
+            axis=axis,
+        )
+        for axis in design.axes
+    )
 
 
-def curves_of(line: Line, values: Array) -> list[Curve]:
+def _window(design: Design, records: Records, axis: Axis, steps: slice, tolerance: float) -> Window:
+    curves: list[Curve] = []
+    transfers: list[Transfer] = []
+    for variant in design.variants:
+        losses = losses_over(design, records, variant, design.sizes(axis), steps)
+        curves += _curves(design, variant, losses)
+        transfers.append(_transfer(design, variant, axis, losses, tolerance))
+    return Window(
+        start=steps.start, stop=steps.stop, curves=tuple(curves), transfers=tuple(transfers)
+    )
+
+
+def _curves(design: Design, variant: Variant, losses: Losses) -> list[Curve]:
     """The curve of every size."""
     return [
         Curve(
-            scheme=line.scheme,
-            depth=depth,
-            width=width,
+            scheme=variant.name,
+            depth=size[1],
+            width=design.shown_width(size),
             points=tuple(
                 _point(log2_lr, of_seeds)
-                for log2_lr, of_seeds in zip(line.log2_lrs, of_size, strict=True)
+                for log2_lr, of_seeds in zip(losses.log2_lrs, of_size, strict=True)
             ),
         )
-        for width, depth, of_size in zip(line.widths, line.depths, values, strict=True)
+        for size, of_size in zip(losses.sizes, losses.values, strict=True)
     ]
 
 
 def _point(log2_lr: float, of_seeds: Array) -> Point:
     """The geometric mean over the seeds that did not diverge, with a t interval of the log."""
-    finite = np.log(of_seeds[np.isfinite(of_seeds)])
-    loss = UNKNOWN
-    if len(finite):
-        center, half = float(finite.mean()), math.inf
-        if len(finite) > 1:
-            error = float(finite.std(ddof=1)) / math.sqrt(len(finite))
-            half = error * float(stdtrit(len(finite) - 1, (1 + CONFIDENCE) / 2))
-        with np.errstate(over="ignore"):
-            low, value, high = (float(np.exp(center + k * half)) for k in (-1, 0, 1))
-        loss = Estimate(value=value, low=low, high=high)
+    finite = of_seeds[np.isfinite(of_seeds)]
     return Point(
-        log2_lr=log2_lr, loss=loss, seeds=len(of_seeds), diverged=len(of_seeds) - len(finite)
+        log2_lr=log2_lr,
+        loss=geometric_mean(finite.tolist()) if len(finite) else UNKNOWN,
+        seeds=int((~np.isnan(of_seeds)).sum()),
+        diverged=int(np.isinf(of_seeds).sum()),
     )
 
 
-def transfer(line: Line, values: Array, *, chance: float, tolerance: float) -> Transfer:
-    """How the optimum moves along the axis; ``chance`` as in ``optimum``."""
-    optima = tuple(
-        optimum(depth, line.log2_lrs, of_size, chance=chance, width=width)
-        for width, depth, of_size in zip(line.widths, line.depths, values, strict=True)
-    )
-    inside = [i for i, found in enumerate(optima) if found.place is Place.INTERIOR]
-    moved = UNKNOWN
-    if inside:
-        sizes = [line.sizes[i] for i in inside]
-        moved = drift(sizes, line.log2_lrs, values[inside], axis=line.axis)
-    base, target = line.sizes.index(line.base), len(line.sizes) - 1
-    price = UNKNOWN
-    if optima[target].place is Place.FAILED:
-        price = Estimate(value=math.inf, low=math.inf, high=math.inf)
+def _transfer(
+    design: Design, variant: Variant, axis: Axis, losses: Losses, tolerance: float
+) -> Transfer:
+    """How a variant's optimum moves along an axis."""
+    i = 0 if axis == "width" else 1
+    along = [size[i] for size in losses.sizes]
+    fitted = optima(Curves.of(losses.log2_lrs, losses.values), chance=losses.chance)
+    at_sizes = measured(fitted, [(size[1], design.shown_width(size)) for size in losses.sizes])
+    inside = [k for k, optimum in enumerate(at_sizes) if optimum.place is Place.INTERIOR]
+    drift = UNKNOWN
+    if len(inside) > 1:
+        positions = np.log2([along[k] for k in inside])
+        slope = slopes(positions, optima(fitted.curves[inside]))
+        drift = around(float(slope.value), float(slope.half))
+    base, target = along.index(design.base_size[i]), len(along) - 1
+    regret = UNKNOWN
+    if at_sizes[target].place is Place.FAILED:
+        regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
     elif base in inside and target in inside:
-        price = regret(line.log2_lrs, values[base], values[target])
-    verdict, why = judge(optima, moved, seeds=values.shape[-1], tolerance=tolerance, axis=line.axis)
+        regret = excess_loss(fitted, base, target)
+    drift = replace(drift, unit=DRIFT_UNIT.format(axis=axis))
+    verdict, why = judge(
+        at_sizes, drift, seeds=fitted.curves.fewest_seeds, tolerance=tolerance, axis=axis
+    )
     return Transfer(
-        scheme=line.scheme,
-        title=line.title,
-        alpha=str(line.law.alpha),
-        gamma=str(line.law.gamma),
-        optima=optima,
-        drift=replace(moved, unit=DRIFT_UNIT.format(axis=line.axis)),
-        regret=replace(price, unit=REGRET_UNIT),
+        scheme=variant.name,
+        title=variant.title,
+        alpha=str(variant.scheme.alpha),
+        gamma=str(variant.scheme.gamma),
+        optima=at_sizes,
+        drift=drift,
+        regret=replace(regret, unit=EXCESS_UNIT),
         verdict=verdict,
         why=why,
     )

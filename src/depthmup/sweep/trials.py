@@ -10,25 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.records import BASE_SHAPE, NUMERICS, Axis, Record, Trial
 from depthmup.rules import DEPTH_MUP, Scheme, family, scheme
+from depthmup.sweep.bounds import check_octaves, check_runs
+from depthmup.sweep.design import LAST, STEPS, Records, Size, Variant
 from depthmup.sweep.jobs import Tell
 
 if TYPE_CHECKING:
     from depthmup.training.functions import Functions
 
-Size = tuple[int, int]
-"""Width and depth."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
-    """One way to train every size: what a curve of its own is measured for."""
-
-    scheme: Scheme
-    optimizer: str
-    multiplier: float
-    weight_decay: float
-    name: str
-    title: str
+KIND = "trials"
+"""How sessions of custom models are told from those of the built-in networks, in a store."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +26,8 @@ class TrialGrid:
     """Schemes x optimizers x multipliers x decays, over widths, depths, learning rates and seeds.
 
     Sizes lie on two arms that meet at the base: all ``depths`` at the base's width, and all
-    ``widths`` at the base's depth. ``log2_lrs`` are those of learning rates at the base. ``model``
+    ``widths`` at the base's depth; ``corners`` grow in both, for what neither arm can show.
+    ``log2_lrs`` are those of learning rates at the base. ``model``
     and ``code`` name what is trained, as in ``Trial``; ``planned`` says whether the library's plan
     is applied, under which all schemes agree at the base and share its runs.
     """
@@ -46,6 +37,7 @@ class TrialGrid:
     base: Size
     widths: tuple[int, ...] = ()
     depths: tuple[int, ...] = ()
+    corners: tuple[Size, ...] = ()
     log2_lrs: tuple[float, ...]
     schemes: tuple[Scheme, ...] = (DEPTH_MUP,)
     optimizers: tuple[str, ...] = ("adamw",)
@@ -65,12 +57,16 @@ class TrialGrid:
         """What JSON can hold; ``TrialGrid.from_dict`` reads it back."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["schemes"] = [each.name for each in self.schemes]
+        plain["corners"] = [list(size) for size in self.corners]
+        if not self.corners:  # as sessions of earlier versions have it
+            del plain["corners"]
         return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "TrialGrid":
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
         values["schemes"] = tuple(scheme(name) for name in values["schemes"])
+        values["corners"] = tuple((w, d) for w, d in values.get("corners", ()))
         return TrialGrid(**values)
 
     @property
@@ -89,6 +85,12 @@ class TrialGrid:
         if axis == "depth":
             return tuple((width, each) for each in self.depths or (depth,))
         return tuple((each, depth) for each in self.widths)
+
+    @cached_property
+    def all_sizes(self) -> tuple[Size, ...]:
+        """Those of all axes, and the corners."""
+        along = [size for axis in self.axes for size in self.sizes(axis)]
+        return tuple(dict.fromkeys([*along, *self.corners]))
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -116,30 +118,44 @@ class TrialGrid:
             )
         return tuple(found)
 
-    def variant(self, name: str | None = None) -> Variant:
-        """A variant by its name; the first one without.
-
-        Raises:
-            ValueError: there is none of this name.
-        """
-        for each in self.variants:
-            if name in (None, each.name):
-                return each
-        names = ", ".join(repr(each.name) for each in self.variants)
-        raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
-
     @cached_property
-    def trials(self) -> tuple[Trial, ...]:
+    def runs(self) -> tuple[Trial, ...]:
         """The different runs, each once."""
         unique = {
             trial.key: trial
-            for axis in self.axes
-            for size in self.sizes(axis)
+            for size in self.all_sizes
             for variant in self.variants
             for log2_lr in self.log2_lrs
             for trial in self.curve(variant, size, log2_lr)
         }
         return tuple(unique.values())
+
+    @property
+    def title(self) -> str:
+        return f"Learning-rate transfer: {self.model}"
+
+    @property
+    def base_size(self) -> Size:
+        return self.base
+
+    def shown_width(self, size: Size) -> int | None:
+        return size[0]
+
+    def chance(self, records: Records, variant: Variant) -> float:
+        """The base's loss before training, averaged over seeds: what a model must get below."""
+        at_base = self.curve(variant, self.base, self.log2_lrs[0])
+        first = [records[trial].losses[:1] for trial in at_base]
+        known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
+        return math.exp(math.fsum(known) / len(known)) if known else math.inf
+
+    def rate_unit(self, variant: Variant) -> float:
+        return 1.0
+
+    def probed(self, variant: Variant) -> "ProbedTrials":
+        return ProbedTrials(grid=self, variant=variant)
+
+    def config(self) -> dict[str, Any]:
+        return {**self.to_dict(), "base_width": self.base[0], "base_depth": self.base[1]}
 
     def curve(self, variant: Variant, size: Size, log2_lr: float) -> Iterator[Trial]:
         """The trials of one point of a curve, one for each seed."""
@@ -175,6 +191,46 @@ class TrialGrid:
         )
 
 
+def default_corner(
+    base: Size, widths: Sequence[int], depths: Sequence[int], target: Size
+) -> tuple[Size, ...]:
+    """The corner that a target needs which grows along both arms; none where it does not.
+
+    As deep as the deepest, at the width before the widest: four times the work of the deepest size
+    where widths double, and a quarter of what the corner of both ends would take.
+
+    Example:
+        >>> default_corner((16, 4), (16, 32, 64), (4, 8, 16), target=(128, 64))
+        ((32, 16),)
+        >>> default_corner((16, 4), (), (4, 8, 16), target=(16, 64))
+        ()
+    """
+    wider = [w for w in sorted(widths) if w > base[0]]
+    deeper = [d for d in sorted(depths) if d > base[1]]
+    if not (wider and deeper and target[0] != base[0] and target[1] != base[1]):
+        return ()
+    return ((wider[max(len(wider) - 2, 0)], deeper[-1]),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedTrials:
+    """A variant of a grid, at any size, for a few steps."""
+
+    grid: TrialGrid
+    variant: Variant
+
+    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Trial:
+        short = replace(self.grid, steps=STEPS, window=LAST)
+        return short.trial(self.variant, (int(size["width"]), int(size["depth"])), log2_lr, seed)
+
+    def work(self, size: Mapping[str, float]) -> float:
+        return size["depth"] * size["width"] ** 2
+
+    @cached_property
+    def sweep_work(self) -> float:
+        return math.fsum(t.depth * t.width**2 * t.steps for t in self.grid.runs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainTrial:
     """The job of training one trial: a job each, so that an error in one costs no other."""
@@ -189,7 +245,7 @@ class TrainTrial:
         # A model's parameters are about proportional to this; its batches are the same for all.
         return float(self.trial.depth * self.trial.width**2 * self.trial.steps)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         return (self.trial.key,)
 
@@ -241,7 +297,7 @@ class TrainTogether:
     def work(self) -> float:
         return self.cost * sum(t.depth * t.width**2 * t.steps for t in self.trials)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(trial.key for trial in self.trials)
 
@@ -295,6 +351,9 @@ def _check(grid: TrialGrid) -> None:
                 f"Expected {axis} to contain the base's, {at_base}, from which the learning rate "
                 f"is transferred; got {values}. Add it, or name another base."
             )
+    for corner in grid.corners:
+        if len(corner) != 2 or any(not isinstance(n, int) or n < 1 for n in corner):
+            refuse("corners", "widths and depths, such as (32, 8)", corner)
     if len(grid.widths) < 2 and len(grid.depths) < 2:
         raise ValueError(
             f"Expected at least two widths or two depths; got widths={grid.widths} and "
@@ -303,6 +362,7 @@ def _check(grid: TrialGrid) -> None:
     if not grid.log2_lrs:
         refuse("learning rates", "a list of at least one", grid.log2_lrs)
     _check_increasing("learning rates", grid.log2_lrs)
+    check_octaves(grid.log2_lrs)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
         values = getattr(grid, name)
         shown = [each.name if isinstance(each, Scheme) else each for each in values]
@@ -315,6 +375,9 @@ def _check(grid: TrialGrid) -> None:
     for name in ("seeds", "steps"):
         if getattr(grid, name) < 1:
             refuse(name, "at least 1", getattr(grid, name))
+    check_runs(
+        len(grid.widths) + len(grid.depths), len(grid.variants), len(grid.log2_lrs), grid.seeds
+    )
     if not 1 <= grid.window <= grid.steps:
         refuse("window", f"between 1 and the number of steps ({grid.steps})", grid.window)
     if any(not 0 < a < math.inf for a in grid.multipliers):

@@ -54,6 +54,24 @@ class Placement:
         return self.device.startswith("cuda")
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that PyTorch does not know or cannot use here.
+
+    Raises:
+        ValueError: it is none, or there is none of it.
+    """
+    import torch
+
+    try:
+        torch.empty(0, device=torch.device(device))
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"Expected device to be one that PyTorch {torch.__version__} can use here, such as cpu "
+            f"or cuda; got {device!r}: {first}"
+        ) from None
+
+
 def check_precision(precision: Precision, device: str) -> None:
     """Refuse a precision that a device does not have and would silently replace by another.
 

@@ -12,17 +12,26 @@ from torch import Tensor, nn
 from depthmup.records import Trial
 from depthmup.training.functions import Functions, resolved
 from depthmup.training.setup import stream
+from depthmup.training.time_limit import time_limit
 from depthmup.training.trial import called, check_loss, planned, prepared, seeded
 
 
-def preflight(functions: Functions, trials: Sequence[Trial]) -> None:
+def preflight(
+    functions: Functions, trials: Sequence[Trial], *, seconds: float | None = None
+) -> None:
     """Try a person's functions at the smallest sizes of a sweep.
 
     Builds the base twice, looks at one batch and its loss, and plans every scheme and optimizer
     once. A person's own ``train`` is not tried: only training itself could tell.
 
+    Args:
+        functions: what is tried.
+        trials: the runs of the sweep.
+        seconds: the time limit of one run, which each of the tries has too.
+
     Raises:
         TypeError, ValueError: what is wrong with which function, and what to do.
+        TimeoutError: a try took longer than a run may.
     """
     own = resolved(functions)
     if own.train is not None:
@@ -32,6 +41,20 @@ def preflight(functions: Functions, trials: Sequence[Trial]) -> None:
             "Expected make(width, depth) and batch(generator), or train(trial); got "
             f"{', '.join(own.given) or 'none'}."
         )
+    with time_limit(seconds, "Trying the model, the batch and the loss"):
+        _try_functions(own, trials)
+    smallest: dict[tuple[Any, ...], Trial] = {}
+    for trial in sorted(trials, key=lambda t: (t.at_base, t.depth * t.width**2)):
+        variant = (trial.scheme, trial.optimizer, trial.multiplier, trial.weight_decay)
+        smallest.setdefault(variant, replace(trial, seed=0))
+    for trial in smallest.values():
+        with time_limit(seconds, f"Planning {trial.scheme}"), seeded(0):
+            prepared(trial, *planned(trial, functions))
+
+
+def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
+    assert callable(own.make)
+    assert callable(own.batch)
     base = (trials[0].base_width, trials[0].base_depth)
     model = _same_twice(own.make, base)
     for index, axis in enumerate(("width", "depth")):
@@ -42,14 +65,14 @@ def preflight(functions: Functions, trials: Sequence[Trial]) -> None:
     inputs, targets = _drawn(own.batch)
     assert callable(own.loss)
     with seeded(0):
-        check_loss(own.loss(called(model, inputs), targets))
-    smallest: dict[tuple[Any, ...], Trial] = {}
-    for trial in sorted(trials, key=lambda t: (t.at_base, t.depth * t.width**2)):
-        variant = (trial.scheme, trial.optimizer, trial.multiplier, trial.weight_decay)
-        smallest.setdefault(variant, replace(trial, seed=0))
-    for trial in smallest.values():
-        with seeded(0):
-            prepared(trial, *planned(trial, functions))
+        loss = own.loss(called(model, inputs), targets)
+        check_loss(loss)
+        if not torch.isfinite(loss):
+            raise ValueError(
+                f"Expected a loss that is finite at the base's initial weights; got "
+                f"{loss.item()}: no run would take a step. Look at the outputs of the model and at "
+                "the inputs of one batch."
+            )
 
 
 def _built(make: Any, size: tuple[int, int], *, seed: int = 0) -> nn.Module:

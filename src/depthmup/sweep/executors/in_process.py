@@ -1,6 +1,5 @@
 """Jobs done in this process."""
 
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +7,7 @@ from functools import partial
 from depthmup.sweep.executors.backlog import Backlog
 from depthmup.sweep.executors.executor import Listener
 from depthmup.sweep.jobs import Job
+from depthmup.training.own_errors import told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class InProcess:
                 except StopIteration:
                     backlog.ended(attempt)
                     break
-                except (Exception, SystemExit):
-                    backlog.raised(attempt, traceback.format_exc())
+                except (Exception, SystemExit) as error:
+                    backlog.raised(attempt, told(error))
                     break
                 backlog.result(result)

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -16,11 +17,15 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from depthmup.sweep.executors.backlog import Attempt, Backlog
-from depthmup.sweep.executors.executor import Listener
+from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
+from depthmup.training.own_errors import told
 
 STARTUP = 120.0
 """Seconds for a new process to load its libraries; a job's time limit counts from there."""
+
+UNGUARDED = 78
+"""Exit code of a worker that was asked to start a sweep while it was starting itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class Processes:
     trial_seconds: float | None = None
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        leave_if_starting()
         backlog = Backlog(jobs, listener, trial_seconds=self.trial_seconds)
         busy: dict[Connection, _Worker] = {}
         try:
@@ -68,6 +74,7 @@ class _Worker:
     connection: Connection = field(init=False)
     attempt: Attempt = field(init=False)
     deadline: float = math.inf
+    ready: bool = False
 
     def __post_init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -90,9 +97,16 @@ class _Worker:
             kind, content = self.connection.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
-            backlog.died(self.attempt, f"exit code {self.process.exitcode}")
+            code = self.process.exitcode
+            # A signal (below 0) may come at any time; code that ends early does so every time.
+            if not self.ready and code is not None and code >= 0:
+                raise WorkerError(_not_started(code)) from None
+            backlog.died(self.attempt, f"exit code {code}")
             return False
-        if kind == "started":
+        self.ready = True
+        if kind == "ready":
+            pass
+        elif kind == "started":
             self.deadline = time.monotonic() + backlog.seconds(self.attempt)
         elif kind == "progress":
             backlog.progress(self.attempt, content)
@@ -116,6 +130,33 @@ class _Worker:
         self.connection.close()
 
 
+def leave_if_starting() -> None:
+    """End this process if it is a worker that is still being started.
+
+    A worker runs the main script again, up to ``if __name__ == "__main__":``. A script without it
+    would start the same sweep in every worker, and workers of it without end.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)
+
+
+def _not_started(code: int) -> str:
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or "the main script"
+    if code == UNGUARDED:
+        return (
+            f"Worker processes run {script} again, up to the line\n"
+            '    if __name__ == "__main__":\n'
+            "which it lacks: each of them came to the call that starts the workers. Put what the "
+            "script does below that line, or use workers=1."
+        )
+    return (
+        f"A worker process ended before it could begin, with exit code {code}; its own words are "
+        f"above. It runs {script} again, up to the line\n"
+        '    if __name__ == "__main__":\n'
+        "so put below that line what only the script itself shall do, or use workers=1."
+    )
+
+
 def _work(connection: Connection) -> None:
     """A worker: do what comes until this process is stopped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
@@ -137,6 +178,7 @@ def _work(connection: Connection) -> None:
             spoke = now
             say("progress", fraction)
 
+    say("ready")
     while True:
         try:
             packed = connection.recv_bytes()
@@ -149,8 +191,8 @@ def _work(connection: Connection) -> None:
                 say("result", result)
         except MemoryError:
             say("exhausted", traceback.format_exc())
-        except (Exception, SystemExit):
-            say("raised", traceback.format_exc())
+        except (Exception, SystemExit) as error:
+            say("raised", told(error))
         else:
             say("ended")
 

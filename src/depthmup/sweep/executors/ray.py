@@ -15,6 +15,7 @@ from typing import Any
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
+from depthmup.training.own_errors import told
 
 CONNECT, ANSWER = 5.0, 12.0
 """Seconds for a connection to a cluster, and for its answer; Ray by itself would take 120."""
@@ -160,8 +161,8 @@ def _work(packed: bytes, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield "result", result
     except MemoryError:
         yield "exhausted", traceback.format_exc()
-    except (Exception, SystemExit):
-        yield "raised", traceback.format_exc()
+    except (Exception, SystemExit) as error:
+        yield "raised", told(error)
     else:
         yield "ended", None
 

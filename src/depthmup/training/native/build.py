@@ -5,19 +5,29 @@ carry one build for each. The kernel is one C file, and takes a system compiler 
 built on first use, for exactly this processor, and kept in the user's cache folder.
 """
 
+import atexit
 import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from depthmup.training.native.ownership import is_private, is_trusted
+
 SOURCE = Path(__file__).with_name("kernel.c")
 COMPILERS = ("cc", "gcc", "clang")
-SECONDS = 300.0
+SECONDS = 120.0
+"""For the compiler, which takes 3 on an idle machine: one that hangs is given up."""
+PATIENCE = 10.0
+"""Seconds after which a person is told what they are waiting for."""
+GAVE_UP = "_DEPTHMUP_COMPILER_GAVE_UP"
+"""In the environment of the processes that this one starts: why they need not try again."""
 
 # No -ffast-math: sums keep their order, and NaN must stay NaN for divergence to be seen. Without
 # errno a square root is one instruction. Multiply-adds may be contracted (the GNU default).
@@ -62,16 +72,51 @@ def _processor() -> str:
 
 
 def _run(command: Sequence[str]) -> str:
+    if reason := os.environ.get(GAVE_UP):
+        raise BuildError(reason)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=SECONDS
+        # A session of its own: a compiler is a driver of other programs, which end with it.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise BuildError(f"The C compiler {command[0]} could not be run: {error}.") from error
-    if done.returncode:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr)
+    try:
+        out, errors = _waited_for(process, command[0])
+    except BaseException:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode:
+        first = next((line for line in errors.splitlines() if "error" in line), errors)
         raise BuildError(f"The C compiler {command[0]} failed: {first.strip()[:300]}")
-    return done.stdout
+    return out
+
+
+def _waited_for(process: "subprocess.Popen[str]", name: str) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=min(PATIENCE, SECONDS))
+    except subprocess.TimeoutExpired:
+        pass
+    print(
+        f"depthmup: waiting for the C compiler {name}, which builds the kernel once per machine; "
+        f"after {SECONDS:g} s it is given up.",
+        file=sys.stderr,
+        flush=True,
+    )
+    try:
+        return process.communicate(timeout=max(0.0, SECONDS - PATIENCE))
+    except subprocess.TimeoutExpired:
+        reason = f"The C compiler {name} was stopped: it had not ended after {SECONDS:g} s."
+        os.environ[GAVE_UP] = reason  # workers would each wait as long
+        raise BuildError(reason) from None
 
 
 def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Path:
@@ -80,6 +125,10 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
     Its name holds a hash of source, compiler, flags and processor, and one of its own content: a
     damaged file is built anew, not loaded. It is moved into place in one step: processes that
     build it at once do the work twice and disturb nobody.
+
+    A file is only loaded where nobody but this user can have put it: the hashes are of public
+    things, so a planted file could bear the right name. Where the cache folder is another's, the
+    kernel is built into a temporary folder of this process.
 
     Raises:
         BuildError: there is no compiler, it fails, or the cache cannot be written.
@@ -91,14 +140,13 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
     flags = (*FLAGS, *processor_flags(), *extra_flags)
     source = SOURCE.read_bytes()
     about = repr((source, path, version, flags, _processor())).encode()
-    folder = folder or cache_folder()
+    folder = _own_folder(folder or cache_folder())
     key = hashlib.sha256(about).hexdigest()[:32]
     for library in sorted(folder.glob(f"kernel-{key}-*.so")):
-        with suppress(OSError):  # of another user, who alone may read it
-            if library == _named(folder, key, library.read_bytes()):
+        with suppress(OSError):  # it may be removed meanwhile
+            if is_trusted(library) and library == _named(folder, key, library.read_bytes()):
                 return library
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(prefix=f"kernel-{key}", suffix=".draft", dir=folder)
         os.close(handle)
     except OSError as error:
@@ -108,11 +156,28 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
         ) from error
     try:
         _run([path, *flags, "-o", draft, str(SOURCE), "-lm"])
+        os.chmod(draft, 0o700)  # a linker makes a new file, by the umask
         library = _named(folder, key, Path(draft).read_bytes())
         os.replace(draft, library)
     finally:
         Path(draft).unlink(missing_ok=True)
     return library
+
+
+def _own_folder(folder: Path) -> Path:
+    """The cache folder, made for this user alone; a temporary one where it is another's."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BuildError(
+            f"The cache folder {folder} cannot be written: {error.strerror}. Make it writable, or "
+            "set XDG_CACHE_HOME."
+        ) from error
+    if is_private(folder):
+        return folder
+    temporary = Path(tempfile.mkdtemp(prefix="depthmup-"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return temporary
 
 
 def _named(folder: Path, key: str, content: bytes) -> Path:

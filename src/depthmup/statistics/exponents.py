@@ -13,18 +13,14 @@ far this differs between slopes, so that few seeds are enough.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from depthmup.records import Estimate
-
-Array: TypeAlias = NDArray[np.float64]
-_Key = TypeVar("_Key", bound=Hashable)
+from depthmup.statistics.intervals import Array, around, mean, p_beyond, student
 
 # The level at which the scatter of seeds is heard beside the residuals.
 HEARD = 0.9
@@ -54,23 +50,17 @@ class Slope:
         the seeds' own slopes, it covers it with 90% (or ``confidence``, if less) or more, as the
         seeds' interval alone is exact at that level.
         """
-        half = float(special.stdtrit(self.freedom, (1 + confidence) / 2)) * self.error
+        half = float(student(self.freedom, confidence)) * self.error
         if self.repeats:
             heard = min(confidence, HEARD)
-            half = max(half, float(special.stdtrit(self.repeats, (1 + heard) / 2)) * self.scatter)
-        return Estimate(value=self.value, low=self.value - half, high=self.value + half)
+            half = max(half, float(student(self.repeats, heard)) * self.scatter)
+        return around(self.value, half)
 
     def p_outside(self, expected: float, margin: float) -> float:
         """p-value of the hypothesis that the true exponent lies within ``expected +- margin``."""
         excess = abs(self.value - expected) - margin
-        p = _beyond(excess, self.error, self.freedom)
-        return max(p, _beyond(excess, self.scatter, self.repeats)) if self.repeats else p
-
-
-def _beyond(excess: float, error: float, freedom: float) -> float:
-    if error == 0:
-        return 1.0 if excess <= 0 else 0.0
-    return float(special.stdtr(freedom, -excess / error))
+        p = p_beyond(excess, self.error, self.freedom)
+        return max(p, p_beyond(excess, self.scatter, self.repeats)) if self.repeats else p
 
 
 def log_slopes(
@@ -218,23 +208,27 @@ def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]
     ]
 
 
-def holm(p_values: Mapping[_Key, float], *, level: float = 0.05) -> set[_Key]:
-    """The hypotheses that Holm's procedure rejects: at most ``level`` chance of any wrong one.
+def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]]) -> Estimate:
+    """The exponent of values (sizes, seeds) in size: one slope per seed, with Student's interval.
 
-    Sorted p-values are compared with level/m, level/(m-1), ... until one is not below. Holds under
-    any dependence between the tests, which here share networks.
+    Logarithms are averaged, so what is fitted is the typical value and not the mean.
 
     Example:
-        >>> sorted(holm({"a": 0.001, "b": 0.03, "c": 0.04}))
-        ['a']
-
-    *Source:* Holm (1979), Scandinavian Journal of Statistics 6:65-70.
+        >>> round(log_slope([2, 4, 8], [[4.0, 4.4], [16.0, 17.6], [64.0, 70.4]]).value, 6)
+        2.0
     """
-    rejected: set[_Key] = set()
-    remaining = len(p_values)
-    for key, p in sorted(p_values.items(), key=lambda item: item[1]):
-        if p > level / remaining:
-            break
-        rejected.add(key)
-        remaining -= 1
-    return rejected
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponents = slope_weights(np.log(sizes)) @ np.log(np.asarray(values, float))
+    return mean([float(s) for s in exponents])
+
+
+def slope_weights(positions: Sequence[float] | Array) -> Array:
+    """Weights w with w . y = the least-squares slope of y against positions.
+
+    Example:
+        >>> slope_weights([1.0, 2.0, 3.0]).tolist()
+        [-0.5, 0.0, 0.5]
+    """
+    x = np.asarray(positions, float)
+    x = x - x.mean()
+    return np.asarray(x / (x @ x))

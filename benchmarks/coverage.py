@@ -1,0 +1,305 @@
+"""Do the intervals of drifts and certificates hold what they say? Simulated, with known truth.
+
+    python -m benchmarks.coverage                      # the tables of docs/statistics.md; minutes
+    python -m benchmarks.coverage --experiments 1000   # sharper
+
+Five shapes of valley x twelve noises x 2 to 6 seeds x 4 to 6 sizes x grids of half an octave and
+of one octave at random phase x drifts of 0, 0.1 and 0.2 octaves per doubling. Certificates: sizes
+along one axis, and along two with a corner, under laws that are straight, that die out, and with
+sizes that scatter about their law; the truth is the true minimum of the target's valley.
+"""
+
+import argparse
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from depthmup.records import Verdict
+from depthmup.statistics import TOLERANCE, Curves, calibrate, optima, slopes
+from depthmup.statistics.intervals import Array
+
+SHAPES: dict[str, Callable[[Array], Array]] = {
+    "parabola": lambda u: 0.07 * u**2,
+    "lopsided": lambda u: np.where(u < 0, 0.05, 0.10) * u**2,
+    "V": lambda u: 0.13 * np.abs(u),
+    "steep V": lambda u: np.where(u < 0, 0.06, 0.25) * np.abs(u),
+    "wall": lambda u: 0.05 * u**2 + 0.6 * np.maximum(u - 0.4, 0),
+}
+"""Log loss above the minimum, u octaves from it; the measured curves rise by 0.07 in an octave."""
+
+CLIFFS = {"cliff at 0.35": 0.35, "cliff at 0.6": 0.6, "cliff at 1": 1.0}
+NOISES = (
+    "quiet",
+    "like real",
+    "loud",
+    "heavy tails",
+    "unequal sizes",
+    "unequal rates",
+    "own slopes",
+    "own slopes, heavy",
+    "spikes",
+    *CLIFFS,
+)
+REAL = 0.009
+"""Standard deviation of log losses between runs, beside what a seed shares; as measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What is simulated: a valley, a noise, a grid, sizes and seeds."""
+
+    shape: str
+    noise: str
+    spacing: float
+    seeds: int
+
+    def curves(self, rng: np.random.Generator, optimum: Array) -> Curves:
+        """Curves whose minima lie at (experiments, sizes), on one grid for each experiment."""
+        experiments, sizes = optimum.shape
+        low = float(optimum.min()) - 3
+        count = math.ceil((float(optimum.max()) + 3 - low) / self.spacing) + 1
+        phase = rng.uniform(0, self.spacing, (experiments, 1))
+        rates = low + phase + self.spacing * np.arange(count)
+        shift = optimum[:, :, None] + self._shifts(rng, experiments, sizes)
+        u = rates[:, None, :, None] - shift[:, :, None, :]
+        level = 0.03 * rng.standard_normal((experiments, 1, 1, self.seeds))
+        log_loss = SHAPES[self.shape](u) + level + self._scatter(rng, u)
+        if self.noise in CLIFFS:
+            edge = 0.1 * rng.standard_normal((experiments, 1, 1, self.seeds))
+            log_loss = np.where(u > CLIFFS[self.noise] + edge, math.inf, log_loss)
+        grid = np.broadcast_to(rates[:, None, :], log_loss.shape[:-1])
+        return Curves(log2_lrs=grid, losses=np.exp(log_loss))
+
+    def _shifts(self, rng: np.random.Generator, experiments: int, sizes: int) -> Array:
+        """Each seed's own optimum, and its own slope over sizes: (experiments, sizes, seeds)."""
+        shape = (experiments, 1, self.seeds)
+        slope = np.zeros(shape)
+        if self.noise == "own slopes":
+            slope = 0.05 * rng.standard_normal(shape)
+        elif self.noise == "own slopes, heavy":
+            slope = 0.03 * np.clip(rng.standard_t(2, shape), -15, 15)
+        step = np.arange(sizes) - (sizes - 1) / 2
+        return np.asarray(0.05 * rng.standard_normal(shape) + slope * step[None, :, None])
+
+    def _scatter(self, rng: np.random.Generator, u: Array) -> Array:
+        deviation = {"quiet": 0.002, "loud": 0.03}.get(self.noise, REAL)
+        scatter = deviation * rng.standard_normal(u.shape)
+        if self.noise == "heavy tails":
+            scatter = deviation * rng.standard_t(3, u.shape) / math.sqrt(3)
+        elif self.noise == "unequal sizes":
+            scatter = scatter * np.linspace(0.4, 2, u.shape[1])[None, :, None, None]
+        elif self.noise == "unequal rates":
+            scatter = scatter * 2 ** np.clip(u / 2, -2, 2)
+        elif self.noise == "spikes":
+            scatter = scatter + 0.2 * (rng.random(u.shape) < 0.02)
+        return np.asarray(scatter)
+
+
+def worlds(spacing: float, seeds: Iterable[int] = range(2, 7)) -> Iterator[World]:
+    """All of a grid."""
+    for shape, noise, count in product(SHAPES, NOISES, seeds):
+        yield World(shape=shape, noise=noise, spacing=spacing, seeds=count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One world at a number of sizes and a true drift, and what came out."""
+
+    world: World
+    sizes: int
+    drift: float
+    covered: float
+    transfers: float
+    drifts: float
+    half: float
+
+
+def drift_cells(spacing: float, experiments: int) -> Iterator[Cell]:
+    """Every cell's coverage and verdicts."""
+    for world, sizes, drift in product(worlds(spacing), (4, 5, 6), (0.0, 0.1, 0.2)):
+        name = f"{world} {sizes} {drift}"
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        optimum = np.broadcast_to(drift * np.arange(sizes), (experiments, sizes))
+        slope = slopes(np.arange(sizes), optima(world.curves(rng, optimum)))
+        low, high = slope.value - slope.half, slope.value + slope.half
+        yield Cell(
+            world=world,
+            sizes=sizes,
+            drift=drift,
+            covered=float(((low <= drift) & (drift <= high)).mean()),
+            transfers=float(((low >= -TOLERANCE) & (high <= TOLERANCE)).mean()),
+            drifts=float(((high < -TOLERANCE) | (low > TOLERANCE)).mean()),
+            half=float(np.median(slope.half)),
+        )
+
+
+def report_drifts(experiments: int) -> None:
+    """Coverage by seeds and by shape, the worst cells, and false verdicts, as Markdown."""
+    for spacing in (0.5, 1.0):
+        cells = list(drift_cells(spacing, experiments))
+        by: dict[str, list[Cell]] = defaultdict(list)
+        for cell in cells:
+            by[f"{cell.world.seeds} seeds"].append(cell)
+            by[cell.world.shape].append(cell)
+            by["with a cliff" if cell.world.noise in CLIFFS else "without a cliff"].append(cell)
+        print(f"\n### Drift, grids of {spacing:g} octave: {len(cells)} cells x {experiments}\n")
+        print("| | coverage | worst cell | half-width | 'transfers' at 0 |")
+        print("| --- | --- | --- | --- | --- |")
+        for name, some in [("all", cells), *by.items()]:
+            worst = min(some, key=lambda cell: cell.covered)
+            power = [cell.transfers for cell in some if cell.drift == 0]
+            print(
+                f"| {name} | {_mean(c.covered for c in some):.1%} | {worst.covered:.1%} "
+                f"({worst.world.shape}, {worst.world.noise}, {worst.world.seeds} seeds, "
+                f"{worst.sizes} sizes, {worst.drift:g}) | {_mean(c.half for c in some):.3f} | "
+                f"{_mean(power):.0%} |"
+            )
+        false = {
+            "'drifts' at 0": [c.drifts for c in cells if c.drift == 0],
+            "'drifts' at 0.1": [c.drifts for c in cells if c.drift == 0.1],
+            "'transfers' at 0.2": [c.transfers for c in cells if c.drift == 0.2],
+        }
+        told = (f"{name} {_mean(v):.2%}, worst {max(v):.1%}" for name, v in false.items())
+        print(f"\nFalse verdicts: {'; '.join(told)}.")
+
+
+LAWS: dict[str, Callable[[Array, np.random.Generator], Array]] = {
+    "straight": lambda x, rng: rng.choice([0.0, 0.1, -0.3, -0.5]) * x,
+    "dies out": lambda x, rng: rng.choice([0.3, -0.3, -0.6]) * (1 - 0.6**x) / 0.4,
+    "sizes scatter by 0.1": lambda x, rng: (
+        rng.choice([0.0, 0.1, -0.3]) * x + 0.1 * rng.standard_normal(len(x))
+    ),
+    "slope wanders by 0.1": lambda x, rng: np.cumsum(
+        rng.choice([0.0, 0.1, -0.3]) + np.cumsum(0.1 * rng.standard_normal(len(x)))
+    ),
+}
+DEPTHS, WIDTHS = (4, 8, 16, 32), (16, 32, 64)
+ALONG = [{"depth": d} for d in DEPTHS]
+STAR = [{"width": 16, "depth": d} for d in DEPTHS] + [{"width": w, "depth": 4} for w in WIDTHS[1:]]
+CORNER = {"width": 32, "depth": 32}
+JOINT = [{"width": w, "depth": d} for w, d in ((64, 32), (32, 64), (64, 64), (128, 32))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A certificate beside the truth."""
+
+    issued: bool
+    held: bool = False
+    dearer: bool = False
+    claimed: bool = False
+    false: bool = False
+    half: float = math.nan
+
+
+def one_axis(world: World, law: str, rng: np.random.Generator) -> Judged:
+    """Four depths, and a target at four times the largest."""
+    x = np.arange(len(DEPTHS) + 2)
+    optimum = LAWS[law](x.astype(float), rng)
+    return judged(world, rng, ALONG, {"depth": 128}, optimum[:4], optimum[5])
+
+
+def two_axes(world: World, interaction: float, rng: np.random.Generator) -> Judged:
+    """Two arms and a corner, and a target that grows along both."""
+    target = JOINT[rng.integers(len(JOINT))]
+    slope = rng.uniform(-0.2, 0.2, 2)
+
+    def at(size: dict[str, int]) -> float:
+        x = np.log2([size["width"] / 16, size["depth"] / 4])
+        return float(slope @ x + interaction * x[0] * x[1])
+
+    sizes = [*STAR, CORNER]
+    wobble = 0.03 * rng.standard_normal(len(sizes) + 1)
+    optimum = np.array([at(size) for size in [*sizes, target]]) + wobble
+    return judged(world, rng, sizes, target, optimum[:-1], optimum[-1])
+
+
+def judged(
+    world: World,
+    rng: np.random.Generator,
+    sizes: list[dict[str, int]],
+    target: dict[str, int],
+    optimum: Array,
+    truth: float,
+) -> Judged:
+    """Certify a simulated sweep, and compare with the true valley at the target."""
+    curves = world.curves(rng, optimum[None])
+    certificate = calibrate(
+        sizes=sizes, log2_lrs=curves.log2_lrs[0], losses=curves.losses[0], target=target
+    )
+    if not certificate.issued:
+        return Judged(issued=False)
+    valley, p = SHAPES[world.shape], certificate.predicted
+    kept = certificate.optima[0].log2_lr.value
+    price = math.expm1(float(valley(np.array(p.value - truth))))
+    regret = math.expm1(float(valley(np.array(kept - truth))))
+    claimed = certificate.verdict is Verdict.TRANSFERS
+    return Judged(
+        issued=True,
+        held=p.low <= truth <= p.high,
+        dearer=price > certificate.penalty.high,
+        claimed=claimed,
+        false=claimed and regret > certificate.base_regret.high,
+        half=p.high - p.value,
+    )
+
+
+def report_certificates(experiments: int) -> None:
+    """How many certificates hold the true minimum, by law and by shape, as Markdown."""
+    print(f"\n### Certificates, nominal 90%, true minimum, {experiments} sweeps a cell\n")
+    print("| law | issued | held | by shape | half-width | penalty above its bound | transfer "
+          "claimed | of these falsely |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    rows: list[tuple[str, Callable[[World, np.random.Generator], Judged]]] = [
+        *((f"one axis, {law}", lambda w, rng, law=law: one_axis(w, law, rng)) for law in LAWS),
+        *(
+            (f"two axes, interaction {i:g}", lambda w, rng, i=i: two_axes(w, i, rng))
+            for i in (0.0, -0.05, -0.1)
+        ),
+    ]
+    for name, run in rows:
+        results: list[tuple[World, Judged]] = []
+        for spacing, shape, noise, seeds in product(
+            (0.5, 1.0), SHAPES, ("quiet", "like real", "unequal sizes", "own slopes"), (3, 5)
+        ):
+            world = World(shape=shape, noise=noise, spacing=spacing, seeds=seeds)
+            rng = np.random.default_rng(zlib.crc32(f"{name} {world}".encode()))
+            results += [(world, run(world, rng)) for _ in range(experiments)]
+        issued = [(w, r) for w, r in results if r.issued]
+        claimed = [r for _, r in issued if r.claimed]
+        shapes = ", ".join(
+            f"{shape} {_mean(r.held for w, r in issued if w.shape == shape):.0%}"
+            for shape in SHAPES
+        )
+        print(
+            f"| {name} | {len(issued)} of {len(results)} | {_mean(r.held for _, r in issued):.1%} "
+            f"| {shapes} | {np.median([r.half for _, r in issued]):.2f} | "
+            f"{_mean(r.dearer for _, r in issued):.1%} | {len(claimed)} | "
+            f"{sum(r.false for r in claimed)} |"
+        )
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = [float(v) for v in values]
+    return sum(numbers) / len(numbers) if numbers else math.nan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--experiments", type=int, default=200, help="per cell of drifts")
+    parser.add_argument("--certificates", type=int, default=10, help="per cell of certificates")
+    parser.add_argument("--only", choices=["drifts", "certificates"])
+    options = parser.parse_args()
+    if options.only != "certificates":
+        report_drifts(options.experiments)
+    if options.only != "drifts":
+        report_certificates(options.certificates)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Folders and files of results: tried before any work, and none left behind by a refusal."""
+
+import os
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_made: list[Path] = []
+"""Folders that this command made, outermost first."""
+
+# What is written into the folder of a measurement; a folder of such a name would be in its way.
+RESULTS = ("results.sqlite", "report.html", "summary.json", "certificate.json")
+
+
+def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
+    """Make the folder, or say why results could not be kept there.
+
+    Raises:
+        ValueError: it cannot be written, or a result's name is that of a folder.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _made.extend(reversed(missing))
+        probe = folder / f".{secrets.token_hex(8)}.draft"
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"Expected --out to be a folder that can be written; {folder} is not: "
+            f"{error.strerror}. Name another folder."
+        ) from error
+    for name in results:
+        _check_file(folder / name)
+
+
+def prepare_file(path: Path, *, option: str) -> None:
+    """Make the folder of a file, or say why it could not be written.
+
+    Raises:
+        ValueError: it is a folder, or its folder cannot be written.
+    """
+    _check_file(path)
+    try:
+        prepare_folder(path.parent, results=())
+    except ValueError as error:
+        raise ValueError(str(error).replace("--out to be a folder", f"{option} in a folder")) from (
+            error
+        )
+
+
+def remove_unused() -> None:
+    """Remove the folders that this command made and left empty."""
+    while _made:
+        with suppress(OSError):  # not empty: it holds what was finished
+            _made.pop().rmdir()
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(
+            f"Expected to write the file {path}; a folder of that name is in its way. Move it away."
+        )

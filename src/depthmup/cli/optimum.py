@@ -1,0 +1,177 @@
+"""``depthmup limit --optimum``: how SGD's best learning rate moves with depth, in milliseconds."""
+
+import json as json_format
+import math
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from depthmup.cli.output import print_json
+
+if TYPE_CHECKING:
+    from depthmup.cli.limit import Options
+    from depthmup.reports import Movement
+
+SECONDS_OF_SILENCE = 2.0
+EXAMPLES = 128
+"""Of the data: the largest eigenvalue of more moves with depth alike, to a hundredth of an octave
+for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
+
+
+def run(options: "Options") -> int:
+    """Print, and write where asked, what the rule predicts."""
+    from depthmup import limits, reports
+
+    scheme = options.scheme or f"{options.alpha},{options.gamma}"
+    prediction = limits.optimal_rate(
+        _inputs(),
+        depths=options.depths,
+        base_depth=options.base_depth,
+        scheme=scheme,
+        block=limits.Block(activation=options.activation, block_depth=options.block_depth),
+        multiplier=options.multiplier,
+        progress=_Layers(),
+    )
+    measured = None
+    if options.measured is not None:
+        measured = read_measured(options.measured, scheme, options.base_depth)
+    result = {
+        **asdict(prediction),
+        "factors": prediction.factors,
+        "octaves": prediction.octaves,
+        "drift": prediction.drift,
+        "config": asdict(options),
+    }
+    if measured is not None:
+        octaves = [asdict(at) for at in measured.octaves]
+        result["measured"] = {"depths": measured.sizes, "octaves": octaves}
+    text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        reports.write_text(options.out, text + "\n")
+        reports.save_chart(_chart(prediction, options, measured), options.out.with_suffix(".html"))
+    if options.json:
+        print_json(reports.strict(result))
+        return 0
+    _print(prediction, measured)
+    if options.out is not None:
+        print(f"The chart: {options.out.with_suffix('.html').resolve()}")
+    return 0
+
+
+class _Layers:
+    """How many layers are done, on stderr, once that takes longer than two seconds."""
+
+    def __init__(self) -> None:
+        self._started = self._spoke = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._spoke > SECONDS_OF_SILENCE:
+            self._spoke = now
+            print(
+                f"{done} of {total} layers, {now - self._started:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
+    """The measured optima of a scheme, from the summary.json of ``depthmup transfer``.
+
+    Raises:
+        ValueError: no such file, scheme or base, with what there is.
+    """
+    from depthmup.records import Estimate
+    from depthmup.reports import Movement
+    from depthmup.rules import scheme as scheme_named
+
+    if file.is_dir():
+        file = file / "summary.json"
+    if not file.is_file():
+        raise ValueError(
+            "Expected --measured to be the summary.json of `depthmup transfer`; there is no "
+            f"{file}."
+        )
+    wanted = scheme_named(scheme)
+    rows = [
+        row
+        for row in json_format.loads(file.read_text(encoding="utf-8")).get("schemes", [])
+        if row["axis"] == "depth"
+    ]
+    exponents = (str(wanted.alpha), str(wanted.gamma))
+    of_scheme = [row for row in rows if (row["alpha"], row["gamma"]) == exponents]
+    if not of_scheme:
+        there = ", ".join(row["scheme"] for row in rows) or "none"
+        raise ValueError(
+            f"{file} has no measurement of {wanted.title} along depth; it has {there}."
+        )
+    known = {at["depth"]: at for at in of_scheme[0]["optimum"] if at["log2_lr"] is not None}
+    if base_depth not in known:
+        raise ValueError(
+            f"{file} has no optimum at the base's depth {base_depth}; it has {sorted(known)}. "
+            "Pass one of these as --base-depth."
+        )
+    zero = known[base_depth]["log2_lr"]
+
+    def end(at: dict[str, Any], name: str, otherwise: float) -> float:
+        return otherwise if at[name] is None else at[name] - zero
+
+    return Movement(
+        label=f"points: measured, {file}",
+        sizes=tuple(sorted(known)),
+        octaves=tuple(
+            Estimate(
+                value=at["log2_lr"] - zero,
+                low=end(at, "low", -math.inf),
+                high=end(at, "high", math.inf),
+            )
+            for _, at in sorted(known.items())
+        ),
+    )
+
+
+def _inputs() -> Any:
+    """Digits, scaled so that U with entries N(0, 1) is theirs, and all of one length."""
+    import numpy as np
+
+    from depthmup.data import digits
+
+    inputs = digits().inputs[:EXAMPLES].double().numpy()
+    return inputs / np.linalg.norm(inputs, axis=1, keepdims=True)
+
+
+def _chart(prediction: Any, options: "Options", measured: "Movement | None") -> Any:
+    from depthmup import reports
+    from depthmup.records import Estimate
+
+    predicted = reports.Movement(
+        label="line: predicted by the kernel of the infinitely wide network at initialization",
+        sizes=prediction.depths,
+        octaves=tuple(Estimate(value=v, low=v, high=v) for v in prediction.octaves),
+    )
+    title = f"SGD's best learning rate, {prediction.scheme}, {options.activation}"
+    return reports.optimum_chart(predicted, measured=measured, title=title)
+
+
+def _print(prediction: Any, measured: "Movement | None") -> None:
+    from depthmup.reports.words import number
+
+    beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
+    header = f"{'depth':>6}  {'factor':>8}  {'octaves':>8}"
+    print(header + (f"  {'measured':>9}" if beside else ""))
+    for depth, factor, octaves in zip(
+        prediction.depths, prediction.factors, prediction.octaves, strict=True
+    ):
+        line = f"{depth:>6}  {factor:>8.3g}  {number(octaves):>8}"
+        if depth in beside:
+            line += f"  {number(beside[depth].value):>9}"
+        print(line)
+    if math.isfinite(prediction.drift):
+        print(
+            f"\n{prediction.scheme}: SGD's best learning rate is predicted to move by "
+            f"{number(prediction.drift)} octaves per doubling of depth. A rule, no theorem: "
+            "docs/predict.md has its errors."
+        )

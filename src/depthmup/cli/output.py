@@ -1,0 +1,61 @@
+"""Where the result of a command goes, and everything else that is printed on the way.
+
+With ``--json``, stdout holds JSON and nothing else: what a person's own code prints, in this
+process and in workers, from Python or from C, goes to stderr.
+"""
+
+import io
+import json as json_format
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import IO, Any
+
+_result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
+
+
+@contextmanager
+def json_alone(wanted: bool) -> Iterator[None]:
+    """Within, only ``print_json`` reaches stdout, if this is wanted."""
+    for stream in (sys.stdout, sys.stderr):
+        # A path may hold what no encoding has: it is shown as an escape.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if not wanted:
+        yield
+        return
+    before, descriptor = sys.stdout, _descriptor(sys.stdout)
+    before.flush()
+    result: IO[str] = before
+    if descriptor == 1:
+        result = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)  # of this process, and of the workers that it starts
+    token = _result.set(result)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = before
+        _result.reset(token)
+        if result is not before:
+            before.flush()
+            with suppress(BrokenPipeError):
+                result.flush()
+            os.dup2(result.fileno(), 1)
+            with suppress(BrokenPipeError):
+                result.close()
+
+
+def print_json(value: Any) -> None:
+    """Print a value as strict JSON, or a text that is JSON already, as the command's result."""
+    text = value if isinstance(value, str) else json_format.dumps(value, indent=2, allow_nan=False)
+    print(text, file=_result.get() or sys.stdout, flush=True)
+
+
+def _descriptor(stream: IO[str]) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,97 @@
+"""What becomes of errors: one message each, and an exit status that says whose they are.
+
+| status | meaning |
+| --- | --- |
+| 0 | done, and what was judged holds |
+| 1 | done, and what was judged does not hold (``check``, ``limit --check``, ``regimes --map``) |
+| 2 | refused: the input, a file or this machine; or ``check`` cannot decide |
+| 3 | a person's own code raised an error or ended the program, or training runs failed |
+| 4 | a mistake in this package |
+| 130 | interrupted |
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from depthmup.cli.folders import remove_unused
+from depthmup.records.printable import printable
+
+REFUSED, OWN_CODE, DEFECT, INTERRUPTED = 2, 3, 4, 130
+
+# What libraries raise where this package passes on what a person gave, with a text for people.
+_MESSAGES = (ValueError, RuntimeError, OSError, OverflowError, MemoryError, ModuleNotFoundError)
+
+
+def explained(work: Callable[[], int]) -> int:
+    """The exit status of some work; what it raises becomes a message on stderr.
+
+    Folders that were made for a result that never came are removed.
+    """
+    try:
+        return work()
+    except BrokenPipeError:
+        # The reader of our output had enough (`depthmup ... | head`): end as quietly as others do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        _say("interrupted.")
+        status = INTERRUPTED
+    except BaseException as error:
+        # SystemExit too: a model's factory that calls sys.exit(0) has not measured anything.
+        status = _explain(error)
+    remove_unused()
+    return status
+
+
+def _explain(error: BaseException) -> int:
+    from depthmup.training.own_errors import is_refusal, own_trace
+
+    if isinstance(error, GeneratorExit):
+        raise error
+    if (trace := own_trace(error)) is not None:
+        if isinstance(error, SystemExit):
+            _say(f"your own code ended the program by sys.exit({error.code!r}):\n\n{trace}")
+        else:
+            _say(f"your own code raised {type(error).__name__}:\n\n{trace}")
+        return OWN_CODE
+    if _is_of_workers(error):
+        _say(str(error))
+        return OWN_CODE
+    if is_refusal(error) or _has_message(error):
+        _say(_text(error))
+        return REFUSED
+    _say(
+        "this is a mistake in depthmup, not yours. Please report it with the command and this:\n\n"
+        + "".join(traceback.format_exception(error)).rstrip()
+    )
+    return DEFECT
+
+
+def _is_of_workers(error: BaseException) -> bool:
+    if "depthmup.sweep" not in sys.modules:
+        return False
+    from depthmup.sweep import WorkerError
+
+    return isinstance(error, WorkerError)
+
+
+def _has_message(error: BaseException) -> bool:
+    if isinstance(error, ModuleNotFoundError):
+        return not error.name  # one that asks for an extra has no name; else this is broken
+    return isinstance(error, _MESSAGES)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this. Use smaller sizes, or fewer workers at once."
+    if isinstance(error, OverflowError):
+        return f"a number is too large to compute with: {error}. Use sizes and exponents nearer 1."
+    if isinstance(error, KeyError) and error.args:  # whose str() is in quotes
+        return str(error.args[0])
+    return str(error) or type(error).__name__
+
+
+def _say(text: str) -> None:
+    print(f"depthmup: {printable(text)}", file=sys.stderr)

@@ -1,0 +1,274 @@
+"""``predict``: how SGD's best learning rate will move with depth and width, before any training.
+
+The rule is ``limits.optimal_rate``'s, eta* lambda = constant, with the sharpness of the very
+networks in place of an infinitely wide one's: a few passes through each, at several sizes. What
+the rule is worth was measured; docs/predict.md has the errors.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import stdtrit
+from torch import nn
+
+from depthmup.diagnostics.sharpness import Sharpness, sharpness
+from depthmup.diagnostics.subject import Subject
+from depthmup.diagnostics.visits import check_finite, fresh, seeded, survey
+from depthmup.planning import Plan, plan
+from depthmup.planning.names import parameters
+from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
+from depthmup.records.study import Axis
+from depthmup.rules import Family, Scheme
+from depthmup.rules import family as family_named
+from depthmup.rules import scheme as scheme_named
+
+CONFIDENCE = 0.95
+TOLERANCE = 0.15
+TRUSTED = 0.02
+"""Relative error of an eigenvalue that is told of: 0.03 octaves."""
+
+NOT_FOR_ADAM = (
+    "The rule is for SGD: Expected an optimizer whose update is proportional to the gradient; got "
+    "{optimizer}, for which the sharpness at initialization, preconditioned or not, does not "
+    "predict the drift (docs/predict.md has the numbers). Measure it: `depthmup transfer --model "
+    "... --optimizer {optimizer}`."
+)
+
+
+def predict(
+    subject: Subject,
+    *,
+    base: tuple[int, int],
+    widths: Sequence[int] = (),
+    depths: Sequence[int] = (),
+    scheme: str | Scheme = "depth-mup",
+    optimizer: str | Family = "sgd",
+    seeds: int = 4,
+    batches: int = 1,
+    tolerance: float = TOLERANCE,
+    plan_options: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Prediction:
+    """Predict how SGD's best learning rate moves under a scheme's plan; nothing is trained.
+
+    Every size is built under its plan, and lambda_max(D^1/2 G D^1/2) of its loss at initialization
+    is found in some ten forward and backward passes (``sharpness``), D being the plan's factors on
+    the learning rate. The best learning rate is predicted to be inversely proportional to it.
+
+    Args:
+        subject: the factory, its data and its loss, as for ``check``.
+        base: width and depth where the best learning rate is known or cheap to find.
+        widths, depths: further sizes, each with the base's other size.
+        scheme, optimizer: as in ``depthmup.plan``; the optimizer is SGD, with momentum or not.
+        seeds: networks and batches of each size; intervals come from these.
+        batches: of data that the loss of a network is averaged over.
+        tolerance: octaves per doubling within which the optimum counts as staying.
+        plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
+        progress: told how many networks of how many are done.
+
+    Returns:
+        For every size the predicted factor of the learning rate, and the drifts, with intervals
+        over seeds. These hold nothing of the rule's own error.
+
+    Raises:
+        ValueError: an optimizer other than SGD, no sizes beside the base's, one seed, a factory
+            that ignores a size, data or a loss that are not finite.
+
+    Example:
+        >>> import torch
+        >>> from depthmup.models import ResidualMLP
+        >>> def make(width, depth):
+        ...     model = ResidualMLP(inputs=8, width=width, depth=depth, outputs=4, multiplier=0.5,
+        ...                         activation_name="relu")
+        ...     for frozen in (model.input, model.readout):
+        ...         frozen.requires_grad_(False)
+        ...     return model
+        >>> def batch(generator):
+        ...     return torch.randn(32, 8, generator=generator), torch.arange(32) % 4
+        >>> moving = predict(Subject(make=make, batch=batch), base=(64, 4), depths=(8, 16),
+        ...                 scheme="1/2,0", plan_options={"own_init": "fan_in"})
+        >>> moving.moves("depth"), moving.drift("depth").value < -0.3  # by about -1/2 per doubling
+        (True, True)
+    """
+    started = time.perf_counter()
+    chosen, sizes = scheme_named(scheme), _sizes(base, widths, depths)
+    if family_named(optimizer) is not Family.RAW:
+        raise ValueError(NOT_FOR_ADAM.format(optimizer=optimizer))
+    if seeds < 2 or batches < 1:
+        raise ValueError(
+            f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
+        )
+    task = _Task(
+        subject=subject,
+        base=base,
+        scheme=chosen,
+        optimizer=optimizer,
+        options=dict(plan_options or {}),
+        batches=batches,
+    )
+    task.check(sizes)
+    everything = tuple(dict.fromkeys(size for of_axis in sizes.values() for size in of_axis))
+    values: dict[tuple[int, int], list[float]] = {}
+    notes: list[str] = []
+    for done, size in enumerate(everything):
+        own_plan = task.plan(size)
+        notes += [note for note in own_plan.notes if note not in notes]
+        for seed in range(seeds):
+            sharp = task.sharpness(size, own_plan, seed)
+            values.setdefault(size, []).append(sharp.value)
+            note = f"The sharpness at {size[0]}x{size[1]} is known to {sharp.error:.1g} only."
+            if sharp.error > TRUSTED and note not in notes:
+                notes.append(note)
+            progress(done * seeds + seed + 1, len(everything) * seeds)
+    return Prediction(
+        title=subject.title,
+        scheme=chosen.title,
+        optimizer=str(optimizer),
+        base=base,
+        axes=tuple(
+            _along(axis, base, of_axis, {size: np.log2(values[size]) for size in of_axis})
+            for axis, of_axis in sizes.items()
+        ),
+        seeds=seeds,
+        confidence=CONFIDENCE,
+        tolerance=tolerance,
+        notes=tuple(notes),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What is looked at, the same for every size."""
+
+    subject: Subject
+    base: tuple[int, int]
+    scheme: Scheme
+    optimizer: str | Family
+    options: dict[str, Any]
+    batches: int
+
+    def check(self, sizes: Mapping[Axis, Sequence[tuple[int, int]]]) -> None:
+        """Refuse data that are not finite, and a factory that ignores a size."""
+        inputs, _ = self.subject.batch(seeded(0))
+        check_finite(inputs)
+        width, depth = self.base
+        model = fresh(self.subject.make, width, depth, 0)
+        wider = [w for w, _ in sizes.get("width", ()) if w != width]
+        deeper = [d for _, d in sizes.get("depth", ()) if d != depth]
+        if deeper:
+            survey(self.subject.make, (width, *wider[:1]), (depth, *deeper), model, inputs)
+        elif _shapes(fresh(self.subject.make, wider[0], depth, 0)) == _shapes(model):
+            raise ValueError(
+                f"The factory ignores width: at {width} and {wider[0]} every parameter has the "
+                "same shape. Expected factory(width, depth) to pass width on to the model."
+            )
+
+    def plan(self, size: tuple[int, int]) -> Plan:
+        return plan(
+            fresh(self.subject.make, *size, 0),
+            base=fresh(self.subject.make, *self.base, 0),
+            scheme=self.scheme,
+            optimizer=self.optimizer,
+            example_inputs=self.subject.batch(seeded(0))[0],
+            **self.options,
+        )
+
+    def sharpness(self, size: tuple[int, int], own_plan: Plan, seed: int) -> Sharpness:
+        """That of one network, per unit of the base's learning rate."""
+        model = fresh(self.subject.make, *size, seed)
+        own_plan.initialize(model)
+        generator = seeded(seed)
+        data = [self.subject.batch(generator) for _ in range(self.batches)]
+        rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
+        try:
+            # A model may draw in its forward pass (dropout): the same at every size.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                sharp = sharpness(model, data, loss=self.subject.loss, rates=rates)
+        except ValueError as error:
+            raise ValueError(f"At width {size[0]} and depth {size[1]}: {error}") from error
+        if not sharp.value > 0:
+            raise ValueError(
+                f"At width {size[0]} and depth {size[1]} the outputs do not depend on the trained "
+                "weights to first order, so the sharpness is 0. Is the readout initialized at 0? "
+                "Predict with one that is not."
+            )
+        return sharp
+
+
+def _sizes(
+    base: tuple[int, int], widths: Sequence[int], depths: Sequence[int]
+) -> dict[Axis, tuple[tuple[int, int], ...]]:
+    """The sizes of every axis that was asked for, the base's among them."""
+    along_axes: dict[Axis, tuple[tuple[int, int], ...]] = {}
+    width, depth = base
+    axes: tuple[tuple[Axis, int, Sequence[int]], ...] = (
+        ("depth", depth, depths),
+        ("width", width, widths),
+    )
+    for axis, own, more in axes:
+        for number in (own, *more):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise ValueError(f"Expected {axis}s to be positive integers; got {number!r}.")
+        along = sorted({own, *more})
+        if len(along) > 1:
+            along_axes[axis] = tuple((width, n) if axis == "depth" else (n, depth) for n in along)
+    if not along_axes:
+        raise ValueError(
+            f"Expected widths or depths other than the base's, {base[0]}x{base[1]}: a drift is "
+            "between sizes. Give e.g. depths=(8, 16, 32)."
+        )
+    return along_axes
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in parameters(model).items()}
+
+
+def _along(
+    axis: Axis,
+    base: tuple[int, int],
+    sizes: Sequence[tuple[int, int]],
+    logs: Mapping[tuple[int, int], np.ndarray],
+) -> AxisPrediction:
+    """Octaves and drift along an axis; ``logs`` (seeds,) are log2 curvatures.
+
+    Seeds are independent networks at every size, so each gives a slope of its own, and the
+    interval is Student's.
+    """
+    x = np.log2([depth if axis == "depth" else width for width, depth in sizes])
+    x = x - x.mean()
+    octaves = {size: logs[base] - logs[size] for size in sizes}
+    slopes = sum(at * octaves[size] for at, size in zip(x, sizes, strict=True)) / (x @ x)
+
+    def curvature(size: tuple[int, int]) -> Estimate:
+        log = student(logs[size])
+        return Estimate(value=2**log.value, low=2**log.low, high=2**log.high)
+
+    return AxisPrediction(
+        axis=axis,
+        sizes=tuple(
+            SharpnessAt(
+                width=size[0],
+                depth=size[1],
+                curvature=curvature(size),
+                octaves=student(octaves[size], unit="octaves of learning rate"),
+            )
+            for size in sizes
+        ),
+        drift=student(slopes, unit=f"octaves of learning rate per doubling of {axis}"),
+    )
+
+
+def student(values: np.ndarray, unit: str = "") -> Estimate:
+    """The mean of independent values, with Student's interval."""
+    mean, count = float(np.mean(values)), len(values)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
+    return Estimate(value=mean, low=mean - half, high=mean + half, unit=unit)

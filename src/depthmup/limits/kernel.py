@@ -1,0 +1,218 @@
+"""The tangent kernel of an infinitely wide residual network at initialization, at any depth.
+
+With c the multiplier of a branch and k matrices in it, inputs xi, xi' and r the learning rates
+per unit rate at the base,
+
+    C^0 = xi.xi',        C^l = C^{l-1} + c^2 S_k(C^{l-1})           <x|x'> of the stream
+    Pi^L = 1,            Pi^{l-1} = Pi^l (1 + c^2 J^l)              <d|d'> of the gradients
+    Theta = r c^2 sum_l Pi^l sum_i J_i^l S_{i-1}^l                  entrywise products throughout
+
+S_i is the covariance after the branch's i-th matrix and what follows it, J_i the product of
+E phi' phi' over the activations above the i-th matrix, and J that over all of them. One update
+by full-batch gradient descent on B examples with a learning rate lr moves the outputs by
+``-lr Theta chi``, chi = dloss/df: for the squared error it is stable while
+``lr lambda_max(Theta) / B < 2``.
+
+*Source:* standard (Jacot et al. 2018, arXiv 1806.07572, for the kernel; arXiv 2310.02244,
+Definition 6.1, for the scaling); nothing here is new but the form of the branches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from depthmup.limits.gaussian import Activation, resolve
+from depthmup.limits.losses import Array, _matrix
+from depthmup.limits.moments import mean_of, moments
+
+Nonlinearity = Literal["post", "pre", "between"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """What a residual branch computes: ``block_depth`` matrices W_i and an activation phi.
+
+    ``nonlinearity`` says where phi stands: "post" u <- phi(W_i u), "pre" u <- W_i phi(u), or
+    "between" W_k phi(... phi(W_1 u)), the network of ``limits``; by default "post" for one matrix
+    and "between" for more. ``mean_subtraction`` takes the mean over features from the branch;
+    ``layer_norm`` normalizes what enters it. ``rates`` are learning rates of the matrices relative
+    to each other, 1 each unless given; a hidden width of rho n multiplies all but the first by rho.
+
+    >>> Block(activation="relu", block_depth=2).layers
+    ('matrix', 'phi', 'matrix')
+    """
+
+    activation: str | Activation = "identity"
+    block_depth: int = 1
+    nonlinearity: Nonlinearity | None = None
+    mean_subtraction: bool = True
+    layer_norm: bool = False
+    rates: tuple[float, ...] = ()
+    phi: Activation = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.block_depth < 1:
+            raise ValueError(
+                f"A branch has at least one matrix; got block_depth={self.block_depth}."
+            )
+        if self.nonlinearity not in (None, "post", "pre", "between"):
+            raise ValueError(
+                "Expected nonlinearity to be 'post', phi(W u), 'pre', W phi(u), or 'between', "
+                f"W phi(W u); got {self.nonlinearity!r}."
+            )
+        if self.rates and len(self.rates) != self.block_depth:
+            raise ValueError(
+                f"Expected one of `rates` for each of {self.block_depth} matrices; got "
+                f"{len(self.rates)}."
+            )
+        if not all(0 <= rate < math.inf for rate in self.rates):
+            raise ValueError(f"Expected rates to be finite and not negative; got {self.rates}.")
+        object.__setattr__(self, "phi", resolve(self.activation))
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The branch from below to above, as "matrix" and "phi"."""
+        form = self.nonlinearity or ("post" if self.block_depth == 1 else "between")
+        if form == "between":
+            return ("matrix", *("phi", "matrix") * (self.block_depth - 1))
+        pair = ("matrix", "phi") if form == "post" else ("phi", "matrix")
+        return pair * self.block_depth
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kernel:
+    """The tangent kernel of N inputs at initialization.
+
+    ``tangent`` (N, N): Theta per unit learning rate, the same for every output. ``stream`` (N, N):
+    <x^L|x^L>, the covariance of the readout's inputs.
+    """
+
+    tangent: Array
+    stream: Array
+
+    @property
+    def largest(self) -> float:
+        """lambda_max(Theta) / N: the curvature of half the mean squared error, per unit rate.
+
+        Infinite where entries overflow.
+        """
+        if not np.isfinite(self.tangent).all():
+            return math.inf
+        return float(np.linalg.eigvalsh(self.tangent)[-1]) / len(self.tangent)
+
+
+def kernel(
+    inputs: ArrayLike,
+    *,
+    depth: int,
+    block: Block | None = None,
+    branch: float,
+    lr: float = 1.0,
+    lr_input: float = 0.0,
+    lr_readout: float = 0.0,
+) -> Kernel:
+    """The tangent kernel of a network of ``depth`` branches, each multiplied by ``branch``.
+
+    ``x^0 = U xi``, ``x^l = x^{l-1} + branch * f(x^{l-1})`` and ``f = V^T x^L``, entries of U of
+    variance 1, of matrices in branches one over their number of columns, of V 1/n^2, as n goes to
+    infinity.
+
+    Args:
+        inputs: xi, (N, d_in).
+        depth: number of residual branches.
+        block: what a branch computes; one matrix without activation unless given.
+        branch: the multiplier of every branch, c.
+        lr: the factor of the learning rate inside branches, r.
+        lr_input, lr_readout: those of U and V, frozen unless given, in the units of
+            ``limits.linear``.
+
+    Returns:
+        Theta, and the covariance of the stream.
+
+    Raises:
+        ValueError: inputs that are no finite matrix, or zero where they are normalized; a depth
+            below 1; an expectation of the activation that is unknown.
+
+    Example:
+        >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
+        >>> float(linear.tangent[0, 0])
+        1.953125
+    """
+    xi = _matrix(inputs, "inputs", "(N, d_in)")
+    if not (isinstance(depth, int) and depth >= 1):
+        raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
+    block = block or Block()
+    stream = xi @ xi.T
+    if block.layer_norm and not np.diag(stream).all():
+        raise ValueError(
+            f"Input {int(np.argmin(np.diag(stream)))} is zero, and LayerNorm of zero is undefined "
+            "at infinite width: leave it out."
+        )
+    mean = np.zeros(len(xi))  # of the stream's entries: not 0 where a branch keeps its own
+    jacobians, sums = [], []
+    for _ in range(depth):
+        layer = _Layer.of(block, stream, mean)
+        jacobians.append(1 + branch**2 * layer.jacobian)
+        sums.append(layer.tangent)
+        cross = branch * np.outer(mean, layer.mean)
+        stream = stream + branch**2 * layer.covariance + cross + cross.T
+        mean = mean + branch * layer.mean
+    tangent, above = np.zeros_like(stream), np.ones_like(stream)
+    for jacobian, own in zip(reversed(jacobians), reversed(sums), strict=True):
+        tangent += above * own
+        above = above * jacobian
+    tangent *= lr * branch**2
+    tangent += lr_input * above * (xi @ xi.T) + lr_readout * stream
+    return Kernel(tangent=tangent, stream=stream)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Layer:
+    """One branch, without its multiplier.
+
+    ``covariance`` (N, N) uncentred and ``mean`` (N,) of its output's entries, ``jacobian`` J
+    (N, N), and ``tangent`` (N, N) the sum over its matrices of J_i S_{i-1}, per unit <d|d'>.
+    """
+
+    covariance: Array
+    mean: Array
+    jacobian: Array
+    tangent: Array
+
+    @staticmethod
+    def of(block: Block, stream: Array, mean: Array) -> _Layer:
+        one = np.ones_like(stream)
+        covariance, jacobian = stream, one
+        if block.layer_norm:
+            covariance = covariance - np.outer(mean, mean)
+            size = np.sqrt(np.diag(covariance))
+            # What a norm takes from the gradient is its part along x, which starts at 0.
+            jacobian = 1 / np.outer(size, size)
+            covariance = covariance * jacobian
+        entering: list[Array] = []  # S_{i-1} of every matrix
+        above: list[Array] = []  # J_i of every matrix
+        last = len(block.layers) - 1
+        mean = np.zeros(len(stream))
+        for i, layer in enumerate(block.layers):
+            if layer == "matrix":
+                entering.append(covariance)
+                above.append(one)
+                mean = np.zeros(len(stream))  # W has mean 0, whatever it is applied to
+                continue
+            variance, of_phi = np.diag(covariance), moments(block.phi, covariance)
+            jacobian = jacobian * of_phi.slope
+            above = [factor * of_phi.slope for factor in above]
+            covariance = of_phi.covariance
+            if not (i == last and block.mean_subtraction):
+                mean = mean_of(block.phi, variance)
+                covariance = covariance + np.outer(mean, mean)
+        rates = block.rates or (1.0,) * block.block_depth
+        tangent = np.zeros_like(stream)
+        for rate, factor, below in zip(rates, above, entering, strict=True):
+            tangent += rate * factor * below
+        return _Layer(covariance=covariance, mean=mean, jacobian=jacobian, tangent=tangent)

@@ -1,0 +1,150 @@
+"""Values of this package from JSON, checked against their types while they are made.
+
+A file may hold anything: what does not fit is refused by its place and what was expected there,
+before anything is computed from it.
+"""
+
+import json
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from depthmup.records.printable import printable
+
+T = TypeVar("T")
+
+LARGEST = 64 * 2**20
+"""Characters of a file; the longest certificates have some hundred thousand."""
+
+
+def parse(text: str, what: str) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        text: the text.
+        what: what it should be, with its article, for messages.
+
+    Raises:
+        ValueError: it is no JSON, too long, or nested too deeply.
+    """
+    if len(text) > LARGEST:
+        raise ValueError(f"Expected {what} of at most {LARGEST:,} characters; got {len(text):,}.")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"Expected {what}; got JSON that is nested too deeply.") from None
+    except ValueError as error:
+        raise ValueError(f"Expected {what}, as JSON; got something else: {error}.") from None
+
+
+def decode(kind: type[T], raw: Any, where: str) -> T:
+    """A dataclass from the value that its JSON holds, every field checked by its type.
+
+    A float may be a number, null (NaN) or "Infinity" and "-Infinity"; an enumeration is one of its
+    values; a tuple is a list. Texts are made printable.
+
+    Args:
+        kind: a dataclass of plain types, enumerations, tuples, mappings and other dataclasses.
+        raw: what ``json.loads`` gave.
+        where: what the value is called in messages.
+
+    Raises:
+        ValueError: the first place where the value does not fit, and what was expected there.
+
+    Example:
+        >>> from depthmup.records import Estimate
+        >>> decode(Estimate, {"value": 1, "low": None, "high": "Infinity"}, "slope")
+        Estimate(value=1.0, low=nan, high=inf, unit='')
+    """
+    value: T = _value(kind, raw, where)
+    return value
+
+
+def _value(kind: Any, raw: Any, where: str) -> Any:
+    if is_dataclass(kind):
+        return _dataclass(kind, raw, where)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if raw is None and type(None) in inner:
+            return None
+        [only] = [each for each in inner if each is not type(None)]
+        return _value(only, raw, where)
+    if origin is tuple:
+        return _tuple(inner, raw, where)
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+        values = inner if origin is Literal else tuple(member.value for member in kind)
+        if not isinstance(raw, str) or raw not in values:
+            _refuse(where, f"one of {', '.join(values)}", raw)
+        return raw if origin is Literal else kind(raw)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(raw, dict):
+            _refuse(where, "an object", raw)
+        return {printable(k): _value(inner[1], v, f"{where}[{k!r}]") for k, v in raw.items()}
+    return _plain(kind, raw, where)
+
+
+def _plain(kind: Any, raw: Any, where: str) -> Any:
+    if kind is Any:
+        return raw
+    if kind is float:
+        return _float(raw, where)
+    if kind is int:
+        right = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 2**63
+        return raw if right else _refuse(where, "a whole number", raw)
+    if kind is str:
+        return printable(raw) if isinstance(raw, str) else _refuse(where, "a text", raw)
+    if kind is bool:
+        return raw if isinstance(raw, bool) else _refuse(where, "true or false", raw)
+    raise TypeError(f"There is no reader for fields of type {kind!r} ({where}).")
+
+
+def _dataclass(kind: Any, raw: Any, where: str) -> Any:
+    if not isinstance(raw, dict):
+        _refuse(where, "an object", raw)
+    hints, needed = _hints(kind)
+    if lacking := needed - raw.keys():
+        raise ValueError(f"Expected {where} to have {', '.join(sorted(lacking))}; it lacks them.")
+    if unknown := raw.keys() - hints.keys():
+        names = printable(", ".join(sorted(unknown))[:200])
+        raise ValueError(f"Expected {where} to have {', '.join(hints)} alone; it has {names} too.")
+    return kind(**{name: _value(hints[name], raw[name], f"{where}.{name}") for name in raw})
+
+
+@cache
+def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """The types of a dataclass's fields, and the names of those without a default."""
+    hints = get_type_hints(kind)
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return {f.name: hints[f.name] for f in fields(kind)}, frozenset(needed)
+
+
+def _tuple(inner: tuple[Any, ...], raw: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(raw, list):
+        _refuse(where, "a list", raw)
+    kinds = [inner[0]] * len(raw) if inner[-1:] == (Ellipsis,) else list(inner)
+    if len(kinds) != len(raw):
+        _refuse(where, f"a list of {len(kinds)}", raw)
+    pairs = zip(kinds, raw, strict=True)
+    return tuple(_value(kind, each, f"{where}[{i}]") for i, (kind, each) in enumerate(pairs))
+
+
+def _float(raw: Any, where: str) -> float:
+    if raw is None:
+        return math.nan
+    if isinstance(raw, str) and raw in ("Infinity", "-Infinity"):
+        return float(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        _refuse(where, "a number", raw)
+    try:
+        return float(raw)
+    except OverflowError:
+        _refuse(where, "a number of double precision", "one beyond it")
+
+
+def _refuse(where: str, expected: str, got: Any) -> NoReturn:
+    shown = type(got).__name__ if isinstance(got, list | dict) else printable(repr(got))
+    raise ValueError(f"Expected {where} to be {expected}; got {shown[:100]}.")

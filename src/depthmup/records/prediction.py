@@ -1,0 +1,83 @@
+"""Where SGD's best learning rate is predicted to move, from networks at initialization."""
+
+import math
+from dataclasses import dataclass
+
+from depthmup.records.finding import Estimate
+from depthmup.records.study import Axis
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharpnessAt:
+    """One size: ``curvature`` lambda_max(D^1/2 G D^1/2) per unit of the base's learning rate, and
+    ``octaves``, log2 of the predicted best learning rate over the base's; intervals over seeds."""
+
+    width: int
+    depth: int
+    curvature: Estimate
+    octaves: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AxisPrediction:
+    """The sizes along one axis, and the drift in octaves of learning rate per doubling."""
+
+    axis: Axis
+    sizes: tuple[SharpnessAt, ...]
+    drift: Estimate
+
+    def size(self, at: SharpnessAt) -> int:
+        return at.depth if self.axis == "depth" else at.width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """How the best learning rate of a model is predicted to move under a scheme's plan.
+
+    ``tolerance``: octaves per doubling within which it counts as staying.
+    """
+
+    title: str
+    scheme: str
+    optimizer: str
+    base: tuple[int, int]
+    axes: tuple[AxisPrediction, ...]
+    seeds: int
+    confidence: float
+    tolerance: float
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def drift(self, axis: Axis) -> Estimate:
+        """The drift along an axis, if it was asked for.
+
+        Raises:
+            KeyError: it was not.
+        """
+        for along in self.axes:
+            if along.axis == axis:
+                return along.drift
+        raise KeyError(f"No sizes along {axis} were asked for: give {axis}s=(...) with the base's.")
+
+    def moves(self, axis: Axis) -> bool | None:
+        """Whether the drift lies outside the tolerance; None where the interval holds both."""
+        drift = self.drift(axis)
+        if drift.inside(-self.tolerance, self.tolerance):
+            return False
+        return True if drift.outside(-self.tolerance, self.tolerance) else None
+
+
+def sentence(prediction: Prediction, axis: Axis) -> str:
+    """What is predicted along an axis, in one sentence."""
+    drift = prediction.drift(axis)
+    if not math.isfinite(drift.value):
+        return f"Along {axis} nothing is predicted: a network explodes at initialization."
+    what = {
+        False: "stays",
+        True: "moves " + ("up" if drift.value > 0 else "down"),
+        None: "may stay or move",
+    }[prediction.moves(axis)]
+    return (
+        f"Along {axis} the best learning rate {what}: {drift.value:+.2f} octaves per doubling, "
+        f"{prediction.confidence:.0%} interval over seeds [{drift.low:+.2f}, {drift.high:+.2f}]."
+    ).replace("-", "−")

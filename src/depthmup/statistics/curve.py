@@ -1,0 +1,142 @@
+"""Curves of loss against learning rate: what was measured, as plain arrays.
+
+Every size has learning rates and seeds of its own. A finite loss was measured; an infinite one is a
+run that diverged; NaN is a run that was not made. The three are never taken for each other.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from depthmup.statistics.intervals import Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curves:
+    """Losses of one scheme at some sizes, as arrays that ragged grids fill up with NaN.
+
+    Attributes:
+        log2_lrs: (..., sizes, rates), increasing along the last axis; NaN where a size has fewer.
+        losses: (..., sizes, rates, seeds). A finite loss was measured, an infinite one is a run
+            that diverged, and NaN is a run that was not made. Seeds of one column share their
+            data, order and initialization over sizes, where they do.
+    """
+
+    log2_lrs: Array
+    losses: Array
+
+    @staticmethod
+    def of(log2_lrs: Sequence[Any] | Array, losses: Sequence[Any] | Array) -> "Curves":
+        """Curves from one grid of learning rates for all sizes, or from one for each.
+
+        Args:
+            log2_lrs: increasing log2 learning rates, or such a list for each size.
+            losses: for each size an array (learning rates, seeds).
+
+        Returns:
+            The curves, filled up with NaN where sizes differ in their rates or seeds.
+
+        Raises:
+            ValueError: losses that are not positive, or not one for each learning rate.
+
+        Example:
+            >>> ragged = Curves.of([[-2, -1, 0], [-1, 0]], [np.ones((3, 2)), np.ones((2, 1))])
+            >>> ragged.losses.shape, int(np.isnan(ragged.losses).sum())
+            ((2, 3, 2), 4)
+        """
+        sizes = [np.asarray(of_size, float) for of_size in losses]
+        one_grid = np.ndim(log2_lrs[0]) == 0
+        grids = [
+            np.asarray(log2_lrs if one_grid else log2_lrs[i], float) for i in range(len(sizes))
+        ]
+        for grid, of_size in zip(grids, sizes, strict=True):
+            if of_size.ndim != 2 or len(of_size) != len(grid):
+                raise ValueError(
+                    f"Expected losses (learning rates, seeds) for {len(grid)} learning rates; got "
+                    f"an array of shape {of_size.shape}."
+                )
+            if (of_size <= 0).any():
+                raise ValueError(
+                    "Expected positive losses, infinite where a run diverged and NaN where it was "
+                    f"not made (their logarithms are compared); got {np.nanmin(of_size):.4g}. "
+                    "Train fewer steps, or on data that the model cannot fit exactly."
+                )
+            if not (np.isfinite(grid).all() and (np.diff(grid) > 0).all()):
+                raise ValueError(f"Expected increasing log2 learning rates; got {grid.tolist()}.")
+        rates, seeds = max(map(len, grids)), max(of_size.shape[1] for of_size in sizes)
+        x = np.full((len(sizes), rates), math.nan)
+        y = np.full((len(sizes), rates, seeds), math.nan)
+        for i, (grid, of_size) in enumerate(zip(grids, sizes, strict=True)):
+            x[i, : len(grid)] = grid
+            y[i, : len(grid), : of_size.shape[1]] = of_size
+        return Curves(log2_lrs=x, losses=y)
+
+    def __getitem__(self, sizes: Any) -> "Curves":
+        """The curves of some sizes, by a list of indices."""
+        return Curves(log2_lrs=self.log2_lrs[..., sizes, :], losses=self.losses[..., sizes, :, :])
+
+    @cached_property
+    def seeds(self) -> Array:
+        """Whether a seed has any run at a size: (..., sizes, seeds)."""
+        return np.asarray(~np.isnan(self.losses).all(-2))
+
+    @property
+    def fewest_seeds(self) -> int:
+        """Seeds of the size that has the fewest."""
+        return int(self.seeds.sum(-1).min())
+
+    @cached_property
+    def groups(self) -> list[Array]:
+        """Indices of the seeds that were trained at the same sizes, group by group."""
+        present = self.seeds.reshape(-1, self.seeds.shape[-1])
+        patterns: dict[bytes, list[int]] = {}
+        for seed in range(present.shape[-1]):
+            patterns.setdefault(present[:, seed].tobytes(), []).append(seed)
+        return [np.array(group) for group in patterns.values()]
+
+    @cached_property
+    def log_losses(self) -> Array:
+        """Logarithms, (..., sizes, rates, seeds)."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.log(self.losses))
+
+    def averages(self) -> Array:
+        """Seed-averaged log losses, (..., sizes, rates)."""
+        return average(self.log_losses)
+
+    def without_each_seed(self) -> Array:
+        """Averages that leave out a seed each, (..., sizes, seeds, rates)."""
+        y = self.log_losses
+        seeds = range(y.shape[-1])
+        return np.stack([average(np.delete(y, s, axis=-1)) for s in seeds], axis=-2)
+
+
+def average(log_losses: Array) -> Array:
+    """Log losses (..., rates, seeds) averaged over seeds.
+
+    A learning rate at which any seed diverged is none that one would choose: infinite. Where runs
+    are missing, seeds differ in how many rates they have: what is averaged is the rates' part of
+    the least-squares fit ``rate + seed``, so that a seed's own level moves no single point.
+    """
+    if log_losses.shape[-1] == 0:
+        return np.full(log_losses.shape[:-1], math.nan)
+    missing = np.isnan(log_losses)
+    diverged = np.asarray(np.isinf(log_losses).any(-1))
+    if not missing.any():
+        with np.errstate(invalid="ignore"):
+            mean = log_losses.mean(-1)
+        return np.asarray(np.where(diverged, math.inf, mean))
+    there = np.isfinite(log_losses) & ~diverged[..., None]
+    y = np.where(there, log_losses, 0.0)
+    count = there.sum(-1)
+    per_seed = np.maximum(there.sum(-2, keepdims=True), 1)
+    level = np.zeros((*y.shape[:-2], 1, y.shape[-1]))
+    for _ in range(60):  # alternating projections; complete columns converge at once
+        rate = (np.where(there, y - level, 0.0)).sum(-1) / np.maximum(count, 1)
+        level = np.where(there, y - rate[..., None], 0.0).sum(-2, keepdims=True) / per_seed
+        level = level - level.mean(-1, keepdims=True)
+    return np.asarray(np.where(diverged, math.inf, np.where(count > 0, rate, math.nan)))

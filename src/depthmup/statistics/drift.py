@@ -1,0 +1,267 @@
+"""How the optimum moves with size, what that costs, and the verdict.
+
+The drift is the least-squares slope of the best log2 learning rate against log2 size: 0 means
+transfer. Its variance has two parts,
+
+    (t_{S-1} jackknife error over S seeds)^2 + (1.96)^2 sum_i w_i^2 misfit_i^2,
+
+w_i the slope's weights: what seeds scatter, and what the fit of each optimum misses and more seeds
+do not cure. With one seed the first part is unknown. What is left is how the optima scatter about
+their line, moderated by how points scatter about their curves:
+
+    s^2 = (4 s_0^2 + (n - 2) s_line^2) / (4 + n - 2),    s_0^2 = mean_i (scatter_i^2 + misfit_i^2),
+
+with Student's t of n + 2 degrees of freedom. It cannot see a shift that all runs of the one seed
+share along the sizes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
+from depthmup.statistics.curve import Curves
+from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
+from depthmup.statistics.optimum import Optima, optima
+
+TOLERANCE = 0.15
+"""Octaves per doubling of size within which an optimum counts as staying where it is."""
+
+PRIOR_FREEDOM = 4
+"""Weight, in degrees of freedom, of the scatter within curves beside that about the line."""
+
+DRIFT_UNIT = "octaves of learning rate per doubling of {axis}"
+EXCESS_UNIT = "nats of training loss"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slopes:
+    """Slopes of the optimum and half-widths of their 95% intervals, arrays over experiments."""
+
+    value: Array
+    half: Array
+
+
+def slopes(positions: Sequence[float] | Array, fitted: Optima) -> Slopes:
+    """The least-squares slope of optima against positions, with its interval.
+
+    Args:
+        positions: log2 of the sizes, (sizes,).
+        fitted: the optima, (..., sizes).
+
+    Returns:
+        Arrays of the leading shape.
+
+    Example:
+        >>> rates = np.arange(-6.0, 2.0)
+        >>> seeds = np.array([-0.02, 0.0, 0.02])
+        >>> losses = [np.exp(0.1 * (rates[:, None] - best - seeds) ** 2) for best in (-3, -3.5)]
+        >>> slope = slopes([3, 4], optima(Curves.of(rates, losses)))
+        >>> round(float(slope.value), 2), round(float(slope.half), 2)
+        (-0.5, 0.22)
+    """
+    x = np.asarray(positions, float)
+    x = x - x.mean()
+    weights = x / (x @ x)
+    value = fitted.centre @ weights
+    if fitted.curves.fewest_seeds < 2:
+        return Slopes(value=value, half=_from_sizes(x, weights, value, fitted))
+    within = np.einsum("...ns,n->...s", fitted.centre_without, weights)
+    error, freedom = fitted.seed_error(within)
+    misfit = np.sqrt((weights**2 * fitted.misfit**2).sum(-1))
+    half = np.hypot(student(freedom) * error, float(student(math.inf)) * misfit)
+    return Slopes(value=value, half=half)
+
+
+def _from_sizes(x: Array, weights: Array, value: Array, fitted: Optima) -> Array:
+    """The half-width from the scatter of sizes, for one seed."""
+    line = fitted.centre.mean(-1, keepdims=True) + value[..., None] * x
+    freedom = len(x) - 2
+    within = (fitted.scatter**2 + fitted.misfit**2).mean(-1)
+    about = ((fitted.centre - line) ** 2).sum(-1)
+    variance = (PRIOR_FREEDOM * within + about) / (PRIOR_FREEDOM + freedom)
+    return np.asarray(student(PRIOR_FREEDOM + freedom) * np.sqrt(variance * (weights @ weights)))
+
+
+def drift(
+    sizes: Sequence[float],
+    log2_lrs: Sequence[float] | Array,
+    losses: Sequence[Array] | Array,
+    *,
+    axis: Axis = "depth",
+) -> Estimate:
+    """How the optimum moves along an axis, in octaves per doubling: 0 means transfer.
+
+    Args:
+        sizes: of curves whose optimum is inside their grid.
+        log2_lrs: of all sizes, or a list for each.
+        losses: for each size (learning rates, seeds); infinite where a run diverged, NaN where it
+            was not made.
+        axis: what grows, for the unit.
+
+    Returns:
+        The drift with its 95% interval; unknown with fewer than two sizes.
+    """
+    unit = DRIFT_UNIT.format(axis=axis)
+    if len(sizes) < 2:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
+    slope = slopes(np.log2(np.asarray(sizes, float)), optima(Curves.of(log2_lrs, losses)))
+    return around(float(slope.value), float(slope.half), unit)
+
+
+def measured(
+    fitted: Optima,
+    sizes: Sequence[tuple[int, int | None]],
+    *,
+    confidence: float = CONFIDENCE,
+) -> tuple[Optimum, ...]:
+    """Every size's best learning rate and loss, with intervals.
+
+    Args:
+        fitted: the optima of one scheme.
+        sizes: depth and width of each; the width may be unsaid.
+        confidence: of the intervals.
+
+    Returns:
+        The optima. At an edge of the grid the interval is open towards the outside.
+    """
+    estimates = []
+    for i, ((depth, width), place) in enumerate(zip(sizes, fitted.places(), strict=True)):
+        at = loss = UNKNOWN
+        if place is not Place.FAILED:
+            at, loss = rate_estimate(fitted, i, confidence), _loss_estimate(fitted, i, confidence)
+        estimates.append(Optimum(depth=depth, width=width, log2_lr=at, loss=loss, place=place))
+    return tuple(estimates)
+
+
+def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> Estimate:
+    """One size's best log2 learning rate: seeds, what the fit misses, and the lean."""
+    value = float(fitted.at[size])
+    if fitted.lowest[size] in (fitted.first[size], fitted.last[size]):
+        low_edge = fitted.lowest[size] == fitted.first[size]
+        return Estimate(
+            value=value,
+            low=-math.inf if low_edge else value,
+            high=value if low_edge else math.inf,
+        )
+    systematic = math.hypot(fitted.misfit[size], fitted.sides.lean_error / math.sqrt(2))
+    if fitted.curves.fewest_seeds < 2:
+        error = math.hypot(systematic, fitted.scatter[size])
+        return around(value, float(student(PRIOR_FREEDOM, confidence)) * error)
+    scatter, freedom = fitted.seed_error(fitted.centre_without[size])
+    half = math.hypot(
+        float(student(freedom, confidence) * scatter),
+        float(student(math.inf, confidence)) * systematic,
+    )
+    return around(value, half)
+
+
+def _loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
+    """One size's best loss; the interval is that of its logarithm."""
+    error, freedom = fitted.seed_error(fitted.log_loss_without[size])
+    half = float(student(freedom, confidence) * error)
+    log = float(fitted.log_loss[size])
+    with np.errstate(over="ignore"):
+        low, value, high = (float(np.exp(log + k * half)) for k in (-1, 0, 1))
+    return Estimate(value=value, low=low, high=high)
+
+
+def excess_loss(fitted: Optima, base: int, target: int) -> Estimate:
+    """Loss at a size with another's best learning rate, minus its own best loss.
+
+    Args:
+        fitted: the optima of one scheme.
+        base, target: indices of the sizes; both optima are inside the grid.
+
+    Returns:
+        Nats, with a 95% jackknife interval over seeds; infinite if the target diverges there.
+    """
+
+    def of(gap: float, log_losses: Array, level: float) -> float:
+        above = fitted.excess(target, gap, log_losses=log_losses, level=level)
+        return float(np.exp(level) * np.expm1(above))
+
+    gap = float(fitted.centre[base] - fitted.centre[target])
+    value = of(gap, fitted.log_losses[target], float(fitted.log_loss[target]))
+    if not math.isfinite(value):
+        return Estimate(value=value, low=value, high=value, unit=EXCESS_UNIT)
+    gaps = fitted.centre_without[base] - fitted.centre_without[target]
+    tried = np.where(np.isfinite(fitted.log_losses[target]), 0.0, fitted.log_losses[target])
+    without = np.array(
+        [
+            of(float(gaps[s]), averages + tried, float(level))
+            for s, (averages, level) in enumerate(
+                zip(fitted.averages_without[target], fitted.log_loss_without[target], strict=True)
+            )
+        ]
+    )
+    error, freedom = fitted.seed_error(without)
+    half = float(error) * float(student(freedom)) if math.isfinite(float(error)) else math.inf
+    return around(value, half, EXCESS_UNIT)
+
+
+def judge(
+    optima: Sequence[Optimum],
+    drift: Estimate,
+    *,
+    seeds: int,
+    tolerance: float = TOLERANCE,
+    axis: Axis = "depth",
+) -> tuple[Verdict, str]:
+    """Whether the optimum transfers along an axis, in one word and a sentence or two.
+
+    Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
+    Drifts: it is all outside. Undecided: anything else.
+    """
+
+    def at(*places: Place) -> list[int]:
+        return [getattr(o, axis) for o in optima if o.place in places]
+
+    failed = at(Place.FAILED)
+    span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
+    fails = f" At {axis} {', '.join(map(str, failed))} no learning rate trains." if failed else ""
+    source = "" if seeds > 1 else " One seed: the interval is from the scatter of sizes."
+    if at(Place.LOW_EDGE, Place.HIGH_EDGE):
+        low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
+        sides = [f"downwards ({axis} {', '.join(map(str, low))})"] * bool(low)
+        sides += [f"upwards ({axis} {', '.join(map(str, high))})"] * bool(high)
+        return Verdict.UNDECIDED, (
+            f"The best learning rate is at the edge of the grid: extend it {' and '.join(sides)}."
+            + fails
+        )
+    if not drift.known:
+        return Verdict.UNDECIDED, f"Fewer than two {axis}s have an optimum to compare." + fails
+    if drift.outside(-tolerance, tolerance):
+        way = "down" if drift.value < 0 else "up"
+        return Verdict.DRIFTS, (
+            f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of {axis}, "
+            f"95% interval {span}, outside ±{tolerance:g}.{source}{fails}"
+        )
+    largest = max((getattr(o, axis) for o in optima), default=0)
+    if drift.inside(-tolerance, tolerance) and not failed:
+        return Verdict.TRANSFERS, (
+            f"Up to {axis} {largest} the optimum moves by {_signed(drift.value)} octaves per "
+            f"doubling of {axis}, 95% interval {span}, inside ±{tolerance:g}.{source}"
+        )
+    if failed:
+        return Verdict.UNDECIDED, (
+            f"Where it trains, the optimum moves by {_signed(drift.value)} octaves per doubling of "
+            f"{axis}, 95% interval {span}.{source}{fails}"
+        )
+    return Verdict.UNDECIDED, (
+        f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
+        f"±{tolerance:g}: use more seeds, more {axis}s, or a finer grid of learning rates.{source}"
+    )
+
+
+def _signed(value: float) -> str:
+    """Two decimals with a sign, as print sets it.
+
+    Example:
+        >>> _signed(-0.031), _signed(0.2), _signed(-0.001)
+        ('−0.03', '+0.20', '0.00')
+    """
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text

@@ -1,0 +1,214 @@
+"""Intervals, each once: Student's, the jackknife's, Clopper and Pearson's, and Holm's many tests.
+
+Everything here takes plain numbers and knows nothing of where they come from.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, stdtr, stdtrit
+
+from depthmup.records import UNKNOWN, Estimate
+
+Array: TypeAlias = NDArray[np.float64]
+Index: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+_Key = TypeVar("_Key", bound=Hashable)
+
+CONFIDENCE = 0.95
+"""Of every interval that is not a prediction; predictions of certificates hold 90%."""
+
+
+def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
+    """Half-width of Student's two-sided interval in standard errors.
+
+    Example:
+        >>> round(float(student(3)), 2), round(float(student(float("inf"))), 2)
+        (3.18, 1.96)
+    """
+    freedom = np.minimum(np.asarray(freedom, float), 1e9)  # stdtrit takes no infinity
+    return np.asarray(stdtrit(freedom, (1 + confidence) / 2), float)
+
+
+def around(value: float, half: float, unit: str = "") -> Estimate:
+    """The interval ``value +- half``."""
+    return Estimate(value=value, low=value - half, high=value + half, unit=unit)
+
+
+def exact(value: float) -> Estimate:
+    """A computed number."""
+    return Estimate(value=value, low=value, high=value)
+
+
+def mean(values: Sequence[float], *, unit: str = "", confidence: float = CONFIDENCE) -> Estimate:
+    """The mean of values of independent seeds, with Student's interval.
+
+    Example:
+        >>> average = mean([1.0, 2.0, 3.0])
+        >>> average.value, round(average.high - average.value, 2)
+        (2.0, 2.48)
+    """
+    numbers = np.asarray(values, float)
+    if not len(numbers) or not np.isfinite(numbers).all():
+        return UNKNOWN
+    half = math.inf
+    if len(numbers) > 1:
+        error = float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
+        half = error * float(student(len(numbers) - 1, confidence))
+    return around(float(numbers.mean()), half, unit)
+
+
+def geometric_mean(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
+    """The geometric mean of positive values, with Student's interval of the logarithm.
+
+    Example:
+        >>> round(geometric_mean([1.0, 4.0]).value, 6)
+        2.0
+    """
+    log = mean([float(v) for v in np.log(np.asarray(values, float))], confidence=confidence)
+    with np.errstate(over="ignore"):
+        low, value, high = (float(np.exp(v)) for v in (log.low, log.value, log.high))
+    return Estimate(value=value, low=low, high=high)
+
+
+def jackknife_error(without: Array, groups: Sequence[Array] | None = None) -> tuple[Array, Array]:
+    """Standard error and degrees of freedom from leaving out one seed at a time.
+
+    Seeds of one group were trained at the same sizes and are exchangeable. A group g of m_g seeds
+    contributes V_g = (m_g - 1) / m_g * sum (t_s - mean t)^2; the freedom of their sum is
+    Satterthwaite's, (sum V_g)^2 / sum (V_g^2 / (m_g - 1)).
+
+    Args:
+        without: the statistic without each seed, (..., seeds).
+        groups: indices of seeds, one array for each group; one group of all unless given.
+
+    Returns:
+        Two arrays of the leading shape. Infinite error where no group has two seeds, and where
+        leaving out a seed leaves nothing to measure.
+    """
+    seeds = without.shape[-1]
+    total = np.zeros(without.shape[:-1])
+    spread = np.zeros(without.shape[:-1])
+    known = False
+    for group in [np.arange(seeds)] if groups is None else groups:
+        count = len(group)
+        if count < 2:
+            continue
+        known = True
+        values = without[..., group]
+        with np.errstate(invalid="ignore"):
+            deviation = values - values.mean(-1, keepdims=True)
+            part = (count - 1) / count * np.sum(deviation**2, axis=-1)
+        total += part
+        spread += part**2 / (count - 1)
+        smallest = count - 1
+    if not known:
+        return np.full(total.shape, math.inf), np.ones(total.shape)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = np.where(spread > 0, total**2 / np.where(spread > 0, spread, 1.0), smallest)
+    error = np.where(np.isfinite(total), np.sqrt(np.where(np.isfinite(total), total, 0)), math.inf)
+    return error, np.where(np.isfinite(freedom), freedom, 1.0)
+
+
+def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = "") -> Estimate:
+    """A statistic of losses (..., seeds), with its interval from leaving out each seed.
+
+    Seeds are the only thing that is resampled: data, initialization and order are shared by all
+    sizes and learning rates of a seed, and leaving out a whole seed respects that. Unknown where
+    the statistic is; unbounded where a seed decides whether the statistic exists, and with one
+    seed.
+
+    Example:
+        >>> jackknife(lambda some: some.mean(), np.array([1.0, 2.0, 3.0])).value
+        2.0
+    """
+    seeds = losses.shape[-1]
+    value = float(statistic(losses))
+    if not math.isfinite(value):
+        return Estimate(value=value, low=value, high=value, unit=unit)
+    if seeds < 2:
+        return around(value, math.inf, unit)
+    without = np.array([statistic(np.delete(losses, s, axis=-1)) for s in range(seeds)], float)
+    error, freedom = jackknife_error(without)
+    half = float(error) * float(student(freedom)) if math.isfinite(float(error)) else math.inf
+    return around(value, half, unit)
+
+
+def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
+    """The share of independent trials that succeed, with the interval of Clopper and Pearson.
+
+    Example:
+        >>> none, every = share(0, 6), share(6, 6)
+        >>> round(none.high, 3), round(every.low, 3)
+        (0.459, 0.541)
+    """
+    tail = (1 - confidence) / 2
+    return Estimate(
+        value=count / trials,
+        low=float(betaincinv(count, trials - count + 1, tail)) if count else 0.0,
+        high=float(betaincinv(count + 1, trials - count, 1 - tail)) if count < trials else 1.0,
+    )
+
+
+def standard_errors(values: ArrayLike, expected: ArrayLike) -> Array:
+    """How far means over runs are from what is expected, in their standard errors.
+
+    ``values`` are (runs, ...), which scatter; ``expected`` is of one run's shape.
+
+    Example:
+        >>> round(float(standard_errors([1.0, 2.0, 3.0], 1.0)), 6)    # the error is 1 / sqrt(3)
+        1.732051
+    """
+    runs = np.asarray(values, float)
+    errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
+    deviations: Array = np.abs(runs.mean(axis=0) - np.asarray(expected)) / errors
+    return deviations
+
+
+def surprising(runs: int, tests: int = 1) -> float:
+    """Standard errors that a mean over runs exceeds by chance in one of 20 cases, to two decimals.
+
+    The two-sided 95% point of Student's t; for several numbers together Bonferroni's.
+
+    Example:
+        >>> surprising(24), surprising(24, tests=5)
+        (2.07, 2.81)
+    """
+    return round(float(student(runs - 1, 1 - 0.05 / tests)), 2)
+
+
+def p_beyond(excess: float, error: float, freedom: float) -> float:
+    """One-sided p-value of Student's test that a quantity exceeds a margin by this much.
+
+    Example:
+        >>> p_beyond(0.0, 1.0, 5), p_beyond(1.0, 0.0, 5)
+        (0.5, 0.0)
+    """
+    if error == 0:
+        return 1.0 if excess <= 0 else 0.0
+    return float(stdtr(freedom, -excess / error))
+
+
+def holm(p_values: Mapping[_Key, float], *, level: float = 1 - CONFIDENCE) -> set[_Key]:
+    """The hypotheses that Holm's procedure rejects: at most ``level`` chance of any wrong one.
+
+    Sorted p-values are compared with level/m, level/(m-1), ... until one is not below. Holds under
+    any dependence between the tests, which here share networks.
+
+    Example:
+        >>> sorted(holm({"a": 0.001, "b": 0.03, "c": 0.04}))
+        ['a']
+
+    *Source:* Holm (1979), Scandinavian Journal of Statistics 6:65-70.
+    """
+    rejected: set[_Key] = set()
+    remaining = len(p_values)
+    for key, p in sorted(p_values.items(), key=lambda item: item[1]):
+        if p > level / remaining:
+            break
+        rejected.add(key)
+        remaining -= 1
+    return rejected

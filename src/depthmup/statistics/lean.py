@@ -1,0 +1,218 @@
+"""The two sides of a valley: its minimum, what lies beside the centre, and what a wrong rate costs.
+
+Curves of loss against learning rate rise slowly on the left and steeply on the right. The minimum
+is that of
+
+    log loss = m + A_left |k - k*|^p   to the left of k*,    m + A_right |k - k*|^p   to its right,
+
+least squares with the weights of the tapered parabola, k* between the neighbours of the lowest
+point and p from 1 (a kink) to 2 (a parabola). Its distance from the parabola's centre scatters from
+size to size; what all sizes of a scheme share is its mean, the *lean*.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from depthmup.statistics.intervals import Array, Flags, Index
+
+POWERS = (1.0, 1.25, 1.5, 1.75, 2.0)
+STEP = 0.05
+"""Of the trial minima, in spacings of the grid."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sides:
+    """The valleys' two sides, each attribute an array over (..., sizes).
+
+    Attributes:
+        minimum: log2 learning rate of the lowest point of the valley.
+        level: log loss there; infinite where nothing is finite.
+        power, left, right: p, A_left and A_right; NaN where the lowest point stands alone.
+        row: weights (..., sizes, rates) of log losses in the level.
+        lean: mean distance of the minima from the centres, (...,).
+        lean_error: its standard error for a size that was not measured, (...,).
+    """
+
+    minimum: Array
+    level: Array
+    power: Array
+    left: Array
+    right: Array
+    row: Array
+    lean: Array
+    lean_error: Array
+
+
+def sides_of(
+    *,
+    log2_lrs: Array,
+    log_losses: Array,
+    centre: Array,
+    bandwidth: Array,
+    spacing: Array,
+    neighbours: tuple[Index, Index],
+    lowest: Index,
+    alone: Flags,
+) -> Sides:
+    """Fit the two sides of every valley.
+
+    Args:
+        log2_lrs, log_losses: (..., sizes, rates).
+        centre, bandwidth, spacing: of the tapered parabola, (..., sizes).
+        neighbours: indices of the learning rates before and after the lowest one.
+        lowest: its index.
+        alone: where there is no parabola, and the lowest point is all that is known.
+
+    Returns:
+        The sides. Where ``alone``, the lowest point itself.
+    """
+    shape, rates = lowest.shape, log_losses.shape[-1]
+    x, y = (np.reshape(a, (-1, rates)) for a in (log2_lrs, log_losses))
+    at = np.take_along_axis(x, lowest.reshape(-1, 1), -1)[:, 0]
+    level = np.take_along_axis(y, lowest.reshape(-1, 1), -1)[:, 0]
+    power, left, right = (np.full(len(x), math.nan) for _ in range(3))
+    row = np.zeros_like(y)
+    np.put_along_axis(row, lowest.reshape(-1, 1), 1.0, -1)
+    middle, reach, step = (a.reshape(-1) for a in (centre, bandwidth, spacing))
+    before, after = (a.reshape(-1) for a in neighbours)
+    for i in np.flatnonzero(~alone.reshape(-1)):
+        fit = _fit(x[i], y[i], middle[i], reach[i], (before[i], after[i]), STEP * step[i])
+        if fit is not None:
+            at[i], power[i] = fit.minimum, fit.power
+            level[i], left[i], right[i] = fit.coefficients
+            row[i] = fit.row
+    offsets = np.where(np.isnan(left), math.nan, at - middle).reshape(shape)
+    lean, error = _mean_offset(offsets)
+    return Sides(
+        minimum=at.reshape(shape),
+        level=np.where(np.isfinite(level), level, math.inf).reshape(shape),
+        power=power.reshape(shape),
+        left=left.reshape(shape),
+        right=right.reshape(shape),
+        row=row.reshape(log_losses.shape),
+        lean=lean,
+        lean_error=error,
+    )
+
+
+def _mean_offset(offsets: Array) -> tuple[Array, Array]:
+    """The mean over sizes that have one, and its standard error for one more size."""
+    known = np.isfinite(offsets)
+    count = known.sum(-1)
+    lean = np.where(known, offsets, 0.0).sum(-1) / np.maximum(count, 1)
+    square = np.where(known, (offsets - lean[..., None]) ** 2, 0.0).sum(-1)
+    variance = square / np.maximum(count - 1, 1) * (1 + 1 / np.maximum(count, 1))
+    return lean, np.sqrt(variance)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fit:
+    minimum: float
+    power: float
+    coefficients: Array  # m, A_left, A_right
+    row: Array
+
+
+def _fit(
+    x: Array,
+    y: Array,
+    centre: float,
+    bandwidth: float,
+    neighbours: tuple[int, int],
+    step: float,
+) -> _Fit | None:
+    """The best of all powers and trial minima; none where no two-sided valley fits."""
+    distance = np.minimum(np.abs(np.nan_to_num(x) - centre) / bandwidth, 1.0)
+    weight = (1 - distance**3) ** 3 * np.isfinite(y)
+    used = np.flatnonzero(weight > 1e-3)
+    if len(used) < 3:
+        return None
+    root = np.sqrt(weight[used])
+    target = root * y[used]
+    low, high = x[neighbours[0]], x[neighbours[1]]
+    trials = low + step * np.arange(1, max(round((high - low) / step), 2))
+    best, residual = None, math.inf
+    for power in reversed(POWERS):
+        design = root[:, None] * _columns(x[used], trials, power)
+        normal = np.swapaxes(design, -1, -2)
+        # The ridge is far below every entry; it lets a side without points pass, to be refused.
+        gram = normal @ design + 1e-12 * np.eye(3)
+        coefficients = np.linalg.solve(gram, (normal @ target)[..., None])[..., 0]
+        fitted = (design @ coefficients[..., None])[..., 0]
+        squares = ((fitted - target) ** 2).sum(-1)
+        squares = np.where((coefficients[:, 1:] > 1e-9).all(-1), squares, math.inf)
+        i = int(squares.argmin())
+        # A tie goes to the rounder valley: three points fix no power.
+        if squares[i] < residual * (1 - 1e-9) - 1e-15:
+            row = np.zeros(len(x))
+            row[used] = np.linalg.solve(gram[i], normal[i])[0] * root
+            residual = float(squares[i])
+            best = _Fit(
+                minimum=float(trials[i]), power=power, coefficients=coefficients[i], row=row
+            )
+    return best
+
+
+def _columns(x: Array, minima: Array, power: float) -> Array:
+    """1, and |u|^p on the left and on the right of trial minima, (minima, points, 3)."""
+    u = x - minima[:, None]
+    rise = np.abs(u) ** power
+    return np.stack([np.ones_like(u), rise * (u < 0), rise * (u > 0)], axis=-1)
+
+
+def excess(
+    *,
+    log2_lrs: Array,
+    log_losses: Array,
+    lowest: int,
+    optimum: float,
+    sides: tuple[float, float, float, float],
+    octaves: ArrayLike,
+) -> Array:
+    """Log loss above one curve's minimum, that far from its optimum: what a wrong rate costs.
+
+    The valley's two sides between the neighbours of the lowest point, straight lines between the
+    other points, on beyond the grid's ends; infinite from the last rate before a divergence.
+
+    Args:
+        log2_lrs, log_losses: of one size, (rates,); NaN where nothing was tried.
+        lowest: index of the lowest point.
+        optimum: log2 learning rate from which octaves are counted.
+        sides: level, power, left and right of the valley; NaN where it has none.
+        octaves: log2 learning rate minus the optimum's.
+
+    Raises:
+        ValueError: the curve has no optimum inside its grid.
+
+    Example:
+        >>> x = np.arange(-3.0, 4.0)
+        >>> excess(log2_lrs=x, log_losses=0.1 * x**2, lowest=3, optimum=0.0,
+        ...        sides=(0.0, 2.0, 0.1, 0.1), octaves=[0.0, 0.5, 2.0]).round(3).tolist()
+        [0.0, 0.025, 0.4]
+    """
+    tried = np.flatnonzero(~np.isnan(log_losses))
+    x, y = log2_lrs[tried] - optimum, log_losses[tried]
+    i = int(np.searchsorted(tried, lowest))
+    if not 0 < i < len(tried) - 1:
+        raise ValueError("Expected a curve with its optimum inside the grid; got one without.")
+    level, power, left, right = sides
+    diverged = np.flatnonzero(~np.isfinite(y[i:]))
+    last = i + int(diverged[0]) - 1 if len(diverged) else len(y) - 1
+    inner = np.flatnonzero(np.isfinite(y[: last + 1]))
+    inner_x, inner_y = x[inner], np.maximum(y[inner] - level, 0.0)
+    u = np.asarray(octaves, float)
+    if len(inner) < 2:
+        return np.where(u == 0, 0.0, math.inf)
+    start = (inner_y[1] - inner_y[0]) / (inner_x[1] - inner_x[0])
+    end = (inner_y[-1] - inner_y[-2]) / (inner_x[-1] - inner_x[-2])
+    value = np.interp(u, inner_x, inner_y)
+    value = np.where(u < inner_x[0], inner_y[0] + start * (u - inner_x[0]), value)
+    beyond = inner_y[-1] + end * (u - inner_x[-1]) if last == len(y) - 1 else math.inf
+    value = np.where(u > inner_x[-1], beyond, value)
+    if math.isfinite(left):
+        near = (u >= min(x[i - 1], 0.0)) & (u <= max(x[i + 1], 0.0))
+        value = np.where(near, np.where(u < 0, left, right) * np.abs(u) ** power, value)
+    return np.asarray(np.maximum(value, 0.0), float)

@@ -1,0 +1,91 @@
+"""A glance at the target before it is certified: a few steps there, at the predicted rate.
+
+Whether a scheme breaks down between the sizes measured and the target shows in none of the smaller
+sizes. It shows at the target, before training and in the first steps (``statistics.refusals``).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from depthmup.records import Certificate, Record
+from depthmup.records.certificate import Probe
+from depthmup.sweep.design import LAST, STEPS, Probed
+from depthmup.sweep.executors import WorkerError
+from depthmup.sweep.store import Store
+
+SEEDS = 2
+"""Probing runs of each size."""
+
+AFFORDABLE = 0.5
+"""Of the sweep's own work, what probing may take; beyond it the base's width stands in."""
+
+Train = Callable[[Sequence[Any]], None]
+"""Trains what the store does not hold."""
+
+
+def glance(
+    certificate: Certificate, probed: Probed, store: Store, train: Train | None
+) -> Probe | None:
+    """Losses at the target over those at measured sizes, at the certified learning rate.
+
+    Args:
+        certificate: issued, without a probe.
+        probed: makes the runs.
+        store: where they are kept.
+        train: trains what is missing; without it only what the store holds is looked at.
+
+    Returns:
+        The probe; none where the runs are not there, or the target cannot be built.
+    """
+    base, target = certificate.base, certificate.target
+    in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}
+    cost = STEPS * SEEDS * probed.work(target)
+    sizes = [target] if cost <= AFFORDABLE * probed.sweep_work else []
+    for size in [*sizes, *([in_place] if in_place != target else [])]:
+        try:
+            return _at(size, certificate, probed, store, train)
+        except (WorkerError, MemoryError):
+            continue  # too large for this machine, most likely: its depth is what is left
+    return None
+
+
+def _at(
+    size: Mapping[str, float],
+    certificate: Certificate,
+    probed: Probed,
+    store: Store,
+    train: Train | None,
+) -> Probe | None:
+    largest = max((o.size for o in certificate.optima), key=lambda s: probed.work(s))
+    rate = certificate.predicted.value
+    runs = {
+        name: [probed.run(where, rate, seed) for seed in range(SEEDS)]
+        for name, where in (("target", size), ("base", certificate.base), ("largest", largest))
+    }
+    asked = list({run.key: run for of_size in runs.values() for run in of_size}.values())
+    if missing := store.missing(asked):
+        if train is None:
+            return None
+        train(missing)
+    records = store.records(asked)
+
+    def level(name: str, loss: Callable[[Record[Any]], float]) -> float:
+        """The geometric mean over seeds."""
+        logs = [math.log(loss(records[run])) for run in runs[name]]
+        return math.exp(math.fsum(logs) / len(logs))
+
+    return Probe(
+        size=dict(size),
+        initial=level("target", _first) / level("base", _first),
+        first_steps=level("target", _last) / level("largest", _last),
+        steps=STEPS,
+    )
+
+
+def _first(record: Record[Any]) -> float:
+    return float(record.losses[0]) if len(record.losses) else math.inf
+
+
+def _last(record: Record[Any]) -> float:
+    return record.mean_loss(STEPS - LAST, STEPS)

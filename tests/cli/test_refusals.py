@@ -1,0 +1,275 @@
+"""Errors on the command line: whose they are, their exit status, and what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from own_models import SOURCE
+
+from depthmup.cli import main
+from depthmup.cli.refusals import DEFECT, INTERRUPTED, OWN_CODE, REFUSED, explained
+
+TINY = [
+    *("--base", "16x2", "--depths", "2", "4", "--steps", "4", "--seeds", "2"),
+    *("--own-init", "fan_in", "--workers", "1", "--log2-lrs", "-6", "-5"),
+]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Writes a person's file, with some of its text replaced, and names its factory."""
+
+    def written(old="", new="", name="mine_refused.py", more=""):
+        assert old in SOURCE
+        (tmp_path / name).write_text(SOURCE.replace(old, new, 1) + more if old else SOURCE + more)
+        return f"{tmp_path / name}:make"
+
+    return written
+
+
+def depthmup(*words, env=None, cwd=None, timeout=120):
+    return subprocess.run(
+        [sys.executable, "-m", "depthmup", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=timeout,
+    )
+
+
+def raising(error):
+    def work():
+        raise error
+
+    return work
+
+
+def test_without_arguments_the_verbs_are_shown(capsys):
+    assert main([]) == REFUSED
+    assert "transfer" in capsys.readouterr().out
+
+
+VERBS = {
+    "transfer": [*TINY],
+    "check": ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2"],
+    "plan": ["--base", "16x2", "--target", "32x4"],
+}
+MAKE = "def make(width, depth):\n"
+OWN_ERRORS = {
+    "TypeError": "    None + 1\n",
+    "KeyError": "    {}['width']\n",
+    "OverflowError": "    2.0 ** 5000\n",
+    "MemoryError": "    raise MemoryError\n",
+    "RecursionError": "    return make(width, depth)\n",
+    "RuntimeError": "    torch.ones(2) @ torch.ones(3)\n",
+    "ModuleNotFoundError": "    import no_such_module_here\n",
+    "Unheard": "    class Unheard(BaseException): pass\n    raise Unheard\n",
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", OWN_ERRORS)
+def test_an_error_of_a_persons_code_is_their_traceback_alone(own, tmp_path, verb, kind, capsys):
+    model = own(MAKE, MAKE + OWN_ERRORS[kind])
+    out = ["--out", str(tmp_path / "out" / "deep")] if verb == "transfer" else []
+    assert main([verb, "--model", model, *VERBS[verb], *out]) == OWN_CODE
+    told = capsys.readouterr()
+    assert f"depthmup: your own code raised {kind}" in told.err
+    assert "mine_refused.py" in told.err
+    assert "/depthmup/cli/" not in told.err
+    assert told.out == ""
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("where", ["factory", "file"])
+def test_code_that_exits_by_zero_is_no_success(own, tmp_path, verb, where, capsys):
+    leave = "import sys\nsys.exit(0)\n"
+    model = (
+        own(MAKE, MAKE + "    import sys; sys.exit(0)\n")
+        if where == "factory"
+        else own("import torch\n", leave)
+    )
+    out = ["--out", str(tmp_path / "out")] if verb == "transfer" else []
+    assert main([verb, "--model", model, *VERBS[verb], *out]) == OWN_CODE
+    assert "ended the program by sys.exit(0)" in capsys.readouterr().err
+
+
+def test_a_refusal_of_this_package_below_a_persons_code_is_a_refusal(own, capsys):
+    model = own(MAKE, MAKE + "    import depthmup.rules; depthmup.rules.scheme('none')\n")
+    assert main(["plan", "--model", model, "--base", "16x2", "--target", "32x4"]) == REFUSED
+    assert "Expected a scheme" in capsys.readouterr().err
+
+
+def test_this_packages_own_type_errors_are_messages(own, capsys):
+    model = own("    return x, x", "    return 1, 2  # ")
+    assert main(["transfer", "--model", model, *TINY]) == REFUSED
+    told = capsys.readouterr().err
+    assert told.startswith("depthmup: Expected batch(generator)")
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("bad"), REFUSED),
+        (MemoryError(), REFUSED),
+        (OverflowError("too large"), REFUSED),
+        (OSError("gone"), REFUSED),
+        (KeyboardInterrupt(), INTERRUPTED),
+        (ModuleNotFoundError("broken", name="numpy"), DEFECT),
+        (AttributeError("ours"), DEFECT),
+        (SystemExit(0), DEFECT),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_statuses(error, status, monkeypatch, capsys):
+    """As of this package itself: the code of these tests counts as a library."""
+    from depthmup.training import own_errors
+
+    monkeypatch.setattr(own_errors, "_owner", lambda frame: "library")
+    assert explained(raising(error)) == status
+    assert ("a mistake in depthmup" in capsys.readouterr().err) is (status == DEFECT)
+
+
+def test_a_message_cannot_command_a_terminal(capsys):
+    assert main(["report", "/nowhere/\x1b[2Jx"]) == REFUSED
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert r"\x1b[2J" in told
+
+
+@pytest.mark.parametrize("name", ["random.py", "types.py", "my.model.py", "torch.py", "a b.py"])
+@pytest.mark.long
+def test_a_file_of_any_name_is_loaded_here_and_in_workers(own, tmp_path, name):
+    model = own(name=name)
+    words = [w if w != "1" else "2" for w in TINY]
+    done = depthmup("transfer", "--model", model, *words, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+NOISY = """
+import os
+print("from the file")
+_make = make
+def make(width, depth):
+    print("from Python")
+    os.write(1, b"from C\\n")
+    return _make(width, depth)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 2])
+def test_json_alone_on_stdout_whatever_a_persons_code_prints(own, tmp_path, workers):
+    model = own(more=NOISY)
+    words = [w if w != "1" else str(workers) for w in TINY]
+    done = depthmup("transfer", "--model", model, *words, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    assert {"schemes", "config"} <= json.loads(done.stdout).keys()
+    for text in ("from the file", "from Python", "from C"):
+        assert text in done.stderr
+
+
+def test_json_alone_in_this_process(own, capsys):
+    model = own(more=NOISY)
+    words = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--json"]
+    main(["check", "--model", model, *words])
+    told = capsys.readouterr()
+    assert "exponents" in json.loads(told.out)
+    assert "from Python" in told.err
+
+
+UNGUARDED = """
+import depthmup
+from mine_unguarded import make, batch
+print("started")
+depthmup.transfer(make, batch=batch, base=(16, 2), depths=(2, 4), lrs=[2**-6, 2**-5], steps=4,
+                  seeds=2, settings={"own_init": "fan_in"}, workers=2)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["no guard", "an error of its own"])
+def test_a_script_that_workers_cannot_run_again_is_told_so(tmp_path, how):
+    (tmp_path / "mine_unguarded.py").write_text(SOURCE)
+    script = tmp_path / "script.py"
+    text = UNGUARDED
+    if how != "no guard":
+        text = (
+            "import sys\nif sys.argv[1:] != ['again']: sys.argv.append('again')\nelse: 1 / 0\n"
+            + text
+        )
+    script.write_text(text)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert 'if __name__ == "__main__":' in done.stderr
+    assert "out of memory" not in done.stderr
+
+
+REFUSALS = {
+    "two names of one scheme": ["--schemes", "depth-mup", "0.5,0.5"],
+    "a rate beyond sense": ["--log2-lrs", "2000", "2001"],
+    "an exponent beyond sense": ["--schemes", "1e99999999,0"],
+    "an exponent of many digits": ["--schemes", "1/" + "9" * 5000 + ",0"],
+    "seeds beyond sense": ["--seeds", "100000000000"],
+    "no threads": ["--threads", "0"],
+    "an unknown device": ["--device", "tpu-9"],
+    "a device that is not there": ["--device", "cuda:99"],
+    "TensorBoard in a file": ["--log", "tensorboard:/dev/null/x"],
+}
+
+
+@pytest.mark.parametrize("words", REFUSALS.values(), ids=REFUSALS)
+def test_what_can_be_refused_is_refused_first_and_leaves_nothing(own, tmp_path, words, capsys):
+    command = ["transfer", "--model", own(), *TINY, "--out", str(tmp_path / "out" / "deep")]
+    assert main([*command, *words]) == REFUSED
+    assert "Traceback" not in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] in (
+        [],
+        ["__pycache__"],
+    )
+
+
+def test_a_loss_that_is_not_finite_at_the_start_is_refused(own, tmp_path, capsys):
+    model = own(more="\ndef loss(outputs, targets):\n    return outputs.mean() * float('nan')\n")
+    assert main(["transfer", "--model", model, *TINY, "--out", str(tmp_path / "out")]) == REFUSED
+    assert "finite" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("lr", ["nan", "inf", "-1", "0"])
+def test_check_refuses_a_learning_rate_that_is_none(own, lr, capsys):
+    words = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--lr", lr]
+    assert main(["check", "--model", own(), *words]) == REFUSED
+    assert "lr" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.json", "results.sqlite"])
+def test_a_folder_in_the_way_of_a_result_is_refused_first(own, tmp_path, name, capsys):
+    (tmp_path / "out" / name).mkdir(parents=True)
+    assert main(["transfer", "--model", own(), *TINY, "--out", str(tmp_path / "out")]) == REFUSED
+    assert "is in its way" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_path_that_is_no_utf8(own, tmp_path):
+    out = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xff")
+    done = depthmup("transfer", "--model", own(), *TINY, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert os.path.exists(os.path.join(out, "report.html"))
+
+
+@pytest.mark.long
+def test_a_factory_that_hangs_is_stopped_in_the_driver_too(own, tmp_path):
+    model = own(MAKE, MAKE + "    import time; time.sleep(1000)\n")
+    words = ["--trial-seconds", "2", "--out", tmp_path / "out"]
+    done = depthmup("transfer", "--model", model, *TINY[:-5], *TINY[-3:], *words)
+    assert done.returncode == REFUSED
+    assert "--trial-seconds" in done.stderr

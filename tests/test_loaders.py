@@ -1,0 +1,128 @@
+"""Readers of files keep their word: a value that is right, or their own error, soon."""
+
+import json
+import math
+import time
+import tracemalloc
+
+import pytest
+import torch
+from records_mutations import texts
+from torch import nn
+
+import depthmup
+from depthmup.planning import PlanDocumentError, document
+from depthmup.planning.plan import Plan
+from depthmup.records import Certificate, Estimate, Lack, Refusal, Verdict
+from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
+from depthmup.records.finding import Place
+
+COUNT = 300
+ONE = Estimate(value=1.0, low=0.5, high=math.inf)
+
+
+def certificate():
+    optimum = SizeOptimum(
+        width=64, depth=8, log2_lr=ONE, curvature=ONE, loss=ONE, place=Place.INTERIOR
+    )
+    return Certificate(
+        target=(64, 32),
+        base=(64, 4),
+        optima=(optimum, optimum),
+        log2_lrs=(-4.0, -3.0),
+        seeds=3,
+        refusals=(Refusal(lack=Lack.SIZES, reason="why", advice="what"),),
+        slopes=(Slope(axis="depth", estimate=ONE),),
+        predicted=ONE,
+        metrics=Metrics(fit_error=0.5, robustness=(), horizon_penalty=ONE),
+        verdict=Verdict.UNDECIDED,
+        law=(BandPoint(at=0.0, value=1.0, low=0.5, high=2.0),),
+    )
+
+
+def make(width, depth):
+    return nn.Sequential(nn.Linear(4, width), *(nn.Linear(width, width) for _ in range(depth)))
+
+
+def plan():
+    torch.manual_seed(0)
+    return depthmup.plan(
+        make(64, 2),
+        base=make(16, 2),
+        scheme="mup",
+        optimizer="adamw",
+        example_inputs=torch.randn(2, 4),
+    )
+
+
+def sealed(raw):
+    """As an enemy would: with the checksum of what they wrote."""
+    if isinstance(raw, dict) and isinstance(raw.get("plan"), dict):
+        raw["sha256"] = document._checksum(raw["plan"])
+    return raw
+
+
+def attack(read, sources, error):
+    """How many texts were refused, each by the reader's own error; the slowest reading."""
+    refusals, slowest = [], 0.0
+    for text in sources:
+        start = time.process_time()
+        try:
+            read(text)
+        except error as refusal:
+            refusals.append(refusal)
+        slowest = max(slowest, time.process_time() - start)
+    assert {type(each) for each in refusals} == {error}
+    assert all(len(str(each)) < 2000 for each in refusals)
+    assert all(str(each).replace("\n", " ").isprintable() for each in refusals)
+    return len(refusals), slowest
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_certificates(seed):
+    raw = json.loads(certificate().to_json())
+    refused, slowest = attack(Certificate.from_json, texts(raw, COUNT, seed), ValueError)
+    assert refused > COUNT / 2
+    assert slowest < 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_plans(seed):
+    raw = json.loads(document.dumps(plan()))
+
+    def read(text):
+        str(Plan(**document.loads(text)))
+
+    refused, slowest = attack(read, texts(raw, COUNT, seed, seal=sealed), PlanDocumentError)
+    assert refused > COUNT / 2
+    assert slowest < 5
+
+
+def test_what_is_whole_is_read():
+    again = Certificate.from_json(certificate().to_json())
+    assert again.optima == certificate().optima
+    assert again.to_json() == certificate().to_json()
+    assert Plan(**document.loads(document.dumps(plan()))) == plan()
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PlanDocumentError, match="no text"):
+        Plan.load(tmp_path / "plan.json")
+
+
+def test_a_large_file_is_not_read(tmp_path):
+    with open(tmp_path / "plan.json", "wb") as file:
+        file.truncate(2**33)  # a hole: no disk is filled
+    tracemalloc.start()
+    with pytest.raises(PlanDocumentError, match="at most"):
+        Plan.load(tmp_path / "plan.json")
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def test_names_in_a_plan_cannot_command_a_terminal():
+    raw = json.loads(document.dumps(plan()))
+    raw["plan"]["title"] = "\x1b[2J"
+    with pytest.raises(PlanDocumentError, match="can be printed"):
+        document.loads(json.dumps(sealed(raw)))
