@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from depthmup.cli import main, regimes
+from depthmup.cli import agreement, main, regimes
 
 SMALL = ["--steps", "3", "--batch-size", "2"]
 
@@ -40,6 +40,43 @@ def test_a_nonlinear_limit(capsys):
     assert found["losses"][1:] != limit(capsys, "--activation", "abs")[1]["losses"][1:]
 
 
+def test_two_matrices_under_completep(capsys, tmp_path):
+    """The mean ODE of a linear network is exact; finite depths approach it as 1/L."""
+    completep = ["--block-depth", "2", "--scheme", "completep", "--lr", "0.5"]
+    out = tmp_path / "limit.json"
+    status, infinite = limit(capsys, *completep, "--out", str(out))
+    assert status == 0
+    assert infinite["status"] == "ok"
+    assert infinite["error_estimate"] < 1e-9
+    page = out.with_suffix(".html").read_text()
+    assert "two matrices per branch, identity, completep" in page
+    gaps = [
+        abs(limit(capsys, *completep, "--depth", depth)[1]["losses"][2] - infinite["losses"][2])
+        for depth in ("64", "128")
+    ]
+    assert gaps[1] == pytest.approx(gaps[0] / 2, rel=0.1)
+    assert infinite["losses"] != limit(capsys, "--lr", "0.5")[1]["losses"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--block-depth", "2", "--scheme", "completep", "--rms-norm", "--decay", "0.1"],
+        ["--block-depth", "2", "--depth", "4", "--lr-second", "0.3", "--width-ratio", "2"],
+        ["--depth", "4"],
+        ["--optimizer", "sign", "--batch-size", "1", "--depth", "4", "--block-depth", "2"],
+    ],
+)
+def test_averages_say_their_error(options, capsys):
+    fewer = ["--points", "1024", "--tol", "0.5", "--lr", "0.3", "--activation", "tanh"]
+    status, found = limit(capsys, *fewer, *options)
+    assert status == 0
+    assert 1e-6 < found["error_estimate"] < 0.5
+    status, found = limit(capsys, *fewer, *options, "--tol", "1e-7")
+    assert status == 1
+    assert "unresolved" in found["status"]
+
+
 def test_files_beside_each_other(tmp_path, capsys):
     out = tmp_path / "new" / "limit.json"
     assert main(["limit", *SMALL, "--out", str(out)]) == 0
@@ -57,7 +94,13 @@ def test_files_beside_each_other(tmp_path, capsys):
         (["--alpha", "1/4"], "explodes"),
         (["--gamma", "1"], "gamma"),
         (["--activation", "swich"], "activation"),
-        (["--activation", "relu", "--depth", "8"], "depth=math.inf only"),
+        (["--block-depth", "3"], "1 or 2 matrices"),
+        (["--decay", "0.1"], "--decay is not for --block-depth 1"),
+        (["--optimizer", "sign"], "sign of a sum"),
+        (["--optimizer", "sign", "--batch-size", "1", "--momentum", "0.5"], "--momentum is not"),
+        (["--scheme", "completep", "--alpha", "1"], "leave --alpha"),
+        (["--points", "1024"], "--points is not for a limit in which nothing is sampled"),
+        (["--scheme", "no-such-scheme"], "no-such-scheme"),
     ],
 )
 def test_bad_input(wrong, message, tmp_path, capsys):
@@ -89,15 +132,20 @@ def test_a_map_in_no_known_format(tmp_path, capsys):
     assert "to end in .html" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [("--depth", "8"), ("--activation", "erf"), ("--gamma", "0")])
+@pytest.mark.parametrize(
+    "option",
+    [("--depth", "8"), ("--activation", "erf"), ("--decay", "0.1"), ("--points", "512")],
+)
 def test_the_check_refuses_what_it_would_ignore(option, capsys):
     assert main(["limit", *SMALL, "--check", *option]) == 2
     assert f"{option[0]} is not for --check" in capsys.readouterr().err
 
 
 @pytest.mark.long
-def test_check_finds_the_slopes_of_the_theory(capsys):
-    assert main(["limit", *SMALL, "--check", "--json"]) == 0
+@pytest.mark.parametrize("options", [[], ["--block-depth", "2", "--scheme", "completep"]])
+def test_check_finds_the_slopes_of_the_theory(options, capsys, monkeypatch):
+    monkeypatch.setattr(agreement, "WIDTHS", agreement.WIDTHS[:-1] if options else agreement.WIDTHS)
+    assert main(["limit", *SMALL, "--check", "--json", *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["expected"] for each in found.values()] == [-0.5, -0.5, -1.0]
     assert all(each["agrees"] for each in found.values())

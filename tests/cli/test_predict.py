@@ -141,8 +141,6 @@ def test_measured_optima_stand_beside(summary, tmp_path, capsys):
         (["--optimum", "--measured", "{summary}", "--scheme", "ode"], "no measurement of ODE"),
         (["--optimum", "--measured", "{summary}", "--base-depth", "4"], "--base-depth"),
         (["--optimum", "--depths", "0"], "positive integers"),
-        (["--block-depth", "2"], "Add --optimum"),
-        (["--scheme", "ode"], "Add --optimum"),
     ],
 )
 def test_bad_input(wrong, message, summary, capsys):

@@ -55,6 +55,87 @@ def test_factored_training_is_autograd_training(activation):
     assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
 
 
+@pytest.mark.parametrize("activation", ["identity", "tanh", "relu"])
+def test_factored_training_of_two_matrices_is_autograd_training(activation):
+    steps, width, hidden, depth, a = make_steps(), 24, 36, 4, 0.9
+    options = {"width": width, "depth": depth, "seed": 5, "multiplier": a, "width_ratio": 1.5}
+    found = agreement.train(
+        steps,
+        activation=activation,
+        dtype=torch.float64,
+        block_depth=2,
+        lr=0.7,
+        lr_second=0.4,
+        alpha=1,
+        gamma=0,
+        **options,
+    )
+
+    def draw(stream, *shape):
+        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    u, v = draw(0, width, 3), draw(1, width, 2)
+    first = [(draw(2 + 2 * k, hidden, width) / math.sqrt(width)) for k in range(depth)]
+    second = [(draw(3 + 2 * k, width, hidden) / math.sqrt(hidden)) for k in range(depth)]
+    for w in (*first, *second):
+        w.requires_grad_()
+    # CompleteP is SGD with the rate times L: dloss/dW carries a / (n L).
+    optimizer = torch.optim.SGD(
+        [{"params": first, "lr": 0.7 * depth}, {"params": second, "lr": 0.4 * depth}], lr=1.0
+    )
+    expected = []
+    for step in steps:
+        x = torch.tensor(step.inputs) @ u.T
+        for w1, w2 in zip(first, second, strict=True):
+            h = x @ w1.T
+            x = (
+                x
+                + a
+                / depth
+                * (h if activation == "identity" else getattr(torch, activation)(h))
+                @ w2.T
+            )
+        f = x @ v / width
+        expected.append(f.detach().numpy())
+        optimizer.zero_grad()
+        f.backward(torch.tensor(step.loss.gradient(f.detach().numpy())))
+        optimizer.step()
+    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+
+
+def test_signs_of_gradients_are_those_of_their_factors():
+    """Against the sign of autograd's gradient; a minibatch is refused."""
+    steps, width, depth = make_steps(batch=1), 16, 3
+    options = {"width": width, "depth": depth, "seed": 5, "lr": 0.4, "sign": True}
+    found = agreement.train(steps, dtype=torch.float64, activation="tanh", block_depth=2, **options)
+
+    def draw(stream, *shape):
+        generator = torch.Generator().manual_seed(5 * 100_003 + stream)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    u, v = draw(0, width, 3), draw(1, width, 2)
+    weights = [
+        (draw(2 + k, width, width) / math.sqrt(width)).requires_grad_() for k in range(2 * depth)
+    ]
+    expected = []
+    for step in steps:
+        x = torch.tensor(step.inputs) @ u.T
+        for w1, w2 in zip(weights[::2], weights[1::2], strict=True):
+            x = x + depth**-0.5 * torch.tanh(x @ w1.T) @ w2.T
+        f = x @ v / width
+        expected.append(f.detach().numpy())
+        gradients = torch.autograd.grad(
+            f, weights, torch.tensor(step.loss.gradient(f.detach().numpy()))
+        )
+        with torch.no_grad():
+            for w, g in zip(weights, gradients, strict=True):
+                w -= 0.4 * depth**-0.5 / width * g.sign()
+    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+    with pytest.raises(ValueError, match="one sample per step"):
+        agreement.train(make_steps(batch=2), **options)
+
+
 def test_what_does_not_fit_is_drawn_again():
     steps = make_steps()
     options = {"width": 32, "depth": 5, "seed": 1, "lr": 0.5}
@@ -74,6 +155,60 @@ def test_error_falls_as_one_over_root_width():
         assert side.slope.high - side.slope.low < 0.4
         assert side.agrees
         assert side.errors[0] > 2 * side.errors[-1]
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh"])
+@pytest.mark.parametrize(
+    "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
+)
+def test_two_matrices_approach_infinite_width(activation, exponents):
+    found = agreement.agreement_with_width(
+        make_steps(),
+        widths=[64, 128, 256, 512],
+        depth=4,
+        runs=24,
+        lr=0.5,
+        lr_second=0.3,
+        width_ratio=1.5,
+        activation=activation,
+        block_depth=2,
+        **exponents,
+    )
+    for side in (found.outputs, found.rms):
+        assert side.agrees, side
+        assert side.slope.high - side.slope.low < 0.4
+        assert side.errors[0] > 2 * side.errors[-1]
+
+
+@pytest.mark.parametrize(
+    "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
+)
+def test_two_matrices_approach_infinite_depth(exponents):
+    found = agreement.agreement_with_depth(
+        make_steps(), depths=[64, 128, 256, 512], lr=0.5, lr_second=0.3, block_depth=2, **exponents
+    )
+    assert found.agrees
+    assert found.slope.value == pytest.approx(-1, abs=0.03)
+    scalar = [
+        limits.Step([[x]], limits.mse([[y]])) for x, y in ((0.5, 0.5), (-0.25, 1.0), (0.4, -0.75))
+    ]
+    found = agreement.agreement_with_depth(
+        scalar,
+        depths=[8, 16, 32],
+        lr=0.5,
+        block_depth=2,
+        activation="sin",
+        neurons=limits.Hermite(order=10),
+        **exponents,
+    )
+    assert found.slope.value == pytest.approx(-1, abs=0.1)
+
+
+def test_blocks_that_do_not_exist():
+    with pytest.raises(ValueError, match="block_depth is 1 or 2"):
+        agreement.agreement_with_depth(make_steps(), depths=[2, 4], block_depth=3)
+    with pytest.raises(ValueError, match="of blocks with two matrices"):
+        agreement.train(make_steps(), width=4, depth=2, seed=0, lr=1.0, width_ratio=2.0)
 
 
 def test_a_wrong_limit_is_noticed(monkeypatch):
@@ -130,7 +265,7 @@ def test_one_run_has_no_interval():
 
 
 def test_only_linear_networks_have_an_exact_limit_at_finite_depth():
-    with pytest.raises(ValueError, match="linear networks only"):
+    with pytest.raises(ValueError, match="for linear networks only"):
         agreement.agreement_with_depth(make_steps(), depths=[2, 4], activation="relu")
     with pytest.raises(ValueError, match="identity or one of"):
         agreement.train(make_steps(), width=4, depth=2, seed=0, lr=1.0, activation="swish")

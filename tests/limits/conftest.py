@@ -38,16 +38,23 @@ def simulate(
     phi=None,
     slope=None,
     held_out=None,
+    entry=None,
+    orthonormal=False,
 ):
     """A finite network trained by SGD with explicit weights; no formula of the library is used.
 
+    ``entry`` is applied to every entry of a branch's gradient (``np.sign`` for signSGD).
     Returns outputs per step, and those of ``held_out`` per step and at the end.
     """
     rng = np.random.default_rng(seed)
     d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
     c = multiplier * depth**-alpha
+    entry = entry or (lambda gradient: gradient)
     u = rng.normal(size=(width, d_in))
     v = rng.normal(size=(width, d_out))  # n V
+    if orthonormal:  # the same limit, and less scatter
+        basis = np.linalg.qr(np.concatenate([u, v], axis=1))[0] * np.sqrt(width)
+        u, v = basis[:, :d_in].copy(), basis[:, d_in:].copy()
     w = rng.normal(size=(depth, width, width)) / np.sqrt(width)
     speed = [np.zeros_like(u), np.zeros_like(v), np.zeros_like(w)]
     rates = [np.broadcast_to(r, len(steps)) for r in (lr_input, lr_readout, lr)]
@@ -76,7 +83,7 @@ def simulate(
                 back = slope(hs[layer]) * (d - d.mean(axis=1, keepdims=True))
             # In units where the update of W is of order L^-gamma.
             kick = multiplier * depth**-gamma / width
-            gradients[2][layer] = kick * back.T @ xs[layer]
+            gradients[2][layer] = kick * entry(back.T @ xs[layer])
             d = d + c * back @ w[layer]
         gradients[0] = d.T @ step.inputs
         for i, parameter in enumerate((u, v, w)):
@@ -85,6 +92,83 @@ def simulate(
     if held_out is not None:
         held.append(forward(held_out)[2])
     return np.concatenate(outputs), held
+
+
+def simulate_two_matrix(
+    steps,
+    *,
+    width,
+    depth,
+    seed,
+    lr,
+    lr_second=None,
+    width_ratio=1.0,
+    multiplier=1.0,
+    alpha=0.5,
+    gamma=0.5,
+    momentum=0.0,
+    decay=0.0,
+    lr_input=0.0,
+    lr_readout=0.0,
+    phi=None,
+    slope=None,
+    rms_norm=False,
+    held_out=None,
+    entry=None,
+):
+    """A finite network with two matrices per block and explicit weights; no formula of the library.
+
+    U and V are orthonormalized (up to sqrt(n)), which has the same limit and less scatter. Returns
+    outputs per step, and those of ``held_out`` at the end.
+    """
+    rng = np.random.default_rng(seed)
+    d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
+    hidden, c = round(width_ratio * width), multiplier * depth**-alpha
+    phi, entry = phi or (lambda h: h), entry or (lambda gradient: gradient)
+    slope = slope or np.ones_like
+    basis = np.linalg.qr(rng.normal(size=(width, d_in + d_out)))[0] * np.sqrt(width)
+    u, v = basis[:, :d_in].copy(), basis[:, d_in:].copy()
+    first = rng.normal(size=(depth, hidden, width)) / np.sqrt(width)
+    second = rng.normal(size=(depth, width, hidden)) / np.sqrt(hidden)
+    parameters = u, v, first, second
+    speed = [np.zeros_like(p) for p in parameters]
+    lr_second = lr if lr_second is None else lr_second
+    rates = [np.broadcast_to(r, len(steps)) for r in (lr_input, lr_readout, lr, lr_second)]
+    kick = multiplier * depth**-gamma / width
+
+    def forward(inputs):
+        x, stream = inputs @ u.T, []
+        for w1, w2 in zip(first, second, strict=True):
+            size = np.sqrt(np.mean(x**2, axis=1, keepdims=True)) if rms_norm else 1.0
+            h = (x / size) @ w1.T
+            stream.append((x / size, size, h))
+            x = x + c * phi(h) @ w2.T
+        return x, stream, x @ v / width
+
+    outputs = []
+    for t, step in enumerate(steps):
+        x, stream, f = forward(step.inputs)
+        outputs.append(f)
+        chi = step.loss.gradient(f)
+        d = chi @ v.T
+        gradients = [None, x.T @ chi, np.empty_like(first), np.empty_like(second)]
+        for layer in range(depth - 1, -1, -1):
+            z, size, h = stream[layer]
+            e = slope(h) * (d @ second[layer])
+            gradients[3][layer] = kick * entry(d.T @ phi(h))
+            gradients[2][layer] = kick * entry(e.T @ z)
+            back = e @ first[layer]
+            if rms_norm:
+                back = (back - z * np.mean(z * back, axis=1, keepdims=True)) / size
+            d = d + c * back
+        gradients[0] = d.T @ step.inputs
+        for i, parameter in enumerate(parameters):
+            speed[i] = momentum * speed[i] + gradients[i]
+            if i >= 2:
+                parameter *= 1 - rates[i][t] * decay
+            parameter -= rates[i][t] * speed[i]
+    held = [] if held_out is None else forward(held_out)[2].ravel()
+    return np.concatenate([np.concatenate(outputs).ravel(), held])
 
 
 @pytest.fixture
@@ -101,3 +185,8 @@ def make_steps():
 @pytest.fixture
 def simulated():
     return simulate
+
+
+@pytest.fixture
+def simulated_two_matrix():
+    return simulate_two_matrix

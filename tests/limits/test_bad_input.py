@@ -107,8 +107,10 @@ def test_nonlinear_restrictions():
         limits.nonlinear([GOOD], activation="swish", lr=1.0)
     with pytest.raises(ValueError, match="alpha=1"):
         limits.nonlinear([GOOD], activation="erf", lr=1.0, alpha=1, gamma=0)
-    with pytest.raises(ValueError, match=r"depth=math\.inf only"):
-        limits.nonlinear([GOOD], activation="erf", lr=1.0, depth=8)
+    with pytest.raises(ValueError, match=r"printed and history are for depth=math\.inf"):
+        limits.nonlinear([GOOD], activation="erf", lr=1.0, depth=8, history=True)
+    with pytest.raises(ValueError, match="particles are for a finite depth"):
+        limits.nonlinear([GOOD], activation="erf", lr=1.0, particles=limits.Particles())
 
 
 @pytest.mark.parametrize(

@@ -32,5 +32,7 @@ def test_examples(name):
 def test_the_public_functions_have_examples():
     for name in ("linear", "nonlinear", "mse", "cross_entropy", "Step", "Loss", "smooth"):
         assert ">>>" in getattr(limits, name).__doc__, name
+    for name in ("two_matrix", "mean_ode", "sign_sgd", "Sobol", "Hermite", "Particles"):
+        assert ">>>" in getattr(limits, name).__doc__, name
     for name in ("propagators", "feature_diversity", "depth_exponents"):
         assert ">>>" in getattr(limits, name).__doc__, name

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits.gaussian import ACTIVATIONS, resolve
+from depthmup.limits.gaussian import ACTIVATIONS, resolve, uncentred
 
 FUNCTIONS = {
     "identity": lambda z: z,
@@ -113,3 +113,42 @@ def test_collinear_pairs_are_finite(name):
     single = resolve(name).single(np.array(1.0))
     assert here.k0 == pytest.approx(float(single.variance), abs=1e-12)
     assert here.v1 == pytest.approx(float(single.v1), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_plain_moments_by_brute_force(name):
+    """E phi, E phi'' = 2 dE phi/dA, and the uncentred k0, k11 and vp that follow from them."""
+    a, b, c, h = 1.3, -0.4, 0.8, 1e-4
+    phi = resolve(name)
+    u = np.linspace(-9, 9, 200_001)
+    weight = np.exp(-(u**2) / 2)
+    weight /= weight.sum()
+
+    def mean(variance):
+        return float(weight @ FUNCTIONS[name](np.sqrt(variance) * u))
+
+    def square(variance):
+        return float(weight @ FUNCTIONS[name](np.sqrt(variance) * u) ** 2)
+
+    one, other = phi.single(np.array(a)), phi.single(np.array(c))
+    assert float(one.mean) == pytest.approx(mean(a), abs=1e-7)
+    curvature = (mean(a + h) - mean(a - h)) / h
+    assert float(one.mean_curvature) == pytest.approx(curvature, abs=1e-6)
+    plain = uncentred(phi)
+    centred, moments = pair(name, a, b, c), plain.pair(*(np.array(v) for v in (a, b, c)))
+    assert float(moments.k0) == pytest.approx(float(centred.k0) + mean(a) * mean(c), abs=1e-7)
+    k0 = [float(plain.pair(*(np.array(v) for v in (a + d, b, c))).k0) for d in (h, -h)]
+    assert float(moments.k11) == pytest.approx((k0[0] - k0[1]) / h, abs=1e-6)
+    single = plain.single(np.array(a))
+    assert float(single.variance) == pytest.approx(square(a), abs=1e-7)
+    slope = (square(a + h) - square(a - h)) / (2 * h)
+    assert float(single.vp) == pytest.approx(slope, abs=1e-6)
+    assert float(other.mean) == pytest.approx(mean(c), abs=1e-7)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_function_and_its_slope_are_those_of_the_expectations(name):
+    phi, z, h = resolve(name), np.array([-1.7, -0.3, 0.4, 2.2]), 1e-6
+    assert np.allclose(phi.function(z), FUNCTIONS[name](z), rtol=0, atol=1e-12)
+    slope = (phi.function(z + h) - phi.function(z - h)) / (2 * h)
+    assert np.allclose(phi.slope(z), slope, rtol=0, atol=1e-8)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from depthmup.claims import (
+    beyond,
     block_depth,
     errata,
     feature_diversity,
@@ -23,6 +24,7 @@ from depthmup.claims import (
 from depthmup.claims.claim import Claim
 
 _MODULES = (
+    beyond,
     block_depth,
     errata,
     feature_diversity,
@@ -40,7 +42,7 @@ _MODULES = (
     windows,
 )
 
-_ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum")
+_ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum", "beyond")
 
 
 def _place(claim: Claim) -> tuple[object, ...]:

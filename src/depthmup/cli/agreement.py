@@ -1,6 +1,7 @@
 """The check of ``depthmup limit``: real networks of growing size against the limit."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -12,30 +13,32 @@ WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
 DEPTHS = (32, 64, 128, 256, 512, 1024)
 
 
-def check(steps: Sequence[limits.Step], *, lr: float, multiplier: float, json: bool) -> int:
-    """Train, compare, report; the exit status is 1 if a measured slope excludes the theory's."""
+def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
+    """Train, compare, report; the exit status is 1 if a measured slope excludes the theory's.
+
+    ``settings`` are those that ``agreement_with_width`` and ``agreement_with_depth`` share.
+    """
     with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
-        by_width = agreement_with_width(
-            steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, lr=lr, multiplier=multiplier
-        )
-        by_depth = agreement_with_depth(steps, depths=DEPTHS, lr=lr, multiplier=multiplier)
-    found = {
+        by_width = agreement_with_width(steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, **settings)
+        by_depth = agreement_with_depth(steps, depths=DEPTHS, **settings)
+    approaches = {
         f"outputs against width, depth {DEPTH}": by_width.outputs,
         f"RMS of x against width, depth {DEPTH}": by_width.rms,
         "outputs against depth, infinite width": by_depth,
     }
     if json:
-        print_json({name: _plain(each) for name, each in found.items()})
+        print_json({name: _plain(approach) for name, approach in approaches.items()})
     else:
-        for name, each in found.items():
+        for name, approach in approaches.items():
             print(name)
-            for size, error in zip(each.sizes, each.errors, strict=True):
+            for size, error in zip(approach.sizes, approach.errors, strict=True):
                 print(f"  {size:>6}  error {error:.2e}")
+            slope = approach.slope
             print(
-                f"  slope {each.slope.value:+.3f} [{each.slope.low:+.3f}, {each.slope.high:+.3f}], "
-                f"theory {each.expected:+g}: {'agrees' if each.agrees else 'DISAGREES'}\n"
+                f"  slope {slope.value:+.3f} [{slope.low:+.3f}, {slope.high:+.3f}], "
+                f"theory {approach.expected:+g}: {'agrees' if approach.agrees else 'DISAGREES'}\n"
             )
-    return 0 if all(each.agrees for each in found.values()) else 1
+    return 0 if all(approach.agrees for approach in approaches.values()) else 1
 
 
 def _plain(approach: Approach) -> dict[str, object]:

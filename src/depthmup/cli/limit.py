@@ -4,7 +4,10 @@ import json as json_format
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from depthmup import limits
 
 from depthmup.cli.folders import prepare_file
 from depthmup.cli.output import print_json
@@ -12,10 +15,11 @@ from depthmup.cli.output import print_json
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Train a residual network of infinite width, exactly, by SGD on the digits.
+    """Train a residual network of infinite width by SGD on the digits.
 
-    The identity activation gives the linear network, at any depth; others need infinite depth.
-    With --check, networks of growing width and depth are trained and held against the limit.
+    Linear networks (the identity activation) are exact at any depth, others at infinite depth; else
+    averages are taken over neurons or particles, with an error that is said. With --check, networks
+    of growing width and depth are trained and held against the limit.
     """
 
     depth: str = "inf"
@@ -30,8 +34,32 @@ class Options:
     batch_size: int = 4
     """Examples per step; cost grows with (steps x batch size)^3."""
 
+    block_depth: int = 1
+    """Matrices per branch; with 2, W2 phi(W1 x)."""
+
+    scheme: str = ""
+    """A scheme by name (depth-mup, completep, ode), in place of --alpha and --gamma."""
+
+    optimizer: Literal["sgd", "sign"] = "sgd"
+    """sgd, or the sign of every gradient (with --batch-size 1)."""
+
     lr: float = 1.0
     """Learning rate."""
+
+    lr_second: float | None = None
+    """Learning rate of the second matrix of a branch; the same by default."""
+
+    width_ratio: float = 1.0
+    """Hidden width over the width, with --block-depth 2."""
+
+    decay: float = 0.0
+    """Weight decay of branches, with --block-depth 2: a step multiplies weights by 1 - lr decay."""
+
+    rms_norm: bool = False
+    """Normalize before every branch, with --block-depth 2."""
+
+    points: int | None = None
+    """Neurons (or particles) that averages are taken over, a power of two."""
 
     momentum: float = 0.0
     """Heavy-ball momentum."""
@@ -57,14 +85,15 @@ class Options:
     seed: int = 0
     """Seed of the data order."""
 
-    tol: float = 1e-9
-    """Error asked for at infinite depth."""
+    tol: float | None = None
+    """Error asked for: by default 1e-9 where nothing is sampled, and 0.05 where averages are."""
 
     out: Path | None = None
     """Write the result as JSON to this file, and the chart beside it as .html."""
 
     check: bool = False
-    """Train real linear networks under Depth-muP and hold them against the limit; minutes."""
+    """Train real linear networks (by default under Depth-muP) and hold them against the limit;
+    minutes."""
 
     optimum: bool = False
     """Instead, predict how SGD's best learning rate moves with depth, from the kernel at
@@ -76,12 +105,6 @@ class Options:
     base_depth: int = 8
     """With --optimum: where the best learning rate is known; branches are --multiplier there."""
 
-    block_depth: int = 1
-    """With --optimum: matrices per branch; with 2, W2 phi(W1 x)."""
-
-    scheme: str = ""
-    """With --optimum: a scheme by name, in place of --alpha and --gamma."""
-
     measured: Path | None = None
     """With --optimum: summary.json of `depthmup transfer`, to show what was measured beside."""
 
@@ -90,7 +113,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup import limits, reports
+    from depthmup import reports
 
     if options.out is not None:
         prepare_file(options.out, option="--out")
@@ -105,24 +128,16 @@ def run(options: Options) -> int:
         from depthmup.cli.agreement import check
 
         _check_is_of_the_usual(options)
-        return check(steps, lr=options.lr, multiplier=options.multiplier, json=options.json)
-    common = {
-        "lr": options.lr,
-        "multiplier": options.multiplier,
-        "alpha": options.alpha,
-        "gamma": options.gamma,
-        "momentum": options.momentum,
-        "tol": options.tol,
-    }
-    if options.activation == "identity":
-        solution = limits.linear(steps, depth=depth, **common)  # type: ignore[arg-type]
-    else:
-        solution = limits.nonlinear(
+        return check(
             steps,
-            activation=options.activation,
-            depth=depth,
-            **common,  # type: ignore[arg-type]
+            json=options.json,
+            lr=options.lr,
+            lr_second=options.lr_second,
+            block_depth=options.block_depth,
+            width_ratio=options.width_ratio,
+            **_scaling(options),
         )
+    solution = _solve(options, steps, depth)
     rms = [line.mean(1).tolist() for line in solution.rms]
     result = {
         "losses": solution.losses.tolist(),
@@ -136,7 +151,7 @@ def run(options: Options) -> int:
     text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
     if options.out is not None:
         reports.write_text(options.out, text + "\n")
-        title = f"Infinite width, depth {options.depth}, {options.activation}"
+        title = _title(options, solution)
         chart = reports.limit_chart(
             solution.losses.tolist(), solution.positions.tolist(), rms, title=title
         )
@@ -153,19 +168,117 @@ def run(options: Options) -> int:
     return 0 if solution.status.ok else 1
 
 
+def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limits.Solution":
+    """The solver for this kind of block, activation, depth and optimizer."""
+    from depthmup import limits
+
+    common: dict[str, Any] = {"depth": depth, "lr": options.lr} | _scaling(options)
+    tol: dict[str, Any] = {} if options.tol is None else {"tol": options.tol}
+    particles: dict[str, Any] = {"tol": 0.05} | tol
+    if options.points is not None:
+        particles["particles"] = limits.Particles(count=options.points)
+    if options.optimizer == "sign":
+        _refuse(options, "--optimizer sign", "momentum", "decay", "rms_norm")
+        return limits.sign_sgd(
+            steps,
+            activation=options.activation,
+            block_depth=options.block_depth,
+            lr_second=options.lr_second,
+            width_ratio=options.width_ratio,
+            **common,
+            **particles,
+        )
+    common["momentum"] = options.momentum
+    if options.block_depth == 2:
+        return _two_matrix(options, steps, common, tol)
+    if options.block_depth != 1:
+        raise ValueError(f"--block-depth is 1 or 2 matrices per branch; got {options.block_depth}.")
+    _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
+    if options.activation != "identity" and depth != math.inf:
+        return limits.nonlinear(steps, activation=options.activation, **common, **particles)
+    _refuse(options, "a limit in which nothing is sampled", "points")
+    if options.activation == "identity":
+        return limits.linear(steps, **common, **tol)
+    return limits.nonlinear(steps, activation=options.activation, **common, **tol)
+
+
+def _scaling(options: Options) -> dict[str, Any]:
+    """multiplier, alpha and gamma, the latter by their scheme's name or as given."""
+    from depthmup import rules
+
+    alpha, gamma = options.alpha, options.gamma
+    if options.scheme:
+        if (alpha, gamma) != (Options().alpha, Options().gamma):
+            raise ValueError("--scheme sets alpha and gamma: leave --alpha and --gamma out.")
+        scheme = rules.scheme(options.scheme)
+        alpha, gamma = str(scheme.alpha), str(scheme.gamma)
+    return {"multiplier": options.multiplier, "alpha": alpha, "gamma": gamma}
+
+
+def _two_matrix(
+    options: Options, steps: "list[limits.Step]", common: dict[str, Any], tol: dict[str, Any]
+) -> "limits.Solution":
+    from depthmup import limits, rules
+
+    at_one = common["depth"] == math.inf and rules.exponent(common["alpha"]) == 1
+    averages: dict[str, Any] = tol
+    if options.activation != "identity" and (at_one or common["depth"] != math.inf):
+        averages = {"tol": 0.05} | tol
+        if options.points is not None:
+            averages["neurons"] = limits.Sobol(points=options.points)
+    else:
+        _refuse(options, "a limit in which nothing is sampled", "points")
+    return limits.two_matrix(
+        steps,
+        activation=options.activation,
+        lr_second=options.lr_second,
+        width_ratio=options.width_ratio,
+        decay=options.decay,
+        rms_norm=options.rms_norm,
+        **common,
+        **averages,
+    )
+
+
+def _refuse(options: Options, what: str, *names: str) -> None:
+    """Raise if an option is given that would be ignored."""
+    for name in names:
+        if getattr(options, name) != getattr(Options(), name):
+            raise ValueError(f"--{name.replace('_', '-')} is not for {what}: leave it out.")
+
+
+def _title(options: Options, solution: "limits.Solution") -> str:
+    scaling = solution.problem.scaling
+    blocks = "one matrix" if options.block_depth == 1 else "two matrices"
+    rule = options.scheme or f"alpha = {scaling.alpha}, gamma = {scaling.gamma}"
+    return (
+        f"Infinite width, depth {options.depth}, {blocks} per branch, {options.activation}, {rule}"
+    )
+
+
 def _check_is_of_the_usual(options: Options) -> None:
-    """The check chooses sizes itself, and has one rule and one kind of network."""
-    for name in ("depth", "activation", "momentum", "alpha", "gamma", "out"):
+    """The check chooses sizes itself, and trains linear networks by plain SGD."""
+    for name in (
+        "depth",
+        "activation",
+        "optimizer",
+        "momentum",
+        "decay",
+        "rms_norm",
+        "points",
+        "tol",
+        "out",
+    ):
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
-                f"--{name} is not for --check, which trains linear networks of its own sizes under "
-                "Depth-muP. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
+                f"--{name.replace('_', '-')} is not for --check, which trains linear networks of "
+                "its own sizes. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
                 "take more settings."
             )
 
 
 def _only_for_optimum(options: Options) -> None:
-    for name in ("depths", "base_depth", "block_depth", "scheme", "measured"):
+    for name in ("depths", "base_depth", "measured"):
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
                 f"--{name.replace('_', '-')} is for --optimum; without it, training at one depth "
@@ -182,7 +295,7 @@ def _depth(text: str) -> float:
         ) from None
 
 
-def _steps(options: Options) -> list:
+def _steps(options: Options) -> "list[limits.Step]":
     """Minibatches of the digits; inputs are scaled so that U with entries N(0, 1) is theirs."""
     import numpy as np
     import torch

@@ -1,40 +1,25 @@
 """Do finite networks approach the limits? Trained networks of growing size against the theory.
 
 A network of width n differs from its infinite-width limit by order n^-1/2, and one of depth L from
-its infinite-depth limit by order 1/L. Both are measured here: networks are trained by plain SGD
-with weights that are drawn and multiplied like any other, by code that shares nothing with
-``limits``.
-
-Width 8192 at depth 64 has 4e9 weights, but T steps of SGD move each matrix by rank T B only:
-``W_t = W_0 - sum_s w_ts a L^-gamma (1/n) d_s x_s^T``. So the gradients' factors are stored, W_0 is
-drawn again from its seed whenever it is needed, and as many layers as fit are kept.
+its infinite-depth limit by order 1/L. Both are measured here on the networks of ``factored``, which
+share nothing with ``limits``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from depthmup import limits
+from depthmup.diagnostics.factored import Trained, blocks_of, train
 from depthmup.records.finding import Estimate
 from depthmup.rules import Exponent, exponent
 from depthmup.statistics import slope_weights, student
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "erf": torch.erf,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "relu": torch.relu,
-    "abs": torch.abs,
-    "tanh": torch.tanh,
-    "gelu": torch.nn.functional.gelu,
-    "softplus": torch.nn.functional.softplus,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +49,6 @@ class Agreement:
     rms: Approach
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """One trained network: ``outputs`` (N, d_out) of every training vector at its own step, and
-    ``rms`` (depth + 1, N) of x at every layer."""
-
-    outputs: np.ndarray
-    rms: np.ndarray
-
-
 def agreement_with_width(
     steps: Sequence[limits.Step],
     *,
@@ -83,17 +59,52 @@ def agreement_with_width(
     multiplier: float = 1.0,
     alpha: Exponent = "1/2",
     gamma: Exponent = "1/2",
+    activation: str = "identity",
+    block_depth: int = 1,
+    lr_second: float | None = None,
+    width_ratio: float = 1.0,
     seed: int = 0,
     memory: int = 4 * 2**30,
     device: str | torch.device = "cpu",
 ) -> Agreement:
-    """Linear networks of growing width against the exact infinite-width limit at their depth.
+    """Networks of growing width against the infinite-width limit at their depth.
+
+    Where the limit is exact (linear networks) the error falls to zero. Elsewhere it is averaged
+    over neurons or particles, and falls to their error.
+
+    Args:
+        steps: what to train on.
+        widths: widths to train at.
+        depth: number of blocks.
+        runs: networks of each width.
+        lr: learning rate, of the first matrix of a block where there are two.
+        multiplier: the branch multiplier a.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        activation: identity, or a nonlinearity by name.
+        block_depth: matrices per block, 1 or 2.
+        lr_second: learning rate of the second matrix; the same by default.
+        width_ratio: hidden width over the width.
+        seed: of the first run.
+        memory: bytes for initial weights; what does not fit is drawn again.
+        device: where to train.
+
+    Returns:
+        Slopes of the errors of outputs and of the RMS of x, whose expected value is -1/2.
+
+    Example:
+        >>> from depthmup import limits
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        >>> result = agreement_with_width(steps, widths=[32, 64], depth=2, runs=2, block_depth=2)
+        >>> result.outputs.expected
+        -0.5
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 8; expected slope -1/2 (a central limit
     theorem over the n entries).
     """
     options = {"lr": lr, "multiplier": multiplier, "alpha": alpha, "gamma": gamma}
-    solution = limits.linear(steps, depth=depth, **options)  # type: ignore[arg-type]
+    blocks = blocks_of(block_depth, lr_second, width_ratio)
+    solution = _limit(steps, depth, activation, options, blocks)
     exact = np.concatenate(solution.outputs), np.concatenate(solution.rms, axis=1)
     gaps = [
         [
@@ -103,9 +114,11 @@ def agreement_with_width(
                     width=width,
                     depth=depth,
                     seed=seed + run,
+                    activation=activation,
                     memory=memory,
                     device=device,
                     **options,  # type: ignore[arg-type]
+                    **blocks,  # type: ignore[arg-type]
                 ),
                 exact,
             )
@@ -129,31 +142,72 @@ def agreement_with_depth(
     runs: int = 8,
     lr: float = 1.0,
     multiplier: float = 1.0,
+    alpha: Exponent = "1/2",
+    gamma: Exponent = "1/2",
+    block_depth: int = 1,
+    lr_second: float | None = None,
+    width_ratio: float = 1.0,
+    neurons: limits.Neurons | None = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
 ) -> Approach:
-    """Networks of growing depth against the infinite-depth limit at Depth-muP.
+    """Networks of growing depth against the infinite-depth limit.
 
-    ``width=None`` takes linear networks of infinite width, with no noise at all. Otherwise networks
-    of that width are trained and their outputs averaged over runs, so that what is left is the
-    distance in depth and an error of order (n runs)^-1/2, which must be the smaller.
+    ``width=None`` takes networks of infinite width: linear ones have no noise at all, nonlinear
+    ones with two matrices per block that of their ``neurons``. Otherwise networks of that width are
+    trained and their outputs averaged over runs, so that what is left is the distance in depth and
+    an error of order (n runs)^-1/2, which must be the smaller.
+
+    Args:
+        steps: what to train on.
+        depths: depths to compare.
+        width: width of trained networks, or None for infinite width.
+        activation: identity, or a nonlinearity by name.
+        runs: networks of each depth.
+        lr: learning rate, of the first matrix of a block where there are two.
+        multiplier: the branch multiplier a.
+        alpha: exponent of the branch multiplier, 1/2 (Depth-muP) to 1 (CompleteP).
+        gamma: exponent of an update's size, 1 - alpha.
+        block_depth: matrices per block, 1 or 2.
+        lr_second: learning rate of the second matrix; the same by default.
+        width_ratio: hidden width over the width.
+        neurons: what averages over neurons are taken with, of blocks with two matrices.
+        seed: of the first run.
+        device: where to train.
+
+    Returns:
+        The slope of the distance, whose expected value is -1, or 1 - 2 alpha where that is slower
+        (a linear network's noise at 1/2 < alpha < 1).
+
+    Raises:
+        ValueError: infinite width, one matrix per block and nonlinear: its particles are too noisy.
+
+    Example:
+        >>> from depthmup import limits
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        >>> agreement_with_depth(steps, depths=[16, 32, 64], lr=0.5, block_depth=2).agrees
+        True
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 9; expected slope -1.
     """
-    options = {"lr": lr, "multiplier": multiplier}
-    if activation == "identity":
-        limit = limits.linear(steps, depth=math.inf, **options)  # type: ignore[arg-type]
-    else:
-        limit = limits.nonlinear(steps, activation=activation, **options)  # type: ignore[arg-type]
+    power = exponent(alpha, name="alpha")
+    options = {"lr": lr, "multiplier": multiplier, "alpha": alpha, "gamma": gamma}
+    blocks = blocks_of(block_depth, lr_second, width_ratio)
+    if width is None and activation != "identity" and block_depth == 1:
+        raise ValueError(
+            "At finite depth the infinite-width limit with one matrix per block is known to many "
+            f"digits for linear networks only; got activation={activation!r}. Pass a width to "
+            "train networks instead, or block_depth=2."
+        )
+    limit = _limit(steps, math.inf, activation, options, blocks, neurons)
     exact = np.concatenate(limit.outputs)
     if width is None:
-        if activation != "identity":
-            raise ValueError(
-                f"At finite depth the infinite-width limit is known for linear networks only; got "
-                f"activation={activation!r}. Pass a width to train networks instead."
-            )
-        found = [np.concatenate(limits.linear(steps, depth=d, **options).outputs) for d in depths]  # type: ignore[arg-type]
-        values = np.array([[f - exact] for f in found])
+        values = np.array(
+            [
+                [np.concatenate(_limit(steps, d, activation, options, blocks, neurons).outputs)]
+                for d in depths
+            ]
+        )
     else:
         values = np.array(
             [
@@ -166,104 +220,42 @@ def agreement_with_depth(
                         activation=activation,
                         device=device,
                         **options,  # type: ignore[arg-type]
+                        **blocks,  # type: ignore[arg-type]
                     ).outputs
-                    - exact
                     for run in range(runs)
                 ]
                 for depth in depths
             ]
         )
-    return _approach_of_means(depths, values, expected=-1.0)
+    slowest = -1.0 if power in (Fraction(1, 2), 1) else max(-1.0, 1.0 - 2.0 * float(power))
+    return _approach_of_means(depths, values - exact, expected=slowest)
 
 
-def train(
+def _limit(
     steps: Sequence[limits.Step],
-    *,
-    width: int,
-    depth: int,
-    seed: int,
-    lr: float,
-    multiplier: float = 1.0,
-    alpha: Exponent = "1/2",
-    gamma: Exponent = "1/2",
-    activation: str = "identity",
-    memory: int = 4 * 2**30,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Trained:
-    """Train one network by SGD; weights are random matrices, updates are kept as factors.
-
-    ``x^0 = U xi, x^l = x^{l-1} + a L^-alpha MS(phi(W^l x^{l-1})), f = V^T x^L``; U, V frozen. With
-    the identity there is no MS. ``memory`` bytes may hold initial weights; the others are drawn
-    again from their seeds, once per pass.
-    """
-    if activation != "identity" and activation not in _ACTIVATIONS:
-        raise ValueError(
-            f"activation must be identity or one of {', '.join(_ACTIVATIONS)}; got {activation!r}."
+    depth: float,
+    activation: str,
+    options: Mapping[str, object],
+    blocks: Mapping[str, object],
+    neurons: limits.Neurons | None = None,
+) -> limits.Solution:
+    """The limit of infinite width at this depth, of either kind of block."""
+    if blocks["block_depth"] == 2:
+        averaged = activation != "identity" and (
+            depth != math.inf or exponent(str(options["alpha"]), name="alpha") == 1
         )
-    branch = multiplier * depth ** -float(exponent(alpha, name="alpha"))
-    kick = lr * multiplier * depth ** -float(exponent(gamma, name="gamma")) / width
-    place = torch.device(device)
-    d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
-
-    def draw(stream: int, *shape: int) -> Tensor:
-        generator = torch.Generator(device=place).manual_seed(seed * 100_003 + stream)
-        return torch.randn(*shape, generator=generator, device=place, dtype=dtype)
-
-    u, v = draw(0, width, d_in), draw(1, width, d_out)  # v is n V
-    fit = int(memory // (width * width * u.element_size()))
-    kept = {layer: draw(2 + layer, width, width) for layer in range(min(fit, depth))}
-    # Factors of the updates of each layer: rows of x^{l-1} and of the gradient with respect to h.
-    below: list[list[Tensor]] = [[] for _ in range(depth)]
-    above: list[list[Tensor]] = [[] for _ in range(depth)]
-
-    def weight(layer: int) -> Tensor:
-        """W_0 times sqrt(n)."""
-        return kept[layer] if layer in kept else draw(2 + layer, width, width)
-
-    outputs, rms = [], []
-    for step in steps:
-        x = torch.tensor(step.inputs, device=place, dtype=dtype) @ u.T
-        stream, slopes = [x], []
-        for layer in range(depth):
-            h = x @ weight(layer).T / math.sqrt(width)
-            if below[layer]:
-                h -= kick * (x @ torch.cat(below[layer]).T) @ torch.cat(above[layer])
-            branch_out, slope = _activate(activation, h)
-            x = x + branch * branch_out
-            stream.append(x)
-            slopes.append(slope)
-        f = (x @ v / width).double().cpu().numpy()
-        outputs.append(f)
-        rms.append(torch.stack([s.double().square().mean(1).sqrt() for s in stream]).cpu().numpy())
-        chi = torch.tensor(step.loss.gradient(f), device=place, dtype=dtype)
-        d = chi @ v.T
-        if step is steps[-1]:
-            break
-        for layer in range(depth - 1, -1, -1):
-            g = slopes[layer](d)
-            before = g @ weight(layer) / math.sqrt(width)
-            if below[layer]:
-                before -= kick * (g @ torch.cat(above[layer]).T) @ torch.cat(below[layer])
-            d = d + branch * before
-            below[layer].append(stream[layer])
-            above[layer].append(g)
-    return Trained(outputs=np.concatenate(outputs), rms=np.concatenate(rms, axis=1))
-
-
-def _activate(name: str, h: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """MS(phi(h)), and what takes gradients back through it."""
-    if name == "identity":
-        return h, lambda d: d
-    with torch.enable_grad():
-        leaf = h.detach().requires_grad_()
-        out = _ACTIVATIONS[name](leaf)
-        centered = out - out.mean(1, keepdim=True)
-
-    def back(d: Tensor) -> Tensor:
-        return torch.autograd.grad(centered, leaf, d)[0]
-
-    return centered.detach(), back
+        own = {name: value for name, value in blocks.items() if name != "block_depth"}
+        return limits.two_matrix(
+            steps,
+            depth=depth,
+            activation=activation,
+            neurons=neurons if averaged else None,
+            **options,  # type: ignore[arg-type]
+            **own,  # type: ignore[arg-type]
+        )
+    if activation == "identity":
+        return limits.linear(steps, depth=depth, **options)  # type: ignore[arg-type]
+    return limits.nonlinear(steps, activation=activation, depth=depth, **options)  # type: ignore[arg-type]
 
 
 def approach(sizes: Sequence[int], squares: np.ndarray, *, expected: float) -> Approach:
@@ -323,9 +315,9 @@ def _margin(resampled: np.ndarray, runs: int) -> float:
     return deviation * float(student(runs - 1))
 
 
-def _gap(found: Trained, exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+def _gap(network: Trained, exact: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
     """Mean squared distances of outputs and of RMS."""
     return (
-        float(np.mean((found.outputs - exact[0]) ** 2)),
-        float(np.mean((found.rms - exact[1]) ** 2)),
+        float(np.mean((network.outputs - exact[0]) ** 2)),
+        float(np.mean((network.rms - exact[1]) ** 2)),
     )

@@ -5,22 +5,31 @@ from depthmup.limits.gaussian import Activation, smooth
 from depthmup.limits.kernel import Block, Kernel, kernel
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Loss, cross_entropy, mse
+from depthmup.limits.mean_ode import mean_ode
+from depthmup.limits.neurons import Hermite, Neurons, Sobol
 from depthmup.limits.nonlinear import nonlinear
 from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
+from depthmup.limits.particles import Particles
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
+from depthmup.limits.sign_sgd import sign_sgd
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.step import Step
+from depthmup.limits.two_matrix import two_matrix
 
 __all__ = [
     "Activation",
     "Block",
     "DepthExponents",
+    "Hermite",
     "History",
     "Kernel",
     "Loss",
+    "Neurons",
     "OptimalRate",
+    "Particles",
     "Propagators",
+    "Sobol",
     "Solution",
     "Status",
     "Step",
@@ -29,10 +38,13 @@ __all__ = [
     "feature_diversity",
     "kernel",
     "linear",
+    "mean_ode",
     "mse",
     "nonlinear",
     "optimal_rate",
     "propagators",
     "proposition_residual",
+    "sign_sgd",
     "smooth",
+    "two_matrix",
 ]

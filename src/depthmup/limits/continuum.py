@@ -30,9 +30,9 @@ import numpy as np
 
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
+from depthmup.limits.passes import Side, remembered, train
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, Status
-from depthmup.limits.sweeps import Side, remembered, train
 from depthmup.limits.volterra import solve_volterra
 
 _DEGREES = (16, 24, 36, 54, 80, 120)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -42,18 +42,24 @@ class Pair:
 
 @dataclass(frozen=True)
 class Single:
-    """Expectations of one entry: Var phi, E phi'^2, their derivative ``vp``, and E phi'."""
+    """Expectations of one entry: Var phi, E phi'^2, ``vp``, E phi', E phi and E phi''.
+
+    E phi'' is 2 dE phi/dA, its definition where phi is not smooth.
+    """
 
     variance: Array
     v1: Array
     vp: Array
     mean_slope: Array
+    mean: Array
+    mean_curvature: Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activation:
     """A nonlinearity by its expectations: ``pair(A, b, C)`` and ``single(A)``, elementwise.
 
+    ``function`` and ``slope`` are phi and phi' themselves, where averages over points need them.
     ``kinked``: phi is not smooth, so expectations are singular where two inputs are collinear.
     ``sampled``: pairs cost a quadrature each, so a solver should ask for few.
     """
@@ -61,6 +67,8 @@ class Activation:
     name: str
     pair: Callable[[Array, Array, Array], Pair]
     single: Callable[[Array], Single]
+    function: Function
+    slope: Function
     kinked: bool = False
     sampled: bool = False
 
@@ -111,10 +119,20 @@ def smooth(
         value, slope = function(z), first(z)
         deviation = value - (value @ weight)[..., None]
         square = slope**2 @ weight
-        curved = (second(z) * deviation) @ weight
-        return Single(deviation**2 @ weight, square, curved + square, slope @ weight)
+        curvature = second(z)
+        curved = (curvature * deviation) @ weight
+        return Single(
+            variance=deviation**2 @ weight,
+            v1=square,
+            vp=curved + square,
+            mean_slope=slope @ weight,
+            mean=value @ weight,
+            mean_curvature=curvature @ weight,
+        )
 
-    return Activation(name=name, pair=pair, single=single, sampled=True)
+    return Activation(
+        name=name, pair=pair, single=single, function=function, slope=first, sampled=True
+    )
 
 
 _MOST_POINTS = 4096
@@ -144,10 +162,12 @@ def _identity() -> Activation:
         return Pair(b, np.ones_like(b), zero, zero, zero)
 
     def single(a: Array) -> Single:
-        one = np.ones_like(a)
-        return Single(a, one, one, one)
+        one, zero = np.ones_like(a), np.zeros_like(a)
+        return Single(a, one, one, one, zero, zero)
 
-    return Activation(name="identity", pair=pair, single=single)
+    return Activation(
+        name="identity", pair=pair, single=single, function=np.positive, slope=np.ones_like
+    )
 
 
 def _erf() -> Activation:
@@ -165,10 +185,13 @@ def _erf() -> Activation:
     def single(a: Array) -> Single:
         p, root = 1 + 2 * a, np.sqrt(1 + 4 * a)
         vp = 4 / _PI / (p * root)
-        slope = 2 / np.sqrt(_PI * p)
-        return Single(2 / _PI * np.arcsin(2 * a / p), 4 / _PI / root, vp, slope)
+        slope, zero = 2 / np.sqrt(_PI * p), np.zeros_like(a)
+        return Single(2 / _PI * np.arcsin(2 * a / p), 4 / _PI / root, vp, slope, zero, zero)
 
-    return Activation(name="erf", pair=pair, single=single)
+    def derivative(z: Array) -> Array:
+        return 2 / math.sqrt(_PI) * np.exp(-(z**2))
+
+    return Activation(name="erf", pair=pair, single=single, function=special.erf, slope=derivative)
 
 
 def _sin() -> Activation:
@@ -179,9 +202,10 @@ def _sin() -> Activation:
 
     def single(a: Array) -> Single:
         e, e2 = np.exp(-a), np.exp(-2 * a)
-        return Single((1 - e2) / 2, (1 + e2) / 2, e2, np.sqrt(e))
+        zero = np.zeros_like(a)
+        return Single((1 - e2) / 2, (1 + e2) / 2, e2, np.sqrt(e), zero, zero)
 
-    return Activation(name="sin", pair=pair, single=single)
+    return Activation(name="sin", pair=pair, single=single, function=np.sin, slope=np.cos)
 
 
 def _cos() -> Activation:
@@ -192,9 +216,13 @@ def _cos() -> Activation:
 
     def single(a: Array) -> Single:
         e, e2 = np.exp(-a), np.exp(-2 * a)
-        return Single((1 + e2) / 2 - e, (1 - e2) / 2, e - e2, np.zeros_like(a))
+        mean = np.sqrt(e)
+        return Single((1 + e2) / 2 - e, (1 - e2) / 2, e - e2, np.zeros_like(a), mean, -mean)
 
-    return Activation(name="cos", pair=pair, single=single)
+    def derivative(z: Array) -> Array:
+        return -np.sin(z)
+
+    return Activation(name="cos", pair=pair, single=single, function=np.cos, slope=derivative)
 
 
 def _gap(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
@@ -226,10 +254,19 @@ def _relu() -> Activation:
 
     def single(a: Array) -> Single:
         vp = np.full_like(a, 0.5 - 0.5 / _PI)
-        half = np.full_like(a, 0.5)
-        return Single(a * vp, half, vp, half)
+        half, deviation = np.full_like(a, 0.5), np.sqrt(a)
+        density = _over(1 / math.sqrt(2 * _PI), deviation)
+        return Single(a * vp, half, vp, half, deviation / math.sqrt(2 * _PI), density)
 
-    return Activation(name="relu", pair=pair, single=single, kinked=True)
+    def positive_part(z: Array) -> Array:
+        return np.maximum(z, 0.0)
+
+    def step(z: Array) -> Array:
+        return np.where(z > 0, 1.0, 0.0)
+
+    return Activation(
+        name="relu", pair=pair, single=single, function=positive_part, slope=step, kinked=True
+    )
 
 
 def _abs() -> Activation:
@@ -247,9 +284,13 @@ def _abs() -> Activation:
 
     def single(a: Array) -> Single:
         vp = np.full_like(a, 1 - 2 / _PI)
-        return Single(a * vp, np.ones_like(a), vp, np.zeros_like(a))
+        zero, root = np.zeros_like(a), math.sqrt(2 / _PI)
+        deviation = np.sqrt(a)
+        return Single(a * vp, np.ones_like(a), vp, zero, root * deviation, _over(root, deviation))
 
-    return Activation(name="abs", pair=pair, single=single, kinked=True)
+    return Activation(
+        name="abs", pair=pair, single=single, function=np.abs, slope=np.sign, kinked=True
+    )
 
 
 def _tanh() -> Activation:
@@ -305,6 +346,32 @@ ACTIVATIONS: dict[str, Callable[[], Activation]] = {
     "gelu": _gelu,
     "softplus": _softplus,
 }
+
+
+def uncentred(phi: Activation) -> Activation:
+    """The same with plain moments: k0 = E phi phi', k11 = E phi'' phi', vp = dE phi^2/dA.
+
+    A block with two matrices multiplies phi by random weights, which average away its mean; a
+    block with one subtracts it.
+    """
+
+    def pair(a: Array, b: Array, c: Array) -> Pair:
+        here, first, second = phi.pair(a, b, c), phi.single(a), phi.single(c)
+        return replace(
+            here,
+            k0=here.k0 + first.mean * second.mean,
+            k11=here.k11 + first.mean_curvature * second.mean,
+        )
+
+    def single(a: Array) -> Single:
+        here = phi.single(a)
+        return replace(
+            here,
+            variance=here.variance + here.mean**2,
+            vp=here.vp + here.mean_curvature * here.mean,
+        )
+
+    return replace(phi, pair=pair, single=single)
 
 
 @dataclass(frozen=True)

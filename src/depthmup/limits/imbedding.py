@@ -34,9 +34,9 @@ import numpy as np
 from scipy.signal import lfilter
 
 from depthmup.limits.losses import Array
+from depthmup.limits.passes import Side, remembered, train
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
-from depthmup.limits.sweeps import Side, remembered, train
 
 # The transfer matrices of a sweep are assembled for as many layers at a time as fit in this.
 _CHUNK_BYTES = 32 * 2**20
@@ -74,23 +74,28 @@ class Layers(Side):
     def sweep(
         self, other: Self, start: Array, pull: Array, memory: Array, keep: int
     ) -> tuple[Array, Array]:
-        depth, n = len(self.kick), len(pull)
+        depth, n = len(self.kick), pull.shape[-1]
         states = np.empty((depth + 1, keep, 3 * n))
         states[0], rest = start[:keep], start[keep:]
         chunk = max(1, _CHUNK_BYTES // (72 * max(1, n) ** 2))
-        buffer, eye = np.zeros((min(chunk, depth), 3, n, 3, n)), np.arange(n)
-        buffer[:, 1, eye, 0, eye] = -pull
-        buffer[:, 2, eye, 2, eye] = 1.0
+        buffer = np.zeros((min(chunk, depth), 3, n, 3, n))
+        self._same_in_every_layer(pull, buffer)
         for first in range(0, depth, chunk):
             layers = slice(first, min(depth, first + chunk))
             transfer = buffer[: layers.stop - first]
-            self._transfer(other, layers, pull, memory[:n, :n], transfer)
+            self._transfer(other, layers, pull, memory[..., :n, :n], transfer)
             matrices = transfer.reshape(len(transfer), 3 * n, 3 * n)
             for layer, matrix in enumerate(matrices, start=first):
                 np.matmul(states[layer], matrix, out=states[layer + 1])
                 if len(rest):
                     rest = rest @ matrix
         return states, np.concatenate([states[-1], rest])
+
+    def _same_in_every_layer(self, pull: Array, a: Array) -> None:
+        """Fill in what does not differ between layers: -pull from C to P, 1 from K to K."""
+        eye = np.arange(len(pull))
+        a[:, 1, eye, 0, eye] = -pull
+        a[:, 2, eye, 2, eye] = 1.0
 
     def _transfer(self, other: Self, layers: slice, pull: Array, memory: Array, a: Array) -> None:
         """A of some layers, (layers, 3, n, 3, n): from (row) and to (column) P, C, K.
@@ -100,7 +105,7 @@ class Layers(Side):
         K' = K + C (memory * <d|d>)^T - (C pull) <d|d>
                                              and  K- = K - c^2 P (I-QP)^-1 <d|d> - C N^T
 
-        Fills in what differs between layers; the rest of ``a`` is -pull from C to P, 1 from K to K.
+        Fills in what differs between layers.
         """
         n = len(pull)
         ends = slice(layers.start + 1, layers.stop + 1)
@@ -136,19 +141,24 @@ class Layers(Side):
         after, _ = lfilter([1.0], [1.0, -1.0 - c2], drive, axis=0, zi=(1.0 + c2) * start[None])
         return np.concatenate([start[None], after])
 
-    def extend(self, other: Self, rows: slice) -> None:
-        n, every, eye = rows.start, slice(rows.stop), np.arange(rows.start, rows.stop)
-        old = slice(n)
-        kick, known_kick = self.kick[:, rows, old], self.kick[:, old, old]
-        back, known_back = other.kick[::-1, rows, old], other.kick[::-1, old, old]
-        feedback, beyond = other.feedback[::-1][1:], other.cov[::-1][1:]
+    def extend_returns(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to ``carry``, ``kick_back`` and ``carry_gain``."""
+        old, eye = slice(rows.start), np.arange(rows.start, rows.stop)
+        kick, back = self.kick[:, rows, old], other.kick[::-1, rows, old]
+        feedback = other.feedback[::-1][1:]
         # R = (I - N P)^-1 is unit lower triangular in time, so its rows are N_row (P R).
-        self.carry[:, rows, old] = back @ (self.response[1:, old, old] - known_kick)
+        self.carry[:, rows, old] = back @ (self.response[1:, old, old] - self.kick[:, old, old])
         self.carry[:, eye, eye] = 1.0
-        self.kick_back[:, rows, old] = kick @ known_back
+        self.kick_back[:, rows, old] = kick @ other.kick[::-1, old, old]
         self.carry_gain[:, rows, old] = (
             self.carry[:, rows, old] @ feedback[:, old, old] + feedback[:, rows, old]
         )
+
+    def extend(self, other: Self, rows: slice) -> None:
+        self.extend_returns(other, rows)
+        old, every = slice(rows.start), slice(rows.stop)
+        kick, known_kick = self.kick[:, rows, old], self.kick[:, old, old]
+        beyond = other.cov[::-1][1:]
         cross = self.cross[1:].transpose(0, 2, 1)
         residue = self.residue
         residue[:, every, rows] = cross[:, every, rows] - beyond[:, every, old] @ kick.transpose(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from depthmup.limits.continuum import solve_continuum
 from depthmup.limits.imbedding import solve_imbedding
-from depthmup.limits.memory import Rate
+from depthmup.limits.momentum import Rate
 from depthmup.limits.parametrization import check_depth, require_infinite_depth
 from depthmup.limits.problem import problem
 from depthmup.limits.recursion import solve_recursion

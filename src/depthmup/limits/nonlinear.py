@@ -1,4 +1,4 @@
-"""Nonlinear residual networks of infinite depth: training at infinite width.
+"""Nonlinear residual networks with one matrix per block: training at infinite width.
 
 ``x^l = x^{l-1} + a L^-alpha MS(phi(h^l))``, ``h^l = W^l x^{l-1}``, MS subtracting the mean over
 entries, f and W's updates as in ``linear``. With the letters of ``continuum``, z_r, z_s Gaussian of
@@ -19,7 +19,8 @@ d = (I-QP)^-1 (Q u + v) with R = <u|u>, S = <v|v>, <u|v> = 0:
     -S' = a^2 nu (V1 * D) + a^2 nu Q k0 Q^T + Q m S + S m^T Q^T,   S(1) = chi chi^T
 
 nu = 1 for Depth-muP (alpha = 1/2), 0 for 1/2 < alpha < 1; k2 and k31 survive there. At alpha = 1
-preactivations move by order one and no closed system is known.
+preactivations move by order one and no closed system is known. At finite depth x is not Gaussian,
+as phi(h) enters it: ``particles``.
 
 *Source:* arXiv 2310.02244, Claim E.1 and Appendix F.3.2. The forward equation is Definition E.1's;
 the backward one is not: as printed it is not the gradient of the forward pass. ``printed=True``
@@ -37,10 +38,12 @@ from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array
-from depthmup.limits.memory import Rate
 from depthmup.limits.mesh import Mesh, graded
-from depthmup.limits.nonlinear_sweeps import Training
-from depthmup.limits.parametrization import require_infinite_depth
+from depthmup.limits.momentum import Rate
+from depthmup.limits.neurons import combined
+from depthmup.limits.nonlinear_passes import Training
+from depthmup.limits.parametrization import check_depth, require_infinite_depth
+from depthmup.limits.particles import OneMatrix, Particles
 from depthmup.limits.problem import Problem, problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.step import Step
@@ -62,17 +65,23 @@ def nonlinear(
     momentum: float = 0.0,
     held_out: ArrayLike | None = None,
     depth: float = math.inf,
-    tol: float = 1e-9,
+    tol: float | None = None,
     printed: bool = False,
     history: bool = False,
+    particles: Particles | None = None,
 ) -> Solution:
-    """Train an infinitely wide and deep nonlinear residual network by SGD; nothing is sampled.
+    """Train an infinitely wide nonlinear residual network by SGD, at any depth.
 
     ``activation`` is a name (identity, erf, sin, cos, relu, abs, tanh, gelu, softplus) or a
     ``limits.smooth(phi, phi', phi'', phi''')``. The rest is as in ``limits.linear``; U and V are
-    frozen and 1/2 <= alpha < 1. relu and abs with collinear inputs (repeated samples, scalar
-    inputs) are singular at p = 0 and are solved on panels graded towards it.
-    ``printed=True`` solves the paper's Definition E.1 as printed instead, which is in error.
+    frozen. At infinite depth, 1/2 <= alpha < 1, nothing is sampled and ``tol`` is 1e-9 by default.
+    relu and abs with collinear inputs (repeated samples, scalar inputs) are singular at p = 0 and
+    are solved on panels graded towards it. ``printed=True`` solves the paper's Definition E.1 as
+    printed instead, which is in error.
+
+    At finite depth, for any alpha and gamma, the law of an entry is carried by ``particles`` (by
+    default 8 populations of 2^14), with an error of about a thousandth that is estimated; ``tol``
+    is 5e-3 by default.
 
     >>> from depthmup import limits
     >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]])), limits.Step([[-0.5]], limits.mse([[1.0]]))]
@@ -81,10 +90,12 @@ def nonlinear(
 
     *Source:* arXiv 2310.02244, Claim E.1, corrected: see the head of this file.
     """  # noqa: E501
-    if depth != math.inf:
+    depth = check_depth(depth)
+    if depth != math.inf and (printed or history):
+        raise ValueError("printed and history are for depth=math.inf; leave them out.")
+    if depth == math.inf and particles is not None:
         raise ValueError(
-            f"limits.nonlinear is for depth=math.inf only; got {depth}. At finite depth the exact "
-            "recursion is known for linear networks (limits.linear) alone."
+            "particles are for a finite depth; at infinite depth nothing is sampled: leave them."
         )
     phi = resolve(activation)
     todo = problem(
@@ -96,19 +107,46 @@ def nonlinear(
         momentum=momentum,
         held_out=held_out,
     )
+    tol = tol if tol is not None else (1e-9 if depth == math.inf else 5e-3)
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}.")
+    if depth != math.inf:
+        return _finite_depth(todo, phi, int(depth), particles or Particles(), tol)
     require_infinite_depth(todo.scaling)
     if todo.scaling.alpha == 1 and phi.name != "identity":
         raise ValueError(
             "At alpha=1 an update moves every preactivation by order one, and no closed "
-            "infinite-depth limit of a nonlinear network is known. Use 1/2 <= alpha < 1."
+            "infinite-depth limit of a nonlinear network with one matrix per block is known. Use "
+            "1/2 <= alpha < 1, a finite depth, or two matrices per block (limits.mean_ode)."
         )
-    if not tol > 0:
-        raise ValueError(f"tol must be positive; got {tol}.")
+    return solve_nonlinear(todo, phi, tol=tol, printed=printed, history=history)
+
+
+def _finite_depth(
+    todo: Problem, phi: Activation, depth: int, particles: Particles, tol: float
+) -> Solution:
+    solutions = [
+        OneMatrix(todo, phi, depth, np.positive, particles, seed).solve()
+        for seed in particles.seeds()
+    ]
+    return combined(solutions, particles, tol, "Pass more particles, or a larger tol.")
+
+
+def solve_nonlinear(
+    todo: Problem,
+    phi: Activation,
+    *,
+    tol: float,
+    printed: bool = False,
+    history: bool = False,
+    second: Array | None = None,
+) -> Solution:
+    """Train the limit, with as many points in depth as the tolerance needs."""
     singular = phi.kinked and _collinear(todo)
     meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
     before: Array | None = None
     for mesh in meshes:
-        solution = Training(todo, phi, mesh, printed).solve(history)
+        solution = Training(todo, phi, mesh, printed=printed, second=second).solve(history)
         if solution.status.kind == "exploded":
             return solution
         outputs = np.concatenate(solution.outputs)

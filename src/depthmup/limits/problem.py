@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.memory import Rate, update_weights
+from depthmup.limits.momentum import Rate, remaining, update_weights
 from depthmup.limits.parametrization import Parametrization, parametrization
 from depthmup.limits.step import Step, check_steps
 from depthmup.rules import Exponent
@@ -93,3 +94,55 @@ def problem(
         input=weights(lr_input, "lr_input"),
         readout=weights(lr_readout, "lr_readout"),
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TwoMatrices:
+    """A problem whose blocks have two matrices, ``x + a L^-alpha W2 phi(W1 x)``.
+
+    ``problem.hidden`` are the weights of past updates of W1, ``second`` (steps + 1, N) those of W2;
+    ``width_ratio`` is the hidden width over the width. ``remains`` and ``second_remains``
+    (steps + 1,) are the parts of the initial W1 and W2 that decay leaves.
+    """
+
+    problem: Problem
+    second: Array
+    width_ratio: float
+    remains: Array
+    second_remains: Array
+
+
+def two_matrices(
+    problem: Problem,
+    *,
+    lr: Rate,
+    lr_second: Rate | None,
+    width_ratio: float,
+    momentum: float,
+    decay: float = 0.0,
+) -> TwoMatrices:
+    """The second matrix's rates, and decay in the weights of both."""
+    second = lr if lr_second is None else lr_second
+    count, sizes = len(problem.steps), [len(step.inputs) for step in problem.steps]
+
+    def weights(rate: Rate, name: str) -> Array:
+        return np.repeat(update_weights(rate, count, momentum, name, decay), sizes, axis=1)
+
+    return TwoMatrices(
+        problem=replace(problem, hidden=weights(lr, "lr")),
+        second=weights(second, "lr_second"),
+        width_ratio=float(width_ratio),
+        remains=remaining(lr, count, decay, "lr"),
+        second_remains=remaining(second, count, decay, "lr_second"),
+    )
+
+
+def check_second_matrix(width_ratio: float, tol: float) -> None:
+    """Raise unless the hidden width and the tolerance are possible ones."""
+    if not (math.isfinite(width_ratio) and width_ratio > 0):
+        raise ValueError(
+            "width_ratio is the hidden width over the width, positive and finite; got "
+            f"{width_ratio}."
+        )
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}.")

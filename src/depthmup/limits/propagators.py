@@ -180,7 +180,7 @@ def _require_plain(solution: Solution) -> None:
     sizes = [len(step.inputs) for step in todo.steps]
     constant = todo.hidden[1, 0] if len(sizes) > 1 else todo.hidden[-1, 0]
     plain = np.repeat(np.tri(len(sizes) + 1, len(sizes), -1), sizes, axis=1) * constant
-    found = {
+    residuals = {
         f"activation {solution.activation}": solution.activation != "identity",
         f"alpha={todo.scaling.alpha}, gamma={todo.scaling.gamma}": (
             (todo.scaling.alpha, todo.scaling.gamma) != (half, half)
@@ -189,7 +189,7 @@ def _require_plain(solution: Solution) -> None:
         "trained U": bool(todo.input.any()),
         "trained V": bool(todo.readout.any()),
     }
-    if other := [what for what, holds in found.items() if holds]:
+    if other := [what for what, holds in residuals.items() if holds]:
         raise ValueError(
             "Proposition 4.4 is about linear networks under alpha = gamma = 1/2 whose W are "
             "trained alone, at a constant rate without momentum; got a solution with "

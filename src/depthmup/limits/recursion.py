@@ -88,7 +88,7 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
         for t, rows, inputs in problem.queries():
             old, batch = slice(0, rows.start), rows.stop - rows.start
             r = slice(rows.start, rows.start + len(inputs))  # held-out rows are overwritten later
-            seen = slice(0, r.stop)
+            known = slice(0, r.stop)
             w = problem.hidden[t, : rows.start]
             for family in (x, d):
                 for array in (family.u, family.v, family.f, family.b):
@@ -108,11 +108,11 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
                     )
                     put(x, layer, r, same, d.combine(moved, layer))
                     x.f[layer, r, layer - 1, r] += branch * np.eye(len(inputs))
-                cov_x[layer, r, seen] = inner(x, x, layer, r, seen)
-                cov_x[layer, seen, r] = cov_x[layer, r, seen].T
+                cov_x[layer, r, known] = inner(x, x, layer, r, known)
+                cov_x[layer, known, r] = cov_x[layer, r, known].T
             read = problem.readout[t, old] * cov_x[depth, r, old]
             outputs = x.v[depth, r] - read @ chi[old]
-            if not (np.isfinite(outputs).all() and np.isfinite(cov_x[:, r, seen]).all()):
+            if not (np.isfinite(outputs).all() and np.isfinite(cov_x[:, r, known]).all()):
                 n = rows.start
                 return ledger.close(
                     kernel=cov_x[depth, :n, :n],
@@ -123,7 +123,7 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
             outputs = ledger.query(t, batch, outputs, squares)
             if t == len(problem.steps):
                 break
-            r, seen = rows, slice(0, rows.stop)
+            r, known = rows, slice(0, rows.stop)
             chi[r] = problem.steps[t].gradient(outputs)
             put(d, depth, r, x.combine(-problem.readout[t, old] * (chi[r] @ chi[old].T), depth))
             d.v[depth, r] += chi[r]
@@ -139,8 +139,8 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
                     )
                     put(d, layer, r, same, x.combine(moved, layer))
                     d.b[layer, r, layer, r] += branch * np.eye(batch)
-                cov_d[layer, r, seen] = inner(d, d, layer, r, seen)
-                cov_d[layer, seen, r] = cov_d[layer, r, seen].T
+                cov_d[layer, r, known] = inner(d, d, layer, r, known)
+                cov_d[layer, known, r] = cov_d[layer, r, known].T
     n = problem.vectors
     return ledger.close(
         kernel=cov_x[depth, :n, :n].copy(), status=Status(), error_estimate=_rounding(ledger)

@@ -152,9 +152,9 @@ def depth_exponents(
         _limit(column, margin) if overflowed or np.isfinite(column).all() else math.nan
         for column in slopes.T
     )
-    seen = np.array(table)[:, 1] > _ROUNDING
-    if not seen.all():  # vanishing so fast that only the shallower networks show it
-        x_1 = float(slopes[seen.sum() - 2, 1]) if seen.sum() > 1 else -math.inf
+    resolved = np.array(table)[:, 1] > _ROUNDING
+    if not resolved.all():  # vanishing so fast that only the shallower networks show it
+        x_1 = float(slopes[resolved.sum() - 2, 1]) if resolved.sum() > 1 else -math.inf
     kappa = math.nan
     exponents = {"x_0": x_0, "x_1": x_1, "f_1": f_1, "h_1": h_1, "linearization": linearization}
     if x_0 <= margin and abs(f_1) <= margin:

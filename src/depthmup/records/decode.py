@@ -83,8 +83,14 @@ def _value(kind: Any, raw: Any, where: str) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(raw, dict):
             _refuse(where, "an object", raw)
-        return {printable(k): _value(inner[1], v, f"{where}[{k!r}]") for k, v in raw.items()}
+        return {printable(k): _entry(inner[1], v, f"{where}[{k!r}]") for k, v in raw.items()}
     return _plain(kind, raw, where)
+
+
+def _entry(kind: Any, raw: Any, where: str) -> Any:
+    """A mapping's value; whole numbers stay whole, as they were written."""
+    whole = kind is float and isinstance(raw, int) and not isinstance(raw, bool)
+    return _value(int if whole else kind, raw, where)
 
 
 def _plain(kind: Any, raw: Any, where: str) -> Any:

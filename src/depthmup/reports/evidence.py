@@ -16,13 +16,23 @@ _TONES = {
     Reproduction.NOT_REPRODUCED: "#a83f00",
     Reproduction.UNDECIDABLE: "#5b6472",
 }
-GROUPS = {"figures": "Figures", "claims": "Claims and theorems", "errata": "Errata of the paper"}
-# An erratum is a statement about the text, and its proof either stands or not.
-_ERRATUM_WORDS = {
+GROUPS = {
+    "figures": "Figures",
+    "claims": "Claims and theorems",
+    "errata": "Errata of the paper",
+    "beyond": "Beyond the paper",
+}
+# Not the paper's own: a statement about its text, or a result it does not have, stands or not.
+_NOT_THE_PAPERS = ("errata", "beyond")
+_CONFIRMED_WORDS = {
     Reproduction.REPRODUCED: "confirmed",
     Reproduction.NOT_REPRODUCED: "not confirmed",
     Reproduction.UNDECIDABLE: "open",
 }
+
+
+_EXPECTED = {"beyond": "derived"}
+"""Where the paper says nothing, what is expected was derived."""
 
 
 def evidence_page(evidence: Evidence) -> str:
@@ -61,7 +71,7 @@ def evidence_headline(evidence: Evidence) -> str:
         >>> print(evidence_headline(Evidence(scale="laptop", findings=(), environment={})))
         0 of 0 figures and claims reproduced
     """
-    counted = [f for f in evidence.findings if f.group != "errata"]
+    counted = [f for f in evidence.findings if f.group not in _NOT_THE_PAPERS]
     parts = [
         f"{sum(f.verdict is Reproduction.REPRODUCED for f in counted)} of {len(counted)} figures "
         "and claims reproduced"
@@ -69,9 +79,10 @@ def evidence_headline(evidence: Evidence) -> str:
     for verdict in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
         count = sum(f.verdict is verdict for f in counted)
         parts += [f"{count} {verdict.value}"] * bool(count)
-    errata = [f for f in evidence.findings if f.group == "errata"]
-    confirmed = sum(f.verdict is Reproduction.REPRODUCED for f in errata)
-    parts += [f"{confirmed} of {len(errata)} errata confirmed"] * bool(errata)
+    for group, words in (("errata", "errata"), ("beyond", "results beyond the paper")):
+        findings = [f for f in evidence.findings if f.group == group]
+        confirmed = sum(f.verdict is Reproduction.REPRODUCED for f in findings)
+        parts += [f"{confirmed} of {len(findings)} {words} confirmed"] * bool(findings)
     return "; ".join(parts)
 
 
@@ -103,7 +114,7 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
             "",
             f"## {title}",
             "",
-            "| claim | what | paper | ours (95%) | accepted | verdict |",
+            f"| claim | what | {_EXPECTED.get(group, 'paper')} | ours (95%) | accepted | verdict |",
         ]
         lines.append("| --- | --- | --- | --- | --- | --- |")
         for finding in found:
@@ -265,12 +276,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _word(finding: Finding) -> str:
-    return _ERRATUM_WORDS[finding.verdict] if finding.group == "errata" else finding.verdict.value
+    if finding.group in _NOT_THE_PAPERS:
+        return _CONFIRMED_WORDS[finding.verdict]
+    return finding.verdict.value
 
 
 def _word_of(comparison: Comparison, finding: Finding) -> str:
-    if finding.group == "errata":
-        return _ERRATUM_WORDS[comparison.verdict]
+    if finding.group in _NOT_THE_PAPERS:
+        return _CONFIRMED_WORDS[comparison.verdict]
     return comparison.verdict.value
 
 

@@ -1,4 +1,4 @@
-"""Training as sweeps through depth: up for the outputs, down for the gradients, step by step.
+"""Training as passes through depth: up for the outputs, down for the gradients, step by step.
 
 Finite and infinite depth share this loop. In both, x (upwards) and d (downwards) obey the same
 equations with their roles exchanged, so a sweep is a method of one ``Side`` that reads the other.
@@ -7,7 +7,7 @@ equations with their roles exchanged, so a sweep is a method of one ``Side`` tha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,20 @@ from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
 
 S = TypeVar("S", bound="Side")
+
+
+class Rows(NamedTuple):
+    """What follows from the rows of a sweep.
+
+    ``feedback`` (depths, rows, n) and ``kick`` (layers, rows, n) against old vectors, ``among``
+    (depths, rows, rows) the covariances of the new ones; ``hidden``, whatever else a kind of block
+    keeps of its neurons.
+    """
+
+    feedback: Array
+    kick: Array
+    among: Array
+    hidden: tuple[Array, ...] = ()
 
 
 class Side(ABC):
@@ -91,24 +105,26 @@ class Side(ABC):
         among = mine @ mine.T + mixed + mixed.T + back @ beyond @ back.T
         return np.concatenate([response, cov, cross], axis=1), among
 
-    def follow(
-        self, other: Self, states: Array, start: Array, pull: Array
-    ) -> tuple[Array, Array, Array]:
+    def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
         """What follows from the rows of a sweep: feedback, kick, and covariances among them."""
-        n = len(pull)
+        n = pull.shape[-1]
         feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
         kick = self.kicks(states, feedback, pull)
-        return feedback, kick, self.among(other, states, feedback, kick, start)
+        return Rows(feedback, kick, self.among(other, states, feedback, kick, start))
 
-    def file(self, states: Array, rows: slice, followed: tuple[Array, Array, Array]) -> None:
+    def fresh(self) -> Array:
+        """Covariance of the noise that initial weights add, per unit of p: (depths, N, N)."""
+        return self.rate * self.cov
+
+    def file(self, states: Array, rows: slice, followed: Rows) -> None:
         """Store the rows of a sweep and what follows from them."""
         n = rows.start
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         self.response[:, rows, :n] = response
         self.cov[:, rows, :n], self.cov[:, :n, rows] = cov, cov.transpose(0, 2, 1)
         self.cross[:, rows, :n] = cross
-        self.feedback[:, rows, :n], self.kick[:, rows, :n] = followed[:2]
-        self.cov[:, rows, rows] = followed[2]
+        self.feedback[:, rows, :n], self.kick[:, rows, :n] = followed.feedback, followed.kick
+        self.cov[:, rows, rows] = followed.among
 
     def close(self, other: Self, rows: slice) -> None:
         """Append a step's rows to the resolvent, once both sweeps have been filed."""
@@ -127,10 +143,12 @@ def train(
 ) -> Solution:
     """Every step of a linear network: sweep up, loss, sweep down.
 
-    ``pull`` (steps + 1, N) is how far, in one layer, each past update moves the vectors of a step.
+    ``pull`` (..., steps + 1, N) is how far, in one layer, each past update moves the vectors of a
+    step; what stands before the last two axes (the matrices of a block) is the ``Side``'s to read.
     """
     kernel = np.zeros((problem.vectors, problem.vectors))
-    memory = pull[[t for t, step in enumerate(problem.steps) for _ in step.inputs]]
+    step_of_vector = [t for t, step in enumerate(problem.steps) for _ in step.inputs]
+    memory = pull[..., step_of_vector, :]
     ledger = Ledger(problem=problem, positions=positions)
     status, mismatch = Status(), 0.0
     updates = _updates(problem, history)
@@ -139,7 +157,7 @@ def train(
         for t, rows, inputs in problem.queries():
             n, batch = rows.start, rows.stop - rows.start
             start, among = x.boundary(d, inputs, n, problem.input[t, :n], batch)
-            mine, top = x.sweep(d, start, pull[t, :n], memory, batch)
+            mine, top = x.sweep(d, start, pull[..., t, :n], memory, batch)
             cov = top[:, n : 2 * n]
             on_v = top[:, :n] @ (d.resolvent[0, :n, :n] @ d.source[:n])
             outputs = on_v - (problem.readout[t, :n] * cov) @ d.source[:n]
@@ -149,10 +167,10 @@ def train(
             if t == len(problem.steps):
                 ledger.query(t, 0, outputs, np.zeros((len(positions), 0)))
                 break
-            followed = x.follow(d, mine, among, pull[t, :n])
-            f = ledger.query(t, batch, outputs, np.einsum("lbb->lb", followed[2]))
+            followed = x.follow(d, mine, among, pull[..., t, :n])
+            f = ledger.query(t, batch, outputs, np.einsum("lbb->lb", followed.among))
             kernel[rows, :n], kernel[:n, rows] = cov[:batch], cov[:batch].T
-            kernel[rows, rows] = followed[2][-1]
+            kernel[rows, rows] = followed.among[-1]
             # <x|d> at the top is known twice: from the sweep, and from what the top layer is.
             known = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
             mismatch = max(mismatch, _disagreement(top[:batch, 2 * n :], known, d.source[:n]))
@@ -164,11 +182,11 @@ def train(
             x.source[rows], d.source[rows] = inputs[:batch], chi
             # Within a minibatch <x|d> is the same at every depth: updates are strictly causal.
             x.cross[:, rows, rows] = on_v[:batch] @ chi.T + cov[:batch] @ start[:, :n].T
-            states, _ = d.sweep(x, start, pull[t, :n], memory, batch)
+            states, _ = d.sweep(x, start, pull[..., t, :n], memory, batch)
             if not np.isfinite(states).all():
                 status = exploded(t, problem, depth)
                 break
-            d.file(states, rows, d.follow(x, states, among, pull[t, :n]))
+            d.file(states, rows, d.follow(x, states, among, pull[..., t, :n]))
             for own, other in ((x, d), (d, x)):
                 own.close(other, rows)
             for own, other in ((x, d), (d, x)):
@@ -209,8 +227,8 @@ def _history(x: Side, d: Side) -> History:
         q=d.response[::-1],
         m=x.kick,
         n=d.kick[::-1],
-        fresh_x=x.rate * x.cov,
-        fresh_d=d.rate * d.cov[::-1],
+        fresh_x=x.fresh(),
+        fresh_d=d.fresh()[::-1],
         inputs=x.source,
         chi=d.source,
     )

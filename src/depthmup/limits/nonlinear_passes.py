@@ -1,8 +1,16 @@
-"""The sweeps of a nonlinear network of infinite depth: rows of P and R up, of Q and S down.
+"""The passes of a nonlinear network of infinite depth: rows of P and R up, of Q and S down.
 
 The equations and their letters stand at the head of ``nonlinear``. The names here: ``p``, ``q``,
 ``r``, ``s``, ``m``, ``n`` as there; ``x``, ``d``, ``k`` are C = <x|x>, D = <d|d> and <x|d>; ``mh``
 is Mh; ``e``, ``h`` are (I-PQ)^-1, (I-QP)^-1. In a sweep, "old" are the earlier training vectors.
+
+With a second matrix per block (``second``, the weights w2 of its past updates times the width
+ratio) its updates are added, ``- a^2 w2 * k0`` to m and ``- a w2 * D`` to every G10 but the
+diagonal's, and expectations are not centred:
+
+    m_rs = a (V1_rs Mh_rs - a w2_rs k0_rs)
+    n_rs = a [V1_rs (G10_rs - a w2_rs D_rs - a w_rs D_rs) + k2_rs Mh_rs D_rs]          (s < r)
+    n_rr = a [sum_{s<r} (k11_rs (G10_rs - a w2_rs D_rs) + k31_rs Mh_rs D_rs) + vp_r G10_rr]
 """
 
 from __future__ import annotations
@@ -26,8 +34,17 @@ _PART = 64  # held-out rows solved at a time
 class Training:
     """The state of one solve: every function of p known so far, (points, N, N)."""
 
-    def __init__(self, todo: Problem, phi: Activation, mesh: Mesh, printed: bool) -> None:
+    def __init__(
+        self,
+        todo: Problem,
+        phi: Activation,
+        mesh: Mesh,
+        *,
+        printed: bool = False,
+        second: Array | None = None,
+    ) -> None:
         self.todo, self.phi, self.mesh, self.printed = todo, phi, mesh, printed
+        self.second = np.zeros_like(todo.hidden) if second is None else second
         self.a = todo.scaling.multiplier
         self.nu = 1.0 if todo.scaling.alpha == Fraction(1, 2) else 0.0
         shape = (len(mesh.points), todo.vectors, todo.vectors)
@@ -48,10 +65,10 @@ class Training:
         with np.errstate(all="ignore"):
             for t, rows, inputs in todo.queries():
                 n, batch = rows.start, rows.stop - rows.start
-                p, r, square = self.up(inputs[:batch], n, todo.hidden[t, :n])
+                p, r, square = self.up(inputs[:batch], n, t)
                 tops = [p[-1]]
                 for part in np.split(inputs[batch:], range(_PART, len(inputs) - batch, _PART)):
-                    tops.append(self.up(part, n, todo.hidden[t, :n])[0][-1])
+                    tops.append(self.up(part, n, t)[0][-1])
                 outputs = np.concatenate(tops) @ self.chi[:n]
                 if not (np.isfinite(outputs).all() and np.isfinite(square).all()):
                     status = exploded(t, todo, math.inf)
@@ -59,20 +76,20 @@ class Training:
                 f = ledger.query(t, batch, outputs, square)
                 if t == len(todo.steps):
                     break
-                self.file_up(rows, p, r, todo.hidden[t, :n])
+                self.file_up(rows, p, r, t)
                 if t >= updates:
                     break
                 self.chi[rows] = todo.steps[t].gradient(f)
-                if not self.down(rows, todo.hidden[t, :n]):
+                if not self.down(rows, t):
                     status = exploded(t, todo, math.inf)
                     break
         if status.ok and not self.settled:
             status = Status(kind="unresolved", message="fixed-point iterations did not settle.")
         done = sum(len(f) for f in ledger.outputs)
         largest = max((float(np.abs(f).max()) for f in ledger.outputs), default=0.0)
-        kept = None
+        record = None
         if history and status.ok:
-            kept = History(
+            record = History(
                 x=self.x,
                 d=self.d,
                 xd=self.k,
@@ -90,11 +107,12 @@ class Training:
             status=status,
             error_estimate=self.tail * max(1.0, largest),
             activation=self.phi.name,
-            history=kept,
+            history=record,
         )
 
-    def up(self, inputs: Array, n: int, w: Array) -> tuple[Array, Array, Array]:
+    def up(self, inputs: Array, n: int, t: int) -> tuple[Array, Array, Array]:
         """Rows of P and R against the n old vectors, and |x|^2, for a minibatch and held-out."""
+        w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old = (slice(None), slice(n), slice(n))
         p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
         n_p, n_r, p_n = n_old @ p_old, n_old @ self.r[old], n_old.transpose(0, 2, 1)
@@ -126,7 +144,7 @@ class Training:
             k0, v1 = pairs(where, square, cov)
             shift = a * self.nu * p @ self.h[old][where] - a * w * cov
             out = np.empty_like(s)
-            out[..., :n] = a * v1 * shift + p @ n_p[where]
+            out[..., :n] = a * (v1 * shift - a * second * k0) + p @ n_p[where]
             out[..., n : 2 * n] = rate * (k0 + p @ noise_p[where]) + p @ n_r[where] + r @ p_n[where]
             own = rate * (p @ noise[where]) * p + 2 * (p @ n_old[where]) * r
             out[..., 2 * n] = rate * self.phi.single(square).variance + own.sum(-1)
@@ -164,9 +182,10 @@ class Training:
                 self.tail = max(self.tail, float(missing.max()) / size)
         return states
 
-    def file_up(self, rows: slice, p: Array, r: Array, w: Array) -> None:
+    def file_up(self, rows: slice, p: Array, r: Array, t: int) -> None:
         """Store a minibatch's forward rows, and solve for its covariances among itself."""
         n, a = rows.start, self.a
+        w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))
         h_q, rate = self.h[old] @ self.q[old], a**2 * self.nu
         mixed = (p @ h_q) @ r.transpose(0, 2, 1)
@@ -187,7 +206,7 @@ class Training:
         self.p[new], self.r[new], self.x[new] = p, r, cov
         self.k0[new], self.v1[new] = self.pairs.k0, self.pairs.v1
         self.mh[new] = a * self.nu * p @ self.h[old] - a * w * cov
-        self.m[new] = a * self.v1[new] * self.mh[new]
+        self.m[new] = a * (self.v1[new] * self.mh[new] - a * second * self.k0[new])
         self.k[new] = p @ self.d[old] + r @ h_q.transpose(0, 2, 1)
         self.e[new] = p @ (self.q[old] @ self.e[old])
         for array in (self.r, self.x, self.k0, self.v1):
@@ -211,9 +230,10 @@ class Training:
         k0[:, eye, eye], v1[:, eye, eye] = single.variance, single.v1
         return k0, v1
 
-    def down(self, rows: slice, w: Array) -> bool:
+    def down(self, rows: slice, t: int) -> bool:
         """The backward rows of a minibatch; False where they overflow."""
         n, a, batch = rows.start, self.a, rows.stop - rows.start
+        w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))
         here, rate = (slice(None), rows, rows), a**2 * self.nu
         q_old, s_old, m_old, k0_old = self.q[old], self.s[old], self.m[old], self.k0[old]
@@ -259,6 +279,7 @@ class Training:
             q, _, own, _ = unpack(s)
             cov, _ = covariances(where, s)
             g10 = a * self.nu * (q @ self.e[old][where] + own[..., None] * self.e[new][where])
+            g10 = g10 - a * second * cov
             kick = a * (slope[where] * g10 - v1[where] * a * w * cov)
             if self.printed:
                 return kick, np.zeros_like(own)

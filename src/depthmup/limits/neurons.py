@@ -1,0 +1,200 @@
+"""Averages over the neurons of an infinitely wide block: points of a standard Gaussian.
+
+A neuron of a block with two matrices is a function of independent standard Gaussians (its initial
+weights), and what training does to the network is made of averages over neurons. Where no closed
+form exists they are sums over points: quasi-random ones (any dimension, error measured by the
+spread over independent scrambles) or a product Gauss-Hermite rule (few dimensions, smooth
+activations).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special, stats
+from scipy.stats import qmc
+
+from depthmup.limits.losses import Array
+from depthmup.limits.solution import Solution, Status
+
+_MOST_MEMORY = 16 * 2**30
+
+_MOST_NODES = 2**22
+"""A product rule's size: 32 MiB per dimension."""
+
+
+class Averages(ABC):
+    """What stands for infinitely many of something, and what several solves say of the error."""
+
+    @abstractmethod
+    def estimate(self, values: Array) -> tuple[Array, float]:
+        """The value and the largest error of ``values`` (solves, ...), one per sample."""
+
+
+class Neurons(Averages):
+    """Which neurons stand for the infinitely many of a block."""
+
+    @abstractmethod
+    def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
+        """(points (count, dimension), weights (count,)) of each solve; weights sum to one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sobol(Neurons):
+    """Scrambled Sobol points; several independent scrambles give the error.
+
+    ``points`` is a power of two, per scramble. The value is the mean over scrambles and the error
+    half the width of Student's 95 % interval.
+
+    >>> [weights.shape for _, weights in Sobol(points=64, scrambles=2).samples(3)]
+    [(64,), (64,)]
+
+    *Source:* Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences" (1995); SciPy's
+    ``qmc.Sobol``.
+    """
+
+    points: int = 4096
+    scrambles: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.points < 2 or self.points & (self.points - 1):
+            raise ValueError(f"points must be a power of two, at least 2; got {self.points}.")
+        if self.scrambles < 2:
+            raise ValueError(
+                "The error is the spread over scrambles: at least 2 are needed; got "
+                f"{self.scrambles}."
+            )
+
+    def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
+        if dimension > qmc.Sobol.MAXDIM:
+            raise ValueError(
+                f"The average over neurons has {dimension} dimensions; Sobol points have at most "
+                f"{qmc.Sobol.MAXDIM}. Use fewer training vectors."
+            )
+        weights = np.full(self.points, 1.0 / self.points)
+        for child in np.random.SeedSequence(self.seed).spawn(self.scrambles):
+            sequence = qmc.Sobol(dimension, rng=np.random.default_rng(child))
+            uniform = sequence.random(self.points)
+            # A scrambled point can be 0 in 53 bits, whose quantile is infinite.
+            yield special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53)), weights
+
+    def estimate(self, values: Array) -> tuple[Array, float]:
+        return student(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hermite(Neurons):
+    """A product Gauss-Hermite rule with ``order`` nodes per dimension: for few dimensions.
+
+    It converges geometrically where neurons are smooth functions of their initial weights. The
+    error is the difference to the rule with four nodes fewer.
+
+    >>> points, weights = list(Hermite(order=6).samples(2))[-1]
+    >>> points.shape, round(float(weights @ points[:, 0] ** 2), 12)
+    ((36, 2), 1.0)
+    """
+
+    order: int = 16
+
+    def __post_init__(self) -> None:
+        if not 6 <= self.order <= 100:
+            raise ValueError(f"order must lie in 6..100; got {self.order}.")
+
+    def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
+        if self.order**dimension > _MOST_NODES:
+            raise ValueError(
+                f"A product rule with {self.order} nodes in each of {dimension} dimensions is too "
+                "large. Use limits.Sobol, fewer nodes, or a problem of fewer dimensions."
+            )
+        for order in (self.order - 4, self.order):
+            nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+            weights = weights / weights.sum()
+            grid = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1)
+            product = np.ones(1)
+            for _ in range(dimension):
+                product = np.multiply.outer(product, weights).ravel()
+            yield grid.reshape(-1, dimension), product
+
+    def estimate(self, values: Array) -> tuple[Array, float]:
+        return values[-1], float(np.abs(values[-1] - values[-2]).max(initial=0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadratic(Neurons):
+    """Exact for quadratic functions, which is all that linear neurons need: one point per axis."""
+
+    def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
+        yield math.sqrt(dimension) * np.eye(dimension), np.full(dimension, 1.0 / dimension)
+
+    def estimate(self, values: Array) -> tuple[Array, float]:
+        return values[0], 0.0
+
+
+def require_memory(size: float, advice: str) -> None:
+    """Raise where averages would need more memory than most machines have.
+
+    >>> require_memory(2.0**20, "")
+    """
+    if size > _MOST_MEMORY:
+        raise ValueError(
+            f"Averages over neurons would need {size / 2**30:.0f} GiB, more than "
+            f"{_MOST_MEMORY / 2**30:.0f}. {advice}"
+        )
+
+
+def student(values: Array) -> tuple[Array, float]:
+    """The mean of independent solves, and half the width of its widest 95 % interval.
+
+    >>> mean, margin = student(np.array([[1.0], [2.0], [3.0]]))
+    >>> float(mean[0]), round(margin, 3)
+    (2.0, 2.484)
+    """
+    count = len(values)
+    margin = float(stats.t.ppf(0.975, count - 1)) / math.sqrt(count)
+    return values.mean(axis=0), float(margin * values.std(axis=0, ddof=1).max(initial=0.0))
+
+
+def combined(solutions: Sequence[Solution], neurons: Averages, tol: float, advice: str) -> Solution:
+    """One solution from those of every sample of neurons, with the error of its outputs.
+
+    ``unresolved`` where the error is above ``tol``; the first that exploded where one did.
+    """
+    for solution in solutions:
+        if solution.status.kind == "exploded":
+            return solution
+    last = solutions[-1]
+
+    def over_samples(name: str) -> tuple[Array, float]:
+        parts = [getattr(s, name) for s in solutions]
+        return neurons.estimate(np.array([np.concatenate(p, axis=-2) for p in parts]))
+
+    outputs, error = over_samples("outputs")
+    steps = last.problem.steps
+    ends = np.cumsum([len(step.inputs) for step in steps])[:-1]
+    per_step = tuple(np.split(outputs, ends))
+    held_out = None
+    if last.held_out is not None:
+        held_out, held_error = neurons.estimate(np.array([s.held_out for s in solutions]))
+        error = max(error, held_error)
+    rms, _ = neurons.estimate(np.array([np.concatenate(s.rms, axis=1) for s in solutions]))
+    kernel, _ = neurons.estimate(np.array([s.kernel for s in solutions]))
+    error = max(error, *(s.error_estimate for s in solutions))
+    status = next((s.status for s in solutions if not s.status.ok), Status())
+    if status.ok and not error <= tol:
+        message = f"neurons leave an error of about {error:.1e} > tol={tol:.1e}. {advice}"
+        status = Status(kind="unresolved", message=message)
+    return replace(
+        last,
+        outputs=per_step,
+        losses=np.array([s.loss.value(f) for s, f in zip(steps, per_step, strict=True)]),
+        rms=tuple(np.split(rms, ends, axis=1)),
+        kernel=kernel,
+        held_out=held_out,
+        status=status,
+        error_estimate=error,
+    )

@@ -1,0 +1,322 @@
+"""Finite depth where the residual stream is not Gaussian: the law of one entry, by particles.
+
+Two things make an entry of x or d a nonlinear function of Gaussians: a single matrix per block,
+whose phi(h) enters the stream itself, and updates that take the sign of every entry. Then one
+carries the entry's law: particles, each with its own entries of U and V and its own Gaussians for
+every block and training vector. Training stays explicit in time. With q the entry's function in an
+update (the identity for SGD, the sign for signSGD) and averages E over particles, one matrix gives
+
+    h_t       = F_t + sum_s G01_ts e_s - k sum_s w_ts q(e_s) E[q(x_s) x_t]       <F|F> = <x|x>
+    x_t^l     = x_t^{l-1} + c (phi(h_t) - E phi(h_t))          e_t = phi'(h_t) d_t^l
+    d_t^{l-1} = d_t^l + c (B_t + sum_{s<=t} G10_ts x_s - k sum_s w_ts q(x_s) E[q(e_s) e_t])
+                                                                             <B|B> = <e|e>
+    G01_ts = dx_t^{l-1}/dB_s,   G10_ts = de_t/dF_s
+
+and two matrices, whose hidden neurons are averaged separately (E_i, as in ``two_matrix_sampled``),
+
+    h_t = u_t + G01 e - k w1 q(e_s) E[q(x_s) x_t]
+    g_t = v_t + G10 phi(h) / rho - k w2 q(phi_s) E[q(d_s) d_t],        e_t = phi'(h_t) g_t
+    x^l     = x^{l-1} + c (F + A d - k rho w2 q(d_s) E_i[q(phi_s) phi_t])    <F|F> = E_i phi phi
+    d^{l-1} = d^l + c (B + rho A' x - k rho w1 q(x_s) E_i[q(e_s) e_t])   <B|B> = rho E_i e e
+
+with A = E_i dphi/dv, A' = E_i de/du. All responses are by Stein's lemma: a sign has no derivative.
+At alpha = 1 and infinite depth F, B, G01 and G10 vanish and an entry is a deterministic function of
+U's and V's (``deterministic``).
+
+A particle's Gaussians are made orthonormal over the population, which takes out most of the noise
+of the moments. What is left falls as one over the root of the particles' number.
+
+*Source:* derived here by Gaussian conditioning; not proved. See docs/limits.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from depthmup.limits.factors import appended, stein
+from depthmup.limits.gaussian import Activation
+from depthmup.limits.losses import Array
+from depthmup.limits.neurons import Averages, require_memory, student
+from depthmup.limits.passes import remembered
+from depthmup.limits.problem import Problem
+from depthmup.limits.solution import Ledger, Solution, Status, exploded
+
+Entry = Callable[[Array], Array]
+"""What an update does to every entry of its two factors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Particles(Averages):
+    """Entries of the stream, by random particles; independent populations give the error.
+
+    ``count`` particles (and, with two matrices, as many neurons) in each population. Memory is
+    about 40 bytes per particle, block and training vector; the error falls as one over the root of
+    ``count`` times ``populations``. It is half the width of Student's 95 % interval.
+
+    >>> Particles(count=1024).populations
+    8
+    """
+
+    count: int = 2**14
+    populations: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 256 or self.count & (self.count - 1):
+            raise ValueError(f"count must be a power of two, at least 256; got {self.count}.")
+        if self.populations < 2:
+            raise ValueError(
+                "The error is the spread over populations: at least 2 are needed; got "
+                f"{self.populations}."
+            )
+
+    def seeds(self) -> list[np.random.SeedSequence]:
+        return np.random.SeedSequence(self.seed).spawn(self.populations)
+
+    def estimate(self, values: Array) -> tuple[Array, float]:
+        return student(values)
+
+
+class Population(ABC):
+    """One population of particles, trained: x and d of every vector at every depth.
+
+    ``x``, ``d`` (L + 1, vectors, J); ``u`` (d_in, J) and ``v`` (d_out, J) are entries of U and nV;
+    ``z_x`` and ``z_d`` (L, vectors, J) the standard Gaussians behind F and B of every block, whose
+    Cholesky factors ``lower_x`` and ``lower_d`` (L, vectors, vectors) grow with time.
+    """
+
+    def __init__(
+        self,
+        todo: Problem,
+        activation: Activation,
+        depth: int,
+        entry: Entry,
+        particles: Particles,
+        seed: np.random.SeedSequence,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        self.todo, self.activation, self.depth, self.entry = todo, activation, depth, entry
+        self.c, self.kick = todo.scaling.branch(depth), todo.scaling.kick(depth)
+        self.deterministic, self.count = deterministic, particles.count
+        self.vectors = todo.vectors + (todo.held_out is not None)
+        self.updated = remembered(todo, False)
+        require_memory(
+            40.0 * depth * self.vectors * self.count,
+            "Pass limits.Particles with a smaller count, fewer vectors, or a smaller depth.",
+        )
+        self.rng = np.random.default_rng(seed)
+        shape, blocks = (self.depth + 1, self.vectors, self.count), self.depth
+        self.x, self.d = np.zeros(shape), np.zeros(shape)
+        ends = todo.d_in + todo.d_out
+        if deterministic:
+            stream = _quasi_random(ends, self.count, self.rng)
+            self.z_x = self.z_d = np.zeros((blocks, 0, self.count))
+        else:
+            fields = blocks * (self.vectors + self.updated)
+            if ends + fields >= self.count // 2:
+                raise ValueError(
+                    f"{ends + fields} Gaussians per particle need more than {self.count} "
+                    "particles. Pass limits.Particles with a larger count."
+                )
+            stream = _orthonormal(self.rng.standard_normal((ends + fields, self.count)))
+            cut = ends + blocks * self.vectors
+            self.z_x = stream[ends:cut].reshape(blocks, self.vectors, self.count)
+            self.z_d = stream[cut:].reshape(blocks, self.updated, self.count)
+        self.u, self.v = stream[: todo.d_in], stream[todo.d_in : ends]
+        square = blocks, self.vectors, self.vectors
+        self.lower_x, self.lower_d = np.zeros(square), np.zeros(square)
+        self.new_h = np.zeros((blocks, 0, self.count))
+
+    @abstractmethod
+    def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        """What block i adds to the new vectors x (rows, J), numbered from n, at step t."""
+
+    @abstractmethod
+    def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        """What block i adds to the gradients d (rows, J) on their way down."""
+
+    def solve(self) -> Solution:
+        todo, positions = self.todo, np.arange(self.depth + 1) / self.depth
+        ledger, status, chi = Ledger(problem=todo, positions=positions), Status(), None
+        updates = len(todo.steps) - (todo.held_out is None)
+        done = 0
+        with np.errstate(all="ignore"):
+            for t, rows, inputs in todo.queries():
+                batch, n = rows.stop - rows.start, rows.start
+                # Held-out inputs go one by one: each is its own problem, and leaves no trace.
+                parts = [*(row[None] for row in inputs[batch:]), inputs[:batch]]
+                outputs = [self.up(t, n, part) for part in parts if len(part)]
+                f = np.concatenate([*outputs[-1:], *outputs[:-1]] if batch else outputs)
+                squares = np.square(self.x[:, rows]).mean(axis=2)
+                if not (np.isfinite(f).all() and np.isfinite(squares).all()):
+                    status = exploded(t, todo, self.depth)
+                    break
+                f, done = ledger.query(t, batch, f, squares), rows.stop
+                if t < updates:
+                    chi = todo.steps[t].gradient(f)
+                    self.down(t, rows, chi)
+        top = self.x[-1, :done]
+        return ledger.close(
+            kernel=top @ top.T / self.count,
+            status=status,
+            error_estimate=0.0 if status.ok else np.nan,
+            activation=self.activation.name,
+        )
+
+    def up(self, t: int, n: int, inputs: Array) -> Array:
+        """New vectors through every block; their outputs (rows, d_out)."""
+        new = slice(n, n + len(inputs))
+        self.x[0, new] = inputs @ self.u
+        self.begin(len(inputs))
+        for i in range(self.depth):
+            self.x[i + 1, new] = self.x[i, new] + self.c * self.rise(i, t, n, self.x[i, new])
+        return self.x[-1, new] @ self.v.T / self.count
+
+    def begin(self, rows: int) -> None:
+        """Room for what a pass of new vectors leaves for their way back."""
+        self.new_h = np.zeros((self.depth, rows, self.count))
+
+    def down(self, t: int, rows: slice, chi: Array) -> None:
+        self.d[-1, rows] = chi @ self.v
+        for i in range(self.depth - 1, -1, -1):
+            d = self.d[i + 1, rows]
+            self.d[i, rows] = d + self.c * self.fall(i, t, rows, d)
+
+    def mean(self, left: Array, right: Array) -> Array:
+        """E of products, over particles or neurons: (rows, columns)."""
+        return left @ right.T / left.shape[1]
+
+    def fresh(self, z: Array, lower: Array, i: int, n: int, cov: Array) -> Array:
+        """New rows of a Gaussian field of block i whose covariance is ``cov`` (size, size)."""
+        if self.deterministic:
+            return np.zeros((len(cov) - n, self.count))
+        lower[i, : len(cov), : len(cov)] = appended(lower[i, :n, :n], cov)
+        return lower[i, n : len(cov), : len(cov)] @ z[i, : len(cov)]
+
+    def response(self, values: Array, z: Array, lower: Array, i: int, size: int) -> Array:
+        """What ``values`` (rows, J) answer to a field's first vectors: (rows, size)."""
+        if self.deterministic:
+            return np.zeros((len(values), size))
+        return stein(self.mean(values, z[i, :size]), lower[i, :size, :size])
+
+
+class OneMatrix(Population):
+    """Blocks ``x + c MS(phi(W x))``: ``e`` and ``z`` are of the same particles as x."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
+        self.e = np.zeros((self.depth, self.updated, self.count))
+
+    def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        size = n + len(x)
+        cov = self.mean(self.x[i, :size], self.x[i, :size])
+        h = self.fresh(self.z_x, self.lower_x, i, n, cov)
+        e, weights = self.e[i, :n], self.kick * self.todo.hidden[t, :n]
+        h = h + self.response(x, self.z_d, self.lower_d, i, n) @ e
+        h -= (weights * self.mean(x, self.entry(self.x[i, :n]))) @ self.entry(e)
+        self.new_h[i] = h
+        phi = self.activation.function(h)
+        return np.asarray(phi - phi.mean(axis=1, keepdims=True))
+
+    def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        n, size = rows.start, rows.stop
+        e = self.activation.slope(self.new_h[i]) * d
+        self.e[i, rows] = e
+        old_e, weights = self.e[i, :n], self.kick * self.todo.hidden[t, :n]
+        cov = self.mean(self.e[i, :size], self.e[i, :size])
+        back = self.fresh(self.z_d, self.lower_d, i, n, cov)
+        answer = _own_only(self.response(e, self.z_x, self.lower_x, i, size), n)
+        back = back + answer @ self.x[i, :size]
+        return back - (weights * self.mean(e, self.entry(old_e))) @ self.entry(self.x[i, :n])
+
+
+class TwoMatrix(Population):
+    """Blocks ``x + c W2 phi(W1 x)``: ``phi`` and ``e`` (L, vectors, I) are of hidden neurons.
+
+    ``z_u`` and ``z_v`` (vectors, I) are the standard Gaussians of every block's neurons.
+    """
+
+    def __init__(
+        self, *arguments: object, second: Array, width_ratio: float, **options: object
+    ) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
+        self.second, self.ratio = second, width_ratio
+        points = _quasi_random(self.vectors + self.updated, self.count, self.rng)
+        self.z_u, self.z_v = points[: self.vectors], points[self.vectors :]
+        self.phi, self.e = np.zeros((2, self.depth, self.updated, self.count))
+        square = self.depth, self.vectors, self.vectors
+        self.lower_u, self.lower_v = np.zeros(square), np.zeros(square)
+
+    def begin(self, rows: int) -> None:
+        super().begin(rows)
+        self.new_u, self.new_phi = np.zeros((2, self.depth, rows, self.count))
+
+    def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        size = n + len(x)
+        lower, q = self.lower_u[i], self.entry
+        lower[:size, :size] = appended(lower[:n, :n], self.mean(self.x[i, :size], self.x[i, :size]))
+        u = lower[n:size, :size] @ self.z_u[:size]
+        first, second = self.kick * self.todo.hidden[t, :n], self.kick * self.second[t, :n]
+        h = u + self.response(x, self.z_d, self.lower_d, i, n) @ self.e[i, :n]
+        h -= (first * self.mean(x, q(self.x[i, :n]))) @ q(self.e[i, :n])
+        phi = self.activation.function(h)
+        self.new_u[i], self.new_h[i], self.new_phi[i] = u, h, phi
+        every = np.concatenate([self.phi[i, :n], phi])
+        out = self.fresh(self.z_x, self.lower_x, i, n, self.mean(every, every))
+        excess = phi - self.activation.function(u)
+        answer = stein(self.mean(excess, self.z_v[:n]), self.lower_v[i, :n, :n])
+        out = out + answer @ self.d[i + 1, :n]
+        pull = self.ratio * second * self.mean(phi, q(self.phi[i, :n]))
+        return out - pull @ q(self.d[i + 1, :n])
+
+    def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        n, size, q, slope = rows.start, rows.stop, self.entry, self.activation.slope
+        lower, above = self.lower_v[i], self.d[i + 1]
+        lower[:size, :size] = appended(
+            lower[:n, :n], self.mean(above[:size], above[:size]) / self.ratio
+        )
+        v = lower[n:size, :size] @ self.z_v[:size]
+        first, second = self.kick * self.todo.hidden[t, :n], self.kick * self.second[t, :n]
+        self.phi[i, rows] = self.new_phi[i]
+        answer = _own_only(self.response(d, self.z_x, self.lower_x, i, size), n)
+        g = v + answer @ self.phi[i, :size] / self.ratio
+        g -= (second * self.mean(d, q(above[:n]))) @ q(self.phi[i, :n])
+        e = slope(self.new_h[i]) * g
+        self.e[i, rows] = e
+        cov = self.ratio * self.mean(self.e[i, :size], self.e[i, :size])
+        back = self.fresh(self.z_d, self.lower_d, i, n, cov)
+        excess = e - slope(self.new_u[i]) * v
+        own = stein(self.mean(excess, self.z_u[:size]), self.lower_u[i, :size, :size])
+        back = back + self.ratio * _own_only(own, n) @ self.x[i, :size]
+        pull = self.ratio * first * self.mean(e, q(self.e[i, :n]))
+        return back - pull @ q(self.x[i, :n])
+
+
+def _own_only(response: Array, n: int) -> Array:
+    """Samples of one minibatch (columns from n on) answer to themselves, not to each other."""
+    rows = np.arange(len(response))
+    own = response[rows, n + rows]
+    response[:, n:] = 0.0
+    response[rows, n + rows] = own
+    return response
+
+
+def _orthonormal(z: Array) -> Array:
+    """Standard Gaussians (fields, J) made of mean 0, variance 1 and uncorrelated over J."""
+    z = z - z.mean(axis=1, keepdims=True)
+    lower = np.linalg.cholesky(z @ z.T / z.shape[1])
+    return np.asarray(np.linalg.solve(lower, z))
+
+
+def _quasi_random(dimension: int, count: int, rng: np.random.Generator) -> Array:
+    """Scrambled Sobol points of a standard Gaussian, made orthonormal: (dimension, count)."""
+    uniform = qmc.Sobol(dimension, rng=rng).random(count)
+    points = special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53))
+    return _orthonormal(points.T)
