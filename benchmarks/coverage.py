@@ -5,9 +5,9 @@
 
 Five shapes of valley x twelve noises x 2 to 6 seeds x 4 to 6 sizes x grids of half an octave and
 of one octave at random phase x drifts of 0, 0.1 and 0.2 octaves per doubling; and five walls where
-nothing diverges. Certificates: sizes
-along one axis, and along two with a corner, under laws that are straight, that die out, and with
-sizes that scatter about their law; the truth is the true minimum of the target's valley.
+nothing diverges. Certificates: sizes along one axis, and along two with a corner, under laws that
+are straight, that die out, and with sizes that scatter about their law; the truth is the true
+minimum of the target's valley.
 """
 
 import argparse
