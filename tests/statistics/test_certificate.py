@@ -551,24 +551,21 @@ class TestRefusals:
 
 
 class TestFile:
-    @pytest.mark.parametrize(
-        "certificate",
-        [
-            good(
-                about={
-                    "environment": {"cores": 2},
-                    "config": {"depths": [8, 16]},
-                    "rate_unit": 1 / 64,
-                }
-            ),
-            good(target=size(64, 10**6)),
-            replace(good(), base_regret=Estimate(value=0.1, low=0.0, high=math.inf)),
-            of(simulated(np.random.default_rng(0), [-3.0, -3.0, -3.0, -8.4])),
-            good(probe=Probe(size=TARGET, initial=math.inf)),
-        ],
-        ids=["issued", "refused", "infinite", "open", "probed"],
-    )
-    def test_round_trip(self, certificate):
+    CERTIFICATES = {
+        "issued": lambda: good(
+            about={"environment": {"cores": 2}, "config": {"depths": [8, 16]}, "rate_unit": 1 / 64}
+        ),
+        "refused": lambda: good(target=size(64, 10**6)),
+        "infinite": lambda: replace(
+            good(), base_regret=Estimate(value=0.1, low=0.0, high=math.inf)
+        ),
+        "open": lambda: of(simulated(np.random.default_rng(0), [-3.0, -3.0, -3.0, -8.4])),
+        "probed": lambda: good(probe=Probe(size=TARGET, initial=math.inf)),
+    }
+
+    @pytest.mark.parametrize("kind", CERTIFICATES)
+    def test_round_trip(self, kind):
+        certificate = self.CERTIFICATES[kind]()
         again = Certificate.from_json(certificate.to_json())
         assert again.to_json() == certificate.to_json()
         # NaN differs from itself: what is unknown is compared by its text alone.
