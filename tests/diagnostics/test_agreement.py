@@ -136,6 +136,16 @@ def test_signs_of_gradients_are_those_of_their_factors():
         agreement.train(make_steps(batch=2), **options)
 
 
+def test_one_step_taken_again_is_trained_again():
+    """The same object as every step, as in full-batch training."""
+    (step,) = make_steps(count=1)
+    twin = limits.Step(step.inputs, step.loss)
+    options = {"width": 16, "depth": 2, "seed": 1, "lr": 0.5, "dtype": torch.float64}
+    again = agreement.train([step] * 3, **options).outputs
+    np.testing.assert_array_equal(again, agreement.train([step, twin, step], **options).outputs)
+    assert len(again) == 3
+
+
 def test_what_does_not_fit_is_drawn_again():
     steps = make_steps()
     options = {"width": 32, "depth": 5, "seed": 1, "lr": 0.5}

@@ -140,7 +140,7 @@ def train(
         for layer in range(depth)
     ]
     outputs, rms = [], []
-    for step in steps:
+    for index, step in enumerate(steps):
         x = torch.tensor(step.inputs, device=target, dtype=dtype) @ u.T
         stream, ways_back = [x], []
         for block in matrices:
@@ -153,7 +153,7 @@ def train(
         rms.append(torch.stack([s.double().square().mean(1).sqrt() for s in stream]).cpu().numpy())
         chi = torch.tensor(step.loss.gradient(f), device=target, dtype=dtype)
         d = chi @ v.T
-        if step is steps[-1]:
+        if index == len(steps) - 1:
             break
         for back in reversed(ways_back):
             d = d + branch * back(d)
