@@ -37,7 +37,7 @@ def batch(generator):
 
 
 def train(trial):
-    return [float("nan") if trial.lr > 0.2 else 2.0 + (trial.lr - 0.1) ** 2] * trial.steps
+    return [float("nan") if trial.lr > 0.9 else 2.0 + (trial.lr - 0.1) ** 2] * trial.steps
 """
 
 

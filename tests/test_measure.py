@@ -22,7 +22,7 @@ from depthmup.measure import load_report
 from depthmup.planning.user_model import load_user_model
 from depthmup.records import Place, Status, Verdict
 from depthmup.rules import DEPTH_MUP, completep
-from depthmup.sweep import InProcess, Store, WorkerError
+from depthmup.sweep import InProcess, Store, WorkerError, variant_of
 from depthmup.sweep.logs import TensorBoard
 
 ASKED = {
@@ -59,8 +59,8 @@ def losses_of(report):
 
 
 def test_every_run_once_and_the_base_shared(report):
-    assert len(report.grid.trials) == len(report.records) == RUNS
-    assert Counter((t.width, t.depth) for t in report.grid.trials) == {
+    assert len(report.grid.runs) == len(report.records) == RUNS
+    assert Counter((t.width, t.depth) for t in report.grid.runs) == {
         (16, 2): 6, (16, 4): 12, (32, 2): 12,
     }  # fmt: skip
     found = report.finding("sp", "width")
@@ -74,7 +74,7 @@ def test_losses_are_those_of_the_records(report):
     assert found.sizes == ((16, 2), (16, 4))
     assert found.log2_lrs == (-9.0, -7.0, -5.0)
     assert found.values.shape == (2, 3, 2)
-    trial = report.grid.trial(report.grid.variant("sp"), (16, 4), -7.0, 1)
+    trial = report.grid.trial(variant_of(report.grid, "sp"), (16, 4), -7.0, 1)
     expected = np.mean(report.records[trial].losses[8:10])
     assert found.values[1, 1, 1] == pytest.approx(expected)
     assert report.losses().sizes == ((16, 2), (16, 4), (32, 2))
@@ -103,7 +103,11 @@ def test_other_code_other_settings_more_seeds(report, folder):
     with_more = transfer(counted, out=folder, seeds=3)
     assert len(with_more.records) == before * 3 // 2
     assert losses_of(report).items() <= losses_of(with_more).items()
-    for changes in ({"version": "2"}, {"steps": 11}, {"settings": {"own_init": "fixed"}}):
+    for changes in (
+        {"version": "2"},
+        {"steps": 11},
+        {"settings": {"own_init": "fan_in", "warmup": 0.5}},
+    ):
         other = transfer(**changes)
         assert not set(other.records) & set(report.records), changes
 

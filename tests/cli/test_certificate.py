@@ -29,7 +29,7 @@ def test_one_file_for_each_scheme(out):
     assert [each.scheme for each in found] == ["depth-mup", "ode"]
     for each in found:
         assert each.target == {"width": 16, "depth": 4096}
-        assert each.base == (16, 2)
+        assert each.base == {"width": 16, "depth": 2}
         assert each.rate_unit == 1 / 16  # muP's rate of a hidden matrix at this width
         assert Lack.FAR in {refusal.lack for refusal in each.refusals}
         assert each.measure == "mean training loss over steps 10 to 20"

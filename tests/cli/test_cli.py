@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
-from depthmup.cli.outputs import load_study
+from depthmup.report import load_report
 from depthmup.sweep import Grid, Store, StoreError
 
 TINY = [
@@ -235,6 +235,6 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
         grid = Grid.from_dict(first["grid"])
         later = replace(grid, seeds=7)
         store.open_session({**first, "grid": later.to_dict()})
-        assert load_study(store, grid).config["seeds"] == grid.seeds
+        assert load_report(store, grid).study().config["seeds"] == grid.seeds
         with pytest.raises(StoreError, match="runs are not in"):
-            load_study(store)
+            load_report(store)

@@ -45,7 +45,7 @@ def test_summary_page_and_report(folder, capsys):
     page = (out / "report.html").read_text()
     assert "To measure this again" in page
     certificate = json.loads((out / "certificate.json").read_text())
-    assert certificate["target"] == [64, 16]
+    assert certificate["target"] == {"width": 64, "depth": 16}
     assert certificate["refusals"]
     for name in ("report.html", "summary.json", "certificate.json"):
         (out / name).rename(out / f"first-{name}")
@@ -69,7 +69,7 @@ def test_shards_join_to_the_same(folder, capsys):
 def test_a_function_that_trains_by_itself(folder, capsys):
     train = f"{folder}/mine_own.py:train"
     words = ["--train", train, "--base", "8x2", "--depths", "2", "4", "--steps", "5"]
-    words += ["--log2-lrs", "-5", "-4", "-3", "-2", "-1", "--executor", "in-process"]
+    words += ["--log2-lrs", *map(str, (-6, -5, -4, -3, -2, -1, 0)), "--executor", "in-process"]
     assert main(["transfer", *words, "--schemes", "sp", "--out", str(folder / "own")]) == 0
     assert "The best learning rate transfers from depth 2 to 4" in capsys.readouterr().out
 
@@ -106,7 +106,7 @@ def test_options_of_the_built_in_networks_are_refused(folder, option):
         (["--schemes", "nope"], "Expected a scheme"),
         (["--optimizers", "nope"], "Expected an optimizer"),
         (["--depths", "4", "8"], "contain the base's, 2"),
-        (["--log2-lrs", "nan"], "lrs to be positive"),
+        (["--log2-lrs", "nan"], "Expected learning rates from 2^-500"),
         (["--window", "11"], "between 1 and the number of steps"),
         (["--warmup", "2"], "warmup to be a fraction"),
         (["--batch", "nothing"], "no function 'nothing'"),
