@@ -171,11 +171,11 @@ def test_importing_the_rules_does_not_load_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_planning_imports_rules_and_nothing_else_of_ours():
+def test_planning_imports_rules_and_tracing_and_nothing_else_of_ours():
     code = (
         "import sys, depthmup.planning, depthmup.planning.user_model;"
         "ours = {m.split('.')[1] for m in sys.modules if m.startswith('depthmup.')};"
-        "assert ours == {'_version', 'planning', 'rules'}, ours"
+        "assert ours == {'_version', 'planning', 'rules', 'tracing'}, ours"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -18,37 +18,28 @@ from depthmup.planning.declared import (
     declared_branches,
     declared_role,
 )
-from depthmup.planning.folding import into_parameters, onto_modules
-from depthmup.planning.graph import find_branches
-from depthmup.planning.kinds import (
-    Flow,
+from depthmup.planning.depth_ratios import Membership, from_dataflow, from_declarations
+from depthmup.planning.matching import Match, UnrelatedModels, match_models
+from depthmup.planning.roles import (
     Growth,
     NotUnderstood,
-    flow_of,
     kind_and_ratios,
-    structural_uses,
-)
-from depthmup.planning.matching import Match, UnrelatedModels, match_models
-from depthmup.planning.membership import Membership, from_dataflow, from_declarations
-from depthmup.planning.names import pattern_of, plain_name, unwrapped
-from depthmup.planning.sites import (
-    Attention,
-    Site,
-    Traced,
-    Where,
-    attentions,
-    hooks_of,
-    input_hook,
-    logit_scale,
     lookup_use,
     matrix_use,
-    output_hook,
-    own_scale,
-    unread_attentions,
+    structural_uses,
 )
-from depthmup.planning.trace import ExampleInputs, TraceError, trace
-from depthmup.planning.uses import Use, find_uses
+from depthmup.planning.sites import Site, Where, logit_sites, scale_site, unread_logits
 from depthmup.rules import Kind, Ratios, Role
+from depthmup.tracing import (
+    ExampleInputs,
+    Facts,
+    TraceError,
+    Use,
+    pattern_of,
+    plain_name,
+    read,
+    unwrapped,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,14 +97,14 @@ def anatomy(
     }
     declared = declared_branches(model, branches)
     base_declared = declared_branches(base, branches)
-    traced, base_traced, failure = None, None, None
+    facts, base_facts, failure = None, None, None
     if example_inputs is not None:
         try:
-            traced = read(model, example_inputs)
-            base_traced = read(base, base_inputs if base_inputs is not None else example_inputs)
+            facts = read(model, example_inputs)
+            base_facts = read(base, base_inputs if base_inputs is not None else example_inputs)
         except TraceError as problem:
             failure = problem
-    if (traced is None or base_traced is None) and not declared:
+    if (facts is None or base_facts is None) and not declared:
         if failure is not None:
             raise failure
         raise ValueError(
@@ -123,10 +114,10 @@ def anatomy(
             "('layers.*.norm1',), ...}."
         )
     notes: list[str] = []
-    if traced is not None and base_traced is not None:
-        uses = dict(traced.usage.uses)
+    if facts is not None and base_facts is not None:
+        uses = dict(facts.uses)
         if branches is None:
-            found = from_dataflow(traced, base_traced, base_of)
+            found = from_dataflow(facts, base_facts, base_of)
         else:
             found = from_declarations(declared, base_declared)
     else:
@@ -158,14 +149,11 @@ def anatomy(
         notes.append(_outside(left_out))
     elif left_out:
         raise NotUnderstood(_outside(left_out))
-    flow = flow_of(traced) if traced is not None else None
     frozen = {plain_name(name) for name, p in model.named_parameters() if not p.requires_grad}
     places = []
     for name in names:
         used = uses.get(name, ())
-        role, ratios, inside = _place(
-            name, used, growth[name], flow, found, roles, frozen=name in frozen
-        )
+        role, ratios, inside = _place(name, used, growth[name], found, roles, frozen=name in frozen)
         places.append(
             Place(
                 name=name,
@@ -181,18 +169,11 @@ def anatomy(
         )
     notes += _mixed_growth(growth)
     sites = list(found.sites)
-    if traced is not None and base_traced is not None:
-        sites += _scale_sites(traced, base_traced, places)
-        sites += _logit_sites(traced, base_traced, match)
-        notes += _unread_logits(traced, base_traced, match)
+    if facts is not None and base_facts is not None:
+        sites += _scale_sites(facts, base_facts, places)
+        sites += logit_sites(facts, base_facts, match)
+        notes += unread_logits(facts, base_facts, match)
     return Anatomy(places=tuple(places), sites=tuple(sites), notes=tuple(notes))
-
-
-def read(model: nn.Module, inputs: ExampleInputs) -> Traced:
-    """Trace a model and find its uses of parameters and its residual branches."""
-    graph = trace(model, inputs)
-    usage = find_uses(graph)
-    return Traced(graph=graph, usage=usage, residuals=find_branches(graph, usage))
 
 
 def _tied_names(
@@ -258,7 +239,6 @@ def _place(
     name: str,
     uses: tuple[Use, ...],
     growth: Growth,
-    flow: Flow | None,
     found: Membership,
     hints: RoleHints | None,
     *,
@@ -268,7 +248,7 @@ def _place(
     if frozen and not uses and declared is None:
         return Role(kind=Kind.VECTOR), Ratios(), ()
     labels, depth, shared = found.inside.get(name, ((), 1.0, False))
-    kind, fans, tied = kind_and_ratios(growth, uses, flow, declared, stacked=name in found.stacked)
+    kind, fans, tied = kind_and_ratios(growth, uses, declared, stacked=name in found.stacked)
     role = Role(
         kind=kind,
         in_branch=bool(labels),
@@ -289,86 +269,18 @@ def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
         )
 
 
-def _scale_sites(traced: Traced, base: Traced, places: list[Place]) -> Iterator[Site]:
+def _scale_sites(facts: Facts, base: Facts, places: list[Place]) -> Iterator[Site]:
     """Readouts and embeddings: where Laws.forward applies, and the model's own constants."""
     for place in places:
-        uses = traced.usage.uses[place.name]
-        base_uses = base.usage.uses[place.base_name]
+        uses, base_uses = facts.uses[place.name], base.uses[place.base_name]
         product, lookup = matrix_use(uses), lookup_use(uses)
         if place.role.kind is Kind.READOUT and product is not None:
-            theirs = matrix_use(base_uses)
-            own = own_scale(traced, product) / (own_scale(base, theirs) if theirs else 1.0)
-            yield Site(
-                where=Where.READOUT,
-                label=place.name,
-                ratios=place.ratios,
-                own=own,
-                folds=(place.name,) if len(uses) == 1 else (),
-                hooks=input_hook(traced, product),
-                parameter=place.name,
+            yield scale_site(
+                Where.READOUT, place.name, place.ratios, uses, product, matrix_use(base_uses)
             )
         if lookup is not None and not place.role.in_branch:
-            theirs = lookup_use(base_uses)
-            own = own_scale(traced, lookup) / (own_scale(base, theirs) if theirs else 1.0)
-            if not math.isclose(own, 1.0, rel_tol=1e-9):
-                yield Site(
-                    where=Where.INPUT,
-                    label=place.name,
-                    ratios=place.ratios,
-                    own=own,
-                    folds=(place.name,) if len(uses) == 1 else (),
-                    hooks=output_hook(traced, lookup),
-                    parameter=place.name,
-                )
-
-
-def _logit_sites(traced: Traced, base: Traced, match: Match) -> Iterator[Site]:
-    """Attention whose head size grows."""
-    in_base: dict[str, list[Attention]] = {}
-    for theirs in attentions(base):
-        in_base.setdefault(theirs.module, []).append(theirs)
-    seen: dict[str, int] = {}
-    for ours in attentions(traced):
-        nth = seen[ours.module] = seen.get(ours.module, -1) + 1
-        counterparts = in_base.get(match.modules.get(ours.module, ""), [])
-        if nth >= len(counterparts):
-            continue
-        theirs = counterparts[nth]
-        ratio = ours.head / theirs.head
-        if ratio == 1:
-            continue
-        graph, usage = traced.graph, traced.usage
-        folds: tuple[str, ...] = ()
-        for placement in into_parameters(graph, usage, ours.query, ours.reader, after=ours.after):
-            if all(len(usage.uses[name]) == 1 for name in placement.parameters):
-                folds = tuple(sorted(placement.parameters))
-                break
-        explicit = next(onto_modules(graph, usage, ours.query, ours.reader, after=ours.after), None)
-        yield Site(
-            where=Where.LOGITS,
-            label=ours.module,
-            ratios=Ratios(fan_in=ratio),
-            # The law is relative to the usual 1/sqrt(head size).
-            own=logit_scale(traced, ours) / logit_scale(base, theirs) * math.sqrt(ratio),
-            folds=folds,
-            hooks=hooks_of(explicit) if explicit is not None else (),
-        )
-
-
-def _unread_logits(traced: Traced, base: Traced, match: Match) -> Iterator[str]:
-    """A note on attention whose head size grows and whose logits take no factor."""
-    in_base = dict(unread_attentions(base))
-    growing = {}
-    for module, head in unread_attentions(traced):
-        theirs = in_base.get(match.modules.get(module, ""), head)
-        if theirs != head:
-            growing[module] = head / theirs
-    if growing:
-        module, ratio = next(iter(growing.items()))
-        yield (
-            f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
-            "logits take no factor: what stands between their product and the softmax is not only "
-            "constants, masks, shifts and limits. Unless it undoes that growth itself, divide the "
-            "product by the head size instead of its root, use scaled_dot_product_attention, or "
-            "grow the number of heads."
-        )
+            site = scale_site(
+                Where.INPUT, place.name, place.ratios, uses, lookup, lookup_use(base_uses)
+            )
+            if not math.isclose(site.own, 1.0, rel_tol=1e-9):
+                yield site

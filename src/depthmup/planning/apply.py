@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from depthmup.planning import hooks
-from depthmup.planning.names import parameters, unwrapped
 from depthmup.planning.own_init import (
     Measured,
     OwnLaw,
@@ -19,6 +18,7 @@ from depthmup.planning.own_init import (
     measure,
     recognize,
 )
+from depthmup.tracing import parameters, unwrapped
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan

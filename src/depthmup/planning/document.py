@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.planning.own_init import Measured, OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription
-from depthmup.planning.sites import Hook, Where
+from depthmup.planning.sites import Where
 from depthmup.rules import Family, Kind, Laws, Power, Ratios, Role
+from depthmup.tracing import Hook
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan

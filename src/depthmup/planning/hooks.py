@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from depthmup.planning.names import plain_name, unwrapped
 from depthmup.planning.prescription import Multiplier
 from depthmup.planning.sites import Where
+from depthmup.tracing import plain_name, unwrapped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from depthmup.planning.names import unwrapped
+from depthmup.tracing import unwrapped
 
 
 class UnrelatedModels(ValueError):

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from depthmup.planning.names import matches, pattern_of
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Kind, Power
+from depthmup.tracing import matches, pattern_of
 
 OwnInit: TypeAlias = str | Power | Mapping[str, "str | Power"]
 

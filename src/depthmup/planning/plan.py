@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from depthmup.planning import apply, clipping, document, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
-from depthmup.planning.names import parameters
 from depthmup.planning.own_init import (
     Measured,
     OwnInit,
@@ -21,10 +20,10 @@ from depthmup.planning.own_init import (
     recognize,
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.trace import ExampleInputs
 from depthmup.rules import Family, Ratios, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
+from depthmup.tracing import ExampleInputs, parameters
 
 if TYPE_CHECKING:
     import pandas as pd

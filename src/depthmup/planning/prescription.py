@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from depthmup.planning.anatomy import Anatomy, Place
-from depthmup.planning.kinds import NotUnderstood
-from depthmup.planning.sites import Hook, Site, Where
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where
 from depthmup.rules import ONE, Family, Kind, Laws, Power, Ratios, Role, Scheme, fold
+from depthmup.tracing import Hook
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

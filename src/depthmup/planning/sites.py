@@ -1,30 +1,13 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from depthmup.planning.folding import (
-    Placement,
-    into_parameters,
-    onto_modules,
-    own_constant,
-    own_factor,
-)
-from depthmup.planning.graph import Residuals
-from depthmup.planning.ops import CONVOLUTIONS, MATRIX_PRODUCTS, NORMALIZING, TRANSPARENT
-from depthmup.planning.trace import Graph, ModuleCall, Node
-from depthmup.planning.uses import How, Usage, Use
+from depthmup.planning.matching import Match
 from depthmup.rules import Ratios
-
-# Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
-_AROUND_LOGITS = frozenset(
-    {"add", "sub", "where", "masked_fill", "slice", "tanh", "clamp", "clamp_min", "clamp_max"}
-)
-_SOFTMAX = ("_softmax", "_safe_softmax")
-_FUSED = "_scaled_dot_product"
+from depthmup.tracing import Attention, Facts, Hook, Placement, Use, pattern_of
 
 
 class Where(StrEnum):
@@ -34,15 +17,6 @@ class Where(StrEnum):
     READOUT = "readout"  # Laws.forward of the readout
     INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
     LOGITS = "attention logits"  # WidthRule.attention_logits
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hook:
-    """One tensor of a module's call: its first input, or one of its outputs."""
-
-    module: str
-    side: str  # "input" or "output"
-    index: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,37 +36,35 @@ class Site:
     parameter: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Traced:
-    """A model's forward pass, read three ways."""
+def branch_sites(facts: Facts, depth: Mapping[int, float]) -> tuple[Site, ...]:
+    """One site for every branch; ``depth`` has the depth ratio of each.
 
-    graph: Graph
-    usage: Usage
-    residuals: Residuals
-
-
-def hooks_of(placement: Placement) -> tuple[Hook, ...]:
-    return tuple(
-        sorted(
-            (Hook(module=c.name, side="output", index=i) for c, i in placement.calls),
-            key=lambda hook: hook.module,
+    Branches that end in the same weights (tied across depth) are one site: the weights carry the
+    multiplier once.
+    """
+    folds, hooks = _folds(facts, depth), _hooks(facts, depth)
+    distinct: dict[object, Site] = {}
+    for branch in facts.residuals.branches:
+        i = branch.index
+        site = Site(
+            where=Where.BRANCH,
+            label=branch.label,
+            ratios=Ratios(depth=depth[i]),
+            folds=tuple(sorted(folds[i])),
+            hooks=hooks[i],
         )
-    )
+        key = (len(branch.parents), depth[i], site.folds) if site.folds else i
+        distinct.setdefault(key, site)
+    return tuple(distinct.values())
 
 
-def branch_placements(
-    traced: Traced, ratios: Mapping[int, Ratios]
-) -> dict[int, tuple[tuple[str, ...], tuple[Hook, ...]]]:
-    """For each branch, the parameters and the hooks that can carry its multiplier.
+def _folds(facts: Facts, depth: Mapping[int, float]) -> dict[int, frozenset[str]]:
+    """For each branch the parameters that can carry its multiplier.
 
     A parameter can when all its uses are last in branches with the same multiplier.
     """
-    graph, usage = traced.graph, traced.usage
-    uses = {name: {(name, use.node) for use in found} for name, found in usage.uses.items()}
-    candidates = {
-        b.index: list(into_parameters(graph, usage, b.output, b.addition, after=b.origin))
-        for b in traced.residuals.branches
-    }
+    uses = {name: {(name, use.node) for use in same} for name, same in facts.uses.items()}
+    candidates = {i: carriers.parameters for i, carriers in enumerate(facts.carriers)}
     chosen: dict[int, Placement] = {}
     for index, placements in candidates.items():
         for placement in placements:
@@ -100,211 +72,109 @@ def branch_placements(
                 chosen[index] = placement
                 break
     # Layers tied across depth: the same parameters are last in every branch.
-    rest = {i: c[0] for i, c in candidates.items() if i not in chosen and c}
+    rest = {i: p[0] for i, p in candidates.items() if i not in chosen and p}
     for index, placement in rest.items():
-        alike = [p for i, p in rest.items() if ratios[i] == ratios[index]]
+        alike = [p for i, p in rest.items() if depth[i] == depth[index]]
         covered = frozenset().union(*(p.uses for p in alike))
         if all(uses[name] <= covered for name in placement.parameters):
             chosen[index] = placement
-    explicit = {
-        b.index: next(onto_modules(graph, usage, b.output, b.addition, after=b.origin), None)
-        for b in traced.residuals.branches
+    return {i: chosen[i].parameters if i in chosen else frozenset() for i in candidates}
+
+
+def _hooks(facts: Facts, depth: Mapping[int, float]) -> dict[int, tuple[Hook, ...]]:
+    """For each branch the outputs of modules to multiply.
+
+    A module that runs several times can carry a multiplier if it is the same each time.
+    """
+    explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
+    hooked: dict[tuple[str, float], set[int]] = {}
+    for index, placement in explicit.items():
+        for call, _ in placement.calls if placement is not None else ():
+            hooked.setdefault((call.name, depth[index]), set()).add(call.first)
+    return {
+        index: placement.hooks
+        if placement is not None
+        and all(
+            len(hooked[call.name, depth[index]]) == facts.runs[call.name]
+            for call, _ in placement.calls
+        )
+        else ()
+        for index, placement in explicit.items()
     }
-    # A module that runs several times can carry a multiplier if it is the same each time.
-    runs: dict[str, int] = {}
-    for call in graph.calls:
-        runs[call.name] = runs.get(call.name, 0) + 1
-    hooked: dict[tuple[str, Ratios], set[int]] = {}
-    for index, found in explicit.items():
-        for call, _ in found.calls if found is not None else ():
-            hooked.setdefault((call.name, ratios[index]), set()).add(call.first)
-    result = {}
-    for branch in traced.residuals.branches:
-        folds = chosen[branch.index].parameters if branch.index in chosen else frozenset()
-        found = explicit[branch.index]
-        fits = found is not None and all(
-            len(hooked[call.name, ratios[branch.index]]) == runs[call.name]
-            for call, _ in found.calls
-        )
-        result[branch.index] = (
-            tuple(sorted(folds)),
-            hooks_of(found) if found is not None and fits else (),
-        )
-    return result
 
 
-def input_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
-    """The module whose first input is, but for its shape, what a matrix is multiplied with."""
-    node = use.activation
-    seen = set()
-    while node is not None:
-        seen.add(node)
-        this = traced.graph.nodes[node]
-        node = this.inputs[0].node if this.op in TRANSPARENT and this.inputs else None
-    best: ModuleCall | None = None
-    for call in traced.graph.calls:
-        holds = call.first <= use.node < call.end
-        reads = bool(call.inputs) and call.inputs[0].node in seen
-        if holds and reads and (best is None or call.end - call.first < best.end - best.first):
-            best = call
-    return (Hook(module=best.name, side="input"),) if best is not None else ()
-
-
-def output_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
-    """The innermost module that returns the result of a use, be it scaled or reshaped."""
-    for node in _chain_behind(traced.graph, use.node):
-        for call in traced.graph.calls:
-            for index, ref in enumerate(call.outputs):
-                if ref.node == node and call.first <= use.node < call.end:
-                    return (Hook(module=call.name, side="output", index=index),)
-    return ()
-
-
-def _chain_behind(graph: Graph, node: int) -> list[int]:
-    """The node, and those behind it as far as constants and shapes alone change."""
-    chain = [node]
-    while len(graph.consumers[node]) == 1:
-        node = graph.consumers[node][0]
-        this = graph.nodes[node]
-        if own_factor(graph, this) is None and this.op not in TRANSPARENT:
-            break
-        chain.append(node)
-    return chain
-
-
-def own_scale(traced: Traced, use: Use) -> float:
-    """The product of the constants by which the model multiplies around a use.
-
-    Behind a lookup or a readout and before a readout, as far as nothing but shapes changes and
-    nothing else reads the tensor: ``embed(x) * sqrt(width)``, ``head(x / width)``.
-    """
-    graph, scale = traced.graph, 1.0
-    for node in _chain_behind(graph, use.node)[1:]:
-        scale *= own_factor(graph, graph.nodes[node]) or 1.0
-    if use.activation is not None:
-        node = use.activation
-        while True:
-            factor = own_factor(graph, graph.nodes[node])
-            if factor is None and graph.nodes[node].op not in TRANSPARENT:
-                break
-            scale *= factor or 1.0
-            node = _scaled(graph, graph.nodes[node])
-    return scale
-
-
-def _scaled(graph: Graph, node: Node) -> int:
-    """The operand that is not a number."""
-    return next((ref for ref in node.inputs if graph.number(ref) is None), node.inputs[0]).node
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attention:
-    """One attention: the module it runs in, its head size, its operands and who reads them.
-
-    ``constant`` is the model's own factor between the product and the softmax.
-    """
-
-    module: str
-    head: int
-    constant: float
-    query: int
-    key: int
-    reader: int
-    after: int
-
-
-def attentions(traced: Traced) -> Iterator[Attention]:
-    """Every softmax over products of queries and keys."""
-    graph = traced.graph
-    inside = {n: b.origin for b in traced.residuals.branches for n in b.path}
-    for node in graph.nodes:
-        if node.op.startswith(_FUSED):
-            query, key = node.args[0].node, node.args[1].node
-            head = graph.nodes[query].shape[-1]
-            given = node.kwargs.get("scale")
-            constant = float(given) if given is not None else head**-0.5
-            reader = node.index
-        elif node.op in _SOFTMAX:
-            found = _product_before(traced, node)
-            if found is None:
-                continue
-            reader, constant = found
-            query, key = (ref.node for ref in graph.nodes[reader].inputs[-2:])
-            head = graph.nodes[query].shape[-1]
-        else:
-            continue
-        yield Attention(
-            module=node.module,
-            head=head,
-            constant=constant,
-            query=query,
-            key=key,
-            reader=reader,
-            after=inside.get(reader, -1),
-        )
-
-
-def logit_scale(traced: Traced, attention: Attention) -> float:
-    """The product of all constants in the logits, those on queries and keys included."""
-    return attention.constant * math.prod(
-        own_constant(traced.graph, traced.usage, operand, attention.reader, after=attention.after)
-        for operand in (attention.query, attention.key)
+def scale_site(
+    where: Where, name: str, ratios: Ratios, uses: Iterable[Use], use: Use, base: Use | None
+) -> Site:
+    """Where a readout's or an embedding's factor goes, and the model's own constants there."""
+    return Site(
+        where=where,
+        label=name,
+        ratios=ratios,
+        own=use.scale / (base.scale if base is not None else 1.0),
+        folds=(name,) if len(tuple(uses)) == 1 else (),
+        hooks=use.hooks,
+        parameter=name,
     )
 
 
-def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:
-    """The product of two activations that a softmax normalizes, and the constants between."""
-    graph, usage = traced.graph, traced.usage
-    ignored = usage.constant | usage.derived.keys()
-    scale, node = 1.0, softmax.args[0].node
-    while True:
-        this = graph.nodes[node]
-        if this.op in ("bmm", "baddbmm"):
-            factors: list[Any] = list(this.args[-2:] if this.op == "bmm" else this.args[1:3])
-            return (node, scale) if not any(f.node in ignored for f in factors) else None
-        factor = own_factor(graph, this)
-        if factor is not None:
-            scale *= factor
-        elif this.op not in TRANSPARENT | _AROUND_LOGITS:
-            return None
-        before = [
-            r.node
-            for r in this.inputs
-            if r.node not in ignored and graph.nodes[r.node].shape == this.shape
-        ] or [r.node for r in this.inputs[:1]]
-        if not before:
-            return None
-        node = before[0]
-
-
-def unread_attentions(traced: Traced) -> Iterator[tuple[str, int]]:
-    """Softmaxes behind products of activations whose way there is not understood.
-
-    Gives the module and the size that the product sums over.
-    """
-    graph = traced.graph
-    ignored = traced.usage.constant | traced.usage.derived.keys()
-    ends = MATRIX_PRODUCTS.keys() | CONVOLUTIONS | NORMALIZING | {"embedding", *_SOFTMAX}
-    for softmax in graph.nodes:
-        if softmax.op not in _SOFTMAX or _product_before(traced, softmax) is not None:
+def logit_sites(facts: Facts, base: Facts, match: Match) -> Iterator[Site]:
+    """Attention whose head size grows."""
+    in_base: dict[str, list[Attention]] = {}
+    for attention in base.attentions:
+        in_base.setdefault(attention.module, []).append(attention)
+    count: dict[str, int] = {}
+    for attention in facts.attentions:
+        nth = count[attention.module] = count.get(attention.module, -1) + 1
+        counterparts = in_base.get(match.modules.get(attention.module, ""), [])
+        if nth >= len(counterparts):
             continue
-        todo, seen = [softmax.args[0].node], set(ignored)
-        while todo:
-            node = graph.nodes[todo.pop()]
-            if node.index in seen:
-                continue
-            seen.add(node.index)
-            factors = [ref.node for ref in node.inputs[-2:]]
-            if node.op in ("bmm", "baddbmm") and not ignored.intersection(factors):
-                yield softmax.module, graph.nodes[factors[0]].shape[-1]
-                break
-            if node.op not in ends and not node.op.startswith(_FUSED):
-                todo += [ref.node for ref in node.inputs]
+        counterpart = counterparts[nth]
+        ratio = attention.head / counterpart.head
+        if ratio == 1:
+            continue
+        carriers = attention.carriers
+        folds = next(
+            (p for p in carriers.parameters if all(len(facts.uses[n]) == 1 for n in p.parameters)),
+            Placement(),
+        )
+        yield Site(
+            where=Where.LOGITS,
+            label=attention.module,
+            ratios=Ratios(fan_in=ratio),
+            # The law is relative to the usual 1/sqrt(head size).
+            own=attention.scale / counterpart.scale * math.sqrt(ratio),
+            folds=tuple(sorted(folds.parameters)),
+            hooks=carriers.modules.hooks if carriers.modules is not None else (),
+        )
 
 
-def matrix_use(uses: tuple[Use, ...]) -> Use | None:
-    return next((use for use in uses if use.how is How.MATRIX), None)
+def unread_logits(facts: Facts, base: Facts, match: Match) -> Iterator[str]:
+    """A note on attention whose head size grows and whose logits take no factor."""
+    in_base = dict(base.unread_logits)
+    growing = {}
+    for module, head in facts.unread_logits:
+        base_head = in_base.get(match.modules.get(module, ""), head)
+        if base_head != head:
+            growing[module] = head / base_head
+    if growing:
+        module, ratio = next(iter(growing.items()))
+        yield (
+            f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
+            "logits take no factor: what stands between their product and the softmax is not only "
+            "constants, masks, shifts and limits. Unless it undoes that growth itself, divide the "
+            "product by the head size instead of its root, use scaled_dot_product_attention, or "
+            "grow the number of heads."
+        )
 
 
-def lookup_use(uses: tuple[Use, ...]) -> Use | None:
-    return next((use for use in uses if use.how is How.LOOKUP), None)
+# Former names of what ``tracing.read`` gives as values.
+Traced = Facts
+
+
+def attentions(facts: Facts) -> tuple[Attention, ...]:
+    return facts.attentions
+
+
+def hooks_of(placement: Placement) -> tuple[Hook, ...]:
+    return placement.hooks

@@ -11,9 +11,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from depthmup.planning.names import pattern_of
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.rules import Power
+from depthmup.tracing import pattern_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""What kind of parameter: from which of its axes grow, and how it is used."""
+"""Roles: what kind a parameter is, from which of its axes grow and how it is used."""
 
 import math
 from collections.abc import Sequence
@@ -8,10 +8,8 @@ from torch import nn
 
 from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.matching import inner
-from depthmup.planning.names import plain_name
-from depthmup.planning.sites import Traced
-from depthmup.planning.uses import How, Use
 from depthmup.rules import Kind, Ratios
+from depthmup.tracing import How, Use, plain_name
 
 
 class NotUnderstood(ValueError):
@@ -42,45 +40,9 @@ class Growth:
         return f"{self.name} {list(self.shape)} against {list(self.base_shape)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flow:
-    """Which nodes come before and behind matrices: ``leading`` to one, ``following`` one.
-
-    An embedding counts as a matrix that is followed.
-    """
-
-    ops: tuple[str, ...]
-    leading: frozenset[int]
-    following: frozenset[int]
-
-
-def flow_of(traced: Traced) -> Flow:
-    """Order the nodes of a trace with respect to its matrices, in one pass each way."""
-    at: dict[int, How] = {}
-    for uses in traced.usage.uses.values():
-        for use in uses:
-            if use.how in (How.MATRIX, How.LOOKUP):
-                at[use.node] = use.how
-    leading: set[int] = set()
-    for node in reversed(traced.graph.nodes):
-        readers = traced.graph.consumers[node.index]
-        if any(at.get(reader) is How.MATRIX or reader in leading for reader in readers):
-            leading.add(node.index)
-    following: set[int] = set()
-    for node in traced.graph.nodes:
-        if node.index in at or any(ref.node in following for ref in node.inputs):
-            following.add(node.index)
-    return Flow(
-        ops=tuple(node.op for node in traced.graph.nodes),
-        leading=frozenset(leading),
-        following=frozenset(following),
-    )
-
-
 def kind_and_ratios(
     growth: Growth,
     uses: tuple[Use, ...],
-    flow: Flow | None,
     declared: DeclaredRole | None,
     *,
     stacked: bool = False,
@@ -105,7 +67,7 @@ def kind_and_ratios(
             f"Pass inputs that use it, freeze or remove it, or declare it: "
             f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
         )
-    found = {_one_use(growth, use, flow, stacked=stacked) for use in uses}
+    found = {_one_use(growth, use, stacked=stacked) for use in uses}
     kinds = {kind for kind, _, _ in found}
     hows = {use.how for use in uses}
     if hows == {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
@@ -127,15 +89,12 @@ def kind_and_ratios(
     )
 
 
-def _one_use(
-    growth: Growth, use: Use, flow: Flow | None, *, stacked: bool
-) -> tuple[Kind, float, float]:
+def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, float]:
     into, out = growth.along(use.fan_in), growth.along(use.fan_out)
     repeated = growth.along(use.batch)
     if use.how is How.UNKNOWN:
-        op = flow.ops[use.node] if flow is not None else "a module of unknown type"
         raise NotUnderstood(
-            f"Parameter {growth.name} is used by {op}, in a way that does not tell fan-in from "
+            f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
             f"fan-out. {_how_to_declare(growth)}"
         )
     if repeated != 1:
@@ -161,19 +120,18 @@ def _one_use(
                 f"{_how_to_declare(growth)}"
             )
         return Kind.VECTOR, 1.0, out
-    last = not stacked and (flow is None or use.node not in flow.leading)
+    last = not stacked and not use.leads
     if into != 1 and out != 1:
         return Kind.HIDDEN, into, out
     if out != 1:
         return Kind.INPUT, into, out
     if into != 1:
         return (Kind.READOUT if last else Kind.HIDDEN), into, out
-    if flow is None:
+    if not use.traced:
         return Kind.HIDDEN, 1.0, 1.0
     if last:
         return Kind.READOUT, 1.0, 1.0
-    first = use.activation is not None and use.activation not in flow.following
-    return (Kind.INPUT if first else Kind.HIDDEN), 1.0, 1.0
+    return (Kind.HIDDEN if use.follows else Kind.INPUT), 1.0, 1.0
 
 
 def _how_to_declare(growth: Growth) -> str:
@@ -201,6 +159,14 @@ def _declared_ratios(growth: Growth, declared: DeclaredRole) -> Ratios:
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _FORWARD = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def matrix_use(uses: tuple[Use, ...]) -> Use | None:
+    return next((use for use in uses if use.how is How.MATRIX), None)
+
+
+def lookup_use(uses: tuple[Use, ...]) -> Use | None:
+    return next((use for use in uses if use.how is How.LOOKUP), None)
 
 
 def structural_uses(model: nn.Module) -> dict[str, tuple[Use, ...]]:

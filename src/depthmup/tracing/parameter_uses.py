@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from depthmup.planning.ops import (
+from depthmup.tracing.graph import Graph, Hook, Node, Ref
+from depthmup.tracing.operations import (
     CONVOLUTIONS,
     ELEMENTWISE,
     MAPS,
@@ -18,7 +19,6 @@ from depthmup.planning.ops import (
     RESHAPES,
     SAME,
 )
-from depthmup.planning.trace import Graph, Node, Ref
 
 # For each dimension of a tensor made from one parameter: the parameter's axes it consists of.
 Labels: TypeAlias = tuple[tuple[int, ...], ...]
@@ -40,6 +40,12 @@ class Use:
     ``fan_in`` are the parameter's axes that are summed over (or indexed), ``fan_out`` those that
     remain, ``batch`` those over which the operation is repeated (experts). ``activation`` is the
     operand the parameter acts on.
+
+    The rest says where the operation stands, once the whole model is read: its name; whether it
+    ``leads`` to a matrix and ``follows`` one (or a lookup); whether it ``reads_stream``, behind a
+    residual addition; the ``branches`` it lies in, by index, each with whether it only feeds that
+    branch from the side; ``scale``, the product of the model's own constants around it; ``hooks``,
+    the tensor of a module to multiply where the parameter cannot be.
     """
 
     parameter: str
@@ -49,6 +55,18 @@ class Use:
     fan_out: tuple[int, ...] = ()
     batch: tuple[int, ...] = ()
     activation: int | None = None
+    op: str = "a module of unknown type"
+    leads: bool = False
+    follows: bool = True
+    reads_stream: bool = False
+    branches: tuple[tuple[int, bool], ...] = ()
+    scale: float = 1.0
+    hooks: tuple[Hook, ...] = ()
+
+    @property
+    def traced(self) -> bool:
+        """Whether a forward pass showed it, not the type of a module."""
+        return self.node >= 0
 
 
 def _split_view(labels: Labels, old: Sequence[int], new: Sequence[int]) -> Labels | None:
@@ -127,7 +145,7 @@ def find_uses(graph: Graph) -> Usage:
 
     Example:
         >>> import torch
-        >>> from depthmup.planning.trace import trace
+        >>> from depthmup.tracing.trace import trace
         >>> usage = find_uses(trace(torch.nn.Linear(3, 5), torch.zeros(2, 3)))
         >>> usage.uses["weight"][0].fan_in, usage.uses["weight"][0].fan_out
         ((1,), (0,))

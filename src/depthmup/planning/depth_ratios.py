@@ -1,15 +1,15 @@
-"""Membership: which residual branches each parameter belongs to, and how much deeper they are."""
+"""Depth ratios: which residual branches a parameter belongs to, and how much deeper they are."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.planning.declared import DeclaredBranch
-from depthmup.planning.graph import Branch
-from depthmup.planning.kinds import NotUnderstood
 from depthmup.planning.matching import UnrelatedModels
-from depthmup.planning.sites import Hook, Site, Traced, Where, branch_placements
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
+from depthmup.tracing import Branch, Facts, Hook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Membership:
     notes: tuple[str, ...] = ()
 
 
-def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> Membership:
+def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Membership:
     """Parameters in residual branches that were found, and those branches' multipliers.
 
     The depth ratio of a parameter is that of its branch's stream, times those of the branches this
@@ -37,8 +37,8 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         UnrelatedModels: a branch has no counterpart in the base.
         NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
     """
-    ours, theirs = traced.residuals, base.residuals
-    holders, base_holders = _holders(traced), _holders(base)
+    ours, theirs = facts.residuals, base.residuals
+    holders, base_holders = _holders(facts), _holders(base)
     stream_ratio: dict[int, float] = {}
     votes: dict[int, dict[int, int]] = {}
     level = {b.index: len(b.parents) for b in ours.branches}
@@ -74,9 +74,8 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         r = total[innermost]
         if len(ours.streams[ours.stream_of(innermost)].branches) > 1:
             stacked.add(name)
-        uses = {u.node for u in traced.usage.uses[name]}
-        elsewhere = uses - _nodes_inside(traced, uses)
-        if elsewhere:
+        uses = facts.uses[name]
+        if not all(use.branches for use in uses):
             raise NotUnderstood(
                 f"Parameter {name} is used both inside residual branches (first in {labels[-1]}) "
                 "and outside of them, so no depth rule covers it. Use separate parameters."
@@ -93,7 +92,7 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
         elif math.isclose(times / base_times, r):
-            if all(feeds for _, feeds in pairs) and _reads_a_stream(traced, uses):
+            if all(feeds for _, feeds in pairs) and any(use.reads_stream for use in uses):
                 continue  # the end of another stream: an encoder's last norm, read by all branches
             inside[name] = (labels, r, True)
         else:
@@ -102,22 +101,7 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
                 f"the base while depth grows {r:g}-fold. Expected as many, or a number that "
                 "grows with depth. Use a base that shares layers in the same pattern."
             )
-    placed = branch_placements(traced, {i: Ratios(depth=r) for i, r in own.items()})
-    # Branches that end in the same weights (tied across depth) are one site: the weights carry the
-    # multiplier once.
-    distinct: dict[object, Site] = {}
-    for b in ours.branches:
-        folds, hooks = placed[b.index]
-        key = (level[b.index], own[b.index], folds) if folds else b.index
-        site = Site(
-            where=Where.BRANCH,
-            label=b.label,
-            ratios=Ratios(depth=own[b.index]),
-            folds=folds,
-            hooks=hooks,
-        )
-        distinct.setdefault(key, site)
-    sites = tuple(distinct.values())
+    sites = branch_sites(facts, own)
     notes = [
         f"The stream of {ours.branches[s.branches[0]].label} is normalized after its additions "
         "(post-norm). Each norm rescales the whole sum, so a branch multiplier sets how much of "
@@ -126,45 +110,22 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         for s in ours.streams
         if s.normalized
     ]
-    last = frozenset(name for folds, _ in placed.values() for name in folds)
     return Membership(
         sites=sites,
         inside=inside,
-        last=last,
+        last=frozenset(name for site in sites for name in site.folds),
         stacked=frozenset(stacked),
         notes=tuple(notes),
     )
 
 
-def _holders(traced: Traced) -> dict[str, list[tuple[int, bool]]]:
+def _holders(facts: Facts) -> dict[str, list[tuple[int, bool]]]:
     """The branches that use each parameter, and whether it only feeds them from the side."""
-    at: dict[int, list[tuple[int, bool]]] = {}
-    used = {use.node for uses in traced.usage.uses.values() for use in uses}
-    for branch in traced.residuals.branches:
-        for node in branch.path & used:
-            at.setdefault(node, []).append((branch.index, False))
-        for node in branch.feeders & used:
-            at.setdefault(node, []).append((branch.index, True))
-    result = {}
-    for name, uses in traced.usage.uses.items():
-        pairs = [pair for use in uses for pair in at.get(use.node, ())]
-        if pairs:
-            result[name] = list(dict.fromkeys(pairs))
-    return result
-
-
-def _nodes_inside(traced: Traced, nodes: set[int]) -> set[int]:
-    return {
-        node
-        for node in nodes
-        for branch in traced.residuals.branches
-        if node in branch.path or node in branch.feeders
+    holders = {
+        name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
+        for name, uses in facts.uses.items()
     }
-
-
-def _reads_a_stream(traced: Traced, nodes: set[int]) -> bool:
-    additions = {b.addition for b in traced.residuals.branches}
-    return any(traced.graph.ancestors(node) & additions for node in nodes)
+    return {name: pairs for name, pairs in holders.items() if pairs}
 
 
 def from_declarations(

@@ -1,4 +1,4 @@
-"""Names of ATen operations, grouped by what planning needs to know of them."""
+"""Names of ATen operations, grouped by what a reader of dataflow needs to know of them."""
 
 
 def _names(text: str) -> frozenset[str]:

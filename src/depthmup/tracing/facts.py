@@ -1,0 +1,176 @@
+"""Facts: everything that one forward pass shows about one model, as values.
+
+Reading a model is one phase, comparing two models another: what a number means for scaling only
+shows in how it differs between a model and its base, so nothing here knows of a second model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from torch import nn
+
+from depthmup.tracing.attention import Attention, find_attentions, find_unread_logits
+from depthmup.tracing.branches import Residuals, find_branches
+from depthmup.tracing.carriers import Carriers, carriers_of
+from depthmup.tracing.constants import scale_around, scaled_behind
+from depthmup.tracing.graph import Graph, Hook, ModuleCall
+from depthmup.tracing.operations import TRANSPARENT
+from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.trace import ExampleInputs, trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One model's dataflow, read once.
+
+    ``usage`` has every use of every parameter, with its place among matrices and branches, the
+    model's own constants around it and the tensor of a module that a hook can multiply instead.
+    ``residuals`` are the branches and streams, ``carriers`` where the multiplier of each branch can
+    go, ``attentions`` the products of queries and keys, ``unread_logits`` those that could not be
+    followed (module, head size). ``runs`` counts the calls of each module.
+    """
+
+    graph: Graph = field(repr=False)
+    usage: Usage = field(repr=False)
+    residuals: Residuals
+    carriers: tuple[Carriers, ...] = field(repr=False)
+    attentions: tuple[Attention, ...]
+    unread_logits: tuple[tuple[str, int], ...]
+    runs: Mapping[str, int] = field(repr=False)
+
+    @property
+    def uses(self) -> Mapping[str, tuple[Use, ...]]:
+        return self.usage.uses
+
+
+def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
+    """Follow one forward pass of ``model`` on ``inputs`` and say what it shows.
+
+    Args:
+        model: on any device, ``meta`` included; wrapped or not.
+        inputs: the arguments of one call: a tensor, a sequence, or a mapping of keywords. Only
+            shapes and types matter.
+
+    Returns:
+        The facts, which hold no tensor.
+
+    Raises:
+        TraceError: the forward pass depends on the values of its inputs.
+
+    Example:
+        >>> import torch
+        >>> facts = read(torch.nn.Linear(3, 5), torch.zeros(2, 3))
+        >>> facts.uses["weight"][0].fan_in, facts.residuals.branches
+        ((1,), ())
+    """
+    graph = trace(model, inputs)
+    usage = find_uses(graph)
+    residuals = find_branches(graph, usage)
+    runs: dict[str, int] = {}
+    for call in graph.calls:
+        runs[call.name] = runs.get(call.name, 0) + 1
+    return Facts(
+        graph=graph,
+        usage=_placed(graph, usage, residuals),
+        residuals=residuals,
+        carriers=tuple(
+            carriers_of(graph, usage, b.output, b.addition, after=b.origin)
+            for b in residuals.branches
+        ),
+        attentions=tuple(find_attentions(graph, usage, residuals)),
+        unread_logits=tuple(find_unread_logits(graph, usage)),
+        runs=runs,
+    )
+
+
+def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
+    """Every use with where it stands, in one pass over the graph each way."""
+    uses = [use for same in usage.uses.values() for use in same]
+    used = {use.node for use in uses}
+    products = {use.node for use in uses if use.how is How.MATRIX}
+    matrices = products | {use.node for use in uses if use.how is How.LOOKUP}
+    additions = {b.addition for b in residuals.branches}
+    leading: set[int] = set()
+    for node in reversed(graph.nodes):
+        readers = graph.consumers[node.index]
+        if any(reader in products or reader in leading for reader in readers):
+            leading.add(node.index)
+    following: set[int] = set()
+    downstream: set[int] = set()  # of a residual addition
+    for node in graph.nodes:
+        sources = {ref.node for ref in node.inputs}
+        if node.index in matrices or sources & following:
+            following.add(node.index)
+        if node.index in additions or sources & downstream:
+            downstream.add(node.index)
+    inside: dict[int, list[tuple[int, bool]]] = {}
+    for branch in residuals.branches:
+        for nodes, feeds in ((branch.path, False), (branch.feeders, True)):
+            for index in nodes & used:
+                inside.setdefault(index, []).append((branch.index, feeds))
+    calls = _by_operands(graph)
+
+    def placed(use: Use) -> Use:
+        return replace(
+            use,
+            op=graph.nodes[use.node].op,
+            leads=use.node in leading,
+            follows=use.activation is None or use.activation in following,
+            reads_stream=use.node in downstream,
+            branches=tuple(inside.get(use.node, ())),
+            scale=scale_around(graph, use) if use.how in (How.MATRIX, How.LOOKUP) else 1.0,
+            hooks=_input_hook(graph, use, calls)
+            if use.how is How.MATRIX
+            else _output_hook(graph, use, calls)
+            if use.how is How.LOOKUP
+            else (),
+        )
+
+    return replace(
+        usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Calls:
+    """Module calls by the node that is their first input, and by each node that they return."""
+
+    taking: Mapping[int, tuple[ModuleCall, ...]]
+    giving: Mapping[int, tuple[tuple[ModuleCall, int], ...]]
+
+
+def _by_operands(graph: Graph) -> _Calls:
+    taking: dict[int, list[ModuleCall]] = {}
+    giving: dict[int, list[tuple[ModuleCall, int]]] = {}
+    for call in graph.calls:
+        if call.inputs:
+            taking.setdefault(call.inputs[0].node, []).append(call)
+        for index, ref in enumerate(call.outputs):
+            giving.setdefault(ref.node, []).append((call, index))
+    return _Calls(
+        taking={node: tuple(calls) for node, calls in taking.items()},
+        giving={node: tuple(calls) for node, calls in giving.items()},
+    )
+
+
+def _input_hook(graph: Graph, use: Use, calls: _Calls) -> tuple[Hook, ...]:
+    """The module whose first input is, but for its shape, what a matrix is multiplied with."""
+    node = use.activation
+    best: ModuleCall | None = None
+    while node is not None:
+        for call in calls.taking.get(node, ()):
+            holds = call.first <= use.node < call.end
+            if holds and (best is None or call.end - call.first < best.end - best.first):
+                best = call
+        this = graph.nodes[node]
+        node = this.inputs[0].node if this.op in TRANSPARENT and this.inputs else None
+    return (Hook(module=best.name, side="input"),) if best is not None else ()
+
+
+def _output_hook(graph: Graph, use: Use, calls: _Calls) -> tuple[Hook, ...]:
+    """The innermost module that returns the result of a use, be it scaled or reshaped."""
+    for node in scaled_behind(graph, use.node):
+        for call, index in calls.giving.get(node, ()):
+            if call.first <= use.node < call.end:
+                return (Hook(module=call.name, side="output", index=index),)
+    return ()
