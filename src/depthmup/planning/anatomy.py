@@ -4,7 +4,6 @@ Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-o
 and which residual branch a parameter lies in come from the dataflow.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,14 @@ from depthmup.planning.declared import (
 )
 from depthmup.planning.depth_ratios import Membership, from_dataflow, from_declarations
 from depthmup.planning.matching import Match, UnrelatedModels, match_models
+from depthmup.planning.own_constants import (
+    OwnConstants,
+    attributed,
+    counterparts,
+    equal,
+    in_logits,
+    unattributed,
+)
 from depthmup.planning.roles import (
     Growth,
     NotUnderstood,
@@ -28,7 +35,7 @@ from depthmup.planning.roles import (
     matrix_use,
     structural_uses,
 )
-from depthmup.planning.sites import Site, Where, logit_sites, scale_site, unread_logits
+from depthmup.planning.sites import Site, Where, product_sites, scale_site, unread_products
 from depthmup.rules import Kind, Ratios, Role
 from depthmup.tracing import (
     ExampleInputs,
@@ -116,8 +123,14 @@ def anatomy(
     notes: list[str] = []
     if facts is not None and base_facts is not None:
         uses = dict(facts.uses)
+        pairs = list(counterparts(facts, base_facts, match))
+        owned, base_owned = in_logits(pairs)
+        own = (
+            attributed(facts.constants, owned),
+            attributed(base_facts.constants, base_owned),
+        )
         if branches is None:
-            found = from_dataflow(facts, base_facts, base_of)
+            found = from_dataflow(facts, base_facts, base_of, own)
         else:
             found = from_declarations(declared, base_declared)
     else:
@@ -170,9 +183,10 @@ def anatomy(
     notes += _mixed_growth(growth)
     sites = list(found.sites)
     if facts is not None and base_facts is not None:
-        sites += _scale_sites(facts, base_facts, places)
-        sites += logit_sites(facts, base_facts, match)
-        notes += unread_logits(facts, base_facts, match)
+        sites += _scale_sites(facts, base_facts, own, places)
+        sites += product_sites(facts, pairs)
+        notes += unread_products(pairs)
+        notes += _unattributed(own, match)
     return Anatomy(places=tuple(places), sites=tuple(sites), notes=tuple(notes))
 
 
@@ -269,18 +283,59 @@ def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
         )
 
 
-def _scale_sites(facts: Facts, base: Facts, places: list[Place]) -> Iterator[Site]:
-    """Readouts and embeddings: where Laws.forward applies, and the model's own constants."""
+def _scale_sites(
+    facts: Facts, base: Facts, own: tuple[OwnConstants, OwnConstants], places: list[Place]
+) -> Iterator[Site]:
+    """Readouts and embeddings: where Laws.forward applies; and the model's own constants."""
     for place in places:
         uses, base_uses = facts.uses[place.name], base.uses[place.base_name]
-        product, lookup = matrix_use(uses), lookup_use(uses)
-        if place.role.kind is Kind.READOUT and product is not None:
+        growth = {
+            use: own[0].of(use) / own[1].of(base_uses[min(i, len(base_uses) - 1)])
+            for i, use in enumerate(uses)
+            if base_uses
+        }
+        lookup = lookup_use(uses)
+        product = matrix_use(uses) if place.role.kind is Kind.READOUT else None
+        if product is not None:
             yield scale_site(
-                Where.READOUT, place.name, place.ratios, uses, product, matrix_use(base_uses)
+                Where.READOUT,
+                place.name,
+                place.ratios,
+                growth.get(product, 1.0),
+                product,
+                single=len(uses) == 1,
             )
-        if lookup is not None and not place.role.in_branch:
-            site = scale_site(
-                Where.INPUT, place.name, place.ratios, uses, lookup, lookup_use(base_uses)
+        if lookup is not None and not equal(growth.get(lookup, 1.0), 1.0):
+            yield scale_site(
+                Where.INPUT,
+                place.name,
+                place.ratios,
+                growth[lookup],
+                lookup,
+                single=len(uses) == 1,
             )
-            if not math.isclose(site.own, 1.0, rel_tol=1e-9):
-                yield site
+        rest = [growth[use] for use in uses if use in growth and use not in (product, lookup)]
+        if not all(equal(factor, 1.0) for factor in rest):
+            if len(rest) < len(uses) or not all(equal(factor, rest[0]) for factor in rest):
+                raise NotUnderstood(
+                    f"{place.name} is used several times, with constants that follow the size of "
+                    f"the model differently ({', '.join(f'{f:.4g}' for f in rest)} times the "
+                    "base's). Use the same constant everywhere, or none that follows size."
+                )
+            yield scale_site(
+                Where.CONSTANT, place.name, place.ratios, rest[0], uses[0], single=True
+            )
+
+
+def _unattributed(own: tuple[OwnConstants, OwnConstants], match: Match) -> Iterator[str]:
+    """A note on numbers that follow size and belong to nothing that a rule covers."""
+    numbers = list(unattributed(*own, match))
+    if numbers:
+        module, here, there = numbers[0]
+        more = f", and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        yield (
+            f"The model multiplies by a number that follows its size at {pattern_of(module)} "
+            f"({here:.6g} against {there:.6g} in the base{more}), where no rule says what to make "
+            "of it. The plan leaves it as it is: use the same number in both, or put it beside a "
+            "weight or at the end of a branch, where the plan takes it into account."
+        )

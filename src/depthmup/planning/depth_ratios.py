@@ -1,15 +1,17 @@
 """Depth ratios: which residual branches a parameter belongs to, and how much deeper they are."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.planning.declared import DeclaredBranch
 from depthmup.planning.matching import UnrelatedModels
+from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
-from depthmup.tracing import Branch, Facts, Hook
+from depthmup.tracing import Branch, Facts, Hook, Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +29,22 @@ class Membership:
     notes: tuple[str, ...] = ()
 
 
-def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Membership:
+def from_dataflow(
+    facts: Facts,
+    base: Facts,
+    base_of: Mapping[str, str],
+    own_constants: tuple[OwnConstants, OwnConstants],
+) -> Membership:
     """Parameters in residual branches that were found, and those branches' multipliers.
 
     The depth ratio of a parameter is that of its branch's stream, times those of the branches this
-    one lies inside. ``base_of`` names each parameter's counterpart.
+    one lies inside.
+
+    Args:
+        facts: of the model.
+        base: of the base.
+        base_of: the name of each parameter's counterpart.
+        own_constants: of the model and of the base.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
@@ -40,16 +53,18 @@ def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Memb
     ours, theirs = facts.residuals, base.residuals
     holders, base_holders = _holders(facts), _holders(base)
     stream_ratio: dict[int, float] = {}
-    votes: dict[int, dict[int, int]] = {}
+    votes: dict[int, Counter[int]] = {}
+    alike: dict[int, Counter[int]] = {}  # branch -> branches of the base with the same parameters
     level = {b.index: len(b.parents) for b in ours.branches}
     base_level = {b.index: len(b.parents) for b in theirs.branches}
     for name, pairs in holders.items():
         for branch, _ in pairs:
             for other, _ in base_holders.get(base_of[name], ()):
                 if base_level[other] == level[branch]:
-                    count = votes.setdefault(ours.stream_of(branch), {})
-                    theirs_index = theirs.stream_of(other)
-                    count[theirs_index] = count.get(theirs_index, 0) + 1
+                    votes.setdefault(ours.stream_of(branch), Counter())[
+                        theirs.stream_of(other)
+                    ] += 1
+                    alike.setdefault(branch, Counter())[other] += 1
     for index, stream in enumerate(ours.streams):
         if index not in votes:
             label = ours.branches[stream.branches[0]].label
@@ -57,7 +72,7 @@ def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Memb
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
-        best = max(votes[index], key=lambda s: votes[index][s])
+        best = votes[index].most_common(1)[0][0]
         stream_ratio[index] = stream.depth / theirs.streams[best].depth
 
     def chain(branch: Branch) -> tuple[Branch, ...]:
@@ -92,6 +107,9 @@ def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Memb
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
         elif math.isclose(times / base_times, r):
+            if _one_slice_each(uses):  # a stack of layers in one parameter
+                inside[name] = (labels, r, False)
+                continue
             if all(feeds for _, feeds in pairs) and any(use.reads_stream for use in uses):
                 continue  # the end of another stream: an encoder's last norm, read by all branches
             inside[name] = (labels, r, True)
@@ -101,7 +119,14 @@ def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Memb
                 f"the base while depth grows {r:g}-fold. Expected as many, or a number that "
                 "grows with depth. Use a base that shares layers in the same pattern."
             )
-    sites = branch_sites(facts, own)
+    here, there = (constants.branches for constants in own_constants)
+    constants = {
+        b.index: here[b.index] / there[alike[b.index].most_common(1)[0][0]]
+        if b.index in alike
+        else here[b.index]
+        for b in ours.branches
+    }
+    sites = branch_sites(facts, own, constants)
     notes = [
         f"The stream of {ours.branches[s.branches[0]].label} is normalized after its additions "
         "(post-norm). Each norm rescales the whole sum, so a branch multiplier sets how much of "
@@ -117,6 +142,11 @@ def from_dataflow(facts: Facts, base: Facts, base_of: Mapping[str, str]) -> Memb
         stacked=frozenset(stacked),
         notes=tuple(notes),
     )
+
+
+def _one_slice_each(uses: tuple[Use, ...]) -> bool:
+    """Whether every use reads an entry of its own along one axis: layer i of [layers, ...]."""
+    return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
 
 
 def _holders(facts: Facts) -> dict[str, list[tuple[int, bool]]]:

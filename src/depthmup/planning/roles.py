@@ -50,8 +50,8 @@ def kind_and_ratios(
     """The kind of a parameter, its fan ratios, and whether it is a readout tied to an embedding.
 
     A matrix is *input* if only its fan-out grows, *hidden* if both do, *readout* if only its fan-in
-    does and no other matrix follows it; never if it is ``stacked``, in one of several branches that
-    end alike. A matrix from a growing to a fixed size inside the network
+    does and neither another matrix nor a norm follows it; never if it is ``stacked``, in one of
+    several branches that end alike. A matrix from a growing to a fixed size inside the network
     (a router, a low-rank factor) is hidden with a fan-out ratio of 1: the network behind it needs
     outputs of order one from the start, while a readout may begin at zero. If neither dimension
     grows, its place decides: first, last, or between.
@@ -92,6 +92,12 @@ def kind_and_ratios(
 def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, float]:
     into, out = growth.along(use.fan_in), growth.along(use.fan_out)
     repeated = growth.along(use.batch)
+    if use.bent and use.how is not How.ELEMENTWISE and (into, out) != (1, 1):
+        raise NotUnderstood(
+            f"Parameter {growth.name} ({growth.words}) acts as a matrix after a nonlinearity (exp, "
+            "softplus, softmax, a square), so its own size is not that of the matrix and no rule "
+            f"covers it. {_how_to_declare(growth)}"
+        )
     if use.how is How.UNKNOWN:
         raise NotUnderstood(
             f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
@@ -113,7 +119,7 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             )
         return Kind.INPUT, 1.0, out
     if use.how is How.ELEMENTWISE:
-        if len(growth.growing) > 1:
+        if len(set(growth.growing) & set(use.fan_out)) > 1:
             raise NotUnderstood(
                 f"Parameter {growth.name} is added or multiplied entry by entry and grows in "
                 f"several dimensions ({growth.words}); a gain or bias grows in one. "
@@ -126,7 +132,8 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
     if out != 1:
         return Kind.INPUT, into, out
     if into != 1:
-        return (Kind.READOUT if last else Kind.HIDDEN), into, out
+        # A norm behind it undoes its size, so that it cannot begin near zero as a readout does.
+        return (Kind.READOUT if last and not use.normalized else Kind.HIDDEN), into, out
     if not use.traced:
         return Kind.HIDDEN, 1.0, 1.0
     if last:

@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
-from depthmup.planning.matching import Match
+from depthmup.planning.own_constants import equal
+from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import Ratios
-from depthmup.tracing import Attention, Facts, Hook, Placement, Use, pattern_of
+from depthmup.tracing import Facts, Hook, Placement, Product, Use, pattern_of
 
 
 class Where(StrEnum):
@@ -16,6 +18,7 @@ class Where(StrEnum):
     BRANCH = "branch"  # Scheme.branch
     READOUT = "readout"  # Laws.forward of the readout
     INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
+    CONSTANT = "own constant"  # no law: there to undo a model's own scale of any other weight
     LOGITS = "attention logits"  # WidthRule.attention_logits
 
 
@@ -36,13 +39,21 @@ class Site:
     parameter: str | None = None
 
 
-def branch_sites(facts: Facts, depth: Mapping[int, float]) -> tuple[Site, ...]:
-    """One site for every branch; ``depth`` has the depth ratio of each.
+def branch_sites(
+    facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
+) -> tuple[Site, ...]:
+    """One site for every branch.
 
     Branches that end in the same weights (tied across depth) are one site: the weights carry the
     multiplier once.
+
+    Args:
+        facts: of the model.
+        depth: the depth ratio of each branch.
+        own: how the model's own constant at the end of each branch grows.
     """
-    folds, hooks = _folds(facts, depth), _hooks(facts, depth)
+    multipliers = {i: (depth[i], own[i]) for i in depth}
+    folds, hooks = _folds(facts, multipliers), _hooks(facts, multipliers)
     distinct: dict[object, Site] = {}
     for branch in facts.residuals.branches:
         i = branch.index
@@ -50,6 +61,7 @@ def branch_sites(facts: Facts, depth: Mapping[int, float]) -> tuple[Site, ...]:
             where=Where.BRANCH,
             label=branch.label,
             ratios=Ratios(depth=depth[i]),
+            own=own[i],
             folds=tuple(sorted(folds[i])),
             hooks=hooks[i],
         )
@@ -58,7 +70,10 @@ def branch_sites(facts: Facts, depth: Mapping[int, float]) -> tuple[Site, ...]:
     return tuple(distinct.values())
 
 
-def _folds(facts: Facts, depth: Mapping[int, float]) -> dict[int, frozenset[str]]:
+Multipliers: TypeAlias = Mapping[int, tuple[float, float]]
+
+
+def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
     """For each branch the parameters that can carry its multiplier.
 
     A parameter can when all its uses are last in branches with the same multiplier.
@@ -74,28 +89,28 @@ def _folds(facts: Facts, depth: Mapping[int, float]) -> dict[int, frozenset[str]
     # Layers tied across depth: the same parameters are last in every branch.
     rest = {i: p[0] for i, p in candidates.items() if i not in chosen and p}
     for index, placement in rest.items():
-        alike = [p for i, p in rest.items() if depth[i] == depth[index]]
+        alike = [p for i, p in rest.items() if multipliers[i] == multipliers[index]]
         covered = frozenset().union(*(p.uses for p in alike))
         if all(uses[name] <= covered for name in placement.parameters):
             chosen[index] = placement
     return {i: chosen[i].parameters if i in chosen else frozenset() for i in candidates}
 
 
-def _hooks(facts: Facts, depth: Mapping[int, float]) -> dict[int, tuple[Hook, ...]]:
+def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]]:
     """For each branch the outputs of modules to multiply.
 
     A module that runs several times can carry a multiplier if it is the same each time.
     """
     explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
-    hooked: dict[tuple[str, float], set[int]] = {}
+    hooked: dict[object, set[int]] = {}
     for index, placement in explicit.items():
         for call, _ in placement.calls if placement is not None else ():
-            hooked.setdefault((call.name, depth[index]), set()).add(call.first)
+            hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
     return {
         index: placement.hooks
         if placement is not None
         and all(
-            len(hooked[call.name, depth[index]]) == facts.runs[call.name]
+            len(hooked[call.name, multipliers[index]]) == facts.runs[call.name]
             for call, _ in placement.calls
         )
         else ()
@@ -104,75 +119,102 @@ def _hooks(facts: Facts, depth: Mapping[int, float]) -> dict[int, tuple[Hook, ..
 
 
 def scale_site(
-    where: Where, name: str, ratios: Ratios, uses: Iterable[Use], use: Use, base: Use | None
+    where: Where, name: str, ratios: Ratios, own: float, use: Use, *, single: bool
 ) -> Site:
-    """Where a readout's or an embedding's factor goes, and the model's own constants there."""
+    """Where a weight's factor goes, and how the model's own constants around it grow.
+
+    Args:
+        where: which law multiplies it.
+        name: of the parameter.
+        ratios: of its fans.
+        own: the growth of the model's own constants.
+        use: the operation to multiply where the parameter cannot be.
+        single: whether the parameter has this factor in all its uses, and so can carry it.
+    """
     return Site(
         where=where,
         label=name,
         ratios=ratios,
-        own=use.scale / (base.scale if base is not None else 1.0),
-        folds=(name,) if len(tuple(uses)) == 1 else (),
-        hooks=use.hooks,
+        own=own,
+        folds=(name,) if single else (),
+        hooks=use.hooks if where is not Where.CONSTANT else (),
         parameter=name,
     )
 
 
-def logit_sites(facts: Facts, base: Facts, match: Match) -> Iterator[Site]:
-    """Attention whose head size grows."""
-    in_base: dict[str, list[Attention]] = {}
-    for attention in base.attentions:
-        in_base.setdefault(attention.module, []).append(attention)
-    count: dict[str, int] = {}
-    for attention in facts.attentions:
-        nth = count[attention.module] = count.get(attention.module, -1) + 1
-        counterparts = in_base.get(match.modules.get(attention.module, ""), [])
-        if nth >= len(counterparts):
-            continue
-        counterpart = counterparts[nth]
-        ratio = attention.head / counterpart.head
-        if ratio == 1:
-            continue
-        carriers = attention.carriers
-        folds = next(
-            (p for p in carriers.parameters if all(len(facts.uses[n]) == 1 for n in p.parameters)),
-            Placement(),
+def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Iterator[Site]:
+    """Products of activations over a growing dimension, attention logits first of all.
+
+    Their sum must not grow: the product's constants together follow 1 / size.
+
+    Raises:
+        NotUnderstood: a distance between activations over a growing dimension.
+    """
+    for product, counterpart in pairs:
+        ratio = product.size / counterpart.size
+        if product.distance and ratio != 1:
+            raise NotUnderstood(
+                f"A distance between activations at {pattern_of(product.module)} sums over a "
+                f"dimension that grows {ratio:g}-fold, and no rule says by what. Normalize the "
+                "vectors to length one first, or compute distances in a dimension that is the same "
+                "in the base."
+            )
+        own = (
+            product.scale / counterpart.scale
+            if ratio != 1
+            else product.constant / counterpart.constant
         )
+        if (
+            product.weighted
+            or product.learned
+            or product.distance
+            or (ratio == 1 and equal(own, 1))
+        ):
+            continue
+        carriers = [
+            placement
+            for operand in product.carriers
+            for placement in operand.parameters
+            if all(len(facts.uses[name]) == 1 for name in placement.parameters)
+        ]
+        hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
         yield Site(
             where=Where.LOGITS,
-            label=attention.module,
+            label=product.module,
             ratios=Ratios(fan_in=ratio),
             # The law is relative to the usual 1/sqrt(head size).
-            own=attention.scale / counterpart.scale * math.sqrt(ratio),
-            folds=tuple(sorted(folds.parameters)),
-            hooks=carriers.modules.hooks if carriers.modules is not None else (),
+            own=own * math.sqrt(ratio),
+            folds=tuple(sorted(carriers[0].parameters)) if carriers else (),
+            hooks=hooks[0] if hooks else (),
         )
 
 
-def unread_logits(facts: Facts, base: Facts, match: Match) -> Iterator[str]:
-    """A note on attention whose head size grows and whose logits take no factor."""
-    in_base = dict(base.unread_logits)
-    growing = {}
-    for module, head in facts.unread_logits:
-        base_head = in_base.get(match.modules.get(module, ""), head)
-        if base_head != head:
-            growing[module] = head / base_head
+def unread_products(pairs: Iterable[tuple[Product, Product]]) -> Iterator[str]:
+    """A note on products over a growing dimension that take no factor."""
+    growing = {
+        product.module: product.size / counterpart.size
+        for product, counterpart in pairs
+        if product.size != counterpart.size
+        and product.learned
+        and not equal(product.scale * product.size, counterpart.scale * counterpart.size)
+    }
     if growing:
         module, ratio = next(iter(growing.items()))
         yield (
             f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
-            "logits take no factor: what stands between their product and the softmax is not only "
-            "constants, masks, shifts and limits. Unless it undoes that growth itself, divide the "
-            "product by the head size instead of its root, use scaled_dot_product_attention, or "
-            "grow the number of heads."
+            "logits take no factor: what multiplies their product is not only constants, masks, "
+            "shifts and limits. Unless it undoes that growth itself, divide the product by the "
+            "head size instead of its root, use scaled_dot_product_attention, or grow the number "
+            "of heads."
         )
 
 
 # Former names of what ``tracing.read`` gives as values.
 Traced = Facts
+Attention = Product
 
 
-def attentions(facts: Facts) -> tuple[Attention, ...]:
+def attentions(facts: Facts) -> tuple[Product, ...]:
     return facts.attentions
 
 

@@ -1,6 +1,5 @@
 """Tracing: one model's dataflow as facts. The door is ``read(model, inputs) -> Facts``."""
 
-from depthmup.tracing.attention import Attention
 from depthmup.tracing.branches import Branch, Residuals, Stream, find_branches
 from depthmup.tracing.carriers import (
     Carriers,
@@ -8,6 +7,7 @@ from depthmup.tracing.carriers import (
     into_parameters,
     onto_modules,
 )
+from depthmup.tracing.constants import Constants
 from depthmup.tracing.facts import Facts, read
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.names import (
@@ -20,12 +20,13 @@ from depthmup.tracing.names import (
     unwrapped,
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.products import Product
 from depthmup.tracing.trace import ExampleInputs, TraceError, trace
 
 __all__ = [
-    "Attention",
     "Branch",
     "Carriers",
+    "Constants",
     "ExampleInputs",
     "Facts",
     "Graph",
@@ -34,6 +35,7 @@ __all__ = [
     "ModuleCall",
     "Node",
     "Placement",
+    "Product",
     "Ref",
     "Residuals",
     "Stream",

@@ -37,13 +37,13 @@ class Placement:
     """Where a multiplier goes: these parameters, or these outputs of modules.
 
     ``uses`` are (parameter, operation) pairs; ``calls`` are (call, which output). ``scaled`` are
-    the nodes whose values the multiplier changes. ``scale`` is the product of the constants that
+    the tensors whose values the multiplier changes. ``scale`` is the product of the constants that
     the model itself multiplies by on the way.
     """
 
     uses: frozenset[tuple[str, int]] = frozenset()
     calls: frozenset[tuple[ModuleCall, int]] = frozenset()
-    scaled: frozenset[int] = frozenset()
+    scaled: frozenset[Ref] = frozenset()
     scale: float = 1.0
 
     @property
@@ -67,11 +67,11 @@ class Placement:
             scale=self.scale,
         )
 
-    def through(self, node: int, scale: float = 1.0) -> "Placement":
+    def through(self, ref: Ref, scale: float = 1.0) -> "Placement":
         return Placement(
             uses=self.uses,
             calls=self.calls,
-            scaled=self.scaled | {node},
+            scaled=self.scaled | {ref},
             scale=self.scale * scale,
         )
 
@@ -85,67 +85,71 @@ class Carriers:
     modules: Placement | None = None
 
 
-def carriers_of(graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1) -> Carriers:
-    """What can multiply ``node``, as read by ``reader`` alone.
+def carriers_of(
+    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
+) -> Carriers:
+    """What can multiply ``tensor``, as read by ``reader`` alone.
 
     Args:
         graph: the forward pass.
         usage: its uses of parameters.
-        node: the tensor to multiply.
+        tensor: what to multiply: one output of a node, or the first output of this node.
         reader: the one operation that may read it.
         after: only nodes past this one are looked at.
     """
     return Carriers(
-        parameters=tuple(into_parameters(graph, usage, node, reader, after=after)),
-        modules=next(onto_modules(graph, usage, node, reader, after=after), None),
+        parameters=tuple(into_parameters(graph, usage, tensor, reader, after=after)),
+        modules=next(onto_modules(graph, usage, tensor, reader, after=after), None),
     )
 
 
 def into_parameters(
-    graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1
+    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
 ) -> Iterator[Placement]:
-    """Sets of parameters that multiply ``node``, as read by ``reader`` alone, when multiplied.
+    """Sets of parameters that multiply ``tensor``, as read by ``reader`` alone, when multiplied.
 
     Only nodes past ``after`` are looked at.
     """
-    for found in islice(_Walk(graph, usage, reader, after).parameters(Ref(node)), _TRIES):
-        if _exclusive(graph, found, node, reader):
-            yield found
+    ref = _first(tensor)
+    for placement in islice(_Walk(graph, usage, reader, after).parameters(ref), _TRIES):
+        if _exclusive(graph, placement, ref, reader):
+            yield placement
 
 
 def onto_modules(
-    graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1
+    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
 ) -> Iterator[Placement]:
-    """Sets of module outputs that multiply ``node``, as read by ``reader`` alone."""
-    for found in islice(_Walk(graph, usage, reader, after).modules(Ref(node)), _TRIES):
-        if _exclusive(graph, found, node, reader):
-            yield found
+    """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone."""
+    ref = _first(tensor)
+    for placement in islice(_Walk(graph, usage, reader, after).modules(ref), _TRIES):
+        if _exclusive(graph, placement, ref, reader):
+            yield placement
 
 
-def own_constant(graph: Graph, usage: Usage, node: int, reader: int, *, after: int = -1) -> float:
-    """The product of the constants the model multiplies by on the way from parameters to ``node``.
-
-    Who else reads what lies on the way does not matter here.
-    """
-    found = next(_Walk(graph, usage, reader, after).parameters(Ref(node)), None)
-    return found.scale if found is not None else 1.0
+def _first(tensor: Ref | int) -> Ref:
+    return tensor if isinstance(tensor, Ref) else Ref(tensor)
 
 
-def _exclusive(graph: Graph, placement: Placement, top: int, reader: int) -> bool:
+def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> bool:
     """Whether nothing but the walk itself reads what is scaled, and no product is scaled twice."""
-    for node in placement.scaled:
-        readers = set(graph.consumers[node])
-        if node == top:
-            if readers - {reader}:
-                return False
-            continue
-        if not readers <= placement.scaled:
+    if graph.nodes[reader].inputs.count(top) != 1:  # one tensor as query and as key
+        return False
+    nodes = {ref.node for ref in placement.scaled}
+    for ref in placement.scaled:
+        readers = {n for n in graph.consumers[ref.node] if ref in graph.nodes[n].inputs}
+        if not readers <= ({reader} if ref == top else nodes):
             return False
-    return not any(
-        _is_product(graph.nodes[node])
-        and sum(ref.node in placement.scaled for ref in graph.nodes[node].inputs) > 1
-        for node in placement.scaled
-    )
+    for index in nodes:
+        node = graph.nodes[index]
+        scaled = [ref in placement.scaled for ref in node.inputs]
+        if _is_product(node) and sum(scaled) > 1:
+            return False
+        # What is multiplied as a whole is multiplied in all of its parts (queries, keys, values).
+        outputs = {r for n in graph.consumers[index] for r in graph.nodes[n].inputs}
+        parts = {ref for ref in outputs if ref.node == index}
+        if node.op not in AFFINE_NORMS and not parts <= placement.scaled | {top}:
+            return False
+    return True
 
 
 def _is_product(node: Node) -> bool:
@@ -195,13 +199,13 @@ class _Walk:
 
         if ref in self.outputs:
             call = self.outputs[ref][-1]
-            yield Placement(calls=frozenset({call}), scaled=frozenset({ref.node}))
+            yield Placement(calls=frozenset({call}), scaled=frozenset({ref}))
         yield from self.step(ref, operand)
 
     def step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
         node = self.graph.nodes[ref.node]
         if node.op in ZEROS:
-            yield Placement(scaled=frozenset({node.index}))
+            yield Placement(scaled=frozenset({ref}))
             return
         if node.op in ("parameter", "buffer", "constant", "input") or not node.args:
             return
@@ -209,11 +213,12 @@ class _Walk:
         if self.steps_left < 0 or self.level > _LEVELS or node.index <= self.after:
             return
         self.level += 1
-        yield from self.through(node, operand)
+        yield from self.through(ref, operand)
         self.level -= 1
 
-    def through(self, node: Node, operand: "_Operand") -> Iterator[Placement]:
+    def through(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
         """Placements that multiply the result of one operation."""
+        node = self.graph.nodes[ref.node]
         args = node.args
         alternatives: Iterable[Iterator[Placement]]
         scale = 1.0
@@ -253,7 +258,7 @@ class _Walk:
             alternatives = []
         for placements in alternatives:
             for placement in placements:
-                yield placement.through(node.index, scale)
+                yield placement.through(ref, scale)
 
     def terms(self, node: Node) -> list[object]:
         """What is added up or collected."""

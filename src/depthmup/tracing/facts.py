@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from torch import nn
 
-from depthmup.tracing.attention import Attention, find_attentions, find_unread_logits
-from depthmup.tracing.branches import Residuals, find_branches
+from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
-from depthmup.tracing.constants import scale_around, scaled_behind
-from depthmup.tracing.graph import Graph, Hook, ModuleCall
-from depthmup.tracing.operations import TRANSPARENT
+from depthmup.tracing.constants import Constants, find_constants, scaled_behind
+from depthmup.tracing.graph import Graph, Hook, ModuleCall, Ref
+from depthmup.tracing.operations import LENGTHS, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.trace import ExampleInputs, trace
 
 
@@ -23,20 +23,25 @@ from depthmup.tracing.trace import ExampleInputs, trace
 class Facts:
     """One model's dataflow, read once.
 
-    ``usage`` has every use of every parameter, with its place among matrices and branches, the
-    model's own constants around it and the tensor of a module that a hook can multiply instead.
-    ``residuals`` are the branches and streams, ``carriers`` where the multiplier of each branch can
-    go, ``attentions`` the products of queries and keys, ``unread_logits`` those that could not be
-    followed (module, head size). ``runs`` counts the calls of each module.
+    ``usage`` has every use of every parameter, with its place among matrices and branches and the
+    tensor of a module that a hook can multiply instead. ``residuals`` are the branches and streams,
+    ``carriers`` where the multiplier of each branch can go, ``products`` those of two activations
+    (queries and keys among them). ``constants`` are the model's own numbers and what they stand
+    beside. ``runs`` counts the calls of each module.
     """
 
     graph: Graph = field(repr=False)
     usage: Usage = field(repr=False)
     residuals: Residuals
     carriers: tuple[Carriers, ...] = field(repr=False)
-    attentions: tuple[Attention, ...]
-    unread_logits: tuple[tuple[str, int], ...]
+    products: tuple[Product, ...]
+    constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+
+    @property
+    def attentions(self) -> tuple[Product, ...]:
+        """The products that a softmax normalizes."""
+        return tuple(product for product in self.products if product.softmax)
 
     @property
     def uses(self) -> Mapping[str, tuple[Use, ...]]:
@@ -74,13 +79,18 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
         usage=_placed(graph, usage, residuals),
         residuals=residuals,
         carriers=tuple(
-            carriers_of(graph, usage, b.output, b.addition, after=b.origin)
+            carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
             for b in residuals.branches
         ),
-        attentions=tuple(find_attentions(graph, usage, residuals)),
-        unread_logits=tuple(find_unread_logits(graph, usage)),
+        products=tuple(find_products(graph, usage, residuals)),
+        constants=find_constants(graph, usage, residuals),
         runs=runs,
     )
+
+
+def _output(graph: Graph, branch: Branch) -> Ref:
+    """What is added: which output of the node that makes it."""
+    return next(ref for ref in graph.nodes[branch.addition].inputs if ref.node == branch.output)
 
 
 def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
@@ -95,6 +105,11 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         readers = graph.consumers[node.index]
         if any(reader in products or reader in leading for reader in readers):
             leading.add(node.index)
+    normalized: set[int] = set()  # what a norm follows
+    for node in reversed(graph.nodes):
+        readers = graph.consumers[node.index]
+        if any(graph.nodes[r].op in LENGTHS or r in normalized for r in readers):
+            normalized.add(node.index)
     following: set[int] = set()
     downstream: set[int] = set()  # of a residual addition
     for node in graph.nodes:
@@ -115,10 +130,10 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             use,
             op=graph.nodes[use.node].op,
             leads=use.node in leading,
+            normalized=use.node in normalized,
             follows=use.activation is None or use.activation in following,
             reads_stream=use.node in downstream,
             branches=tuple(inside.get(use.node, ())),
-            scale=scale_around(graph, use) if use.how in (How.MATRIX, How.LOOKUP) else 1.0,
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)

@@ -68,11 +68,23 @@ class Graph:
     outputs: tuple[Ref, ...]
     consumers: tuple[tuple[int, ...], ...] = field(repr=False)
 
+    def shape(self, ref: Ref) -> tuple[int, ...]:
+        return self.nodes[ref.node].shapes[ref.output]
+
     def number(self, argument: Any) -> float | None:
         """The number that an argument of an operation is, if it is one that is known."""
         if isinstance(argument, Ref):
             return self.nodes[argument.node].value
         return float(argument) if isinstance(argument, (int, float)) else None
+
+    @property
+    def live(self) -> set[int]:
+        """The nodes from which the output is computed."""
+        live = {ref.node for ref in self.outputs}
+        for node in reversed(self.nodes):
+            if node.index in live:
+                live.update(ref.node for ref in node.inputs)
+        return live
 
     def ancestors(self, node: int, *, after: int = -1) -> set[int]:
         """``node`` and everything it was computed from, as far back as past node ``after``."""

@@ -52,6 +52,9 @@ NORMALIZING = _names(
     _native_batch_norm_legit _native_batch_norm_legit_no_training"""
 )
 
+REDUCTIONS = _names("sum mean linalg_vector_norm norm var var_mean amax amin")
+"""Several numbers in, one out."""
+
 AFFINE_NORMS = {
     "native_layer_norm": (2, 3),
     "native_batch_norm": (1, 2),
@@ -61,6 +64,9 @@ AFFINE_NORMS = {
     "_fused_rms_norm": (2, 2),
 }
 """Norms, and where their gain and their bias stand among the arguments."""
+
+LENGTHS = AFFINE_NORMS.keys() | _names("rsqrt linalg_vector_norm norm")
+"""What a tensor is divided by where it is normalized, or the norm itself."""
 
 HOMOGENEOUS = (
     SAME
