@@ -156,7 +156,7 @@ class TestWords:
         )  # fmt: skip
         text = plan.explain("head.weight")
         assert "tied parameter: tokens.weight, head.weight" in text
-        assert "applied by a hook on the input of head" in text
+        assert "folded into norm.bias, norm.weight" in text
 
     def test_unknown_parameter(self):
         with pytest.raises(KeyError, match="The plan has no parameter 'x'"):

@@ -38,6 +38,7 @@ from depthmup.planning.roles import (
 from depthmup.planning.sites import Site, Where, product_sites, scale_site, unread_products
 from depthmup.rules import Kind, Ratios, Role
 from depthmup.tracing import (
+    Carriers,
     ExampleInputs,
     Facts,
     TraceError,
@@ -303,7 +304,7 @@ def _scale_sites(
                 place.ratios,
                 growth.get(product, 1.0),
                 product,
-                single=len(uses) == 1,
+                folds=(place.name,) if len(uses) == 1 else _before_readout(facts, place.name),
             )
         if lookup is not None and not equal(growth.get(lookup, 1.0), 1.0):
             yield scale_site(
@@ -312,7 +313,7 @@ def _scale_sites(
                 place.ratios,
                 growth[lookup],
                 lookup,
-                single=len(uses) == 1,
+                folds=(place.name,) if len(uses) == 1 else (),
             )
         rest = [growth[use] for use in uses if use in growth and use not in (product, lookup)]
         if not all(equal(factor, 1.0) for factor in rest):
@@ -323,8 +324,17 @@ def _scale_sites(
                     "base's). Use the same constant everywhere, or none that follows size."
                 )
             yield scale_site(
-                Where.CONSTANT, place.name, place.ratios, rest[0], uses[0], single=True
+                Where.CONSTANT, place.name, place.ratios, rest[0], uses[0], folds=(place.name,)
             )
+
+
+def _before_readout(facts: Facts, name: str) -> tuple[str, ...]:
+    """The gain and bias of a last norm that feeds a tied readout alone, and carry its factor."""
+    carriers = facts.tied.get(name, Carriers())
+    for placement in carriers.parameters:
+        if all(len(facts.uses[n]) == 1 for n in placement.parameters):
+            return tuple(sorted(placement.parameters))
+    return ()
 
 
 def _unattributed(own: tuple[OwnConstants, OwnConstants], match: Match) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from depthmup.planning import apply, clipping, document, groups, hooks, table
+from depthmup.planning import apply, clipping, document, export, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.own_init import (
@@ -97,6 +97,14 @@ class Plan:
     def detach(self, model: nn.Module) -> None:
         """Remove the explicit multipliers."""
         hooks.detach(model)
+
+    def export(self, model: nn.Module) -> nn.Module:
+        """A copy whose plain class computes the same: explicit multipliers become weights.
+
+        Tied weights come apart where one of their uses has a multiplier.
+        """
+        apply.check(self, model)
+        return export.export(model, self.multipliers)
 
     def param_groups(
         self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any

@@ -119,7 +119,7 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
 
 
 def scale_site(
-    where: Where, name: str, ratios: Ratios, own: float, use: Use, *, single: bool
+    where: Where, name: str, ratios: Ratios, own: float, use: Use, *, folds: tuple[str, ...]
 ) -> Site:
     """Where a weight's factor goes, and how the model's own constants around it grow.
 
@@ -128,15 +128,15 @@ def scale_site(
         name: of the parameter.
         ratios: of its fans.
         own: the growth of the model's own constants.
-        use: the operation to multiply where the parameter cannot be.
-        single: whether the parameter has this factor in all its uses, and so can carry it.
+        use: the operation to multiply where no parameter can be.
+        folds: the parameters that can carry the factor.
     """
     return Site(
         where=where,
         label=name,
         ratios=ratios,
         own=own,
-        folds=(name,) if single else (),
+        folds=folds,
         hooks=use.hooks if where is not Where.CONSTANT else (),
         parameter=name,
     )

@@ -27,7 +27,8 @@ class Facts:
     tensor of a module that a hook can multiply instead. ``residuals`` are the branches and streams,
     ``carriers`` where the multiplier of each branch can go, ``products`` those of two activations
     (queries and keys among them). ``constants`` are the model's own numbers and what they stand
-    beside. ``runs`` counts the calls of each module.
+    beside. ``tied`` says what can multiply the input of a readout that is also an embedding, and so
+    cannot carry a multiplier itself. ``runs`` counts the calls of each module.
     """
 
     graph: Graph = field(repr=False)
@@ -35,6 +36,7 @@ class Facts:
     residuals: Residuals
     carriers: tuple[Carriers, ...] = field(repr=False)
     products: tuple[Product, ...]
+    tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
 
@@ -78,6 +80,7 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
         graph=graph,
         usage=_placed(graph, usage, residuals),
         residuals=residuals,
+        tied=_tied(graph, usage),
         carriers=tuple(
             carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
             for b in residuals.branches
@@ -86,6 +89,18 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
         constants=find_constants(graph, usage, residuals),
         runs=runs,
     )
+
+
+def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
+    """For weights that are looked up and multiplied: what carries a multiplier of the product."""
+    tied = {}
+    for name, uses in usage.uses.items():
+        products = [use for use in uses if use.how is How.MATRIX and use.activation is not None]
+        if len(products) == 1 and any(use.how is How.LOOKUP for use in uses):
+            node = graph.nodes[products[0].node]
+            ref = next(ref for ref in node.inputs if ref.node == products[0].activation)
+            tied[name] = carriers_of(graph, usage, ref, node.index)
+    return tied
 
 
 def _output(graph: Graph, branch: Branch) -> Ref:
