@@ -25,7 +25,7 @@ class TestJSON:
     @pytest.mark.parametrize("folding", [True, False])
     @pytest.mark.parametrize(
         "own_init",
-        ["fixed", None, {"*": Power(fan_in="-1/3"), "a": "fan_in"}, Power(depth="-1/2")],
+        ["fixed", None, {"*": Power(fan_in="-1/3"), "head.weight": "fan_in"}, Power(depth="-1/2")],
         ids=["fixed", "measured", "mapping", "power"],
     )
     def test_there_and_back(self, tmp_path, folding, own_init):
@@ -91,7 +91,7 @@ class TestTable:
         text = str(make_plan(own_init=None))
         # Long names continue below; the first column without them:
         assert "x8" in text
-        assert text.count("blocks.*") == 12
+        assert text.split("Source:")[0].count("blocks.*") == 12
         assert text.count("A = 0.25") == 4  # attention and mlp: their last weight and its bias
         for expected in ("r^-1, folded", "m_in^-1/2 A", "A = 0.5", "readout", "CompleteP"):
             assert expected in text

@@ -14,10 +14,11 @@ from depthmup.planning.declared import (
     BranchHints,
     DeclaredRole,
     RoleHints,
+    check_roles,
     declared_branches,
     declared_role,
 )
-from depthmup.planning.depth_ratios import Membership, from_dataflow, from_declarations
+from depthmup.planning.depth_ratios import Membership, StreamDepth, from_dataflow, from_declarations
 from depthmup.planning.matching import Match, UnrelatedModels, match_models
 from depthmup.planning.own_constants import (
     OwnConstants,
@@ -76,6 +77,7 @@ class Anatomy:
     places: tuple[Place, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
+    depths: tuple[StreamDepth, ...] = ()
 
 
 def anatomy(
@@ -86,8 +88,18 @@ def anatomy(
     base_inputs: ExampleInputs | None = None,
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
+    depth: float | None = None,
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.
+
+    Args:
+        model: to be trained.
+        base: the same architecture in the size whose hyperparameters are known.
+        example_inputs: arguments of one forward pass.
+        base_inputs: the same for the base, where they differ.
+        branches: where the residual branches are, if the dataflow does not show it.
+        roles: what single parameters are, if their use does not show it.
+        depth: how many times as deep the model is, in place of the additions that are counted.
 
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
@@ -103,6 +115,7 @@ def anatomy(
         name: Growth(name=name, shape=shapes[name], base_shape=base_shapes[base_of[name]])
         for name in names
     }
+    check_roles(names, roles)
     declared = declared_branches(model, branches)
     base_declared = declared_branches(base, branches)
     facts, base_facts, failure = None, None, None
@@ -131,9 +144,9 @@ def anatomy(
             attributed(base_facts.constants, base_owned),
         )
         if branches is None:
-            found = from_dataflow(facts, base_facts, base_of, own)
+            found = from_dataflow(facts, base_facts, base_of, own, depth)
         else:
-            found = from_declarations(declared, base_declared)
+            found = from_declarations(declared, base_declared, depth)
     else:
         why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
         notes.append(
@@ -144,7 +157,7 @@ def anatomy(
             "model, or grow their number instead."
         )
         uses = structural_uses(model)
-        found = from_declarations(declared, base_declared)
+        found = from_declarations(declared, base_declared, depth)
     notes += found.notes
     if not found.sites and match.deeper:
         raise NotUnderstood(
@@ -181,6 +194,9 @@ def anatomy(
                 embeds=lookup_use(uses.get(name, ())) is not None,
             )
         )
+    if facts is not None and base_facts is not None:
+        unnamed = {n: g for n, g in growth.items() if declared_role(n, roles) is None}
+        notes += _unused(uses, unnamed, frozen)
     notes += _mixed_growth(growth)
     sites = list(found.sites)
     if facts is not None and base_facts is not None:
@@ -188,7 +204,9 @@ def anatomy(
         sites += product_sites(facts, pairs)
         notes += unread_products(pairs)
         notes += _unattributed(own, match)
-    return Anatomy(places=tuple(places), sites=tuple(sites), notes=tuple(notes))
+    return Anatomy(
+        places=tuple(places), sites=tuple(sites), notes=tuple(notes), depths=found.depths
+    )
 
 
 def _tied_names(
@@ -260,8 +278,11 @@ def _place(
     frozen: bool,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
     declared: DeclaredRole | None = declared_role(name, hints)
-    if frozen and not uses and declared is None:
-        return Role(kind=Kind.VECTOR), Ratios(), ()
+    if not uses and declared is None:
+        if frozen:
+            return Role(kind=Kind.VECTOR), Ratios(), ()
+        if _is_vector(growth):
+            return Role(kind=Kind.VECTOR), Ratios(fan_out=growth.along(growth.growing)), ()
     labels, depth, shared = found.inside.get(name, ((), 1.0, False))
     kind, fans, tied = kind_and_ratios(growth, uses, declared, stacked=name in found.stacked)
     role = Role(
@@ -272,6 +293,24 @@ def _place(
         shared=shared,
     )
     return role, replace(fans, depth=depth), labels
+
+
+def _is_vector(growth: Growth) -> bool:
+    """Whether a shape has one dimension at most, so that its role needs no use to show it."""
+    return sum(size != 1 for size in growth.shape) <= 1
+
+
+def _unused(
+    uses: Mapping[str, tuple[Use, ...]], growth: Mapping[str, Growth], frozen: set[str]
+) -> Iterator[str]:
+    idle = [n for n, g in growth.items() if not uses.get(n) and n not in frozen and _is_vector(g)]
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        yield (
+            f"{idle[0]}{more} has no influence on the output for these example_inputs (a mask "
+            "token, perhaps). It is planned as a vector outside of all branches; pass inputs that "
+            "use it if it lies in one."
+        )
 
 
 def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:

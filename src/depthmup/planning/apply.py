@@ -1,7 +1,7 @@
 """Applying a plan: the initial weights and the explicit multipliers."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from torch import nn
 from depthmup.planning import hooks
 from depthmup.planning.own_init import (
     Measured,
+    OwnInit,
     OwnLaw,
     UnrecognizedInit,
     declared_law,
@@ -18,8 +19,9 @@ from depthmup.planning.own_init import (
     measure,
     recognize,
 )
+from depthmup.planning.prescription import Prescription
 from depthmup.planning.sites import Where
-from depthmup.tracing import parameters, unwrapped
+from depthmup.tracing import matches, parameters, unwrapped
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -79,6 +81,32 @@ def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
     return found
 
 
+def undeclared(
+    prescriptions: Sequence[Prescription], own_init: OwnInit | None
+) -> Sequence[Prescription]:
+    """The parameters of whose initialization ``own_init`` says nothing, so that it is measured.
+
+    Raises:
+        ValueError: a pattern matches no parameter.
+    """
+    if own_init is None:
+        return prescriptions
+    if not isinstance(own_init, Mapping):
+        return ()
+    names = [p.name for p in prescriptions]
+    for pattern in own_init:
+        if pattern != "*" and not any(matches(pattern, name) for name in names):
+            raise ValueError(
+                f"No parameter matches {pattern!r} in own_init. Patterns are names of parameters "
+                "with * for one segment, or '*' for all."
+            )
+    return [
+        p
+        for p in prescriptions
+        if not any(pattern == "*" or matches(pattern, p.name) for pattern in own_init)
+    ]
+
+
 def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, OwnLaw]:
     """How each parameter's present values depend on size, measured or declared.
 
@@ -94,7 +122,9 @@ def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, Ow
                 "(to_empty) and run its own initialization first."
             )
         measured[name] = one
-    if plan.own_init is None:
+    result: dict[str, OwnLaw] = {}
+    rest = undeclared(plan.prescriptions, plan.own_init)
+    if plan.own_init is None or (rest and plan.base_init):
         if not plan.base_init:
             raise UnrecognizedInit(
                 "The base is on the meta device, so there is nothing to compare the model's own "
@@ -102,10 +132,13 @@ def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, Ow
                 "(the same at every size, as in most transformers classes) or own_init='fan_in' "
                 "(1/sqrt(fan-in), as torch's layers do); or use a base with values."
             )
-        return recognize(plan.prescriptions, measured, plan.base_init)
+        result.update(recognize(rest, measured, plan.base_init))
+    if plan.own_init is None:
+        return result
     fans = fan_in_beside(plan.prescriptions)
-    result = {}
     for p in plan.prescriptions:
+        if p.name in result:
+            continue
         constant = measured[p.name].constant is not None
         law = declared_law(p, plan.own_init, fans[p.name], constant)
         if law is None:

@@ -123,3 +123,19 @@ def declared_role(name: str, hints: RoleHints | None) -> DeclaredRole | None:
         if matches(pattern, name):
             return role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
     return None
+
+
+def check_roles(names: Iterable[str], hints: RoleHints | None) -> None:
+    """Refuse patterns that name no parameter.
+
+    Raises:
+        ValueError: a pattern matches nothing.
+    """
+    names = list(names)
+    for pattern in hints or {}:
+        if not any(matches(pattern, name) for name in names):
+            raise ValueError(
+                f"No parameter matches {pattern!r} in roles. Patterns are names of parameters with "
+                "* for one segment, e.g. 'layers.*.gate.weight'; this model has "
+                f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
+            )

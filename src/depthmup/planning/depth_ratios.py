@@ -11,7 +11,20 @@ from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
-from depthmup.tracing import Branch, Facts, Hook, Use
+from depthmup.tracing import Branch, Facts, Hook, Use, pattern_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamDepth:
+    """How deep one residual stream is: its additions in the model and in the base.
+
+    ``ratio`` is what the plan uses for r; it is ``additions / base_additions`` unless declared.
+    """
+
+    label: str
+    additions: int
+    base_additions: int
+    ratio: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +40,7 @@ class Membership:
     last: frozenset[str]
     stacked: frozenset[str]
     notes: tuple[str, ...] = ()
+    depths: tuple[StreamDepth, ...] = ()
 
 
 def from_dataflow(
@@ -34,6 +48,7 @@ def from_dataflow(
     base: Facts,
     base_of: Mapping[str, str],
     own_constants: tuple[OwnConstants, OwnConstants],
+    declared: float | None = None,
 ) -> Membership:
     """Parameters in residual branches that were found, and those branches' multipliers.
 
@@ -45,6 +60,7 @@ def from_dataflow(
         base: of the base.
         base_of: the name of each parameter's counterpart.
         own_constants: of the model and of the base.
+        declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
@@ -53,6 +69,7 @@ def from_dataflow(
     ours, theirs = facts.residuals, base.residuals
     holders, base_holders = _holders(facts), _holders(base)
     stream_ratio: dict[int, float] = {}
+    depths: list[StreamDepth] = []
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}  # branch -> branches of the base with the same parameters
     level = {b.index: len(b.parents) for b in ours.branches}
@@ -73,7 +90,17 @@ def from_dataflow(
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
         best = votes[index].most_common(1)[0][0]
-        stream_ratio[index] = stream.depth / theirs.streams[best].depth
+        base_depth = theirs.streams[best].depth
+        outer = not level[stream.branches[0]]
+        stream_ratio[index] = declared if declared and outer else stream.depth / base_depth
+        if outer:
+            label = pattern_of(ours.branches[stream.branches[0]].label)
+            ratio = stream_ratio[index]
+            depths.append(
+                StreamDepth(
+                    label=label, additions=stream.depth, base_additions=base_depth, ratio=ratio
+                )
+            )
 
     def chain(branch: Branch) -> tuple[Branch, ...]:
         outer = sorted((ours.branches[i] for i in branch.parents), key=lambda b: len(b.parents))
@@ -83,7 +110,10 @@ def from_dataflow(
     total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
     inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
     stacked: set[str] = set()
+    starts = {facts.usage.derived.get(b.stream) for b in ours.branches}
     for name, pairs in holders.items():
+        if name in starts:  # a learned token with which a stream begins
+            continue
         innermost = max((b for b, _ in pairs), key=lambda i: (len(ours.branches[i].parents), -i))
         labels = tuple(c.label for c in chain(ours.branches[innermost]))
         r = total[innermost]
@@ -141,6 +171,7 @@ def from_dataflow(
         last=frozenset(name for site in sites for name in site.folds),
         stacked=frozenset(stacked),
         notes=tuple(notes),
+        depths=tuple(depths),
     )
 
 
@@ -159,7 +190,9 @@ def _holders(facts: Facts) -> dict[str, list[tuple[int, bool]]]:
 
 
 def from_declarations(
-    ours: tuple[DeclaredBranch, ...], theirs: tuple[DeclaredBranch, ...]
+    ours: tuple[DeclaredBranch, ...],
+    theirs: tuple[DeclaredBranch, ...],
+    declared: float | None = None,
 ) -> Membership:
     """Parameters in declared branches; depth is how many modules match a pattern."""
     counts: dict[str, int] = {}
@@ -175,7 +208,7 @@ def from_declarations(
                 f"The branch {branch.module} is declared in the model, but the base has no module "
                 f"matching {branch.family!r}."
             )
-        r = counts[branch.family] / base_counts[branch.family]
+        r = declared or counts[branch.family] / base_counts[branch.family]
         sites.append(
             Site(
                 where=Where.BRANCH,
@@ -187,5 +220,17 @@ def from_declarations(
         for name in branch.parameters:
             inside[name] = ((branch.module,), r, False)
     return Membership(
-        sites=tuple(sites), inside=inside, last=frozenset(), stacked=frozenset(inside)
+        sites=tuple(sites),
+        inside=inside,
+        last=frozenset(),
+        stacked=frozenset(inside),
+        depths=tuple(
+            StreamDepth(
+                label=family,
+                additions=counts[family],
+                base_additions=base_counts[family],
+                ratio=declared or counts[family] / base_counts[family],
+            )
+            for family in counts
+        ),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.own_init import Measured, OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.planning.sites import Where
@@ -85,6 +86,7 @@ def _fields(content: dict[str, Any]) -> dict[str, Any]:
         "notes": tuple(content["notes"]),
         "own_init": _own_init(content["own_init"]),
         "base_init": {k: Measured(**v) for k, v in content["base_init"].items()},
+        "depths": tuple(StreamDepth(**d) for d in content.get("depths", ())),
         "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
     }
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from depthmup.planning import apply, clipping, document, export, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.own_init import (
     Measured,
     OwnInit,
@@ -51,6 +52,7 @@ class Plan:
     own_init: OwnInit | None = None
     base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
+    depths: tuple[StreamDepth, ...] = ()
 
     def __getitem__(self, name: str) -> Prescription:
         """The prescription of one parameter, under any of its names."""
@@ -136,6 +138,7 @@ def plan(
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
+    depth: float | None = None,
     folding: bool = True,
     multiplier: float = 1.0,
     batch: float = 1.0,
@@ -156,6 +159,8 @@ def plan(
         roles: what single parameters are, if their use does not show it.
         own_init: how the model's initialization depends on its size, if it cannot be measured:
             ``"fixed"``, ``"fan_in"``, a ``Power``, or one of these per pattern of names.
+        depth: how many times as deep as the base the model is (r), in place of the residual
+            additions that are counted along each stream; the printed plan says what was counted.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
         multiplier: of every branch at the base, beside the model's own: the paper's a.
@@ -189,6 +194,8 @@ def plan(
             f"Expected multiplier, that of the branches at the base, to be positive; got "
             f"{multiplier}."
         )
+    if depth is not None and not 0 < depth < math.inf:
+        raise ValueError(f"Expected depth, the ratio of the depths, to be positive; got {depth}.")
     found = anatomy(
         model,
         base,
@@ -196,6 +203,7 @@ def plan(
         base_inputs=base_inputs,
         branches=branches,
         roles=roles,
+        depth=depth,
     )
     run = Ratios(batch=batch, duration=duration)
     prescriptions, multipliers = prescribe(
@@ -204,12 +212,12 @@ def plan(
     base_init: dict[str, Measured] = {}
     own_laws: Mapping[str, OwnLaw] = {}
     notes = found.notes
-    if own_init is None:
+    if own_init is None or isinstance(own_init, Mapping):
         base_init = _measurements(base)
         ours = _measurements(model)
         if ours and base_init:
             try:
-                own_laws = recognize(prescriptions, ours, base_init)
+                own_laws = recognize(apply.undeclared(prescriptions, own_init), ours, base_init)
             except UnrecognizedInit as problem:  # parameter groups do not depend on it
                 notes += (f"initialize would refuse: {problem}",)
     return Plan(
@@ -225,6 +233,7 @@ def plan(
         own_init=own_init,
         base_init=base_init,
         own_laws=own_laws,
+        depths=found.depths,
     )
 
 

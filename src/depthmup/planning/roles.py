@@ -103,6 +103,12 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
             f"fan-out. {_how_to_declare(growth)}"
         )
+    if repeated != 1 and use.how is How.ELEMENTWISE:
+        raise NotUnderstood(
+            f"Parameter {growth.name} ({growth.words}) is multiplied with another parameter, so "
+            "that it is a factor of a computed weight (as in LoRA), which no rule covers. "
+            f"{_how_to_declare(growth)}"
+        )
     if repeated != 1:
         raise NotUnderstood(
             f"The number of matrices in {growth.name} grows ({growth.words}); no scaling rule is "

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from depthmup.tracing.graph import Graph, Ref
-from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT
+from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage
 
 _SUMS = frozenset({"add", "sub"})
@@ -102,15 +102,16 @@ class _Finder:
         for uses in usage.uses.values():
             for use in uses:
                 self.used_at.setdefault(use.node, []).append(use.how)
+        self.constant, self.derived = usage.constant, usage.derived
         self.ignored = usage.constant | usage.derived.keys()
 
     def residual(
         self, left: int, right: int, shape: tuple[int, ...], streams: Mapping[int, int]
     ) -> tuple[int, int, int] | None:
         for stream, output in ((left, right), (right, left)):
-            if stream in self.ignored or output in self.ignored:
-                return None
-            if self.graph.nodes[stream].shape != shape:
+            if output in self.ignored or self.graph.nodes[stream].shape != shape:
+                continue
+            if stream in self.ignored and not self.begins(stream):
                 continue
             for origin in self.points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
@@ -118,7 +119,27 @@ class _Finder:
                     if any(node in self.used_at for node in path):
                         return stream, output, origin
                     break
-        return self.projection(left, right)
+        return None if {left, right} & self.ignored else self.projection(left, right)
+
+    def begins(self, node: int) -> bool:
+        """Whether a stream may begin with a tensor that no input made.
+
+        With zeros; with a learned token that is added once. What is added again and again is a
+        table of positions.
+        """
+        if node in self.constant:
+            while self.graph.nodes[node].op in TRANSPARENT:
+                node = self.graph.nodes[node].inputs[0].node
+            return self.graph.nodes[node].op in ZEROS
+        name = self.derived[node]
+        additions = [
+            reader
+            for index, parameter in self.derived.items()
+            if parameter == name
+            for reader in self.graph.consumers[index]
+            if self.graph.nodes[reader].op in _SUMS and reader not in self.ignored
+        ]
+        return len(additions) == 1
 
     def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[int]:
         """The stream's operand, and what the stream was before each step that made it.
@@ -130,7 +151,7 @@ class _Finder:
         while True:
             if stream in streams:
                 stream = streams[stream]
-            elif self.graph.nodes[stream].op in TRANSPARENT:
+            elif self.graph.nodes[stream].op in TRANSPARENT and stream not in self.ignored:
                 stream = self.graph.nodes[stream].inputs[0].node
             else:
                 return

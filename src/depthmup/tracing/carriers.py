@@ -269,7 +269,8 @@ class _Walk:
             return [args[0], args[2]]
         if node.op in ("index_add", "index_copy", "scatter_add"):  # (into, dim, where, values)
             return [args[0], args[3]]
-        return list(args[:2])
+        # Python's sum starts from the number 0.
+        return [term for term in args[:2] if isinstance(term, Ref) or term != 0]
 
     def all_of(
         self, arguments: Sequence[object], operand: "_Operand", reader: int

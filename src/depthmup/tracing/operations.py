@@ -85,5 +85,11 @@ LINEAR = HOMOGENEOUS - _names("relu abs leaky_relu max_pool2d_with_indices amax 
 SUMS = _names("add sub cat stack index_add index_put index_copy scatter_add")
 """Sums and collections of tensors: multiplied when every part is."""
 
+SHAPED = _names(
+    """zeros_like new_zeros empty_like new_empty ones_like new_ones full_like new_full rand_like
+    randn_like"""
+)
+"""Of the tensor they are given they take the shape alone."""
+
 ZEROS = _names("zeros zeros_like new_zeros empty empty_like new_empty")
 """Multiplied by anything, they stay what they are."""

@@ -18,6 +18,7 @@ from depthmup.tracing.operations import (
     MATRIX_PRODUCTS,
     RESHAPES,
     SAME,
+    SHAPED,
 )
 
 # For each dimension of a tensor made from one parameter: the parameter's axes it consists of.
@@ -189,7 +190,7 @@ def find_uses(graph: Graph) -> Usage:
         if node.op == "input":
             continue
         sources = [ref.node for ref in node.inputs if ref.node not in constant]
-        if not sources:
+        if not sources or node.op in SHAPED:
             constant.add(node.index)
             continue
         carried = _made_from_one(graph, node, sources, made)
@@ -355,9 +356,18 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
     if node.op in MATRIX_PRODUCTS:
         at = MATRIX_PRODUCTS[node.op]
         left, right = _node_of(node.args[at]), _node_of(node.args[at + 1])
-        if (at and _node_of(node.args[0]) == source) or (left in derived and right in derived):
+        if at and _node_of(node.args[0]) == source:
             return None
         rank = len(labels)
+        if left in derived and right in derived and source == left:
+            # A learned input of a matrix (a query, a class token), whose rows are its batch.
+            return Use(
+                parameter="",
+                node=node.index,
+                how=How.ELEMENTWISE,
+                fan_out=_axes(labels, [rank - 1]),
+                batch=_axes(labels, range(rank - 1)),
+            )
         into, out = (rank - 2, rank - 1) if right == source else (rank - 1, rank - 2)
         return Use(
             parameter="",
