@@ -209,3 +209,128 @@ def test_towers_multiplied_into_a_score(how, value):
     assert [m.value for m in logits(plan)] == ([approx(value)] if value else [])
     if value:
         assert set(logits(plan)[0].folds) == {"one.2.weight", "one.2.bias"}
+
+
+class FusedBySplit(FusedByUnbind):
+    """nanoGPT's and GPT-2's attention."""
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (
+            t.view(batch, length, HEADS, -1).transpose(1, 2)
+            for t in self.qkv(x).split(width, dim=2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v)
+        return x + self.proj(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class FusedByHeads(FusedByUnbind):
+    """GPT-NeoX's and BLOOM's attention: queries, keys and values of each head side by side."""
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        qkv = self.qkv(x).view(batch, length, HEADS, -1).transpose(1, 2)
+        q, k, v = qkv.chunk(3, dim=-1)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return x + self.proj(y.transpose(1, 2).reshape(batch, length, width))
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (FusedByUnbind, ((0, 64),)),
+        (FusedBySplit, ((0, 64),)),
+        (FusedByHeads, ((0, 32), (96, 128))),
+    ],
+)
+def test_queries_inside_a_fused_matrix_are_scaled_apart(make, part, tmp_path):
+    """A hook multiplies the queries' coordinates; keys and values stay as they are."""
+    plan = planned(make)
+    assert [m.value for m in logits(plan)] == [approx(0.5)] * 2
+    assert [m.hooks[0].part for m in logits(plan)] == [part] * 2
+    assert plan["blocks.0.qkv.weight"].folded == 1
+    model = Model(64, make).double()
+    plan.initialize(model)
+    ids = torch.randint(0, VOCABULARY, (2, 8))
+    expected = model(ids)
+    plain = Model(64, make).double()
+    plain.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for block in plain.blocks:
+            for start, stop in part:
+                block.qkv.weight[start:stop] /= 2
+                block.qkv.bias[start:stop] /= 2
+    torch.testing.assert_close(plain(ids), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(plan.export(model)(ids), expected, rtol=1e-12, atol=1e-12)
+    plan.save(tmp_path / "plan.json")
+    assert depthmup.Plan.load(tmp_path / "plan.json").multipliers == plan.multipliers
+
+
+def test_queries_that_something_else_reads_are_not_scaled():
+    class ReadTwice(FusedBySplit):
+        def forward(self, x):
+            qkv = self.qkv(x)
+            q, k, v = qkv.chunk(3, -1)
+            return x + self.proj(F.scaled_dot_product_attention(q, k, v) + qkv.sum())
+
+    with pytest.raises(NotUnderstood, match="attention logits at blocks"):
+        planned(ReadTwice)
+
+
+class Tutorial(nn.Module):
+    """``nn.MultiheadAttention``, whose queries' weights are a part of one parameter."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(width, HEADS, batch_first=True)
+
+    def forward(self, x):
+        return x + self.attn(x, x, x, need_weights=False)[0]
+
+
+def test_torchs_own_attention_has_its_queries_scaled(tmp_path):
+    plan = planned(Tutorial)
+    assert [m.value for m in logits(plan)] == [approx(0.5)] * 2
+    model = Model(64, Tutorial).double()
+    plan.initialize(model)
+    ids = torch.randint(0, VOCABULARY, (2, 8))
+    expected = model(ids)
+    expected.sum().backward()
+    plain = Model(64, Tutorial).double()
+    plain.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for block in plain.blocks:
+            block.attn.in_proj_weight[:64] /= 2
+            block.attn.in_proj_bias[:64] /= 2
+    torch.testing.assert_close(plain(ids), expected, rtol=1e-12, atol=1e-12)
+    plain(ids).sum().backward()
+    grads = [m.blocks[0].attn.in_proj_weight.grad for m in (model, plain)]
+    torch.testing.assert_close(grads[0][:64], grads[1][:64] / 2)
+    torch.testing.assert_close(grads[0][64:], grads[1][64:])
+    model.eval(), plain.eval()
+    with torch.no_grad():  # torch has another, fused path here
+        torch.testing.assert_close(plain(ids), model(ids), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(plan.export(model)(ids), expected, rtol=1e-12, atol=1e-12)
+    plan.save(tmp_path / "plan.json")
+    assert depthmup.Plan.load(tmp_path / "plan.json").multipliers == plan.multipliers
+    assert isinstance(model.blocks[0].attn.in_proj_weight, nn.Parameter)
+    plan.detach(model)
+    assert not torch.allclose(model(ids), expected)
+
+
+def test_torchs_encoder_as_in_the_tutorials():
+    """Pre-norm layers; training, and evaluation, where torch has a fused path of its own."""
+
+    def layer(width):
+        return nn.TransformerEncoderLayer(
+            width, HEADS, 2 * width, dropout=0.0, batch_first=True, norm_first=True
+        )
+
+    plan = planned(layer)
+    model = Model(64, layer).double()
+    plan.initialize(model)
+    ids = torch.randint(0, VOCABULARY, (2, 8))
+    training = model(ids)
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(ids), training, rtol=1e-12, atol=1e-12)
+    assert [m.value for m in logits(plan)] == [approx(0.5)] * 2

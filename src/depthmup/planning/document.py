@@ -115,7 +115,10 @@ def _multiplier(content: dict[str, Any]) -> Multiplier:
             "where": Where(content["where"]),
             "law": Power(**content["law"]),
             "folds": tuple(content["folds"]),
-            "hooks": tuple(Hook(**hook) for hook in content["hooks"]),
+            "hooks": tuple(
+                Hook(**{**hook, "part": tuple(map(tuple, hook.get("part", ())))})
+                for hook in content["hooks"]
+            ),
         }
     )
 

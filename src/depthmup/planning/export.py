@@ -55,9 +55,19 @@ def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
 
 
 def _carry(module: nn.Module, hook: Hook, factor: float) -> None:
+    if hook.side == "parameter":
+        whole = module._parameters[hook.parameter]
+        assert whole is not None
+        scaled = whole.detach().clone()
+        for start, stop in hook.part:
+            scaled.narrow(hook.dim, start, stop - start).mul_(factor)
+        setattr(module, hook.parameter, nn.Parameter(scaled, whole.requires_grad))
+        return
     onto_input = hook.side == "input"
     weight = getattr(module, "weight", None)
     fits = isinstance(module, _LINEAR if onto_input else _PROPORTIONAL)
+    if hook.part and not isinstance(module, nn.Linear):
+        fits = False
     if not fits or hook.index or not isinstance(weight, nn.Parameter):
         raise ValueError(
             f"The {hook.side} of {hook.module} is multiplied by {factor:.6g}, and its "
@@ -68,5 +78,7 @@ def _carry(module: nn.Module, hook: Hook, factor: float) -> None:
     for name in names:
         parameter = getattr(module, name, None)
         if isinstance(parameter, nn.Parameter):
-            carried = nn.Parameter(parameter.detach() * factor, parameter.requires_grad)
-            setattr(module, name, carried)
+            values = parameter.detach().clone()
+            for start, stop in hook.part or ((0, len(values)),):
+                values[start:stop] *= factor
+            setattr(module, name, nn.Parameter(values, parameter.requires_grad))

@@ -178,6 +178,7 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
             if all(len(facts.uses[name]) == 1 for name in placement.parameters)
         ]
         hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
+        hooks += [part for part in product.parts if part]
         yield Site(
             where=Where.LOGITS,
             label=product.module,

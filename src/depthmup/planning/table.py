@@ -195,7 +195,10 @@ def explain(plan: "Plan", name: str) -> str:
                 f"folded into {', '.join(m.folds)}"
                 if m.folds
                 else "applied by a hook on the "
-                + ", ".join(f"{h.side} of {h.module}" for h in m.hooks)
+                + ", ".join(
+                    f"{'part of the ' if h.part else ''}{h.parameter or h.side} of {h.module}"
+                    for h in m.hooks
+                )
             )
             own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
             base = f"{m.base:.6g} times " if m.base != 1 else ""

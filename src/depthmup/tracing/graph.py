@@ -51,11 +51,18 @@ class ModuleCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hook:
-    """One tensor of a module's call: its first input, or one of its outputs."""
+    """One tensor of a module's call: its first input, one of its outputs, or a parameter.
+
+    ``part``: only these coordinates of dimension ``dim``, from each start to each stop; all of them
+    if empty. ``parameter`` is the name that the module itself has for a parameter.
+    """
 
     module: str
-    side: str  # "input" or "output"
+    side: str  # "input", "output" or "parameter"
     index: int = 0
+    part: tuple[tuple[int, int], ...] = ()
+    dim: int = -1
+    parameter: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import own_factor
-from depthmup.tracing.graph import Graph, Node, Ref
+from depthmup.tracing.graph import Graph, Hook, Node, Ref
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
 from depthmup.tracing.parameter_uses import Usage
+from depthmup.tracing.parts import part_hook
 
 # Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
 _AROUND_LOGITS = frozenset(
@@ -35,8 +36,9 @@ class Product:
     operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
     normalized to length one counts as scaled by size^-1/2. ``learned``: a parameter multiplies the
     result. ``softmax``: it feeds one. ``weighted``: an operand is itself a softmax, so that the sum
-    is a mean. ``distance``: it is no product, but a distance. ``query`` and ``key`` say where a
-    multiplier of either operand can go.
+    is a mean. ``distance``: it is no product, but a distance. ``carriers`` say where a
+    multiplier of the query, or of the key, can go, and ``parts`` which part of a module's output
+    either is.
     """
 
     module: str
@@ -54,6 +56,7 @@ class Product:
     reader: int
     after: int
     carriers: tuple[Carriers, Carriers] = field(repr=False)
+    parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
 
     @property
     def head(self) -> int:
@@ -93,6 +96,10 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             carriers=(
                 carriers_of(graph, usage, query, node.index, after=after),
                 carriers_of(graph, usage, key, node.index, after=after),
+            ),
+            parts=(
+                part_hook(graph, usage, query, node.index),
+                part_hook(graph, usage, key, node.index),
             ),
         )
 
