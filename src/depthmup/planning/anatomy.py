@@ -36,12 +36,14 @@ from depthmup.planning.roles import (
     matrix_use,
     structural_uses,
 )
-from depthmup.planning.sites import Site, Where, product_sites, scale_site, unread_products
+from depthmup.planning.sites import Site, Where, product_sites, unread_products
 from depthmup.rules import Kind, Ratios, Role
 from depthmup.tracing import (
     Carriers,
     ExampleInputs,
     Facts,
+    Hook,
+    How,
     TraceError,
     Use,
     pattern_of,
@@ -334,37 +336,51 @@ def _scale_sites(
             for i, use in enumerate(uses)
             if base_uses
         }
-        lookup = lookup_use(uses)
+        lookups = [use for use in uses if use.how is How.LOOKUP]
         product = matrix_use(uses) if place.role.kind is Kind.READOUT else None
+        single = (place.name,) if len(uses) == 1 else ()
         if product is not None:
-            yield scale_site(
-                Where.READOUT,
-                place.name,
-                place.ratios,
-                growth.get(product, 1.0),
-                product,
-                folds=(place.name,) if len(uses) == 1 else _before_readout(facts, place.name),
+            folds = single or _before_readout(facts, place.name)
+            yield _scale_site(
+                Where.READOUT, place, growth.get(product, 1.0), product.hooks, folds=folds
             )
-        if lookup is not None and not equal(growth.get(lookup, 1.0), 1.0):
-            yield scale_site(
-                Where.INPUT,
-                place.name,
-                place.ratios,
-                growth[lookup],
-                lookup,
-                folds=(place.name,) if len(uses) == 1 else (),
-            )
-        rest = [growth[use] for use in uses if use in growth and use not in (product, lookup)]
-        if not all(equal(factor, 1.0) for factor in rest):
-            if len(rest) < len(uses) or not all(equal(factor, rest[0]) for factor in rest):
+        rest = [use for use in uses if use is not product and use not in lookups]
+        for where, alike in ((Where.INPUT, lookups), (Where.CONSTANT, rest)):
+            factors = [growth.get(use, 1.0) for use in alike]
+            if all(equal(factor, 1.0) for factor in factors):
+                continue
+            alone = len(alike) == len(uses)
+            if not all(equal(f, factors[0]) for f in factors) or not (alone or alike is lookups):
                 raise NotUnderstood(
                     f"{place.name} is used several times, with constants that follow the size of "
-                    f"the model differently ({', '.join(f'{f:.4g}' for f in rest)} times the "
-                    "base's). Use the same constant everywhere, or none that follows size."
+                    f"the model differently ({', '.join(f'{f:.4g}' for f in growth.values())} "
+                    "times the base's). Use the same constant everywhere, or none that follows "
+                    "size."
                 )
-            yield scale_site(
-                Where.CONSTANT, place.name, place.ratios, rest[0], uses[0], folds=(place.name,)
+            hooks = tuple(dict.fromkeys(hook for use in alike for hook in use.hooks))
+            hookable = where is Where.INPUT and all(use.hooks for use in alike)
+            yield _scale_site(
+                where,
+                place,
+                factors[0],
+                hooks if hookable else (),
+                folds=(place.name,) if alone else (),
             )
+
+
+def _scale_site(
+    where: Where, place: Place, own: float, hooks: tuple[Hook, ...], *, folds: tuple[str, ...]
+) -> Site:
+    """Where the factor of one weight goes, and how the model's own constants around it grow."""
+    return Site(
+        where=where,
+        label=place.name,
+        ratios=place.ratios,
+        own=own,
+        folds=folds,
+        hooks=hooks,
+        parameter=place.name,
+    )
 
 
 def _before_readout(facts: Facts, name: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from depthmup.planning.own_constants import equal
 from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import Ratios
-from depthmup.tracing import Facts, Hook, Placement, Product, Use, pattern_of
+from depthmup.tracing import Facts, Hook, Placement, Product, pattern_of
 
 
 class Where(StrEnum):
@@ -116,30 +116,6 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
         else ()
         for index, placement in explicit.items()
     }
-
-
-def scale_site(
-    where: Where, name: str, ratios: Ratios, own: float, use: Use, *, folds: tuple[str, ...]
-) -> Site:
-    """Where a weight's factor goes, and how the model's own constants around it grow.
-
-    Args:
-        where: which law multiplies it.
-        name: of the parameter.
-        ratios: of its fans.
-        own: the growth of the model's own constants.
-        use: the operation to multiply where no parameter can be.
-        folds: the parameters that can carry the factor.
-    """
-    return Site(
-        where=where,
-        label=name,
-        ratios=ratios,
-        own=own,
-        folds=folds,
-        hooks=use.hooks if where is not Where.CONSTANT else (),
-        parameter=name,
-    )
 
 
 def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Iterator[Site]:
