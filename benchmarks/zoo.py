@@ -8,7 +8,12 @@ multiplies in the forward pass and is what the theory states; and every factor i
 from the role and the ratios alone, by a second reading of the rules. Prints a Markdown table.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+import math
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import depthmup
-from depthmup.planning import Plan
+from depthmup.planning import NotUnderstood, Plan, Prescription, TraceError, UnrelatedModels
+from depthmup.rules import Family, Kind
 
 PAIRS = (
     ("depth-mup", "adamw"),
@@ -156,10 +162,153 @@ def architectures() -> Iterator[Architecture]:
                 )
 
 
-def planned(architecture: Architecture, scheme: str, optimizer: str, **options: Any) -> Plan:
-    with torch.device("meta"):
-        model, base = architecture.make(*TARGET), architecture.make(*BASE)
-    return depthmup.plan(
+def planned(
+    architecture: Architecture, scheme: str, optimizer: str, **options: Any
+) -> tuple[nn.Module, Plan]:
+    """A model of the target size and its plan, both on the device of the day (``meta``, mostly)."""
+    model, base = architecture.make(*TARGET), architecture.make(*BASE)
+    plan = depthmup.plan(
         model, base=base, scheme=scheme, optimizer=optimizer,
         example_inputs=dict(architecture.inputs), own_init="fixed", **options,
     )  # fmt: skip
+    return model, plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Factors:
+    """Initial scale, learning rate, epsilon and decay, as multiples of the base's."""
+
+    init: float
+    lr: float
+    epsilon: float
+    decay: float
+
+
+# (alpha, gamma), and whether an untied readout keeps its multiplier in the forward pass.
+_READING = {
+    "depth-mup": (0.5, 0.5, False),
+    "completep": (1.0, 0.0, True),
+    "complete-dp": (1.0, 0.0, False),
+    "mup": (0.0, 0.0, True),
+}
+
+
+def recomputed(p: Prescription, scheme: str) -> Factors | None:
+    """The factors of one parameter from its role and ratios alone: a second reading of the rules.
+
+    None where this reading has nothing to say: SP, and Muon's matrices of which one side grows.
+    """
+    if scheme not in _READING:
+        return None
+    alpha, gamma, multiplier = _READING[scheme]
+    into, out, r = p.ratios.fan_in, p.ratios.fan_out, p.ratios.depth
+    raw, spectral = p.family is Family.RAW, p.family.is_spectral
+    kind, forward = p.role.kind, multiplier or p.role.tied
+    if spectral and (kind is not Kind.HIDDEN or into != out):
+        return None
+    # Initial scale, gradient and wanted update of each kind, as powers of the width.
+    init, gradient, update = {
+        Kind.INPUT: (1.0, 1 / out, 1.0),
+        Kind.HIDDEN: (into**-0.5, 1 / out, 1 / into),
+        Kind.READOUT: (1.0, 1 / into, 1.0) if forward else (1 / into, 1.0, 1 / into),
+        Kind.VECTOR: (1.0, 1 / out, 1.0),
+    }[kind]
+    if spectral:
+        update = 1.0
+    if p.role.in_branch:
+        gradient *= r**-alpha * (r if p.role.shared and alpha + gamma else 1.0)
+        update *= r**-gamma
+    lr = update / gradient if raw else update
+    epsilon, decay = gradient, 1.0 if kind is Kind.VECTOR else 1 / lr
+    if scheme == "completep":
+        epsilon = gradient if p.role.in_branch else 1.0
+        decay = into if kind is Kind.HIDDEN else 1.0
+    if scheme == "mup" and raw and kind is Kind.VECTOR:
+        decay = 1 / lr
+    carried, step = p.folded, p.folded**2 if raw else p.folded
+    return Factors(init=init * carried, lr=lr * step, epsilon=epsilon / carried, decay=decay / step)
+
+
+def trajectory(architecture: Architecture, *, folding: bool, steps: int = 3) -> Tensor:
+    """Outputs along a few steps of AdamW in double precision, from the same weights in each form.
+
+    Shape [steps, entries of the output].
+    """
+    torch.manual_seed(0)
+    model, plan = planned(architecture, "completep", "adamw", folding=folding)
+    model.double()
+    plan.initialize(model)
+    model.eval()  # no dropout
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-3, eps=1e-3, weight_decay=0.1))
+    inputs = {k: v.double() if v.is_floating_point() else v for k, v in architecture.inputs.items()}
+    outputs = []
+    for _ in range(steps):
+        logits = model(**inputs).logits.flatten()
+        outputs.append(logits.detach())
+        optimizer.zero_grad()
+        (logits - torch.linspace(-1, 1, len(logits))).square().sum().backward()
+        optimizer.step()
+    return torch.stack(outputs)
+
+
+def verdict(architecture: Architecture) -> tuple[Verdict, int]:
+    """Plan one architecture under all pairs, and check what can be; also counts the factors."""
+    count = 0
+    refused = (NotUnderstood, TraceError, UnrelatedModels)
+    for scheme, optimizer in PAIRS:
+        try:
+            with torch.device("meta"):
+                _, plan = planned(architecture, scheme, optimizer)
+        except refused as problem:
+            why = f"{type(problem).__name__}: {str(problem).split('. ')[0]}"
+            return Verdict(name=architecture.name, status="refused", why=why), count
+        for p in plan.prescriptions:
+            expected = recomputed(p, scheme)
+            for name in ("init", "lr", "epsilon", "decay") if expected else ():
+                count += 1
+                if not math.isclose(getattr(p, name), getattr(expected, name), rel_tol=1e-9):
+                    why = f"{name} of {p.name} under {scheme} with {optimizer}"
+                    return Verdict(name=architecture.name, status="wrong", why=why), count
+    try:
+        folded, explicit = (trajectory(architecture, folding=f) for f in (True, False))
+    except (RuntimeError, ValueError) as problem:
+        why = f"not trained: {str(problem).splitlines()[0][:80]}"
+        return Verdict(name=architecture.name, status="right", why=why), count
+    # Double precision, three steps: rounding is 1e-12; what computes in single precision, 1e-6.
+    error = float((folded - explicit).abs().max() / explicit.square().mean().sqrt())
+    status = "right" if error < 1e-5 else "wrong"
+    why = f"folded and explicit outputs differ by {error:.0e}"
+    return Verdict(name=architecture.name, status=status, why=why), count
+
+
+def table(names: Sequence[str] = ()) -> list[str]:
+    """The zoo as Markdown: one line for each architecture, and the counts."""
+    lines = ["| architecture | planned | why, or how exactly |", "| --- | --- | --- |"]
+    statuses: Counter[str] = Counter()
+    total = 0
+    for architecture in architectures():
+        if names and architecture.name not in names:
+            continue
+        try:
+            with torch.device("meta"):
+                architecture.make(*BASE), architecture.make(*TARGET)
+        except Exception:  # this version of transformers builds it from other settings
+            statuses["not built"] += 1
+            continue
+        result, count = verdict(architecture)
+        statuses[result.status] += 1
+        total += count
+        lines.append(f"| {result.name} | {result.status} | {result.why} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    counts = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
+    return [*lines, "", f"{counts}; {total} factors computed again."]
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    print("\n".join(table(sys.argv[1:])))
+
+
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,8 @@ class Attention(nn.Module):
         self.register_buffer("scale", torch.tensor(self.root))
         if how == "learned":
             self.temperature = nn.Parameter(torch.tensor(1 / self.root))
+        if how == "learned and constant":
+            self.temperature = nn.Parameter(torch.ones(()))
 
     def logits(self, q, k):
         if self.how == "buffer on queries":
@@ -45,6 +47,8 @@ class Attention(nn.Module):
             return scaled - scaled.amax(-1, keepdim=True)
         if self.how == "learned":
             return product * self.temperature
+        if self.how == "learned and constant":
+            return product * (self.temperature / self.root)
         return scaled
 
     def forward(self, x):
@@ -124,6 +128,14 @@ def test_logits_that_cannot_be_read_are_a_note():
     assert len(plan.notes) == 1
     assert "heads grows 4-fold at blocks.*, but the attention logits take no" in plan.notes[0]
     assert not planned((16,), (16,), attention="learned").notes
+
+
+def test_a_constant_on_a_learned_temperature_is_the_logits_own():
+    """It is left where it is, with a note, and not divided out of the temperature."""
+    plan = planned(attention="learned and constant")
+    assert not plan.multipliers or all(m.where is not Where.CONSTANT for m in plan.multipliers)
+    assert plan["blocks.0.temperature"].init == 1
+    assert "the attention logits take no" in plan.notes[0]
 
 
 def test_a_tied_embedding_that_scales_its_own_output():

@@ -176,3 +176,48 @@ def test_an_init_declared_for_one_parameter_leaves_the_others_measured():
     plan.initialize(model)
     factor = plan["blocks.0.up.weight"].init / plan.own_laws["blocks.0.up.weight"].ratio
     torch.testing.assert_close(model.blocks[0].up.weight.detach(), before * factor)
+
+
+class EachLayer(nn.Module):
+    """Something on the stream in every layer: a gain, a bias, or a number of one list."""
+
+    def __init__(self, width, depth, how):
+        super().__init__()
+        self.inp, self.out, self.how = nn.Linear(6, width), nn.Linear(width, 2), how
+        self.blocks = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.gains = nn.ParameterList(nn.Parameter(torch.ones(width)) for _ in range(depth))
+        self.lambdas = nn.Parameter(torch.ones(depth))
+
+    def forward(self, x):
+        x = self.inp(x)
+        for i, block in enumerate(self.blocks):
+            if self.how == "gain":
+                x = x * self.gains[i]
+            elif self.how == "bias":
+                x = x + self.gains[i]
+            elif self.how == "list":
+                x = x * self.lambdas[i]
+            x = block(x)
+        return self.out(x)
+
+
+@pytest.mark.parametrize("how", ["gain", "bias", "list"])
+def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
+    """Its effects add up over depth, and it has no branch whose rule it could follow."""
+
+    def make(width, depth):
+        model = EachLayer(width, depth, how)
+        if how == "list":
+            del model.gains
+        else:
+            del model.lambdas
+        return model
+
+    found = anatomy(make(32, 6), make(8, 2), example_inputs=vectors())
+    (note,) = found.notes
+    assert "act on the stream itself once per layer" in note
+    at = {p.name: p for p in found.places}
+    if how == "list":  # as many numbers as layers: their number is no width
+        assert at["lambdas"].ratios == Ratios()
+    assert at["blocks.5.up.weight"].ratios.depth == 3
+    assert not anatomy(make(32, 2), make(8, 2), example_inputs=vectors()).notes

@@ -178,6 +178,16 @@ def anatomy(
         notes.append(_outside(left_out))
     elif left_out:
         raise NotUnderstood(_outside(left_out))
+    if facts is not None and base_facts is not None and branches is None:
+        on_stream = [
+            name
+            for name in names
+            if name not in found.inside
+            and declared_role(name, roles) is None
+            and _grows_with_depth(name, base_of, facts, base_facts)
+        ]
+        if on_stream and not any(s.normalized for s in facts.residuals.streams):
+            notes.append(_each_layer(on_stream))
     frozen = {plain_name(name) for name, p in model.named_parameters() if not p.requires_grad}
     places = []
     for name in names:
@@ -256,6 +266,28 @@ def _repeated(base_of: Mapping[str, str]) -> list[str]:
     """Parameters of layers that the model repeats more often than the base."""
     copies = Counter(base_of.values())
     return [name for name, theirs in base_of.items() if copies[theirs] > 1]
+
+
+def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base: Facts) -> bool:
+    """Whether something that is no matrix acts once per layer, in parameters or in slices."""
+    uses, base_uses = facts.uses[name], base.uses[base_of[name]]
+    if any(use.how is How.MATRIX for use in uses):
+        return False
+    copies = Counter(base_of.values())
+    repeated = copies[base_of[name]] > 1 and any(use.reads_stream for use in uses)
+    sliced = len(uses) > len(base_uses) and any(use.slices for use in uses)
+    return repeated or sliced
+
+
+def _each_layer(names: list[str]) -> str:
+    patterns = list(dict.fromkeys(map(pattern_of, names)))
+    more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
+    return (
+        f"{', '.join(patterns[:3])}{more} act on the stream itself once per layer, outside of "
+        "every branch (gains of the stream, vectors that each layer adds), so their effects add up over "
+        "depth and no depth rule covers them: they take no depth factor. Put them inside a branch, "
+        "or check their learning rate at the target depth."
+    )
 
 
 def _outside(names: list[str]) -> str:

@@ -110,7 +110,7 @@ def _ranges(
     shape = graph.shape(whole)
     if not shape or torch.Size(shape).numel() > _LARGEST:
         return None
-    numbers = torch.arange(shape[-1], dtype=torch.int32).expand(shape)
+    numbers = torch.arange(shape[-1], dtype=torch.int32, device="cpu").expand(shape)
     chosen: set[int] = set()
     others: set[int] = set()
     todo: list[tuple[Ref, Tensor]] = [(whole, numbers)]

@@ -172,7 +172,12 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
             if factor is not None:
                 scale *= factor
                 nodes.add(this.index)
-            elif not (gained or masked or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
+            elif gained:  # a learned temperature, and the constants on it
+                gain = next(n for n in others if n in usage.derived)
+                number, where = _on_gain(graph, usage, gain)
+                scale *= number
+                nodes |= where
+            elif not (masked or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
                 continue
             learned |= gained
             following = this.index
@@ -186,6 +191,18 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
                 softmax=bool(ends & _SOFTMAX),
             )
         node = following
+
+
+def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
+    """The constants on a parameter that multiplies, and where they stand."""
+    scale, nodes = 1.0, set[int]()
+    while graph.nodes[node].op != "parameter":
+        factor = own_factor(graph, graph.nodes[node])
+        if factor is not None:
+            scale *= factor
+            nodes.add(node)
+        node = next(r.node for r in graph.nodes[node].inputs if r.node in usage.derived)
+    return scale, nodes
 
 
 def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
