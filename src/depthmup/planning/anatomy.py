@@ -284,9 +284,9 @@ def _each_layer(names: list[str]) -> str:
     more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
     return (
         f"{', '.join(patterns[:3])}{more} act on the stream itself once per layer, outside of "
-        "every branch (gains of the stream, vectors that each layer adds), so their effects add up over "
-        "depth and no depth rule covers them: they take no depth factor. Put them inside a branch, "
-        "or check their learning rate at the target depth."
+        "every branch (gains of the stream, vectors that each layer adds), so their effects add up "
+        "over depth and no depth rule covers them: they take no depth factor. Put them inside a "
+        "branch, or check their learning rate at the target depth."
     )
 
 
