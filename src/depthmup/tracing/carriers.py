@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import Protocol
 
-from depthmup.tracing.constants import own_factor
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.operations import (
     AFFINE_NORMS,
@@ -226,7 +225,7 @@ class _Walk:
             tensors = [a for a in args[:2] if self.graph.number(a) is None]
             if node.op == "div":
                 tensors = [a for a in args[:1] if a in tensors]
-            scale = own_factor(self.graph, node) or 1.0
+            scale = self.graph.factors.get(node.index) or 1.0
             tensors.sort(key=lambda a: a.node not in self.usage.derived)
             alternatives = [operand(a, node.index) for a in tensors]
         elif node.op in MATRIX_PRODUCTS:

@@ -41,21 +41,12 @@ class Constants:
     before: Mapping[tuple[str, int], tuple[int, ...]]
 
 
-def own_factor(graph: Graph, node: Node) -> float | None:
-    """The number by which an operation multiplies its one other operand, if it does just that."""
-    if node.op not in ("mul", "div"):
-        return None
-    numbers = [graph.number(argument) for argument in node.args[:2]]
-    known = [number for number in numbers if number is not None]
-    if len(known) != 1 or not known[0] or (node.op == "div" and numbers[1] is None):
-        return None
-    return known[0] if node.op == "mul" else 1 / known[0]
-
-
 def scaled_behind(graph: Graph, node: int) -> list[int]:
     """The node, and those behind it as far as constants and shapes alone change."""
     return _behind(
-        graph, node, lambda _, this: own_factor(graph, this) is not None or this.op in TRANSPARENT
+        graph,
+        node,
+        lambda _, this: graph.factors.get(this.index) is not None or this.op in TRANSPARENT,
     )
 
 
@@ -81,7 +72,7 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
         for node in graph.nodes
         if node.index in live
         and node.index not in usage.constant
-        and (factor := own_factor(graph, node)) is not None
+        and (factor := graph.factors.get(node.index)) is not None
         and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
     }
     ends = [_end_of_branch(graph, usage, b.addition, b.output) for b in residuals.branches]
@@ -124,7 +115,7 @@ def _behind_uses(
     lookups = {u.node for uses in usage.uses.values() for u in uses if u.how is How.LOOKUP}
 
     def passes(before: int, this: Node) -> bool:
-        if own_factor(graph, this) is not None or this.op in TRANSPARENT:
+        if graph.factors.get(this.index) is not None or this.op in TRANSPARENT:
             return True
         others = [r.node for r in this.inputs if r.node != before]
         return this.op in _ADDITIONS and all(

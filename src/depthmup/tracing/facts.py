@@ -23,16 +23,17 @@ from depthmup.tracing.trace import ExampleInputs, trace
 class Facts:
     """One model's dataflow, read once.
 
-    ``usage`` has every use of every parameter, with its place among matrices and branches and the
-    tensor of a module that a hook can multiply instead. ``residuals`` are the branches and streams,
-    ``carriers`` where the multiplier of each branch can go, ``products`` those of two activations
-    (queries and keys among them). ``constants`` are the model's own numbers and what they stand
-    beside. ``tied`` says what can multiply the input of a readout that is also an embedding, and so
-    cannot carry a multiplier itself. ``runs`` counts the calls of each module.
+    ``uses`` (of ``usage``) are those of every parameter, with its place among matrices and branches
+    and the tensor of a module that a hook can multiply instead. ``residuals`` are the branches and
+    streams, ``carriers`` where the multiplier of each branch can go, ``products`` those of two
+    activations (queries and keys among them). ``constants`` are the model's own numbers and what
+    they stand beside. ``tied`` says what can multiply the input of a readout that is also an
+    embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
     """
 
     graph: Graph = field(repr=False)
     usage: Usage = field(repr=False)
+    uses: Mapping[str, tuple[Use, ...]] = field(repr=False)
     residuals: Residuals
     carriers: tuple[Carriers, ...] = field(repr=False)
     products: tuple[Product, ...]
@@ -44,10 +45,6 @@ class Facts:
     def attentions(self) -> tuple[Product, ...]:
         """The products that a softmax normalizes."""
         return tuple(product for product in self.products if product.softmax)
-
-    @property
-    def uses(self) -> Mapping[str, tuple[Use, ...]]:
-        return self.usage.uses
 
 
 def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
@@ -76,9 +73,11 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
     runs: dict[str, int] = {}
     for call in graph.calls:
         runs[call.name] = runs.get(call.name, 0) + 1
+    placed = _placed(graph, usage, residuals)
     return Facts(
         graph=graph,
-        usage=_placed(graph, usage, residuals),
+        usage=placed,
+        uses=placed.uses,
         residuals=residuals,
         tied=_tied(graph, usage),
         carriers=tuple(

@@ -67,13 +67,18 @@ class Hook:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """A forward pass in the order in which it ran, so that every node follows its inputs."""
+    """A forward pass in the order in which it ran, so that every node follows its inputs.
+
+    ``factors`` are the numbers by which nodes multiply their one other operand, where a node does
+    just that.
+    """
 
     nodes: tuple[Node, ...]
     parameters: Mapping[str, int]
     calls: tuple[ModuleCall, ...]
     outputs: tuple[Ref, ...]
     consumers: tuple[tuple[int, ...], ...] = field(repr=False)
+    factors: Mapping[int, float] = field(repr=False)
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         return self.nodes[ref.node].shapes[ref.output]

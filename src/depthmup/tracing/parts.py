@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from depthmup.tracing.constants import own_factor
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.operations import MATRIX_PRODUCTS, RESHAPES, SAME
 from depthmup.tracing.parameter_uses import Usage
@@ -47,16 +46,17 @@ def part_hook(graph: Graph, usage: Usage, tensor: Ref, reader: int) -> tuple[Hoo
 def _affine(graph: Graph, usage: Usage, ref: Ref) -> list[int]:
     """The operations by which a tensor is W x + b: the addition of b, if there is one, and W x."""
     nodes = [ref.node]
-    this, size = graph.nodes[ref.node], graph.shape(ref)[-1:]
+    this = graph.nodes[ref.node]
+    size = this.shapes[ref.output][-1:]
     if this.op == "add":
         activations = [r for r in this.inputs if r.node not in usage.derived]
         if len(activations) != 1 or len(this.inputs) != 2:
             return []
         ref = activations[0]
-    while graph.nodes[ref.node].op in SAME | RESHAPES and graph.shape(ref)[-1:] == size:
+    while (this := graph.nodes[ref.node]).op in SAME | RESHAPES and this.shape[-1:] == size:
         if ref.node != nodes[0] and len(graph.consumers[ref.node]) != 1:
             return []
-        ref = graph.nodes[ref.node].inputs[0]
+        ref = this.inputs[0]
     if ref.node != nodes[0] and len(graph.consumers[ref.node]) != 1:
         return []
     return [*nodes, ref.node] if graph.nodes[ref.node].op in MATRIX_PRODUCTS else []
@@ -97,10 +97,10 @@ def _calls_giving(graph: Graph, ref: Ref, reader: int) -> Iterator[tuple[ModuleC
 
 def _before(graph: Graph, usage: Usage, ref: Ref) -> Ref | None:
     node = graph.nodes[ref.node]
-    moves = node.op in _MOVES or own_factor(graph, node) is not None
+    moves = node.op in _MOVES or graph.factors.get(node.index) is not None
     if not moves or ref.node in usage.derived:
         return None
-    return next((r for r in node.inputs if graph.number(r) is None), None)
+    return next((r for r in node.inputs if r.node not in usage.constant), None)
 
 
 def _ranges(
@@ -137,7 +137,7 @@ def _ranges(
 
 def _moved(graph: Graph, node: Node, ref: Ref, coordinates: Tensor) -> list[Tensor] | None:
     """What an operation makes of the coordinates; None if it does more than move them."""
-    if own_factor(graph, node) is not None:
+    if graph.factors.get(node.index) is not None:
         return [coordinates]
     if node.op not in _MOVES or len(node.inputs) != 1:
         return None

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
-from depthmup.tracing.constants import own_factor
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
 from depthmup.tracing.parameter_uses import Usage
@@ -78,6 +77,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
         ways = [_way(graph, usage, ref, size) for ref in (query, key)]
         after = inside.get(node.index, -1)
         constant *= behind.scale
+        carriers = [carriers_of(graph, usage, ref, node.index, after=after) for ref in (query, key)]
         yield Product(
             module=node.module,
             size=size,
@@ -93,11 +93,11 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             key=key,
             reader=node.index,
             after=after,
-            carriers=(
-                carriers_of(graph, usage, query, node.index, after=after),
-                carriers_of(graph, usage, key, node.index, after=after),
-            ),
-            parts=(
+            carriers=(carriers[0], carriers[1]),
+            # Where a whole tensor can carry the multiplier, no part of one is needed.
+            parts=((), ())
+            if any(c.parameters or c.modules for c in carriers)
+            else (
                 part_hook(graph, usage, query, node.index),
                 part_hook(graph, usage, key, node.index),
             ),
@@ -165,7 +165,7 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
         readers = [graph.nodes[n] for n in graph.consumers[node] if n in live]
         following = None
         for this in readers:
-            factor = own_factor(graph, this)
+            factor = graph.factors.get(this.index)
             others = [r.node for r in this.inputs if r.node != node]
             gained = this.op in ("mul", "div") and any(n in usage.derived for n in others)
             masked = this.op == "mul" and all(n in usage.constant for n in others)
@@ -197,7 +197,7 @@ def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
     """The constants on a parameter that multiplies, and where they stand."""
     scale, nodes = 1.0, set[int]()
     while graph.nodes[node].op != "parameter":
-        factor = own_factor(graph, graph.nodes[node])
+        factor = graph.factors.get(node)
         if factor is not None:
             scale *= factor
             nodes.add(node)
@@ -212,7 +212,7 @@ def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
     while True:
         node = graph.nodes[ref.node]
         tensors = [r for r in node.inputs if r.node not in weights]
-        factor = own_factor(graph, node)
+        factor = graph.factors.get(node.index)
         if factor is not None:
             scale *= factor
             nodes.add(node.index)

@@ -291,7 +291,26 @@ def _attempt(
         calls=tuple(recorder.calls),
         outputs=outputs,
         consumers=tuple(tuple(c) for c in consumers),
+        factors=_factors(recorder.nodes),
     )
+
+
+def _factors(nodes: Sequence[Node]) -> dict[int, float]:
+    """The numbers by which nodes multiply (or divide by) their one other operand."""
+
+    def number(argument: Any) -> float | None:
+        if isinstance(argument, Ref):
+            return nodes[argument.node].value
+        return float(argument) if isinstance(argument, (int, float)) else None
+
+    factors = {}
+    for node in nodes:
+        if node.op in ("mul", "div"):
+            numbers = [number(argument) for argument in node.args[:2]]
+            known = [n for n in numbers if n is not None]
+            if len(known) == 1 and known[0] and not (node.op == "div" and numbers[1] is None):
+                factors[node.index] = known[0] if node.op == "mul" else 1 / known[0]
+    return factors
 
 
 def trace(model: nn.Module, inputs: ExampleInputs) -> Graph:
