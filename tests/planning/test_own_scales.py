@@ -270,3 +270,11 @@ def test_a_branch_multiplier_behind_a_nonlinearity_counts_once():
     with pytest.raises(NotUnderstood, match=r"multiplied by 0\.5"):
         scales("root of a nonlinearity", "completep")
     assert not scales("root of a nonlinearity", "depth-mup").multipliers
+
+
+def test_a_constant_on_the_stream_that_follows_depth_is_a_note():
+    """The next branch adds to what it multiplies: it is no constant of the matrix that reads it."""
+    plan = scales("stream", "completep")
+    assert any("multiplies by a number that follows its size at blocks.*" in n for n in plan.notes)
+    assert plan["blocks.3.up.weight"].folded == 1
+    assert not scales("stream", "completep", target=(64, 2)).notes

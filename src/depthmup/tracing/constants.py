@@ -163,13 +163,28 @@ def _made_by(graph: Graph, node: int) -> int:
 def _before_uses(
     graph: Graph, usage: Usage, factors: Mapping[int, float]
 ) -> dict[tuple[str, int], tuple[int, ...]]:
-    """For every matrix the constants on what it reads."""
+    """For every matrix the constants on what it reads, where matrices alone read that.
+
+    A constant on the stream is nobody's: what the next branch adds to is multiplied by it, too.
+    """
     before: dict[tuple[str, int], tuple[int, ...]] = {}
+    matrices = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
+
+    def for_matrices(node: int) -> bool:
+        return all(
+            reader in matrices
+            or (
+                (reader in factors or graph.nodes[reader].op in TRANSPARENT)
+                and for_matrices(reader)
+            )
+            for reader in graph.consumers[node]
+        )
+
     for name, uses in usage.uses.items():
         for use in uses:
             node, nodes = use.activation if use.how is How.MATRIX else None, []
             while node is not None and (node in factors or graph.nodes[node].op in TRANSPARENT):
-                if node in factors:
+                if node in factors and for_matrices(node):
                     nodes.append(node)
                 this = graph.nodes[node]
                 operands = [r for r in this.inputs if graph.number(r) is None] or this.inputs
