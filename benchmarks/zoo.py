@@ -163,10 +163,11 @@ def architectures() -> Iterator[Architecture]:
 
 
 def planned(
-    architecture: Architecture, scheme: str, optimizer: str, **options: Any
+    architecture: Architecture, scheme: str, optimizer: str, *, device: str = "cpu", **options: Any
 ) -> tuple[nn.Module, Plan]:
-    """A model of the target size and its plan, both on the device of the day (``meta``, mostly)."""
-    model, base = architecture.make(*TARGET), architecture.make(*BASE)
+    """A model of the target size on this device, and its plan."""
+    with torch.device(device):
+        model, base = architecture.make(*TARGET), architecture.make(*BASE)
     plan = depthmup.plan(
         model, base=base, scheme=scheme, optimizer=optimizer,
         example_inputs=dict(architecture.inputs), own_init="fixed", **options,
@@ -257,8 +258,7 @@ def verdict(architecture: Architecture) -> tuple[Verdict, int]:
     refused = (NotUnderstood, TraceError, UnrelatedModels)
     for scheme, optimizer in PAIRS:
         try:
-            with torch.device("meta"):
-                _, plan = planned(architecture, scheme, optimizer)
+            _, plan = planned(architecture, scheme, optimizer, device="meta")
         except refused as problem:
             why = f"{type(problem).__name__}: {str(problem).split('. ')[0]}"
             return Verdict(name=architecture.name, status="refused", why=why), count

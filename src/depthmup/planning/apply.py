@@ -87,24 +87,22 @@ def undeclared(
     """The parameters of whose initialization ``own_init`` says nothing, so that it is measured.
 
     Raises:
-        ValueError: a pattern matches no parameter.
+        ValueError: a pattern matches no parameter, and no ``"*"`` says what holds for the rest.
     """
     if own_init is None:
         return prescriptions
     if not isinstance(own_init, Mapping):
         return ()
+    if "*" in own_init:
+        return ()
     names = [p.name for p in prescriptions]
     for pattern in own_init:
-        if pattern != "*" and not any(matches(pattern, name) for name in names):
+        if not any(matches(pattern, name) for name in names):
             raise ValueError(
                 f"No parameter matches {pattern!r} in own_init. Patterns are names of parameters "
                 "with * for one segment, or '*' for all."
             )
-    return [
-        p
-        for p in prescriptions
-        if not any(pattern == "*" or matches(pattern, p.name) for pattern in own_init)
-    ]
+    return [p for p in prescriptions if not any(matches(key, p.name) for key in own_init)]
 
 
 def own_laws(plan: "Plan", found: Mapping[str, nn.Parameter]) -> Mapping[str, OwnLaw]:
