@@ -219,15 +219,16 @@ def test_growing_heads_scale_the_logits(fused, scaled):
                 block.attention = Separate(width, 2)
         return model
 
-    if fused:
-        with pytest.raises(NotUnderstood, match=r"attention logits at blocks\.0\.attention"):
-            depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens())
-        return
     plan = depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens(), own_init="fan_in")
     found = [m for m in plan.multipliers if m.where is Where.LOGITS]
-    assert [m.folds for m in found] == [
-        (f"blocks.{i}.attention.q.bias", f"blocks.{i}.attention.q.weight") for i in range(2)
-    ]
+    if fused:  # queries are a third of what one matrix gives
+        assert [(m.hooks[0].module, m.hooks[0].part) for m in found] == [
+            (f"blocks.{i}.attention.qkv", ((0, 32),)) for i in range(2)
+        ]
+    else:
+        assert [m.folds for m in found] == [
+            (f"blocks.{i}.attention.q.bias", f"blocks.{i}.attention.q.weight") for i in range(2)
+        ]
     # 1/sqrt(16) becomes sqrt(4)/16: half of it.
     assert [m.value for m in found] == approx([0.5, 0.5])
 

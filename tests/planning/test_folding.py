@@ -177,3 +177,76 @@ def test_hooks_survive_deepcopy_and_detach_removes_them():
     plan.attach(twin)
     plan.attach(twin)
     assert torch.equal(twin(x), model(x))
+
+
+class Unaffine(Transformer):
+    """Tied, and its last norm has no gain that could carry the readout's multiplier."""
+
+    def __init__(self, width, depth):
+        super().__init__(width, depth, tied=True)
+        self.norm = torch.nn.LayerNorm(width, elementwise_affine=False)
+
+
+def tied_plan(make):
+    torch.manual_seed(0)
+    model, base = make(64, 4).double(), make(16, 2).double()
+    plan = depthmup.plan(
+        model, base=base, scheme="completep", example_inputs=tokens(), own_init="fixed"
+    )
+    return model, plan
+
+
+def test_the_last_norm_carries_a_tied_readouts_multiplier():
+    model, plan = tied_plan(lambda w, d: Transformer(w, d, tied=True))
+    plan.initialize(model)
+    assert attached(model) == 0
+    readout = next(m for m in plan.multipliers if m.where is Where.READOUT)
+    assert readout.folds == ("norm.bias", "norm.weight")
+    assert readout.value == approx(0.25)
+    torch.testing.assert_close(model.norm.weight, torch.full((64,), 0.25, dtype=torch.float64))
+
+
+def test_a_last_norm_that_something_else_reads_does_not():
+    class Two(Transformer):
+        def __init__(self, width, depth):
+            super().__init__(width, depth, tied=True)
+            self.value = torch.nn.Linear(width, 1)
+
+        def forward(self, ids):
+            x = self.tokens(ids) + self.positions[:, : ids.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            x = self.norm(x)
+            return self.head(x), self.value(x)
+
+    model, plan = tied_plan(Two)
+    with pytest.warns(UserWarning, match=r"plan\.attach.*plan\.export"):
+        plan.initialize(model)
+    assert attached(model) == 1
+
+
+def test_an_export_computes_the_same_in_the_plain_class():
+    model, plan = tied_plan(Unaffine)
+    with pytest.warns(UserWarning, match="a hook"):
+        plan.initialize(model)
+    ids = torch.randint(0, 32, (2, 8))
+    expected = model(ids)
+    exported = plan.export(model)
+    assert (attached(exported), attached(model)) == (0, 1)
+    torch.testing.assert_close(exported(ids), expected, rtol=1e-12, atol=1e-12)
+    assert exported.head.weight is not exported.tokens.weight
+    plain = Unaffine(64, 4).double()
+    plain.head.weight = torch.nn.Parameter(plain.head.weight.clone())
+    plain.load_state_dict(exported.state_dict())
+    torch.testing.assert_close(plain(ids), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_an_export_says_what_it_cannot_carry():
+    plan = depthmup.plan(
+        Tower(OneDropoutBlock, 16, 4), base=Tower(OneDropoutBlock, 16, 2), scheme="ode",
+        example_inputs=vectors(), own_init="fixed",
+    )  # fmt: skip
+    model = Tower(OneDropoutBlock, 16, 4)
+    plan.initialize(model)
+    with pytest.raises(ValueError, match=r"Dropout has no weight.*plan\.attach"):
+        plan.export(model)

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from planning_zoo import VOCABULARY, tokens
+from planning_zoo import VOCABULARY, tokens, vectors
 from pytest import approx
 from torch import nn
+from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import Where
+from depthmup.planning import NotUnderstood, Where
 
 HEADS = 4
 
@@ -24,6 +25,8 @@ class Attention(nn.Module):
         self.register_buffer("scale", torch.tensor(self.root))
         if how == "learned":
             self.temperature = nn.Parameter(torch.tensor(1 / self.root))
+        if how == "learned and constant":
+            self.temperature = nn.Parameter(torch.ones(()))
 
     def logits(self, q, k):
         if self.how == "buffer on queries":
@@ -44,6 +47,8 @@ class Attention(nn.Module):
             return scaled - scaled.amax(-1, keepdim=True)
         if self.how == "learned":
             return product * self.temperature
+        if self.how == "learned and constant":
+            return product * (self.temperature / self.root)
         return scaled
 
     def forward(self, x):
@@ -126,6 +131,14 @@ def test_logits_that_cannot_be_read_are_a_note():
     assert not planned((16,), (16,), attention="learned").notes
 
 
+def test_a_constant_on_a_learned_temperature_is_the_logits_own():
+    """It is left where it is, with a note, and not divided out of the temperature."""
+    plan = planned(attention="learned and constant")
+    assert not plan.multipliers or all(m.where is not Where.CONSTANT for m in plan.multipliers)
+    assert plan["blocks.0.temperature"].init == 1
+    assert "the attention logits take no" in plan.notes[0]
+
+
 def test_a_tied_embedding_that_scales_its_own_output():
     """The multiplier goes behind the scale, onto the module that holds it."""
 
@@ -160,3 +173,109 @@ def test_a_buffers_value_is_that_of_each_model():
     model.scale.copy_(base.scale)
     plan = depthmup.plan(model, base=base, example_inputs=tokens(), own_init="fan_in")
     assert not [m for m in plan.multipliers if m.where is Where.INPUT]
+
+
+class Scaled(nn.Module):
+    """A branch of two matrices, the first of which has a constant that follows its fan-in."""
+
+    def __init__(self, width, how, layers):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.how, self.scale, self.layers = how, width**-0.5, layers
+
+    def branch(self, x):
+        up, s = self.up, self.scale
+        if self.how == "weight":
+            return F.linear(x, up.weight * s, up.bias)
+        if self.how == "both":
+            return F.linear(x, up.weight, up.bias) * s
+        if self.how == "before":
+            return F.linear(x * s, up.weight, up.bias)
+        return up(x)
+
+    def forward(self, x):
+        y = self.down(torch.relu(self.branch(x)))
+        if self.how == "alpha":
+            return torch.add(x, y, alpha=1.4 / self.layers**0.5)
+        if self.how == "root":
+            return x + y * (1.4 / self.layers**0.5)
+        if self.how == "root of a nonlinearity":
+            return x + torch.tanh(y) * (1.4 / self.layers**0.5)
+        if self.how == "Euler":
+            return x + y / self.layers
+        if self.how == "stream":
+            return (x + y) * self.layers**-0.5
+        return x + y
+
+
+class Scales(nn.Module):
+    def __init__(self, width, depth, how):
+        super().__init__()
+        self.inp = nn.Linear(6, width)
+        self.blocks = nn.ModuleList(Scaled(width, how, depth) for _ in range(depth))
+        self.out = nn.Linear(width, 2)
+
+    def forward(self, x):
+        x = self.inp(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.out(x)
+
+
+def scales(how, scheme, target=(64, 8), base=(16, 2), **options):
+    return depthmup.plan(
+        Scales(*target, how), base=Scales(*base, how), scheme=scheme, own_init="fixed",
+        example_inputs=vectors(), **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("folding", [True, False])
+@pytest.mark.parametrize("how", ["weight", "both", "before"])
+def test_a_hidden_matrix_with_its_own_constant_is_not_scaled_twice(how, folding):
+    """W s with s = 1/sqrt(fan-in) and W of fixed size, as in NTK form and StyleGAN.
+
+    What acts is V = s W, which must start as m^-1/2 and learn at 1/m: W at 1 and at m^-1/2.
+    """
+    plan = scales(how, "mup", folding=folding)
+    up = plan["blocks.3.up.weight"]
+    assert (up.init, up.lr, up.epsilon) == (approx(1.0), approx(0.5), approx(0.125))
+    bias = plan["blocks.3.up.bias"]
+    assert (bias.init, bias.lr) == ((2.0, 2.0) if how == "both" else (1.0, 1.0))
+    assert plan["blocks.3.down.weight"].init == approx(0.5)
+    assert not plan.notes
+    untouched = scales(how, "sp", folding=folding)
+    assert untouched["blocks.3.up.weight"].init == scales("none", "sp")["blocks.3.up.weight"].init
+
+
+@pytest.mark.parametrize(
+    ("how", "scheme", "value"),
+    [
+        ("root", "depth-mup", None),
+        ("root", "completep", 0.5),
+        ("alpha", "depth-mup", None),
+        ("alpha", "completep", 0.5),
+        ("Euler", "completep", None),
+        ("Euler", "depth-mup", 2.0),
+        ("root", "sp", None),
+        ("root", "mup", None),
+        ("none", "depth-mup", 0.5),
+    ],
+)
+def test_a_branch_multiplier_of_the_models_own_counts_once(how, scheme, value):
+    plan = scales(how, scheme)
+    branches = [m for m in plan.multipliers if m.where is Where.BRANCH]
+    assert [m.value for m in branches] == ([approx(value)] * 8 if value else [])
+
+
+def test_a_branch_multiplier_behind_a_nonlinearity_counts_once():
+    with pytest.raises(NotUnderstood, match=r"multiplied by 0\.5"):
+        scales("root of a nonlinearity", "completep")
+    assert not scales("root of a nonlinearity", "depth-mup").multipliers
+
+
+def test_a_constant_on_the_stream_that_follows_depth_is_a_note():
+    """The next branch adds to what it multiplies: it is no constant of the matrix that reads it."""
+    plan = scales("stream", "completep")
+    assert any("multiplies by a number that follows its size at blocks.*" in n for n in plan.notes)
+    assert plan["blocks.3.up.weight"].folded == 1
+    assert not scales("stream", "completep", target=(64, 2)).notes

@@ -90,7 +90,8 @@ def _branch_point(traced: Traced, branch: Branch) -> Point | None:
         if len(placement.calls) != 1:
             continue
         hook, (call, index) = hooks_of(placement)[0], next(iter(placement.calls))
-        if not _is_resized(traced, placement.scaled - {call.outputs[index].node}):
+        scaled = frozenset(ref.node for ref in placement.scaled)
+        if not _is_resized(traced, scaled - {call.outputs[index].node}):
             key = Key(observable=Observable.BRANCH, module=layer_pattern(hook.module))
             return Point(
                 key=key, module=hook.module, side="output", index=hook.index, scale=placement.scale

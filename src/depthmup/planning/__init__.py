@@ -4,18 +4,16 @@ from depthmup.planning.anatomy import Anatomy, Place, anatomy
 from depthmup.planning.apply import PlanMismatch
 from depthmup.planning.declared import Branch, DeclaredRole
 from depthmup.planning.document import PlanDocumentError
-from depthmup.planning.graph import Residuals, find_branches
 from depthmup.planning.groups import MuonGroups
 from depthmup.planning.initializers import Drawn, recorded
-from depthmup.planning.kinds import NotUnderstood
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.optimizer_probe import Probe, family_of
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
 from depthmup.planning.plan import Plan, plan
 from depthmup.planning.prescription import Multiplier, Prescription
-from depthmup.planning.sites import Hook, Site, Where
-from depthmup.planning.trace import Graph, TraceError, trace
-from depthmup.planning.uses import find_uses
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where
+from depthmup.tracing import Graph, Hook, Residuals, TraceError, find_branches, find_uses, trace
 
 __all__ = [
     "Anatomy",

@@ -4,7 +4,6 @@ Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-o
 and which residual branch a parameter lies in come from the dataflow.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,40 +14,43 @@ from depthmup.planning.declared import (
     BranchHints,
     DeclaredRole,
     RoleHints,
+    check_role_patterns,
     declared_branches,
     declared_role,
 )
-from depthmup.planning.folding import into_parameters, onto_modules
-from depthmup.planning.graph import find_branches
-from depthmup.planning.kinds import (
-    Flow,
+from depthmup.planning.depth_ratios import Membership, StreamDepth, from_dataflow, from_declarations
+from depthmup.planning.matching import Match, UnrelatedModels, match_models
+from depthmup.planning.own_constants import (
+    OwnConstants,
+    attributed,
+    counterparts,
+    equal,
+    in_logits,
+    unattributed,
+)
+from depthmup.planning.roles import (
     Growth,
     NotUnderstood,
-    flow_of,
     kind_and_ratios,
-    structural_uses,
-)
-from depthmup.planning.matching import Match, UnrelatedModels, match_models
-from depthmup.planning.membership import Membership, from_dataflow, from_declarations
-from depthmup.planning.names import pattern_of, plain_name, unwrapped
-from depthmup.planning.sites import (
-    Attention,
-    Site,
-    Traced,
-    Where,
-    attentions,
-    hooks_of,
-    input_hook,
-    logit_scale,
     lookup_use,
     matrix_use,
-    output_hook,
-    own_scale,
-    unread_attentions,
+    structural_uses,
 )
-from depthmup.planning.trace import ExampleInputs, TraceError, trace
-from depthmup.planning.uses import Use, find_uses
+from depthmup.planning.sites import Site, Where, product_sites, unread_products
 from depthmup.rules import Kind, Ratios, Role
+from depthmup.tracing import (
+    Carriers,
+    ExampleInputs,
+    Facts,
+    Hook,
+    How,
+    TraceError,
+    Use,
+    pattern_of,
+    plain_name,
+    read,
+    unwrapped,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +79,7 @@ class Anatomy:
     places: tuple[Place, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
+    depths: tuple[StreamDepth, ...] = ()
 
 
 def anatomy(
@@ -87,8 +90,18 @@ def anatomy(
     base_inputs: ExampleInputs | None = None,
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
+    depth: float | None = None,
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.
+
+    Args:
+        model: to be trained.
+        base: the same architecture in the size whose hyperparameters are known.
+        example_inputs: arguments of one forward pass.
+        base_inputs: the same for the base, where they differ.
+        branches: where the residual branches are, if the dataflow does not show it.
+        roles: what single parameters are, if their use does not show it.
+        depth: how many times as deep the model is, in place of the additions that are counted.
 
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
@@ -104,16 +117,17 @@ def anatomy(
         name: Growth(name=name, shape=shapes[name], base_shape=base_shapes[base_of[name]])
         for name in names
     }
+    check_role_patterns(roles, names)
     declared = declared_branches(model, branches)
     base_declared = declared_branches(base, branches)
-    traced, base_traced, failure = None, None, None
+    facts, base_facts, failure = None, None, None
     if example_inputs is not None:
         try:
-            traced = read(model, example_inputs)
-            base_traced = read(base, base_inputs if base_inputs is not None else example_inputs)
+            facts = read(model, example_inputs)
+            base_facts = read(base, base_inputs if base_inputs is not None else example_inputs)
         except TraceError as problem:
             failure = problem
-    if (traced is None or base_traced is None) and not declared:
+    if (facts is None or base_facts is None) and not declared:
         if failure is not None:
             raise failure
         raise ValueError(
@@ -123,12 +137,18 @@ def anatomy(
             "('layers.*.norm1',), ...}."
         )
     notes: list[str] = []
-    if traced is not None and base_traced is not None:
-        uses = dict(traced.usage.uses)
+    if facts is not None and base_facts is not None:
+        uses = dict(facts.uses)
+        pairs = list(counterparts(facts, base_facts, match))
+        owned, base_owned = in_logits(pairs)
+        own = (
+            attributed(facts.constants, owned),
+            attributed(base_facts.constants, base_owned),
+        )
         if branches is None:
-            found = from_dataflow(traced, base_traced, base_of)
+            found = from_dataflow(facts, base_facts, base_of, own, depth)
         else:
-            found = from_declarations(declared, base_declared)
+            found = from_declarations(declared, base_declared, depth)
     else:
         why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
         notes.append(
@@ -139,7 +159,7 @@ def anatomy(
             "model, or grow their number instead."
         )
         uses = structural_uses(model)
-        found = from_declarations(declared, base_declared)
+        found = from_declarations(declared, base_declared, depth)
     notes += found.notes
     if not found.sites and match.deeper:
         raise NotUnderstood(
@@ -158,14 +178,21 @@ def anatomy(
         notes.append(_outside(left_out))
     elif left_out:
         raise NotUnderstood(_outside(left_out))
-    flow = flow_of(traced) if traced is not None else None
+    if facts is not None and base_facts is not None and branches is None:
+        on_stream = [
+            name
+            for name in names
+            if name not in found.inside
+            and declared_role(name, roles) is None
+            and _grows_with_depth(name, base_of, facts, base_facts)
+        ]
+        if on_stream and not any(s.normalized for s in facts.residuals.streams):
+            notes.append(_each_layer(on_stream))
     frozen = {plain_name(name) for name, p in model.named_parameters() if not p.requires_grad}
     places = []
     for name in names:
         used = uses.get(name, ())
-        role, ratios, inside = _place(
-            name, used, growth[name], flow, found, roles, frozen=name in frozen
-        )
+        role, ratios, inside = _place(name, used, growth[name], found, roles, frozen=name in frozen)
         places.append(
             Place(
                 name=name,
@@ -179,20 +206,19 @@ def anatomy(
                 embeds=lookup_use(uses.get(name, ())) is not None,
             )
         )
+    if facts is not None and base_facts is not None:
+        unnamed = {n: g for n, g in growth.items() if declared_role(n, roles) is None}
+        notes += _unused(uses, unnamed, frozen)
     notes += _mixed_growth(growth)
     sites = list(found.sites)
-    if traced is not None and base_traced is not None:
-        sites += _scale_sites(traced, base_traced, places)
-        sites += _logit_sites(traced, base_traced, match)
-        notes += _unread_logits(traced, base_traced, match)
-    return Anatomy(places=tuple(places), sites=tuple(sites), notes=tuple(notes))
-
-
-def read(model: nn.Module, inputs: ExampleInputs) -> Traced:
-    """Trace a model and find its uses of parameters and its residual branches."""
-    graph = trace(model, inputs)
-    usage = find_uses(graph)
-    return Traced(graph=graph, usage=usage, residuals=find_branches(graph, usage))
+    if facts is not None and base_facts is not None:
+        sites += _scale_sites(facts, base_facts, own, places)
+        sites += product_sites(facts, pairs)
+        notes += unread_products(pairs)
+        notes += _unattributed(own, match)
+    return Anatomy(
+        places=tuple(places), sites=tuple(sites), notes=tuple(notes), depths=found.depths
+    )
 
 
 def _tied_names(
@@ -242,6 +268,28 @@ def _repeated(base_of: Mapping[str, str]) -> list[str]:
     return [name for name, theirs in base_of.items() if copies[theirs] > 1]
 
 
+def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base: Facts) -> bool:
+    """Whether something that is no matrix acts once per layer, in parameters or in slices."""
+    uses, base_uses = facts.uses[name], base.uses[base_of[name]]
+    if any(use.how is How.MATRIX for use in uses):
+        return False
+    copies = Counter(base_of.values())
+    repeated = copies[base_of[name]] > 1 and any(use.reads_stream for use in uses)
+    sliced = len(uses) > len(base_uses) and any(use.slices for use in uses)
+    return repeated or sliced
+
+
+def _each_layer(names: list[str]) -> str:
+    patterns = list(dict.fromkeys(map(pattern_of, names)))
+    more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
+    return (
+        f"{', '.join(patterns[:3])}{more} act on the stream itself once per layer, outside of "
+        "every branch (gains of the stream, vectors that each layer adds), so their effects add up "
+        "over depth and no depth rule covers them: they take no depth factor. Put them inside a "
+        "branch, or check their learning rate at the target depth."
+    )
+
+
 def _outside(names: list[str]) -> str:
     patterns = list(dict.fromkeys(map(pattern_of, names)))
     more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
@@ -258,17 +306,19 @@ def _place(
     name: str,
     uses: tuple[Use, ...],
     growth: Growth,
-    flow: Flow | None,
     found: Membership,
     hints: RoleHints | None,
     *,
     frozen: bool,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
     declared: DeclaredRole | None = declared_role(name, hints)
-    if frozen and not uses and declared is None:
-        return Role(kind=Kind.VECTOR), Ratios(), ()
+    if not uses and declared is None:
+        if frozen:
+            return Role(kind=Kind.VECTOR), Ratios(), ()
+        if _is_vector(growth):
+            return Role(kind=Kind.VECTOR), Ratios(fan_out=growth.along(growth.growing)), ()
     labels, depth, shared = found.inside.get(name, ((), 1.0, False))
-    kind, fans, tied = kind_and_ratios(growth, uses, flow, declared, stacked=name in found.stacked)
+    kind, fans, tied = kind_and_ratios(growth, uses, declared, stacked=name in found.stacked)
     role = Role(
         kind=kind,
         in_branch=bool(labels),
@@ -277,6 +327,24 @@ def _place(
         shared=shared,
     )
     return role, replace(fans, depth=depth), labels
+
+
+def _is_vector(growth: Growth) -> bool:
+    """Whether a shape has one dimension at most, so that its role needs no use to show it."""
+    return sum(size != 1 for size in growth.shape) <= 1
+
+
+def _unused(
+    uses: Mapping[str, tuple[Use, ...]], growth: Mapping[str, Growth], frozen: set[str]
+) -> Iterator[str]:
+    idle = [n for n, g in growth.items() if not uses.get(n) and n not in frozen and _is_vector(g)]
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        yield (
+            f"{idle[0]}{more} has no influence on the output for these example_inputs (a mask "
+            "token, perhaps). It is planned as a vector outside of all branches; pass inputs that "
+            "use it if it lies in one."
+        )
 
 
 def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
@@ -289,86 +357,82 @@ def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
         )
 
 
-def _scale_sites(traced: Traced, base: Traced, places: list[Place]) -> Iterator[Site]:
-    """Readouts and embeddings: where Laws.forward applies, and the model's own constants."""
+def _scale_sites(
+    facts: Facts, base: Facts, own: tuple[OwnConstants, OwnConstants], places: list[Place]
+) -> Iterator[Site]:
+    """Readouts and embeddings: where Laws.forward applies; and the model's own constants."""
     for place in places:
-        uses = traced.usage.uses[place.name]
-        base_uses = base.usage.uses[place.base_name]
-        product, lookup = matrix_use(uses), lookup_use(uses)
-        if place.role.kind is Kind.READOUT and product is not None:
-            theirs = matrix_use(base_uses)
-            own = own_scale(traced, product) / (own_scale(base, theirs) if theirs else 1.0)
-            yield Site(
-                where=Where.READOUT,
-                label=place.name,
-                ratios=place.ratios,
-                own=own,
-                folds=(place.name,) if len(uses) == 1 else (),
-                hooks=input_hook(traced, product),
-                parameter=place.name,
+        uses, base_uses = facts.uses[place.name], base.uses[place.base_name]
+        growth = {
+            use: own[0].of(use) / own[1].of(base_uses[min(i, len(base_uses) - 1)])
+            for i, use in enumerate(uses)
+            if base_uses
+        }
+        lookups = [use for use in uses if use.how is How.LOOKUP]
+        product = matrix_use(uses) if place.role.kind is Kind.READOUT else None
+        single = (place.name,) if len(uses) == 1 else ()
+        if product is not None:
+            folds = single or _before_readout(facts, place.name)
+            yield _scale_site(
+                Where.READOUT, place, growth.get(product, 1.0), product.hooks, folds=folds
             )
-        if lookup is not None and not place.role.in_branch:
-            theirs = lookup_use(base_uses)
-            own = own_scale(traced, lookup) / (own_scale(base, theirs) if theirs else 1.0)
-            if not math.isclose(own, 1.0, rel_tol=1e-9):
-                yield Site(
-                    where=Where.INPUT,
-                    label=place.name,
-                    ratios=place.ratios,
-                    own=own,
-                    folds=(place.name,) if len(uses) == 1 else (),
-                    hooks=output_hook(traced, lookup),
-                    parameter=place.name,
+        rest = [use for use in uses if use is not product and use not in lookups]
+        for where, alike in ((Where.INPUT, lookups), (Where.CONSTANT, rest)):
+            factors = [growth.get(use, 1.0) for use in alike]
+            if all(equal(factor, 1.0) for factor in factors):
+                continue
+            alone = len(alike) == len(uses)
+            if not all(equal(f, factors[0]) for f in factors) or not (alone or alike is lookups):
+                raise NotUnderstood(
+                    f"{place.name} is used several times, with constants that follow the size of "
+                    f"the model differently ({', '.join(f'{f:.4g}' for f in growth.values())} "
+                    "times the base's). Use the same constant everywhere, or none that follows "
+                    "size."
                 )
+            hooks = tuple(dict.fromkeys(hook for use in alike for hook in use.hooks))
+            hookable = where is Where.INPUT and all(use.hooks for use in alike)
+            yield _scale_site(
+                where,
+                place,
+                factors[0],
+                hooks if hookable else (),
+                folds=(place.name,) if alone else (),
+            )
 
 
-def _logit_sites(traced: Traced, base: Traced, match: Match) -> Iterator[Site]:
-    """Attention whose head size grows."""
-    in_base: dict[str, list[Attention]] = {}
-    for theirs in attentions(base):
-        in_base.setdefault(theirs.module, []).append(theirs)
-    seen: dict[str, int] = {}
-    for ours in attentions(traced):
-        nth = seen[ours.module] = seen.get(ours.module, -1) + 1
-        counterparts = in_base.get(match.modules.get(ours.module, ""), [])
-        if nth >= len(counterparts):
-            continue
-        theirs = counterparts[nth]
-        ratio = ours.head / theirs.head
-        if ratio == 1:
-            continue
-        graph, usage = traced.graph, traced.usage
-        folds: tuple[str, ...] = ()
-        for placement in into_parameters(graph, usage, ours.query, ours.reader, after=ours.after):
-            if all(len(usage.uses[name]) == 1 for name in placement.parameters):
-                folds = tuple(sorted(placement.parameters))
-                break
-        explicit = next(onto_modules(graph, usage, ours.query, ours.reader, after=ours.after), None)
-        yield Site(
-            where=Where.LOGITS,
-            label=ours.module,
-            ratios=Ratios(fan_in=ratio),
-            # The law is relative to the usual 1/sqrt(head size).
-            own=logit_scale(traced, ours) / logit_scale(base, theirs) * math.sqrt(ratio),
-            folds=folds,
-            hooks=hooks_of(explicit) if explicit is not None else (),
-        )
+def _scale_site(
+    where: Where, place: Place, own: float, hooks: tuple[Hook, ...], *, folds: tuple[str, ...]
+) -> Site:
+    """Where the factor of one weight goes, and how the model's own constants around it grow."""
+    return Site(
+        where=where,
+        label=place.name,
+        ratios=place.ratios,
+        own=own,
+        folds=folds,
+        hooks=hooks,
+        parameter=place.name,
+    )
 
 
-def _unread_logits(traced: Traced, base: Traced, match: Match) -> Iterator[str]:
-    """A note on attention whose head size grows and whose logits take no factor."""
-    in_base = dict(unread_attentions(base))
-    growing = {}
-    for module, head in unread_attentions(traced):
-        theirs = in_base.get(match.modules.get(module, ""), head)
-        if theirs != head:
-            growing[module] = head / theirs
-    if growing:
-        module, ratio = next(iter(growing.items()))
+def _before_readout(facts: Facts, name: str) -> tuple[str, ...]:
+    """The gain and bias of a last norm that feeds a tied readout alone, and carry its factor."""
+    carriers = facts.tied.get(name, Carriers())
+    for placement in carriers.parameters:
+        if all(len(facts.uses[n]) == 1 for n in placement.parameters):
+            return tuple(sorted(placement.parameters))
+    return ()
+
+
+def _unattributed(own: tuple[OwnConstants, OwnConstants], match: Match) -> Iterator[str]:
+    """A note on numbers that follow size and belong to nothing that a rule covers."""
+    numbers = list(unattributed(*own, match))
+    if numbers:
+        module, here, there = numbers[0]
+        more = f", and {len(numbers) - 1} more" if len(numbers) > 1 else ""
         yield (
-            f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
-            "logits take no factor: what stands between their product and the softmax is not only "
-            "constants, masks, shifts and limits. Unless it undoes that growth itself, divide the "
-            "product by the head size instead of its root, use scaled_dot_product_attention, or "
-            "grow the number of heads."
+            f"The model multiplies by a number that follows its size at {pattern_of(module)} "
+            f"({here:.6g} against {there:.6g} in the base{more}), where no rule says what to make "
+            "of it. The plan leaves it as it is: use the same number in both, or put it beside a "
+            "weight or at the end of a branch, where the plan takes it into account."
         )

@@ -11,8 +11,9 @@ from torch import nn
 from depthmup.planning import hooks
 from depthmup.planning.initializers import by_default
 from depthmup.planning.measured import Measured, drawn_from, exactly, measure, with_exact
-from depthmup.planning.names import parameters, plain_name, unwrapped
 from depthmup.planning.own_init import OwnLaw, Sizes, UnrecognizedInit, declared, recognize
+from depthmup.planning.sites import Where
+from depthmup.tracing import parameters, plain_name, unwrapped
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -167,6 +168,15 @@ def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
             if factor != 1.0:
                 found[p.name].mul_(factor)
     hooks.attach(model, plan.multipliers)
+    tied = [m for m in plan.multipliers if m.where is Where.READOUT and m.hooks]
+    if tied:
+        warnings.warn(
+            f"The input of {tied[0].hooks[0].module} is multiplied by {tied[0].value:.6g}, by a "
+            f"hook: {tied[0].label} is also an embedding and cannot carry it. A checkpoint in the "
+            "plain class computes something else: call plan.attach(model) after building the "
+            "model, or save plan.export(model), in which the two are untied.",
+            stacklevel=3,
+        )
     if marker is None:
         unwrapped(model).register_load_state_dict_post_hook(_Initialized())
     else:

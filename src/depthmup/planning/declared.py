@@ -7,8 +7,8 @@ from typing import TypeAlias
 from torch import nn
 
 from depthmup.planning.matching import inner
-from depthmup.planning.names import filled, matches, pattern_of, plain_name
 from depthmup.rules import Kind
+from depthmup.tracing import filled, matches, pattern_of, plain_name
 
 
 class Branch(nn.Sequential):

@@ -8,11 +8,13 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.measured import Measured
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription
-from depthmup.planning.sites import Hook, Where
+from depthmup.planning.sites import Where
 from depthmup.rules import Family, Kind, Laws, Power, Ratios, Role
+from depthmup.tracing import Hook
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -175,6 +177,7 @@ def _values(content: dict[str, Any]) -> dict[str, Any]:
             field: {k: Measured(**v) for k, v in content.get(field, {}).items()}
             for field in ("base_init", "base_default", "model_init")
         },
+        "depths": tuple(StreamDepth(**d) for d in content.get("depths", ())),
         "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
     }
 
@@ -203,7 +206,10 @@ def _multiplier(content: dict[str, Any]) -> Multiplier:
             "where": Where(content["where"]),
             "law": Power(**content["law"]),
             "folds": tuple(content["folds"]),
-            "hooks": tuple(Hook(**hook) for hook in content["hooks"]),
+            "hooks": tuple(
+                Hook(**{**hook, "part": tuple(map(tuple, hook.get("part", ())))})
+                for hook in content["hooks"]
+            ),
         }
     )
 

@@ -5,7 +5,7 @@ blocks, experts) differ in number, each is matched to one of the same structure,
 """
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from depthmup.planning.names import unwrapped
+from depthmup.tracing import unwrapped
 
 
 class UnrelatedModels(ValueError):
@@ -107,7 +107,13 @@ class _Matcher:
                     "same architecture in another size: build both with the same code."
                 )
             self.deeper.append(at)
-            result.update(self.siblings(ours, theirs, keys, base_keys, at, what))
+            try:
+                result.update(self.siblings(ours, theirs, keys, base_keys, at, what))
+            except UnrelatedModels:
+                repeated = _common_ends(ours, theirs, keys, base_keys)
+                if repeated is None:
+                    raise
+                result.update(repeated)
         return result
 
     def siblings(
@@ -156,6 +162,51 @@ class _Matcher:
                 for i, key in enumerate(alike):
                     result[key] = pool[i * len(pool) // len(alike)]
         return result
+
+
+def _common_ends(
+    ours: Mapping[str, object], theirs: Mapping[str, object], keys: list[str], base_keys: list[str]
+) -> dict[str, str] | None:
+    """Match a flat sequence whose ends are alike and whose middle repeats more or less often.
+
+    The longer sequence must be the shorter one with a stretch put in that repeats, shape by shape,
+    what stands before it. None if there is no such stretch.
+    """
+    if len(keys) < len(base_keys):
+        flipped = _common_ends(theirs, ours, base_keys, keys)
+        # Of several layers of the base that correspond to one of the model, the first is compared.
+        return {b: a for a, b in reversed(flipped.items())} if flipped is not None else None
+    kinds, base_kinds = (
+        [structure(ours[k]) for k in keys],
+        [structure(theirs[k]) for k in base_keys],
+    )
+    shapes, base_shapes = [_shapes(ours[k]) for k in keys], [_shapes(theirs[k]) for k in base_keys]
+    extra = len(keys) - len(base_keys)
+    for period in range(1, extra + 1):
+        if extra % period:
+            continue
+        for at in range(len(base_keys), period - 1, -1):
+            inserted = range(at, at + extra)
+            source = [*range(at), *(at - period + (i - at) % period for i in inserted)]
+            source += range(at, len(base_keys))
+            repeats = all(shapes[i] == shapes[i - period] for i in inserted)
+            alike = all(kinds[i] == base_kinds[j] for i, j in enumerate(source))
+            pairs = [(shapes[i], base_shapes[j]) for i, j in enumerate(source)]
+            if repeats and alike and _one_growth(pairs):
+                return {keys[i]: base_keys[j] for i, j in enumerate(source)}
+    return None
+
+
+def _shapes(part: object) -> tuple[tuple[int, ...], ...]:
+    if isinstance(part, torch.Tensor):
+        return (tuple(part.shape),)
+    return tuple(tuple(p.shape) for p in part.parameters()) if isinstance(part, nn.Module) else ()
+
+
+def _one_growth(pairs: Sequence[tuple[Hashable, Hashable]]) -> bool:
+    """Whether layers of the same shapes in the base have the same shapes in the model."""
+    growth: dict[Hashable, Hashable] = {}
+    return all(growth.setdefault(base, model) == model for model, base in pairs)
 
 
 def _runs(items: Mapping[str, object], keys: list[str]) -> list[tuple[Hashable, list[str]]]:

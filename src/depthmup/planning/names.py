@@ -1,77 +1,21 @@
-"""Names of parameters and modules, whatever a model is wrapped in."""
+"""Names of parameters and modules; they live with the reading of models."""
 
-import re
-from collections.abc import Iterator
+from depthmup.tracing.names import (
+    filled,
+    matches,
+    named_tensors,
+    parameters,
+    pattern_of,
+    plain_name,
+    unwrapped,
+)
 
-import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
-
-# Segments that wrappers put into names: compile, activation checkpointing, FSDP1.
-_WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself inside ``torch.compile`` and data-parallel wrappers.
-
-    Example:
-        >>> linear = nn.Linear(2, 2)
-        >>> unwrapped(torch.compile(linear)) is linear
-        True
-    """
-    while True:
-        if isinstance(model, (DistributedDataParallel, DataParallel)):
-            model = model.module
-        elif isinstance(model, torch._dynamo.OptimizedModule):
-            model = model._orig_mod
-        else:
-            return model
-
-
-def plain_name(name: str) -> str:
-    """``name`` without the segments that wrappers add.
-
-    Example:
-        >>> plain_name("layers.0._orig_mod.weight")
-        'layers.0.weight'
-    """
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-
-
-def named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers under every name they have, tied ones included."""
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
-
-
-def parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The distinct parameters of a model under their plain names."""
-    return {plain_name(name): p for name, p in unwrapped(model).named_parameters()}
-
-
-def pattern_of(name: str) -> str:
-    """``name`` with every number replaced by ``*``, as repeated layers are shown.
-
-    Example:
-        >>> pattern_of("layers.3.mlp.up.weight")
-        'layers.*.mlp.up.weight'
-    """
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
-
-
-def matches(pattern: str, name: str) -> re.Match[str] | None:
-    """Match a name against a pattern in which ``*`` stands for one segment (or part of one).
-
-    Example:
-        >>> matches("layers.*.attn", "layers.12.attn").groups()
-        ('12',)
-    """
-    regex = re.escape(pattern).replace(r"\*", r"([^.]*)")
-    return re.fullmatch(regex, name)
-
-
-def filled(pattern: str, groups: tuple[str, ...]) -> str:
-    """The pattern with each ``*`` replaced by what it stood for elsewhere, in order."""
-    for group in groups:
-        pattern = pattern.replace("*", group, 1)
-    return pattern
+__all__ = [
+    "filled",
+    "matches",
+    "named_tensors",
+    "parameters",
+    "pattern_of",
+    "plain_name",
+    "unwrapped",
+]

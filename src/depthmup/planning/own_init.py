@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from depthmup.planning.measured import FEW, Measured, pooled
-from depthmup.planning.names import matches, pattern_of
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Kind, Power
+from depthmup.tracing import matches, pattern_of
 
 OwnInit: TypeAlias = str | Power | Mapping[str, "str | Power"]
 

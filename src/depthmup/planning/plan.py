@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from depthmup.planning import apply, clipping, document, groups, hooks, table
+from depthmup.planning import apply, clipping, document, export, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints, check_role_patterns
 from depthmup.planning.default_scheme import default_scheme
+from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.initializers import Drawn
 from depthmup.planning.measured import Measured, exactly
-from depthmup.planning.names import parameters, plain_name
 from depthmup.planning.own_init import (
     OwnInit,
     OwnLaw,
@@ -25,9 +25,9 @@ from depthmup.planning.own_init import (
     recognize,
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.trace import ExampleInputs
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
 from depthmup.rules import scheme as scheme_named
+from depthmup.tracing import ExampleInputs, parameters, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +57,7 @@ class Plan:
     base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
+    depths: tuple[StreamDepth, ...] = ()
 
     def __getitem__(self, name: str) -> Prescription:
         """The prescription of one parameter, under any of its names."""
@@ -104,6 +105,14 @@ class Plan:
         """Remove the explicit multipliers."""
         hooks.detach(model)
 
+    def export(self, model: nn.Module) -> nn.Module:
+        """A copy whose plain class computes the same: explicit multipliers become weights.
+
+        Tied weights come apart where one of their uses has a multiplier.
+        """
+        apply.check(self, model)
+        return export.export(model, self.multipliers)
+
     def param_groups(
         self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any
     ) -> list[dict[str, Any]]:
@@ -135,6 +144,7 @@ def plan(
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
     drawn: tuple[Mapping[str, Drawn], Mapping[str, Drawn]] | None = None,
+    depth: float | None = None,
     folding: bool = True,
     multiplier: float = 1.0,
     batch: float = 1.0,
@@ -161,6 +171,8 @@ def plan(
             pattern names is measured.
         drawn: what the parameters of the model and of the base were drawn from, as
             ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
+        depth: how many times as deep as the base the model is (r), in place of the residual
+            additions that are counted along each stream; the printed plan says what was counted.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
         multiplier: of every branch at the base, beside the model's own: the paper's a.
@@ -195,6 +207,8 @@ def plan(
             f"Expected multiplier, that of the branches at the base, to be positive; got "
             f"{multiplier}."
         )
+    if depth is not None and not 0 < depth < math.inf:
+        raise ValueError(f"Expected depth, the ratio of the depths, to be positive; got {depth}.")
     found = anatomy(
         model,
         base,
@@ -202,6 +216,7 @@ def plan(
         base_inputs=base_inputs,
         branches=branches,
         roles=roles,
+        depth=depth,
     )
     chosen, why = (given, "") if given is not None else default_scheme(found.places)
     run = Ratios(batch=batch, duration=duration)
@@ -237,6 +252,7 @@ def plan(
         base_default=theirs.defaults if theirs is not None else {},
         model_init=model_init,
         own_laws=own_laws,
+        depths=found.depths,
     )
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from depthmup.planning.anatomy import Anatomy, Place
-from depthmup.planning.kinds import NotUnderstood
-from depthmup.planning.sites import Hook, Site, Where
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where
 from depthmup.rules import ONE, Family, Kind, Laws, Power, Ratios, Role, Scheme, fold
+from depthmup.tracing import Hook
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +167,11 @@ def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
     Where one hook serves several sites (one dropout for two branches) all of them are explicit as
     soon as one is.
     """
-    found = {i for i, site in enumerate(sites) if not (folding and site.folds)}
+    found = {
+        i
+        for i, site in enumerate(sites)
+        if not site.folds or (not folding and site.where is not Where.CONSTANT)
+    }
     while True:
         hooked = {hook for i in found for hook in sites[i].hooks}
         more = {i for i, site in enumerate(sites) if hooked & set(site.hooks)}
@@ -180,7 +185,10 @@ def _multiplier(
 ) -> Multiplier | None:
     own, base = site.own if scheme.follows_width else 1.0, 1.0
     if site.where is Where.BRANCH:
-        law, own, base = scheme.branch, 1.0, of_branches
+        law, base = scheme.branch, of_branches
+        # A scheme that leaves depth alone leaves the model's own rule for depth alone, too.
+        follows = scheme.follows_depth or (site.ratios.depth == 1 and scheme.follows_width)
+        own = site.own if follows else 1.0
     elif site.where is Where.LOGITS:
         law = scheme.width.attention_logits
     elif site.where is Where.READOUT:

@@ -1,30 +1,15 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypeAlias
 
-from depthmup.planning.folding import (
-    Placement,
-    into_parameters,
-    onto_modules,
-    own_constant,
-    own_factor,
-)
-from depthmup.planning.graph import Residuals
-from depthmup.planning.ops import CONVOLUTIONS, MATRIX_PRODUCTS, NORMALIZING, TRANSPARENT
-from depthmup.planning.trace import Graph, ModuleCall, Node
-from depthmup.planning.uses import How, Usage, Use
+from depthmup.planning.own_constants import equal
+from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import Ratios
-
-# Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
-_AROUND_LOGITS = frozenset(
-    {"add", "sub", "where", "masked_fill", "slice", "tanh", "clamp", "clamp_min", "clamp_max"}
-)
-_SOFTMAX = ("_softmax", "_safe_softmax")
-_FUSED = "_scaled_dot_product"
+from depthmup.tracing import Facts, Hook, Placement, Product, pattern_of
 
 
 class Where(StrEnum):
@@ -33,16 +18,8 @@ class Where(StrEnum):
     BRANCH = "branch"  # Scheme.branch
     READOUT = "readout"  # Laws.forward of the readout
     INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
+    CONSTANT = "own constant"  # no law: there to undo a model's own scale of any other weight
     LOGITS = "attention logits"  # WidthRule.attention_logits
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hook:
-    """One tensor of a module's call: its first input, or one of its outputs."""
-
-    module: str
-    side: str  # "input" or "output"
-    index: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,37 +39,47 @@ class Site:
     parameter: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Traced:
-    """A model's forward pass, read three ways."""
+def branch_sites(
+    facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
+) -> tuple[Site, ...]:
+    """One site for every branch.
 
-    graph: Graph
-    usage: Usage
-    residuals: Residuals
+    Branches that end in the same weights (tied across depth) are one site: the weights carry the
+    multiplier once.
 
-
-def hooks_of(placement: Placement) -> tuple[Hook, ...]:
-    return tuple(
-        sorted(
-            (Hook(module=c.name, side="output", index=i) for c, i in placement.calls),
-            key=lambda hook: hook.module,
+    Args:
+        facts: of the model.
+        depth: the depth ratio of each branch.
+        own: how the model's own constant at the end of each branch grows.
+    """
+    multipliers = {i: (depth[i], own[i]) for i in depth}
+    folds, hooks = _folds(facts, multipliers), _hooks(facts, multipliers)
+    distinct: dict[object, Site] = {}
+    for branch in facts.residuals.branches:
+        i = branch.index
+        site = Site(
+            where=Where.BRANCH,
+            label=branch.label,
+            ratios=Ratios(depth=depth[i]),
+            own=own[i],
+            folds=tuple(sorted(folds[i])),
+            hooks=hooks[i],
         )
-    )
+        key = (len(branch.parents), depth[i], site.folds) if site.folds else i
+        distinct.setdefault(key, site)
+    return tuple(distinct.values())
 
 
-def branch_placements(
-    traced: Traced, ratios: Mapping[int, Ratios]
-) -> dict[int, tuple[tuple[str, ...], tuple[Hook, ...]]]:
-    """For each branch, the parameters and the hooks that can carry its multiplier.
+Multipliers: TypeAlias = Mapping[int, tuple[float, float]]
+
+
+def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
+    """For each branch the parameters that can carry its multiplier.
 
     A parameter can when all its uses are last in branches with the same multiplier.
     """
-    graph, usage = traced.graph, traced.usage
-    uses = {name: {(name, use.node) for use in found} for name, found in usage.uses.items()}
-    candidates = {
-        b.index: list(into_parameters(graph, usage, b.output, b.addition, after=b.origin))
-        for b in traced.residuals.branches
-    }
+    uses = {name: {(name, use.node) for use in same} for name, same in facts.uses.items()}
+    candidates = {i: carriers.parameters for i, carriers in enumerate(facts.carriers)}
     chosen: dict[int, Placement] = {}
     for index, placements in candidates.items():
         for placement in placements:
@@ -100,211 +87,113 @@ def branch_placements(
                 chosen[index] = placement
                 break
     # Layers tied across depth: the same parameters are last in every branch.
-    rest = {i: c[0] for i, c in candidates.items() if i not in chosen and c}
+    rest = {i: p[0] for i, p in candidates.items() if i not in chosen and p}
     for index, placement in rest.items():
-        alike = [p for i, p in rest.items() if ratios[i] == ratios[index]]
+        alike = [p for i, p in rest.items() if multipliers[i] == multipliers[index]]
         covered = frozenset().union(*(p.uses for p in alike))
         if all(uses[name] <= covered for name in placement.parameters):
             chosen[index] = placement
-    explicit = {
-        b.index: next(onto_modules(graph, usage, b.output, b.addition, after=b.origin), None)
-        for b in traced.residuals.branches
+    return {i: chosen[i].parameters if i in chosen else frozenset() for i in candidates}
+
+
+def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]]:
+    """For each branch the outputs of modules to multiply.
+
+    A module that runs several times can carry a multiplier if it is the same each time.
+    """
+    explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
+    hooked: dict[object, set[int]] = {}
+    for index, placement in explicit.items():
+        for call, _ in placement.calls if placement is not None else ():
+            hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
+    return {
+        index: placement.hooks
+        if placement is not None
+        and all(
+            len(hooked[call.name, multipliers[index]]) == facts.runs[call.name]
+            for call, _ in placement.calls
+        )
+        else ()
+        for index, placement in explicit.items()
     }
-    # A module that runs several times can carry a multiplier if it is the same each time.
-    runs: dict[str, int] = {}
-    for call in graph.calls:
-        runs[call.name] = runs.get(call.name, 0) + 1
-    hooked: dict[tuple[str, Ratios], set[int]] = {}
-    for index, found in explicit.items():
-        for call, _ in found.calls if found is not None else ():
-            hooked.setdefault((call.name, ratios[index]), set()).add(call.first)
-    result = {}
-    for branch in traced.residuals.branches:
-        folds = chosen[branch.index].parameters if branch.index in chosen else frozenset()
-        found = explicit[branch.index]
-        fits = found is not None and all(
-            len(hooked[call.name, ratios[branch.index]]) == runs[call.name]
-            for call, _ in found.calls
-        )
-        result[branch.index] = (
-            tuple(sorted(folds)),
-            hooks_of(found) if found is not None and fits else (),
-        )
-    return result
 
 
-def input_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
-    """The module whose first input is, but for its shape, what a matrix is multiplied with."""
-    node = use.activation
-    seen = set()
-    while node is not None:
-        seen.add(node)
-        this = traced.graph.nodes[node]
-        node = this.inputs[0].node if this.op in TRANSPARENT and this.inputs else None
-    best: ModuleCall | None = None
-    for call in traced.graph.calls:
-        holds = call.first <= use.node < call.end
-        reads = bool(call.inputs) and call.inputs[0].node in seen
-        if holds and reads and (best is None or call.end - call.first < best.end - best.first):
-            best = call
-    return (Hook(module=best.name, side="input"),) if best is not None else ()
+def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Iterator[Site]:
+    """Products of activations over a growing dimension, attention logits first of all.
 
+    Their sum must not grow: the product's constants together follow 1 / size.
 
-def output_hook(traced: Traced, use: Use) -> tuple[Hook, ...]:
-    """The innermost module that returns the result of a use, be it scaled or reshaped."""
-    for node in _chain_behind(traced.graph, use.node):
-        for call in traced.graph.calls:
-            for index, ref in enumerate(call.outputs):
-                if ref.node == node and call.first <= use.node < call.end:
-                    return (Hook(module=call.name, side="output", index=index),)
-    return ()
-
-
-def _chain_behind(graph: Graph, node: int) -> list[int]:
-    """The node, and those behind it as far as constants and shapes alone change."""
-    chain = [node]
-    while len(graph.consumers[node]) == 1:
-        node = graph.consumers[node][0]
-        this = graph.nodes[node]
-        if own_factor(graph, this) is None and this.op not in TRANSPARENT:
-            break
-        chain.append(node)
-    return chain
-
-
-def own_scale(traced: Traced, use: Use) -> float:
-    """The product of the constants by which the model multiplies around a use.
-
-    Behind a lookup or a readout and before a readout, as far as nothing but shapes changes and
-    nothing else reads the tensor: ``embed(x) * sqrt(width)``, ``head(x / width)``.
+    Raises:
+        NotUnderstood: a distance between activations over a growing dimension.
     """
-    graph, scale = traced.graph, 1.0
-    for node in _chain_behind(graph, use.node)[1:]:
-        scale *= own_factor(graph, graph.nodes[node]) or 1.0
-    if use.activation is not None:
-        node = use.activation
-        while True:
-            factor = own_factor(graph, graph.nodes[node])
-            if factor is None and graph.nodes[node].op not in TRANSPARENT:
-                break
-            scale *= factor or 1.0
-            node = _scaled(graph, graph.nodes[node])
-    return scale
-
-
-def _scaled(graph: Graph, node: Node) -> int:
-    """The operand that is not a number."""
-    return next((ref for ref in node.inputs if graph.number(ref) is None), node.inputs[0]).node
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attention:
-    """One attention: the module it runs in, its head size, its operands and who reads them.
-
-    ``constant`` is the model's own factor between the product and the softmax.
-    """
-
-    module: str
-    head: int
-    constant: float
-    query: int
-    key: int
-    reader: int
-    after: int
-
-
-def attentions(traced: Traced) -> Iterator[Attention]:
-    """Every softmax over products of queries and keys."""
-    graph = traced.graph
-    inside = {n: b.origin for b in traced.residuals.branches for n in b.path}
-    for node in graph.nodes:
-        if node.op.startswith(_FUSED):
-            query, key = node.args[0].node, node.args[1].node
-            head = graph.nodes[query].shape[-1]
-            given = node.kwargs.get("scale")
-            constant = float(given) if given is not None else head**-0.5
-            reader = node.index
-        elif node.op in _SOFTMAX:
-            found = _product_before(traced, node)
-            if found is None:
-                continue
-            reader, constant = found
-            query, key = (ref.node for ref in graph.nodes[reader].inputs[-2:])
-            head = graph.nodes[query].shape[-1]
-        else:
+    for product, counterpart in pairs:
+        ratio = product.size / counterpart.size
+        if product.distance and ratio != 1:
+            raise NotUnderstood(
+                f"A distance between activations at {pattern_of(product.module)} sums over a "
+                f"dimension that grows {ratio:g}-fold, and no rule says by what. Normalize the "
+                "vectors to length one first, or compute distances in a dimension that is the same "
+                "in the base."
+            )
+        own = (
+            product.scale / counterpart.scale
+            if ratio != 1
+            else product.constant / counterpart.constant
+        )
+        if (
+            product.weighted
+            or product.learned
+            or product.distance
+            or (ratio == 1 and equal(own, 1))
+        ):
             continue
-        yield Attention(
-            module=node.module,
-            head=head,
-            constant=constant,
-            query=query,
-            key=key,
-            reader=reader,
-            after=inside.get(reader, -1),
+        carriers = [
+            placement
+            for operand in product.carriers
+            for placement in operand.parameters
+            if all(len(facts.uses[name]) == 1 for name in placement.parameters)
+        ]
+        hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
+        hooks += [part for part in product.parts if part]
+        yield Site(
+            where=Where.LOGITS,
+            label=product.module,
+            ratios=Ratios(fan_in=ratio),
+            # The law is relative to the usual 1/sqrt(head size).
+            own=own * math.sqrt(ratio),
+            folds=tuple(sorted(carriers[0].parameters)) if carriers else (),
+            hooks=hooks[0] if hooks else (),
         )
 
 
-def logit_scale(traced: Traced, attention: Attention) -> float:
-    """The product of all constants in the logits, those on queries and keys included."""
-    return attention.constant * math.prod(
-        own_constant(traced.graph, traced.usage, operand, attention.reader, after=attention.after)
-        for operand in (attention.query, attention.key)
-    )
+def unread_products(pairs: Iterable[tuple[Product, Product]]) -> Iterator[str]:
+    """A note on products over a growing dimension that take no factor."""
+    growing = {
+        product.module: product.size / counterpart.size
+        for product, counterpart in pairs
+        if product.size != counterpart.size
+        and product.learned
+        and not equal(product.scale * product.size, counterpart.scale * counterpart.size)
+    }
+    if growing:
+        module, ratio = next(iter(growing.items()))
+        yield (
+            f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
+            "logits take no factor: what multiplies their product is not only constants, masks, "
+            "shifts and limits. Unless it undoes that growth itself, divide the product by the "
+            "head size instead of its root, use scaled_dot_product_attention, or grow the number "
+            "of heads."
+        )
 
 
-def _product_before(traced: Traced, softmax: Node) -> tuple[int, float] | None:
-    """The product of two activations that a softmax normalizes, and the constants between."""
-    graph, usage = traced.graph, traced.usage
-    ignored = usage.constant | usage.derived.keys()
-    scale, node = 1.0, softmax.args[0].node
-    while True:
-        this = graph.nodes[node]
-        if this.op in ("bmm", "baddbmm"):
-            factors: list[Any] = list(this.args[-2:] if this.op == "bmm" else this.args[1:3])
-            return (node, scale) if not any(f.node in ignored for f in factors) else None
-        factor = own_factor(graph, this)
-        if factor is not None:
-            scale *= factor
-        elif this.op not in TRANSPARENT | _AROUND_LOGITS:
-            return None
-        before = [
-            r.node
-            for r in this.inputs
-            if r.node not in ignored and graph.nodes[r.node].shape == this.shape
-        ] or [r.node for r in this.inputs[:1]]
-        if not before:
-            return None
-        node = before[0]
+# Former names of what ``tracing.read`` gives as values.
+Traced = Facts
+Attention = Product
 
 
-def unread_attentions(traced: Traced) -> Iterator[tuple[str, int]]:
-    """Softmaxes behind products of activations whose way there is not understood.
-
-    Gives the module and the size that the product sums over.
-    """
-    graph = traced.graph
-    ignored = traced.usage.constant | traced.usage.derived.keys()
-    ends = MATRIX_PRODUCTS.keys() | CONVOLUTIONS | NORMALIZING | {"embedding", *_SOFTMAX}
-    for softmax in graph.nodes:
-        if softmax.op not in _SOFTMAX or _product_before(traced, softmax) is not None:
-            continue
-        todo, seen = [softmax.args[0].node], set(ignored)
-        while todo:
-            node = graph.nodes[todo.pop()]
-            if node.index in seen:
-                continue
-            seen.add(node.index)
-            factors = [ref.node for ref in node.inputs[-2:]]
-            if node.op in ("bmm", "baddbmm") and not ignored.intersection(factors):
-                yield softmax.module, graph.nodes[factors[0]].shape[-1]
-                break
-            if node.op not in ends and not node.op.startswith(_FUSED):
-                todo += [ref.node for ref in node.inputs]
+def attentions(facts: Facts) -> tuple[Product, ...]:
+    return facts.attentions
 
 
-def matrix_use(uses: tuple[Use, ...]) -> Use | None:
-    return next((use for use in uses if use.how is How.MATRIX), None)
-
-
-def lookup_use(uses: tuple[Use, ...]) -> Use | None:
-    return next((use for use in uses if use.how is How.LOOKUP), None)
+def hooks_of(placement: Placement) -> tuple[Hook, ...]:
+    return placement.hooks

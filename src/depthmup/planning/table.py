@@ -11,9 +11,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from depthmup.planning.names import pattern_of
+from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.rules import Family, Power
+from depthmup.tracing import pattern_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,12 +157,22 @@ def _caption(plan: "Plan") -> str:
         f"Source: {plan.source}. Factors multiply the base model's values; m_in, m_out: fan-in and "
         "fan-out as multiples of the base's, r: depth, A: multiplier folded into the parameter."
     ]
+    lines += [_depth(stream) for stream in plan.depths]
     explicit = [m for m in plan.multipliers if m.hooks]
     if explicit:
         kinds = dict.fromkeys(str(m.where) for m in explicit)
         lines.append(f"{len(explicit)} multipliers stay explicit, as hooks: {', '.join(kinds)}.")
     lines += [f"Note: {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def _depth(stream: StreamDepth) -> str:
+    counted = (
+        f"Depth: {stream.additions} residual additions on the stream of {stream.label}, "
+        f"{stream.base_additions} in the base"
+    )
+    declared = stream.ratio != stream.additions / stream.base_additions
+    return f"{counted}; r = {stream.ratio:.4g}{', as declared' if declared else ''}."
 
 
 def explain(plan: "Plan", name: str) -> str:
@@ -191,7 +202,10 @@ def explain(plan: "Plan", name: str) -> str:
                 f"folded into {', '.join(m.folds)}"
                 if m.folds
                 else "applied by a hook on the "
-                + ", ".join(f"{h.side} of {h.module}" for h in m.hooks)
+                + ", ".join(
+                    f"{'part of the ' if h.part else ''}{h.parameter or h.side} of {h.module}"
+                    for h in m.hooks
+                )
             )
             own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
             base = f"{m.base:.6g} times " if m.base != 1 else ""

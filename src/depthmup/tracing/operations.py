@@ -1,4 +1,4 @@
-"""Names of ATen operations, grouped by what planning needs to know of them."""
+"""Names of ATen operations, grouped by what a reader of dataflow needs to know of them."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -52,6 +52,9 @@ NORMALIZING = _names(
     _native_batch_norm_legit _native_batch_norm_legit_no_training"""
 )
 
+REDUCTIONS = _names("sum mean linalg_vector_norm norm var var_mean amax amin")
+"""Several numbers in, one out."""
+
 AFFINE_NORMS = {
     "native_layer_norm": (2, 3),
     "native_batch_norm": (1, 2),
@@ -61,6 +64,9 @@ AFFINE_NORMS = {
     "_fused_rms_norm": (2, 2),
 }
 """Norms, and where their gain and their bias stand among the arguments."""
+
+LENGTHS = AFFINE_NORMS.keys() | _names("rsqrt linalg_vector_norm norm")
+"""What a tensor is divided by where it is normalized, or the norm itself."""
 
 HOMOGENEOUS = (
     SAME
@@ -78,6 +84,12 @@ LINEAR = HOMOGENEOUS - _names("relu abs leaky_relu max_pool2d_with_indices amax 
 
 SUMS = _names("add sub cat stack index_add index_put index_copy scatter_add")
 """Sums and collections of tensors: multiplied when every part is."""
+
+SHAPED = _names(
+    """zeros_like new_zeros empty_like new_empty ones_like new_ones full_like new_full rand_like
+    randn_like"""
+)
+"""Of the tensor they are given they take the shape alone."""
 
 ZEROS = _names("zeros zeros_like new_zeros empty empty_like new_empty")
 """Multiplied by anything, they stay what they are."""

@@ -1,4 +1,4 @@
-"""What kind of parameter: from which of its axes grow, and how it is used."""
+"""Roles: what kind a parameter is, from which of its axes grow and how it is used."""
 
 import math
 from collections.abc import Sequence
@@ -8,10 +8,8 @@ from torch import nn
 
 from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.matching import inner
-from depthmup.planning.names import plain_name
-from depthmup.planning.sites import Traced
-from depthmup.planning.uses import How, Use
 from depthmup.rules import Kind, Ratios
+from depthmup.tracing import How, Use, plain_name
 
 
 class NotUnderstood(ValueError):
@@ -42,45 +40,9 @@ class Growth:
         return f"{self.name} {list(self.shape)} against {list(self.base_shape)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flow:
-    """Which nodes come before and behind matrices: ``leading`` to one, ``following`` one.
-
-    An embedding counts as a matrix that is followed.
-    """
-
-    ops: tuple[str, ...]
-    leading: frozenset[int]
-    following: frozenset[int]
-
-
-def flow_of(traced: Traced) -> Flow:
-    """Order the nodes of a trace with respect to its matrices, in one pass each way."""
-    at: dict[int, How] = {}
-    for uses in traced.usage.uses.values():
-        for use in uses:
-            if use.how in (How.MATRIX, How.LOOKUP):
-                at[use.node] = use.how
-    leading: set[int] = set()
-    for node in reversed(traced.graph.nodes):
-        readers = traced.graph.consumers[node.index]
-        if any(at.get(reader) is How.MATRIX or reader in leading for reader in readers):
-            leading.add(node.index)
-    following: set[int] = set()
-    for node in traced.graph.nodes:
-        if node.index in at or any(ref.node in following for ref in node.inputs):
-            following.add(node.index)
-    return Flow(
-        ops=tuple(node.op for node in traced.graph.nodes),
-        leading=frozenset(leading),
-        following=frozenset(following),
-    )
-
-
 def kind_and_ratios(
     growth: Growth,
     uses: tuple[Use, ...],
-    flow: Flow | None,
     declared: DeclaredRole | None,
     *,
     stacked: bool = False,
@@ -88,8 +50,8 @@ def kind_and_ratios(
     """The kind of a parameter, its fan ratios, and whether it is a readout tied to an embedding.
 
     A matrix is *input* if only its fan-out grows, *hidden* if both do, *readout* if only its fan-in
-    does and no other matrix follows it; never if it is ``stacked``, in one of several branches that
-    end alike. A matrix from a growing to a fixed size inside the network
+    does and neither another matrix nor a norm follows it; never if it is ``stacked``, in one of
+    several branches that end alike. A matrix from a growing to a fixed size inside the network
     (a router, a low-rank factor) is hidden with a fan-out ratio of 1: the network behind it needs
     outputs of order one from the start, while a readout may begin at zero. If neither dimension
     grows, its place decides: first, last, or between.
@@ -105,7 +67,7 @@ def kind_and_ratios(
             f"Pass inputs that use it, freeze or remove it, or declare it: "
             f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
         )
-    found = {_one_use(growth, use, flow, stacked=stacked) for use in uses}
+    found = {_one_use(growth, use, stacked=stacked) for use in uses}
     kinds = {kind for kind, _, _ in found}
     hows = {use.how for use in uses}
     if hows == {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
@@ -127,16 +89,25 @@ def kind_and_ratios(
     )
 
 
-def _one_use(
-    growth: Growth, use: Use, flow: Flow | None, *, stacked: bool
-) -> tuple[Kind, float, float]:
+def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, float]:
     into, out = growth.along(use.fan_in), growth.along(use.fan_out)
     repeated = growth.along(use.batch)
-    if use.how is How.UNKNOWN:
-        op = flow.ops[use.node] if flow is not None else "a module of unknown type"
+    if use.bent and use.how is not How.ELEMENTWISE and (into, out) != (1, 1):
         raise NotUnderstood(
-            f"Parameter {growth.name} is used by {op}, in a way that does not tell fan-in from "
+            f"Parameter {growth.name} ({growth.words}) acts as a matrix after a nonlinearity (exp, "
+            "softplus, softmax, a square), so its own size is not that of the matrix and no rule "
+            f"covers it. {_how_to_declare(growth)}"
+        )
+    if use.how is How.UNKNOWN:
+        raise NotUnderstood(
+            f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
             f"fan-out. {_how_to_declare(growth)}"
+        )
+    if repeated != 1 and use.how is How.ELEMENTWISE:
+        raise NotUnderstood(
+            f"Parameter {growth.name} ({growth.words}) is multiplied with another parameter, so "
+            "that it is a factor of a computed weight (as in LoRA), which no rule covers. "
+            f"{_how_to_declare(growth)}"
         )
     if repeated != 1:
         raise NotUnderstood(
@@ -154,26 +125,26 @@ def _one_use(
             )
         return Kind.INPUT, 1.0, out
     if use.how is How.ELEMENTWISE:
-        if len(growth.growing) > 1:
+        if len(set(growth.growing) & set(use.fan_out)) > 1:
             raise NotUnderstood(
                 f"Parameter {growth.name} is added or multiplied entry by entry and grows in "
                 f"several dimensions ({growth.words}); a gain or bias grows in one. "
                 f"{_how_to_declare(growth)}"
             )
         return Kind.VECTOR, 1.0, out
-    last = not stacked and (flow is None or use.node not in flow.leading)
+    last = not stacked and not use.leads
     if into != 1 and out != 1:
         return Kind.HIDDEN, into, out
     if out != 1:
         return Kind.INPUT, into, out
     if into != 1:
-        return (Kind.READOUT if last else Kind.HIDDEN), into, out
-    if flow is None:
+        # A norm behind it undoes its size, so that it cannot begin near zero as a readout does.
+        return (Kind.READOUT if last and not use.normalized else Kind.HIDDEN), into, out
+    if not use.traced:
         return Kind.HIDDEN, 1.0, 1.0
     if last:
         return Kind.READOUT, 1.0, 1.0
-    first = use.activation is not None and use.activation not in flow.following
-    return (Kind.INPUT if first else Kind.HIDDEN), 1.0, 1.0
+    return (Kind.HIDDEN if use.follows else Kind.INPUT), 1.0, 1.0
 
 
 def _how_to_declare(growth: Growth) -> str:
@@ -201,6 +172,14 @@ def _declared_ratios(growth: Growth, declared: DeclaredRole) -> Ratios:
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _FORWARD = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def matrix_use(uses: tuple[Use, ...]) -> Use | None:
+    return next((use for use in uses if use.how is How.MATRIX), None)
+
+
+def lookup_use(uses: tuple[Use, ...]) -> Use | None:
+    return next((use for use in uses if use.how is How.LOOKUP), None)
 
 
 def structural_uses(model: nn.Module) -> dict[str, tuple[Use, ...]]:

@@ -1,15 +1,30 @@
-"""Membership: which residual branches each parameter belongs to, and how much deeper they are."""
+"""Depth ratios: which residual branches a parameter belongs to, and how much deeper they are."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.planning.declared import DeclaredBranch
-from depthmup.planning.graph import Branch
-from depthmup.planning.kinds import NotUnderstood
 from depthmup.planning.matching import UnrelatedModels
-from depthmup.planning.sites import Hook, Site, Traced, Where, branch_placements
+from depthmup.planning.own_constants import OwnConstants
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
+from depthmup.tracing import Branch, Facts, Hook, Use, pattern_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamDepth:
+    """How deep one residual stream is: its additions in the model and in the base.
+
+    ``ratio`` is what the plan uses for r; it is ``additions / base_additions`` unless declared.
+    """
+
+    label: str
+    additions: int
+    base_additions: int
+    ratio: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,31 +40,48 @@ class Membership:
     last: frozenset[str]
     stacked: frozenset[str]
     notes: tuple[str, ...] = ()
+    depths: tuple[StreamDepth, ...] = ()
 
 
-def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> Membership:
+def from_dataflow(
+    facts: Facts,
+    base: Facts,
+    base_of: Mapping[str, str],
+    own_constants: tuple[OwnConstants, OwnConstants],
+    declared: float | None = None,
+) -> Membership:
     """Parameters in residual branches that were found, and those branches' multipliers.
 
     The depth ratio of a parameter is that of its branch's stream, times those of the branches this
-    one lies inside. ``base_of`` names each parameter's counterpart.
+    one lies inside.
+
+    Args:
+        facts: of the model.
+        base: of the base.
+        base_of: the name of each parameter's counterpart.
+        own_constants: of the model and of the base.
+        declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
         NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
     """
-    ours, theirs = traced.residuals, base.residuals
-    holders, base_holders = _holders(traced), _holders(base)
+    ours, theirs = facts.residuals, base.residuals
+    holders, base_holders = _holders(facts), _holders(base)
     stream_ratio: dict[int, float] = {}
-    votes: dict[int, dict[int, int]] = {}
+    depths: list[StreamDepth] = []
+    votes: dict[int, Counter[int]] = {}
+    alike: dict[int, Counter[int]] = {}  # branch -> branches of the base with the same parameters
     level = {b.index: len(b.parents) for b in ours.branches}
     base_level = {b.index: len(b.parents) for b in theirs.branches}
     for name, pairs in holders.items():
         for branch, _ in pairs:
             for other, _ in base_holders.get(base_of[name], ()):
                 if base_level[other] == level[branch]:
-                    count = votes.setdefault(ours.stream_of(branch), {})
-                    theirs_index = theirs.stream_of(other)
-                    count[theirs_index] = count.get(theirs_index, 0) + 1
+                    votes.setdefault(ours.stream_of(branch), Counter())[
+                        theirs.stream_of(other)
+                    ] += 1
+                    alike.setdefault(branch, Counter())[other] += 1
     for index, stream in enumerate(ours.streams):
         if index not in votes:
             label = ours.branches[stream.branches[0]].label
@@ -57,8 +89,18 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
-        best = max(votes[index], key=lambda s: votes[index][s])
-        stream_ratio[index] = stream.depth / theirs.streams[best].depth
+        best = votes[index].most_common(1)[0][0]
+        base_depth = theirs.streams[best].depth
+        outer = not level[stream.branches[0]]
+        stream_ratio[index] = declared if declared and outer else stream.depth / base_depth
+        if outer:
+            label = pattern_of(ours.branches[stream.branches[0]].label)
+            ratio = stream_ratio[index]
+            depths.append(
+                StreamDepth(
+                    label=label, additions=stream.depth, base_additions=base_depth, ratio=ratio
+                )
+            )
 
     def chain(branch: Branch) -> tuple[Branch, ...]:
         outer = sorted((ours.branches[i] for i in branch.parents), key=lambda b: len(b.parents))
@@ -68,15 +110,17 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
     total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
     inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
     stacked: set[str] = set()
+    starts = {facts.usage.derived.get(b.stream) for b in ours.branches}
     for name, pairs in holders.items():
+        if name in starts:  # a learned token with which a stream begins
+            continue
         innermost = max((b for b, _ in pairs), key=lambda i: (len(ours.branches[i].parents), -i))
         labels = tuple(c.label for c in chain(ours.branches[innermost]))
         r = total[innermost]
         if len(ours.streams[ours.stream_of(innermost)].branches) > 1:
             stacked.add(name)
-        uses = {u.node for u in traced.usage.uses[name]}
-        elsewhere = uses - _nodes_inside(traced, uses)
-        if elsewhere:
+        uses = facts.uses[name]
+        if not all(use.branches for use in uses):
             raise NotUnderstood(
                 f"Parameter {name} is used both inside residual branches (first in {labels[-1]}) "
                 "and outside of them, so no depth rule covers it. Use separate parameters."
@@ -93,7 +137,10 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
         elif math.isclose(times / base_times, r):
-            if all(feeds for _, feeds in pairs) and _reads_a_stream(traced, uses):
+            if _one_slice_each(uses):  # a stack of layers in one parameter
+                inside[name] = (labels, r, False)
+                continue
+            if all(feeds for _, feeds in pairs) and any(use.reads_stream for use in uses):
                 continue  # the end of another stream: an encoder's last norm, read by all branches
             inside[name] = (labels, r, True)
         else:
@@ -102,22 +149,14 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
                 f"the base while depth grows {r:g}-fold. Expected as many, or a number that "
                 "grows with depth. Use a base that shares layers in the same pattern."
             )
-    placed = branch_placements(traced, {i: Ratios(depth=r) for i, r in own.items()})
-    # Branches that end in the same weights (tied across depth) are one site: the weights carry the
-    # multiplier once.
-    distinct: dict[object, Site] = {}
-    for b in ours.branches:
-        folds, hooks = placed[b.index]
-        key = (level[b.index], own[b.index], folds) if folds else b.index
-        site = Site(
-            where=Where.BRANCH,
-            label=b.label,
-            ratios=Ratios(depth=own[b.index]),
-            folds=folds,
-            hooks=hooks,
-        )
-        distinct.setdefault(key, site)
-    sites = tuple(distinct.values())
+    here, there = (constants.branches for constants in own_constants)
+    constants = {
+        b.index: here[b.index] / there[alike[b.index].most_common(1)[0][0]]
+        if b.index in alike
+        else here[b.index]
+        for b in ours.branches
+    }
+    sites = branch_sites(facts, own, constants)
     notes = [
         f"The stream of {ours.branches[s.branches[0]].label} is normalized after its additions "
         "(post-norm). Each norm rescales the whole sum, so a branch multiplier sets how much of "
@@ -126,49 +165,34 @@ def from_dataflow(traced: Traced, base: Traced, base_of: Mapping[str, str]) -> M
         for s in ours.streams
         if s.normalized
     ]
-    last = frozenset(name for folds, _ in placed.values() for name in folds)
     return Membership(
         sites=sites,
         inside=inside,
-        last=last,
+        last=frozenset(name for site in sites for name in site.folds),
         stacked=frozenset(stacked),
         notes=tuple(notes),
+        depths=tuple(depths),
     )
 
 
-def _holders(traced: Traced) -> dict[str, list[tuple[int, bool]]]:
+def _one_slice_each(uses: tuple[Use, ...]) -> bool:
+    """Whether every use reads an entry of its own along one axis: layer i of [layers, ...]."""
+    return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
+
+
+def _holders(facts: Facts) -> dict[str, list[tuple[int, bool]]]:
     """The branches that use each parameter, and whether it only feeds them from the side."""
-    at: dict[int, list[tuple[int, bool]]] = {}
-    used = {use.node for uses in traced.usage.uses.values() for use in uses}
-    for branch in traced.residuals.branches:
-        for node in branch.path & used:
-            at.setdefault(node, []).append((branch.index, False))
-        for node in branch.feeders & used:
-            at.setdefault(node, []).append((branch.index, True))
-    result = {}
-    for name, uses in traced.usage.uses.items():
-        pairs = [pair for use in uses for pair in at.get(use.node, ())]
-        if pairs:
-            result[name] = list(dict.fromkeys(pairs))
-    return result
-
-
-def _nodes_inside(traced: Traced, nodes: set[int]) -> set[int]:
-    return {
-        node
-        for node in nodes
-        for branch in traced.residuals.branches
-        if node in branch.path or node in branch.feeders
+    holders = {
+        name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
+        for name, uses in facts.uses.items()
     }
-
-
-def _reads_a_stream(traced: Traced, nodes: set[int]) -> bool:
-    additions = {b.addition for b in traced.residuals.branches}
-    return any(traced.graph.ancestors(node) & additions for node in nodes)
+    return {name: pairs for name, pairs in holders.items() if pairs}
 
 
 def from_declarations(
-    ours: tuple[DeclaredBranch, ...], theirs: tuple[DeclaredBranch, ...]
+    ours: tuple[DeclaredBranch, ...],
+    theirs: tuple[DeclaredBranch, ...],
+    declared: float | None = None,
 ) -> Membership:
     """Parameters in declared branches; depth is how many modules match a pattern."""
     counts: dict[str, int] = {}
@@ -184,7 +208,7 @@ def from_declarations(
                 f"The branch {branch.module} is declared in the model, but the base has no module "
                 f"matching {branch.family!r}."
             )
-        r = counts[branch.family] / base_counts[branch.family]
+        r = declared or counts[branch.family] / base_counts[branch.family]
         sites.append(
             Site(
                 where=Where.BRANCH,
@@ -196,5 +220,17 @@ def from_declarations(
         for name in branch.parameters:
             inside[name] = ((branch.module,), r, False)
     return Membership(
-        sites=tuple(sites), inside=inside, last=frozenset(), stacked=frozenset(inside)
+        sites=tuple(sites),
+        inside=inside,
+        last=frozenset(),
+        stacked=frozenset(inside),
+        depths=tuple(
+            StreamDepth(
+                label=family,
+                additions=counts[family],
+                base_additions=base_counts[family],
+                ratio=declared or counts[family] / base_counts[family],
+            )
+            for family in counts
+        ),
     )

@@ -1,0 +1,58 @@
+"""Tracing: one model's dataflow as facts. The door is ``read(model, inputs) -> Facts``."""
+
+from depthmup.tracing.branches import Branch, Residuals, Stream, find_branches
+from depthmup.tracing.carriers import (
+    Carriers,
+    Placement,
+    into_parameters,
+    onto_modules,
+)
+from depthmup.tracing.constants import Constants
+from depthmup.tracing.facts import Facts, read
+from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.names import (
+    filled,
+    matches,
+    named_tensors,
+    parameters,
+    pattern_of,
+    plain_name,
+    unwrapped,
+)
+from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.products import Product
+from depthmup.tracing.trace import ExampleInputs, TraceError, trace
+
+__all__ = [
+    "Branch",
+    "Carriers",
+    "Constants",
+    "ExampleInputs",
+    "Facts",
+    "Graph",
+    "Hook",
+    "How",
+    "ModuleCall",
+    "Node",
+    "Placement",
+    "Product",
+    "Ref",
+    "Residuals",
+    "Stream",
+    "TraceError",
+    "Usage",
+    "Use",
+    "filled",
+    "find_branches",
+    "find_uses",
+    "into_parameters",
+    "matches",
+    "named_tensors",
+    "onto_modules",
+    "parameters",
+    "pattern_of",
+    "plain_name",
+    "read",
+    "trace",
+    "unwrapped",
+]

@@ -1,0 +1,310 @@
+"""Residual branches, found in the dataflow: where something is added to what it was made from."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from depthmup.tracing.graph import Graph, Ref
+from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZEROS
+from depthmup.tracing.parameter_uses import How, Usage
+
+_SUMS = frozenset({"add", "sub"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """One residual addition: ``addition = stream + output``, output made from ``origin``.
+
+    ``origin`` is the point of the stream that the branch reads (the stream's operand itself, or
+    an earlier point of it in parallel blocks). ``path`` are the nodes from there to ``output``;
+    ``feeders`` those that only feed the path from the side (projections of an encoder's output,
+    tables of relative positions). ``parents`` are the branches this one lies inside, by index.
+    """
+
+    index: int
+    addition: int
+    stream: int
+    output: int
+    origin: int
+    label: str
+    path: frozenset[int] = field(repr=False)
+    feeders: frozenset[int] = field(repr=False)
+    parents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stream:
+    """Consecutive residual additions, and how many of them lie on the longest path.
+
+    ``normalized``: a norm stands on the stream between its additions (post-norm).
+    """
+
+    branches: tuple[int, ...]
+    depth: int
+    normalized: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Residuals:
+    """All residual branches of a model, and the streams they make up."""
+
+    branches: tuple[Branch, ...]
+    streams: tuple[Stream, ...]
+
+    def stream_of(self, branch: int) -> int:
+        return next(i for i, s in enumerate(self.streams) if branch in s.branches)
+
+
+def find_branches(graph: Graph, usage: Usage) -> Residuals:
+    """Every residual addition of the traced model.
+
+    An ``add`` of two tensors is one when an operand (the stream) is an ancestor of the other (the
+    branch's output) and the path between them uses parameters; when the stream's operand is itself
+    a residual addition and the branch reads an earlier point of the same stream (parallel
+    blocks); or when both were made from a common ancestor, one by a single projection to
+    another shape and the other by several matrices with a nonlinearity between (the projection
+    shortcut of residual convolutional networks).
+
+    Example:
+        >>> import torch
+        >>> from depthmup.tracing.trace import trace
+        >>> from depthmup.tracing.parameter_uses import find_uses
+        >>> class Block(torch.nn.Linear):
+        ...     def forward(self, x):
+        ...         return x + super().forward(x).relu()
+        >>> model = torch.nn.Sequential(Block(4, 4), Block(4, 4))
+        >>> graph = trace(model, torch.zeros(2, 4))
+        >>> [branch.label for branch in find_branches(graph, find_uses(graph)).branches]
+        ['0', '1']
+    """
+    finder = _Finder(graph, usage)
+    found: list[tuple[int, int, int, int]] = []  # addition, stream, output, origin
+    streams: dict[int, int] = {}  # addition -> its stream operand
+    for node in graph.nodes:
+        if node.op not in _SUMS or len(node.args) < 2:
+            continue
+        left, right = node.args[0], node.args[1]
+        if not (isinstance(left, Ref) and isinstance(right, Ref)) or left.node == right.node:
+            continue
+        match = finder.residual(left.node, right.node, node.shape, streams)
+        if match is not None:
+            stream, output, origin = match
+            streams[node.index] = stream
+            found.append((node.index, stream, output, origin))
+    return _assemble(graph, usage, found)
+
+
+class _Finder:
+    """Decides of one addition whether it is residual."""
+
+    def __init__(self, graph: Graph, usage: Usage) -> None:
+        self.graph = graph
+        self.used_at: dict[int, list[How]] = {}
+        for uses in usage.uses.values():
+            for use in uses:
+                self.used_at.setdefault(use.node, []).append(use.how)
+        self.constant, self.derived = usage.constant, usage.derived
+        self.ignored = usage.constant | usage.derived.keys()
+
+    def residual(
+        self, left: int, right: int, shape: tuple[int, ...], streams: Mapping[int, int]
+    ) -> tuple[int, int, int] | None:
+        for stream, output in ((left, right), (right, left)):
+            if output in self.ignored or self.graph.nodes[stream].shape != shape:
+                continue
+            if stream in self.ignored and not self.begins(stream):
+                continue
+            for origin in self.points(stream, streams):
+                if origin <= output and self.graph.descends(output, origin):
+                    path = self.graph.between(origin, output)
+                    if any(node in self.used_at for node in path):
+                        return stream, output, origin
+                    break
+        return None if {left, right} & self.ignored else self.projection(left, right)
+
+    def begins(self, node: int) -> bool:
+        """Whether a stream may begin with a tensor that no input made.
+
+        With zeros; with a learned token that is added once. What is added again and again is a
+        table of positions.
+        """
+        if node in self.constant:
+            while self.graph.nodes[node].op in TRANSPARENT:
+                node = self.graph.nodes[node].inputs[0].node
+            return self.graph.nodes[node].op in ZEROS
+        name = self.derived[node]
+        additions = [
+            reader
+            for index, parameter in self.derived.items()
+            if parameter == name
+            for reader in self.graph.consumers[index]
+            if self.graph.nodes[reader].op in _SUMS and reader not in self.ignored
+        ]
+        return len(additions) == 1
+
+    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[int]:
+        """The stream's operand, and what the stream was before each step that made it.
+
+        Steps are residual additions, and operations that leave the values alone (a copy before an
+        in-place addition).
+        """
+        yield stream
+        while True:
+            if stream in streams:
+                stream = streams[stream]
+            elif self.graph.nodes[stream].op in TRANSPARENT and stream not in self.ignored:
+                stream = self.graph.nodes[stream].inputs[0].node
+            else:
+                return
+            yield stream
+
+    def projection(self, left: int, right: int) -> tuple[int, int, int] | None:
+        graph = self.graph
+        for shortcut, output in ((left, right), (right, left)):
+            # Walk the shortcut back through one projection: it must be a plain chain.
+            chain, node, matrices = [], shortcut, 0
+            while matrices == 0 or node in self._single_chain(node):
+                chain.append(node)
+                matrices += self._is_matrix(node)
+                back = self._activation(node)
+                if back is None or graph.nodes[node].op in NONLINEAR or matrices > 1:
+                    matrices = 0 if back is None else matrices
+                    break
+                node = back
+                if matrices == 1 and graph.descends(output, node):
+                    break
+            if matrices != 1 or not graph.descends(output, node) or node in chain:
+                continue
+            if graph.nodes[node].shape == graph.nodes[shortcut].shape:
+                continue
+            path = graph.between(node, output)
+            in_series = self._in_series(path)
+            nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
+            if in_series >= 2 and nonlinear:
+                return shortcut, output, node
+        return None
+
+    def _single_chain(self, node: int) -> tuple[int, ...]:
+        return (node,) if self._activation(node) is not None else ()
+
+    def _is_matrix(self, node: int) -> int:
+        return int(How.MATRIX in self.used_at.get(node, ()))
+
+    def _activation(self, node: int) -> int | None:
+        """The one operand that is neither a parameter nor a constant."""
+        sources = {ref.node for ref in self.graph.nodes[node].inputs} - self.ignored
+        return sources.pop() if len(sources) == 1 else None
+
+    def _in_series(self, path: set[int]) -> int:
+        longest: dict[int, int] = {}
+        for node in sorted(path):
+            before = [longest[r.node] for r in self.graph.nodes[node].inputs if r.node in longest]
+            longest[node] = max(before, default=0) + self._is_matrix(node)
+        return max(longest.values(), default=0)
+
+
+def _assemble(graph: Graph, usage: Usage, found: list[tuple[int, int, int, int]]) -> Residuals:
+    paths = [frozenset(graph.between(origin, output)) for _, _, output, origin in found]
+    additions = [addition for addition, *_ in found]
+    # Streams and what happens inside branches are not feeders of another branch.
+    stop = set(additions)
+    for _, stream, _, origin in found:
+        stop |= {stream, origin}
+    inside: list[tuple[int, ...]] = [
+        tuple(j for j, path in enumerate(paths) if j != i and addition in path)
+        for i, addition in enumerate(additions)
+    ]
+    innermost_paths = set().union(*paths) if paths else set()
+    branches = []
+    for i, (addition, stream, output, origin) in enumerate(found):
+        feeders: set[int] = set()
+        todo = list(paths[i])
+        while todo:
+            for ref in graph.nodes[todo.pop()].inputs:
+                node = ref.node
+                if node in stop or node in feeders or node in usage.derived:
+                    continue
+                if node in usage.constant or (node in innermost_paths and not inside[i]):
+                    continue
+                if node in paths[i] or graph.nodes[node].op == "input":
+                    continue
+                feeders.add(node)
+                todo.append(node)
+        branches.append(
+            Branch(
+                index=i,
+                addition=addition,
+                stream=stream,
+                output=output,
+                origin=origin,
+                label=_label(graph, usage, paths[i], output),
+                path=paths[i],
+                feeders=frozenset(feeders),
+                parents=inside[i],
+            )
+        )
+    return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
+
+
+def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str:
+    """The common prefix of the modules whose parameters the branch uses, or of its parameters."""
+    names = [
+        use.parameter.rsplit(".", 1)[0] if "." in use.parameter else ""
+        for uses in usage.uses.values()
+        for use in uses
+        if use.node in path and use.how is How.MATRIX
+    ] or [graph.nodes[output].module]
+    common = names[0].split(".")
+    for name in names[1:]:
+        parts = name.split(".")
+        keep = 0
+        while keep < min(len(common), len(parts)) and common[keep] == parts[keep]:
+            keep += 1
+        common = common[:keep]
+    return ".".join(common) or graph.nodes[output].module or "model"
+
+
+def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
+    by_addition = {branch.addition: branch for branch in branches}
+    depth: dict[int, int] = {}
+    group: dict[int, int] = {}
+    links: dict[int, list[bool]] = {}
+    for branch in branches:
+        before, normalized, seen = [], False, {branch.stream}
+        todo = [branch.stream]
+        while todo:
+            node = todo.pop()
+            other = by_addition.get(node)
+            if other is not None and other.parents == branch.parents:
+                before.append(other.index)
+                continue
+            normalized |= graph.nodes[node].op in NORMALIZING
+            # A branch inside another starts where that other starts.
+            for ref in graph.nodes[node].inputs:
+                if ref.node not in seen and all(
+                    ref.node in branches[parent].path for parent in branch.parents
+                ):
+                    seen.add(ref.node)
+                    todo.append(ref.node)
+        depth[branch.index] = 1 + max((depth[i] for i in before), default=0)
+        if before:
+            group[branch.index] = group[before[0]]
+            for i in before[1:]:
+                merged, kept = group[i], group[branch.index]
+                group.update({k: kept for k, v in group.items() if v == merged})
+                if merged != kept:
+                    links[kept] = links.get(kept, []) + links.pop(merged, [])
+            links.setdefault(group[branch.index], []).append(normalized)
+        else:
+            group[branch.index] = branch.index
+    members: dict[int, list[int]] = {}
+    for index, root in group.items():
+        members.setdefault(root, []).append(index)
+    return tuple(
+        Stream(
+            branches=tuple(sorted(indices)),
+            depth=max(depth[i] for i in indices),
+            # Half: a stage of a convolutional network may begin with one norm of its own.
+            normalized=2 * sum(links.get(root, [])) > len(links.get(root, [])),
+        )
+        for root, indices in members.items()
+    )

@@ -1,0 +1,289 @@
+"""Where a multiplier of a tensor can go: into parameters, or onto the outputs of modules.
+
+``f`` is multiplied by A exactly when every term of the sum that makes it is, and a product is when
+exactly one factor is. Walking back from ``f`` by these two rules ends at parameters (the multiplier
+is folded into them) or at outputs of modules (a hook multiplies them). The walk is exact or it
+fails: it never passes a nonlinearity or a norm, and nothing else may read a scaled tensor.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Protocol
+
+from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.operations import (
+    AFFINE_NORMS,
+    CONVOLUTIONS,
+    HOMOGENEOUS,
+    LINEAR,
+    MATRIX_PRODUCTS,
+    SUMS,
+    ZEROS,
+)
+from depthmup.tracing.parameter_uses import Usage
+
+_ATTENTION = "_scaled_dot_product"
+# Alternatives are tried in order of preference, and real models succeed with the first or second:
+# the walk need not list them all, of which there may be exponentially many.
+_TRIES = 4
+_STEPS = 2000
+_LEVELS = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Where a multiplier goes: these parameters, or these outputs of modules.
+
+    ``uses`` are (parameter, operation) pairs; ``calls`` are (call, which output). ``scaled`` are
+    the tensors whose values the multiplier changes. ``scale`` is the product of the constants that
+    the model itself multiplies by on the way.
+    """
+
+    uses: frozenset[tuple[str, int]] = frozenset()
+    calls: frozenset[tuple[ModuleCall, int]] = frozenset()
+    scaled: frozenset[Ref] = frozenset()
+    scale: float = 1.0
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.uses)
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        return tuple(
+            sorted(
+                (Hook(module=c.name, side="output", index=i) for c, i in self.calls),
+                key=lambda hook: hook.module,
+            )
+        )
+
+    def __add__(self, other: "Placement") -> "Placement":
+        return Placement(
+            uses=self.uses | other.uses,
+            calls=self.calls | other.calls,
+            scaled=self.scaled | other.scaled,
+            scale=self.scale,
+        )
+
+    def through(self, ref: Ref, scale: float = 1.0) -> "Placement":
+        return Placement(
+            uses=self.uses,
+            calls=self.calls,
+            scaled=self.scaled | {ref},
+            scale=self.scale * scale,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carriers:
+    """What can carry the multiplier of one tensor: sets of parameters in order of preference, or
+    the outputs of modules."""
+
+    parameters: tuple[Placement, ...] = ()
+    modules: Placement | None = None
+
+
+def carriers_of(
+    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
+) -> Carriers:
+    """What can multiply ``tensor``, as read by ``reader`` alone.
+
+    Args:
+        graph: the forward pass.
+        usage: its uses of parameters.
+        tensor: what to multiply: one output of a node, or the first output of this node.
+        reader: the one operation that may read it.
+        after: only nodes past this one are looked at.
+    """
+    return Carriers(
+        parameters=tuple(into_parameters(graph, usage, tensor, reader, after=after)),
+        modules=next(onto_modules(graph, usage, tensor, reader, after=after), None),
+    )
+
+
+def into_parameters(
+    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
+) -> Iterator[Placement]:
+    """Sets of parameters that multiply ``tensor``, as read by ``reader`` alone, when multiplied.
+
+    Only nodes past ``after`` are looked at.
+    """
+    ref = _first(tensor)
+    for placement in islice(_Walk(graph, usage, reader, after).parameters(ref), _TRIES):
+        if _exclusive(graph, placement, ref, reader):
+            yield placement
+
+
+def onto_modules(
+    graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
+) -> Iterator[Placement]:
+    """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone."""
+    ref = _first(tensor)
+    for placement in islice(_Walk(graph, usage, reader, after).modules(ref), _TRIES):
+        if _exclusive(graph, placement, ref, reader):
+            yield placement
+
+
+def _first(tensor: Ref | int) -> Ref:
+    return tensor if isinstance(tensor, Ref) else Ref(tensor)
+
+
+def _exclusive(graph: Graph, placement: Placement, top: Ref, reader: int) -> bool:
+    """Whether nothing but the walk itself reads what is scaled, and no product is scaled twice."""
+    if graph.nodes[reader].inputs.count(top) != 1:  # one tensor as query and as key
+        return False
+    nodes = {ref.node for ref in placement.scaled}
+    for ref in placement.scaled:
+        readers = {n for n in graph.consumers[ref.node] if ref in graph.nodes[n].inputs}
+        if not readers <= ({reader} if ref == top else nodes):
+            return False
+    for index in nodes:
+        node = graph.nodes[index]
+        scaled = [ref in placement.scaled for ref in node.inputs]
+        if _is_product(node) and sum(scaled) > 1:
+            return False
+        # What is multiplied as a whole is multiplied in all of its parts (queries, keys, values).
+        outputs = {r for n in graph.consumers[index] for r in graph.nodes[n].inputs}
+        parts = {ref for ref in outputs if ref.node == index}
+        if node.op not in AFFINE_NORMS and not parts <= placement.scaled | {top}:
+            return False
+    return True
+
+
+def _is_product(node: Node) -> bool:
+    return node.op in ("mul", "mm", "bmm", "_grouped_mm")
+
+
+class _Walk:
+    def __init__(self, graph: Graph, usage: Usage, reader: int, after: int) -> None:
+        self.graph, self.usage, self.after = graph, usage, after
+        self.steps_left, self.level = _STEPS, 0
+        self.outputs: dict[Ref, list[tuple[ModuleCall, int]]] = {}
+        for call in graph.calls:
+            # Outermost last: calls are recorded as they end. A module that also contains the
+            # reader cannot carry the multiplier.
+            if not call.first <= reader < call.end:
+                for which, ref in enumerate(call.outputs):
+                    self.outputs.setdefault(ref, []).append((call, which))
+
+    def linear(self, node: int) -> bool:
+        """Whether a tensor made from one parameter is proportional to it."""
+        while self.graph.nodes[node].op != "parameter":
+            this = self.graph.nodes[node]
+            tensors = [r.node for r in this.inputs if r.node not in self.usage.constant]
+            scaling = this.op in ("mul", "div") and len(tensors) == 1
+            if not (scaling or this.op in LINEAR):
+                return False
+            node = tensors[0]
+        return True
+
+    def operand(self, argument: object, reader: int) -> Iterator[Placement]:
+        """Placements that multiply one argument of ``reader``."""
+        if not isinstance(argument, Ref):
+            return
+        if argument.node in self.usage.derived:
+            if self.linear(argument.node):
+                yield Placement(uses=frozenset({(self.usage.derived[argument.node], reader)}))
+            return
+        yield from self.parameters(argument)
+
+    def parameters(self, ref: Ref) -> Iterator[Placement]:
+        yield from self.step(ref, self.operand)
+
+    def modules(self, ref: Ref) -> Iterator[Placement]:
+        def operand(argument: object, reader: int) -> Iterator[Placement]:
+            if isinstance(argument, Ref) and argument.node not in self.usage.derived:
+                yield from self.modules(argument)
+
+        if ref in self.outputs:
+            call = self.outputs[ref][-1]
+            yield Placement(calls=frozenset({call}), scaled=frozenset({ref}))
+        yield from self.step(ref, operand)
+
+    def step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+        node = self.graph.nodes[ref.node]
+        if node.op in ZEROS:
+            yield Placement(scaled=frozenset({ref}))
+            return
+        if node.op in ("parameter", "buffer", "constant", "input") or not node.args:
+            return
+        self.steps_left -= 1
+        if self.steps_left < 0 or self.level > _LEVELS or node.index <= self.after:
+            return
+        self.level += 1
+        yield from self.through(ref, operand)
+        self.level -= 1
+
+    def through(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+        """Placements that multiply the result of one operation."""
+        node = self.graph.nodes[ref.node]
+        args = node.args
+        alternatives: Iterable[Iterator[Placement]]
+        scale = 1.0
+        if node.op in ("mul", "div"):
+            tensors = [a for a in args[:2] if self.graph.number(a) is None]
+            if node.op == "div":
+                tensors = [a for a in args[:1] if a in tensors]
+            scale = self.graph.factors.get(node.index) or 1.0
+            tensors.sort(key=lambda a: a.node not in self.usage.derived)
+            alternatives = [operand(a, node.index) for a in tensors]
+        elif node.op in MATRIX_PRODUCTS:
+            at = MATRIX_PRODUCTS[node.op]
+            factors = sorted(args[at : at + 2], key=lambda a: a.node not in self.usage.derived)
+            alternatives = [
+                self.all_of([*args[:at], factor], operand, node.index) for factor in factors
+            ]
+        elif node.op in CONVOLUTIONS:
+            alternatives = [self.all_of([args[1], args[2]], operand, node.index)]
+        elif node.op in AFFINE_NORMS:
+            gain, bias = AFFINE_NORMS[node.op]
+            if len(args) > bias and isinstance(args[gain], Ref):
+                affine = [args[i] for i in dict.fromkeys((gain, bias))]
+                alternatives = [self.all_of(affine, operand, node.index)]
+            else:
+                alternatives = []
+        elif node.op in SUMS:
+            terms = self.terms(node)
+            if all(isinstance(term, Ref) for term in terms):  # else: plus a constant
+                alternatives = [self.all_of(terms, operand, node.index)]
+            else:
+                alternatives = []
+        elif node.op.startswith(_ATTENTION):
+            alternatives = [operand(args[2], node.index)]
+        elif node.op in HOMOGENEOUS:
+            alternatives = [operand(args[0], node.index)]
+        else:
+            alternatives = []
+        for placements in alternatives:
+            for placement in placements:
+                yield placement.through(ref, scale)
+
+    def terms(self, node: Node) -> list[object]:
+        """What is added up or collected."""
+        args = node.args
+        if node.op in ("cat", "stack"):
+            return list(args[0])
+        if node.op == "index_put":  # (into, where, values)
+            return [args[0], args[2]]
+        if node.op in ("index_add", "index_copy", "scatter_add"):  # (into, dim, where, values)
+            return [args[0], args[3]]
+        # Python's sum starts from the number 0.
+        return [term for term in args[:2] if isinstance(term, Ref) or term != 0]
+
+    def all_of(
+        self, arguments: Sequence[object], operand: "_Operand", reader: int
+    ) -> Iterator[Placement]:
+        present = [a for a in arguments if isinstance(a, Ref)]
+        if len(present) == 1:
+            yield from operand(present[0], reader)
+            return
+        for parts in product(*(list(islice(operand(a, reader), _TRIES)) for a in present)):
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+            yield total
+
+
+class _Operand(Protocol):
+    def __call__(self, argument: object, reader: int) -> Iterator[Placement]: ...

@@ -1,0 +1,208 @@
+"""A model's own constants: the numbers by which its forward pass multiplies, and where they stand.
+
+A constant may belong to the branch at whose end it stands, to the matrix or table behind which it
+stands, or to the matrix that reads what it scales. A sum that is multiplied is multiplied in all
+its terms.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from depthmup.tracing.branches import Residuals
+from depthmup.tracing.graph import Graph, Node, Ref
+from depthmup.tracing.operations import (
+    CONVOLUTIONS,
+    MATRIX_PRODUCTS,
+    REDUCTIONS,
+    TRANSPARENT,
+)
+from depthmup.tracing.parameter_uses import How, Usage, Use
+
+_ADDITIONS = frozenset({"add", "sub"})
+_TO_THE_ROOT = frozenset({"add", "mul", "div", "clamp", "clamp_min", "maximum"})
+# How far behind a constant the root of a norm may stand: mean, epsilon, root, and shapes.
+_NORM_STEPS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """The numbers that multiply in a forward pass, and the places to which each may belong.
+
+    ``factors`` maps nodes to numbers. ``branches`` are the nodes at the end of each branch,
+    ``alphas`` the numbers inside their additions. ``behind`` and ``before`` are the nodes around
+    each use of a parameter, by its name and node. ``modules`` says where each factor stands.
+    """
+
+    factors: Mapping[int, float]
+    modules: Mapping[int, str]
+    branches: tuple[tuple[int, ...], ...]
+    alphas: tuple[float, ...]
+    behind: Mapping[tuple[str, int], tuple[int, ...]]
+    before: Mapping[tuple[str, int], tuple[int, ...]]
+
+
+def scaled_behind(graph: Graph, node: int) -> list[int]:
+    """The node, and those behind it as far as constants and shapes alone change."""
+    return _behind(
+        graph,
+        node,
+        lambda _, this: graph.factors.get(this.index) is not None or this.op in TRANSPARENT,
+    )
+
+
+def _behind(graph: Graph, node: int, passes: Callable[[int, Node], bool]) -> list[int]:
+    chain = [node]
+    while len(graph.consumers[node]) == 1:
+        this = graph.nodes[graph.consumers[node][0]]
+        if not passes(node, this):
+            break
+        node = this.index
+        chain.append(node)
+    return chain
+
+
+def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constants:
+    """Every constant factor of the forward pass, and to what it may belong.
+
+    Constants that make a mean of a sum or stand in the statistics of a norm are left out.
+    """
+    live = graph.live
+    factors = {
+        node.index: factor
+        for node in graph.nodes
+        if node.index in live
+        and node.index not in usage.constant
+        and (factor := graph.factors.get(node.index)) is not None
+        and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
+    }
+    ends = [_end_of_branch(graph, usage, b.addition, b.output) for b in residuals.branches]
+    return Constants(
+        factors=factors,
+        modules={n: graph.nodes[n].module for n in factors},
+        branches=tuple(tuple(n for n in nodes if n in factors) for nodes, _ in ends),
+        alphas=tuple(alpha for _, alpha in ends),
+        behind=_behind_uses(graph, usage, factors),
+        before=_before_uses(graph, usage, factors),
+    )
+
+
+def _end_of_branch(
+    graph: Graph, usage: Usage, addition: int, output: int
+) -> tuple[list[int], float]:
+    """The nodes from a branch's output back over constants, gains and shapes; ``alpha`` in add."""
+    this, node = graph.nodes[addition], output
+    alpha = this.kwargs.get("alpha", this.args[2] if len(this.args) > 2 else 1)
+    second = isinstance(this.args[1], Ref) and this.args[1].node == output
+    chain = []
+    while len(graph.consumers[node]) == 1:
+        chain.append(node)
+        operands = [r for r in graph.nodes[node].inputs if not _is_weight(usage, r.node)]
+        passes = graph.nodes[node].op in TRANSPARENT | {"mul", "div"}
+        if not passes or len(operands) != 1:
+            break
+        node = operands[0].node
+    return chain, float(alpha) if second and isinstance(alpha, (int, float)) else 1.0
+
+
+def _is_weight(usage: Usage, node: int) -> bool:
+    return node in usage.derived or node in usage.constant
+
+
+def _behind_uses(
+    graph: Graph, usage: Usage, factors: Mapping[int, float]
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    """For every use the constants on the parameter itself, and those behind the operation."""
+    lookups = {u.node for uses in usage.uses.values() for u in uses if u.how is How.LOOKUP}
+
+    def passes(before: int, this: Node) -> bool:
+        if graph.factors.get(this.index) is not None or this.op in TRANSPARENT:
+            return True
+        others = [r.node for r in this.inputs if r.node != before]
+        return this.op in _ADDITIONS and all(
+            _is_weight(usage, other) or _made_by(graph, other) in lookups for other in others
+        )
+
+    behind: dict[tuple[str, int], tuple[int, ...]] = {}
+    for name, uses in usage.uses.items():
+        for use in uses:
+            nodes = list(_on_parameter(graph, usage, use))
+            if use.how is not How.ELEMENTWISE or _is_added(graph, use):
+                nodes += _behind(graph, use.node, passes)[1:]
+            behind[name, use.node] = tuple(n for n in nodes if n in factors)
+    return behind
+
+
+def _on_parameter(graph: Graph, usage: Usage, use: Use) -> Iterable[int]:
+    """From the operand of a use back to the parameter: what it is multiplied by before it acts."""
+    node = next(
+        (
+            r.node
+            for r in graph.nodes[use.node].inputs
+            if usage.derived.get(r.node) == use.parameter
+        ),
+        None,
+    )
+    while node is not None and graph.nodes[node].op != "parameter":
+        yield node
+        node = next((r.node for r in graph.nodes[node].inputs if r.node in usage.derived), None)
+
+
+def _is_added(graph: Graph, use: Use) -> bool:
+    """Whether the parameter is a term of a sum: a bias, a table of positions."""
+    node = graph.nodes[use.node]
+    return node.op in _ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
+
+
+def _made_by(graph: Graph, node: int) -> int:
+    """The operation that made a tensor, whatever its shape became since."""
+    while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
+        node = graph.nodes[node].inputs[0].node
+    return node
+
+
+def _before_uses(
+    graph: Graph, usage: Usage, factors: Mapping[int, float]
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    """For every matrix the constants on what it reads, where matrices alone read that.
+
+    A constant on the stream is nobody's: what the next branch adds to is multiplied by it, too.
+    """
+    before: dict[tuple[str, int], tuple[int, ...]] = {}
+    matrices = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
+
+    def for_matrices(node: int) -> bool:
+        return all(
+            reader in matrices
+            or (
+                (reader in factors or graph.nodes[reader].op in TRANSPARENT)
+                and for_matrices(reader)
+            )
+            for reader in graph.consumers[node]
+        )
+
+    for name, uses in usage.uses.items():
+        for use in uses:
+            node, nodes = use.activation if use.how is How.MATRIX else None, []
+            while node is not None and (node in factors or graph.nodes[node].op in TRANSPARENT):
+                if node in factors and for_matrices(node):
+                    nodes.append(node)
+                this = graph.nodes[node]
+                operands = [r for r in this.inputs if graph.number(r) is None] or this.inputs
+                node = operands[0].node if operands else None
+            before[name, use.node] = tuple(nodes)
+    return before
+
+
+def _of_a_mean_or_norm(graph: Graph, node: int) -> bool:
+    """Whether a constant makes a mean of a sum, or stands in the statistics of a norm."""
+    if any(graph.nodes[_made_by(graph, r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
+        return True
+    todo = [(node, 0)]
+    while todo:
+        index, steps = todo.pop()
+        this = graph.nodes[index]
+        if this.op in ("sqrt", "rsqrt"):
+            return True
+        if steps == 0 or (steps < _NORM_STEPS and this.op in TRANSPARENT | _TO_THE_ROOT):
+            todo += [(reader, steps + 1) for reader in graph.consumers[index]]
+    return False

@@ -1,0 +1,205 @@
+"""Facts: everything that one forward pass shows about one model, as values.
+
+Reading a model is one phase, comparing two models another: what a number means for scaling only
+shows in how it differs between a model and its base, so nothing here knows of a second model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from torch import nn
+
+from depthmup.tracing.branches import Branch, Residuals, find_branches
+from depthmup.tracing.carriers import Carriers, carriers_of
+from depthmup.tracing.constants import Constants, find_constants, scaled_behind
+from depthmup.tracing.graph import Graph, Hook, ModuleCall, Ref
+from depthmup.tracing.operations import LENGTHS, TRANSPARENT
+from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
+from depthmup.tracing.products import Product, find_products
+from depthmup.tracing.trace import ExampleInputs, trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One model's dataflow, read once.
+
+    ``uses`` (of ``usage``) are those of every parameter, with its place among matrices and branches
+    and the tensor of a module that a hook can multiply instead. ``residuals`` are the branches and
+    streams, ``carriers`` where the multiplier of each branch can go, ``products`` those of two
+    activations (queries and keys among them). ``constants`` are the model's own numbers and what
+    they stand beside. ``tied`` says what can multiply the input of a readout that is also an
+    embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
+    """
+
+    graph: Graph = field(repr=False)
+    usage: Usage = field(repr=False)
+    uses: Mapping[str, tuple[Use, ...]] = field(repr=False)
+    residuals: Residuals
+    carriers: tuple[Carriers, ...] = field(repr=False)
+    products: tuple[Product, ...]
+    tied: Mapping[str, Carriers] = field(repr=False)
+    constants: Constants = field(repr=False)
+    runs: Mapping[str, int] = field(repr=False)
+
+    @property
+    def attentions(self) -> tuple[Product, ...]:
+        """The products that a softmax normalizes."""
+        return tuple(product for product in self.products if product.softmax)
+
+
+def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
+    """Follow one forward pass of ``model`` on ``inputs`` and say what it shows.
+
+    Args:
+        model: on any device, ``meta`` included; wrapped or not.
+        inputs: the arguments of one call: a tensor, a sequence, or a mapping of keywords. Only
+            shapes and types matter.
+
+    Returns:
+        The facts, which hold no tensor.
+
+    Raises:
+        TraceError: the forward pass depends on the values of its inputs.
+
+    Example:
+        >>> import torch
+        >>> facts = read(torch.nn.Linear(3, 5), torch.zeros(2, 3))
+        >>> facts.uses["weight"][0].fan_in, facts.residuals.branches
+        ((1,), ())
+    """
+    graph = trace(model, inputs)
+    usage = find_uses(graph)
+    residuals = find_branches(graph, usage)
+    runs: dict[str, int] = {}
+    for call in graph.calls:
+        runs[call.name] = runs.get(call.name, 0) + 1
+    placed = _placed(graph, usage, residuals)
+    return Facts(
+        graph=graph,
+        usage=placed,
+        uses=placed.uses,
+        residuals=residuals,
+        tied=_tied(graph, usage),
+        carriers=tuple(
+            carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
+            for b in residuals.branches
+        ),
+        products=tuple(find_products(graph, usage, residuals)),
+        constants=find_constants(graph, usage, residuals),
+        runs=runs,
+    )
+
+
+def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
+    """For weights that are looked up and multiplied: what carries a multiplier of the product."""
+    tied = {}
+    for name, uses in usage.uses.items():
+        products = [use for use in uses if use.how is How.MATRIX and use.activation is not None]
+        if len(products) == 1 and any(use.how is How.LOOKUP for use in uses):
+            node = graph.nodes[products[0].node]
+            ref = next(ref for ref in node.inputs if ref.node == products[0].activation)
+            tied[name] = carriers_of(graph, usage, ref, node.index)
+    return tied
+
+
+def _output(graph: Graph, branch: Branch) -> Ref:
+    """What is added: which output of the node that makes it."""
+    return next(ref for ref in graph.nodes[branch.addition].inputs if ref.node == branch.output)
+
+
+def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
+    """Every use with where it stands, in one pass over the graph each way."""
+    uses = [use for same in usage.uses.values() for use in same]
+    used = {use.node for use in uses}
+    products = {use.node for use in uses if use.how is How.MATRIX}
+    matrices = products | {use.node for use in uses if use.how is How.LOOKUP}
+    additions = {b.addition for b in residuals.branches}
+    leading: set[int] = set()
+    for node in reversed(graph.nodes):
+        readers = graph.consumers[node.index]
+        if any(reader in products or reader in leading for reader in readers):
+            leading.add(node.index)
+    normalized: set[int] = set()  # what a norm follows
+    for node in reversed(graph.nodes):
+        readers = graph.consumers[node.index]
+        if any(graph.nodes[r].op in LENGTHS or r in normalized for r in readers):
+            normalized.add(node.index)
+    following: set[int] = set()
+    downstream: set[int] = set()  # of a residual addition
+    for node in graph.nodes:
+        sources = {ref.node for ref in node.inputs}
+        if node.index in matrices or sources & following:
+            following.add(node.index)
+        if node.index in additions or sources & downstream:
+            downstream.add(node.index)
+    inside: dict[int, list[tuple[int, bool]]] = {}
+    for branch in residuals.branches:
+        for nodes, feeds in ((branch.path, False), (branch.feeders, True)):
+            for index in nodes & used:
+                inside.setdefault(index, []).append((branch.index, feeds))
+    calls = _by_operands(graph)
+
+    def placed(use: Use) -> Use:
+        return replace(
+            use,
+            op=graph.nodes[use.node].op,
+            leads=use.node in leading,
+            normalized=use.node in normalized,
+            follows=use.activation is None or use.activation in following,
+            reads_stream=use.node in downstream,
+            branches=tuple(inside.get(use.node, ())),
+            hooks=_input_hook(graph, use, calls)
+            if use.how is How.MATRIX
+            else _output_hook(graph, use, calls)
+            if use.how is How.LOOKUP
+            else (),
+        )
+
+    return replace(
+        usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Calls:
+    """Module calls by the node that is their first input, and by each node that they return."""
+
+    taking: Mapping[int, tuple[ModuleCall, ...]]
+    giving: Mapping[int, tuple[tuple[ModuleCall, int], ...]]
+
+
+def _by_operands(graph: Graph) -> _Calls:
+    taking: dict[int, list[ModuleCall]] = {}
+    giving: dict[int, list[tuple[ModuleCall, int]]] = {}
+    for call in graph.calls:
+        if call.inputs:
+            taking.setdefault(call.inputs[0].node, []).append(call)
+        for index, ref in enumerate(call.outputs):
+            giving.setdefault(ref.node, []).append((call, index))
+    return _Calls(
+        taking={node: tuple(calls) for node, calls in taking.items()},
+        giving={node: tuple(calls) for node, calls in giving.items()},
+    )
+
+
+def _input_hook(graph: Graph, use: Use, calls: _Calls) -> tuple[Hook, ...]:
+    """The module whose first input is, but for its shape, what a matrix is multiplied with."""
+    node = use.activation
+    best: ModuleCall | None = None
+    while node is not None:
+        for call in calls.taking.get(node, ()):
+            holds = call.first <= use.node < call.end
+            if holds and (best is None or call.end - call.first < best.end - best.first):
+                best = call
+        this = graph.nodes[node]
+        node = this.inputs[0].node if this.op in TRANSPARENT and this.inputs else None
+    return (Hook(module=best.name, side="input"),) if best is not None else ()
+
+
+def _output_hook(graph: Graph, use: Use, calls: _Calls) -> tuple[Hook, ...]:
+    """The innermost module that returns the result of a use, be it scaled or reshaped."""
+    for node in scaled_behind(graph, use.node):
+        for call, index in calls.giving.get(node, ()):
+            if call.first <= use.node < call.end:
+                return (Hook(module=call.name, side="output", index=index),)
+    return ()

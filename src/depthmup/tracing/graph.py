@@ -1,0 +1,123 @@
+"""The dataflow of one forward pass as a value: operations, what they read, which module ran."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One output of one node."""
+
+    node: int
+    output: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """One operation of the forward pass, or one tensor that no operation made.
+
+    ``op`` is the ATen name without overload (``add_`` is written ``add``), or ``parameter``,
+    ``buffer``, ``input``, ``constant``. ``args`` are the operation's arguments with tensors
+    replaced by references; ``module`` is the innermost module that was running; ``value`` is the
+    number that a buffer or constant of one element holds, where it is known.
+    """
+
+    index: int
+    op: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[Ref, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+    module: str = ""
+    name: str = ""
+    value: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.shapes[0] if self.shapes else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleCall:
+    """What one call of a module returned, and from which node to which it ran."""
+
+    name: str
+    first: int
+    end: int
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hook:
+    """One tensor of a module's call: its first input, one of its outputs, or a parameter.
+
+    ``part``: only these coordinates of dimension ``dim``, from each start to each stop; all of them
+    if empty. ``parameter`` is the name that the module itself has for a parameter.
+    """
+
+    module: str
+    side: str  # "input", "output" or "parameter"
+    index: int = 0
+    part: tuple[tuple[int, int], ...] = ()
+    dim: int = -1
+    parameter: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """A forward pass in the order in which it ran, so that every node follows its inputs.
+
+    ``factors`` are the numbers by which nodes multiply their one other operand, where a node does
+    just that.
+    """
+
+    nodes: tuple[Node, ...]
+    parameters: Mapping[str, int]
+    calls: tuple[ModuleCall, ...]
+    outputs: tuple[Ref, ...]
+    consumers: tuple[tuple[int, ...], ...] = field(repr=False)
+    factors: Mapping[int, float] = field(repr=False)
+
+    def shape(self, ref: Ref) -> tuple[int, ...]:
+        return self.nodes[ref.node].shapes[ref.output]
+
+    def number(self, argument: Any) -> float | None:
+        """The number that an argument of an operation is, if it is one that is known."""
+        if isinstance(argument, Ref):
+            return self.nodes[argument.node].value
+        return float(argument) if isinstance(argument, (int, float)) else None
+
+    @property
+    def live(self) -> set[int]:
+        """The nodes from which the output is computed."""
+        live = {ref.node for ref in self.outputs}
+        for node in reversed(self.nodes):
+            if node.index in live:
+                live.update(ref.node for ref in node.inputs)
+        return live
+
+    def ancestors(self, node: int, *, after: int = -1) -> set[int]:
+        """``node`` and everything it was computed from, as far back as past node ``after``."""
+        found, todo = {node}, [node]
+        while todo:
+            for ref in self.nodes[todo.pop()].inputs:
+                if ref.node > after and ref.node not in found:
+                    found.add(ref.node)
+                    todo.append(ref.node)
+        return found
+
+    def descends(self, node: int, ancestor: int) -> bool:
+        """Whether ``node`` was computed from ``ancestor`` (or is it)."""
+        return ancestor <= node and ancestor in self.ancestors(node, after=ancestor - 1)
+
+    def between(self, ancestor: int, node: int) -> set[int]:
+        """The nodes on paths from ``ancestor`` (excluded) to ``node`` (included)."""
+        behind = self.ancestors(node, after=ancestor)
+        on_path: set[int] = set()
+        for index in sorted(behind):
+            inputs = self.nodes[index].inputs
+            if any(ref.node == ancestor or ref.node in on_path for ref in inputs):
+                on_path.add(index)
+        return on_path

@@ -1,0 +1,447 @@
+"""How each parameter is used: which of its axes are summed over, which remain, which are looked up.
+
+A parameter is followed through transpositions, views and slices to the operations that combine it
+with activations; the axes of those operations are then read back as the parameter's own.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from depthmup.tracing.graph import Graph, Hook, Node, Ref
+from depthmup.tracing.operations import (
+    CONVOLUTIONS,
+    ELEMENTWISE,
+    MAPS,
+    MATRIX_PRODUCTS,
+    RESHAPES,
+    SAME,
+    SHAPED,
+)
+
+# For each dimension of a tensor made from one parameter: the parameter's axes it consists of.
+Labels: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+class How(StrEnum):
+    """The three ways of using a parameter that scaling rules tell apart, and what is left."""
+
+    MATRIX = "matrix"  # a sum over some of its axes: matrix product, convolution
+    LOOKUP = "lookup"  # rows picked by an index: embedding
+    ELEMENTWISE = "elementwise"  # gains, biases, added embeddings
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """One operation that combines a parameter with activations.
+
+    ``fan_in`` are the parameter's axes that are summed over (or indexed), ``fan_out`` those that
+    remain, ``batch`` those over which the operation is repeated (experts). ``slices`` are the axes
+    of which it reads one entry, and which (a layer of a stack). ``activation`` is the operand the
+    parameter acts on; ``scale`` what the operation itself multiplies by (a mean over n: 1/n).
+    ``bent``: a nonlinearity stands between the parameter and the operation. ``picked``: it acts
+    after rows of it were looked up (the matrices of some experts).
+
+    The rest says where the operation stands, once the whole model is read: its name; whether it
+    ``leads`` to a matrix and ``follows`` one (or a lookup); whether it is ``normalized`` behind;
+    whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
+    each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
+    multiply where the parameter cannot be.
+    """
+
+    parameter: str
+    node: int
+    how: How
+    fan_in: tuple[int, ...] = ()
+    fan_out: tuple[int, ...] = ()
+    batch: tuple[int, ...] = ()
+    slices: tuple[tuple[int, int], ...] = ()
+    activation: int | None = None
+    scale: float = 1.0
+    bent: bool = False
+    picked: bool = False
+    op: str = "a module of unknown type"
+    leads: bool = False
+    normalized: bool = False
+    follows: bool = True
+    reads_stream: bool = False
+    branches: tuple[tuple[int, bool], ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+    @property
+    def traced(self) -> bool:
+        """Whether a forward pass showed it, not the type of a module."""
+        return self.node >= 0
+
+
+def _split_view(labels: Labels, old: Sequence[int], new: Sequence[int]) -> Labels | None:
+    """Carry labels through a reshape, by matching runs of dimensions of equal product."""
+    result: list[tuple[int, ...]] = []
+    i = j = 0
+    while j < len(new) or i < len(old):
+        first_i, first_j = i, j
+        size_old = old[i] if i < len(old) else 1
+        size_new = new[j] if j < len(new) else 1
+        i, j = min(i + 1, len(old)), min(j + 1, len(new))
+        while size_old != size_new:
+            if size_old < size_new and i < len(old):
+                size_old, i = size_old * old[i], i + 1
+            elif size_new < size_old and j < len(new):
+                size_new, j = size_new * new[j], j + 1
+            else:
+                return None
+        axes = tuple(a for dim in range(first_i, i) if old[dim] != 1 for a in labels[dim])
+        result += [axes if new[dim] != 1 else () for dim in range(first_j, j)]
+    return tuple(result)
+
+
+def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
+    """The labels of what ``node`` makes of a tensor with these labels; None if it is not a view."""
+    rank, args = len(labels), node.args
+    new = list(labels)
+    if node.op in SAME or node.op in MAPS:
+        return labels
+    if node.op == "t":
+        return tuple(reversed(labels))
+    if node.op == "transpose":
+        a, b = args[1] % rank, args[2] % rank
+        new[a], new[b] = new[b], new[a]
+        return tuple(new)
+    if node.op == "permute":
+        return tuple(labels[d % rank] for d in args[1])
+    if node.op in RESHAPES:
+        return _split_view(labels, old, node.shape)
+    if node.op in ("expand", "repeat"):
+        return ((),) * (len(node.shape) - rank) + labels
+    if node.op == "unsqueeze":
+        new.insert(args[1] % (rank + 1), ())
+        return tuple(new)
+    if node.op == "squeeze":
+        dims = args[1:] and args[1]
+        where = [dims] if isinstance(dims, int) else list(dims or range(rank))
+        gone = {d % rank for d in where if old[d % rank] == 1}
+        return tuple(label for d, label in enumerate(labels) if d not in gone)
+    if node.op in ("slice", "split", "split_with_sizes", "chunk", "narrow", "unsafe_split"):
+        return labels
+    if node.op in ("select", "unbind"):
+        dim = (args[1] if len(args) > 1 else 0) % rank
+        return tuple(label for d, label in enumerate(labels) if d != dim)
+    if node.op in ("mul", "add", "sub", "div", "rsub"):
+        if len(node.shape) == rank:
+            return labels
+        return ((),) * (len(node.shape) - rank) + labels
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Every use of every parameter, and the tensors made from a single parameter alone.
+
+    ``derived`` maps a node made from one parameter (and constants) to that parameter's name.
+    """
+
+    uses: Mapping[str, tuple[Use, ...]]
+    derived: Mapping[int, str]
+    constant: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Tensor:
+    """A tensor made from one parameter: by which axes it is labelled, and how it was made.
+
+    ``picked``: its rows were looked up by an index.
+    """
+
+    parameter: str
+    labels: Labels
+    slices: tuple[tuple[int, int], ...] = ()
+    bent: bool = False
+    picked: bool = False
+
+
+def find_uses(graph: Graph) -> Usage:
+    """Follow every parameter to the operations that use it.
+
+    Example:
+        >>> import torch
+        >>> from depthmup.tracing.trace import trace
+        >>> usage = find_uses(trace(torch.nn.Linear(3, 5), torch.zeros(2, 3)))
+        >>> usage.uses["weight"][0].fan_in, usage.uses["weight"][0].fan_out
+        ((1,), (0,))
+    """
+    names = {index: name for name, index in graph.parameters.items()}
+    made: dict[int, _Tensor] = {}
+    derived: dict[int, str] = {}
+    constant: set[int] = set()
+    computed: set[int] = set()  # from several parameters, and from nothing that was put in
+    uses: dict[str, list[Use]] = {name: [] for name in graph.parameters}
+    for node in graph.nodes:
+        if node.op == "parameter":
+            axes = tuple((axis,) for axis in range(len(node.shape)))
+            derived[node.index] = names.get(node.index, node.name)
+            made[node.index] = _Tensor(derived[node.index], axes)
+            continue
+        if node.op in ("buffer", "constant") or (not node.inputs and node.op != "input"):
+            constant.add(node.index)
+            continue
+        if node.op == "input":
+            continue
+        sources = [ref.node for ref in node.inputs if ref.node not in constant]
+        if not sources or node.op in SHAPED:
+            constant.add(node.index)
+            continue
+        carried = _made_from_one(graph, node, sources, made)
+        if carried is not None:
+            made[node.index] = carried
+            if not carried.picked:
+                derived[node.index] = carried.parameter
+            if not carried.picked or made[sources[0]].picked:
+                continue
+        if all(source in derived or source in computed for source in sources):
+            computed.add(node.index)
+        for source in dict.fromkeys(sources):
+            if source in made:
+                use = _use(graph, node, source, made[source], derived)
+                if use is not None:
+                    uses[made[source].parameter].append(use)
+    weights = _computed_weights(graph, computed, derived)
+    return Usage(
+        uses={
+            name: tuple(
+                replace(use, how=How.UNKNOWN, fan_out=())
+                if use.how is How.ELEMENTWISE and use.node in weights and _fills(graph, use)
+                else use
+                for use in _without_picking(same)
+            )
+            for name, same in uses.items()
+        },
+        derived=derived,
+        constant=frozenset(constant),
+    )
+
+
+def _made_from_one(
+    graph: Graph, node: Node, sources: list[int], made: Mapping[int, _Tensor]
+) -> _Tensor | None:
+    """What an operation makes of one parameter alone, if it does."""
+    tensors = [made.get(source) for source in sources]
+    first = tensors[0]
+    if first is None:
+        return None
+    lookup = _picked_labels(graph, node, sources[0], first)
+    if lookup is not None:
+        return replace(first, labels=lookup, picked=True)
+    if any(t is None or t.parameter != first.parameter for t in tensors) or node.op == "index":
+        return None
+    old = graph.nodes[sources[0]].shape
+    labels = _carried(node, first.labels, old)
+    if labels is None:
+        return None
+    slices = _resolved(node, sources[0], first)
+    if node.op in ("select", "unbind"):
+        dim = (node.args[1] if len(node.args) > 1 else 0) % len(first.labels)
+        index = node.args[2] % old[dim] if node.op == "select" else -1
+        slices = (*slices, *((axis, index) for axis in first.labels[dim]))
+    bent = first.bent or node.op in MAPS - _STRAIGHT
+    return _Tensor(first.parameter, labels, slices, bent, first.picked)
+
+
+def _resolved(node: Node, source: int, tensor: _Tensor) -> tuple[tuple[int, int], ...]:
+    """The slices of which a node reads: which of ``unbind``'s outputs, only its reader says."""
+    output = next(ref.output for ref in node.inputs if ref.node == source)
+    return tuple((axis, output if index < 0 else index) for axis, index in tensor.slices)
+
+
+_STRAIGHT = frozenset({"neg", "clamp"})
+_LOOKUPS = frozenset({"embedding", "index_select", "index"})
+
+
+def _picked_labels(graph: Graph, node: Node, source: int, tensor: _Tensor) -> Labels | None:
+    """The labels of rows that are looked up along the first dimension of a stack of matrices."""
+    if node.op not in _LOOKUPS or _node_of(node.args[0]) != source or tensor.picked:
+        return None
+    if node.op == "index_select" and node.args[1] != 0:
+        return None
+    if node.op == "index" and any(index is not None for index in node.args[1][1:]):
+        return None
+    rest = tensor.labels[1:]
+    return ((),) * (len(node.shape) - len(rest)) + rest
+
+
+def _without_picking(uses: list[Use]) -> list[Use]:
+    """Without the lookups of what then acts as a matrix."""
+    matrices = any(use.picked for use in uses)
+    return [use for use in uses if not (matrices and use.how is How.LOOKUP)]
+
+
+def _computed_weights(graph: Graph, computed: set[int], derived: Mapping[int, str]) -> set[int]:
+    """Tensors computed from several parameters, entry by entry, that act on activations."""
+    weights: set[int] = set()
+    for index in sorted(computed, reverse=True):
+        for reader in map(graph.nodes.__getitem__, graph.consumers[index]):
+            factors = _factors(reader)
+            if factors:  # what a matrix makes of a learned input is an activation
+                acts = index in factors and not all(f in computed or f in derived for f in factors)
+            else:
+                acts = reader.index in weights
+            if acts:
+                weights.add(index)
+    return weights
+
+
+def _factors(node: Node) -> list[int | None]:
+    """The two factors of a matrix product or a convolution; nothing for other operations."""
+    if node.op in MATRIX_PRODUCTS:
+        at = MATRIX_PRODUCTS[node.op]
+        return [_node_of(argument) for argument in node.args[at : at + 2]]
+    if node.op in CONVOLUTIONS or node.op in ("mv", "dot"):
+        return [_node_of(argument) for argument in node.args[:2]]
+    return []
+
+
+def _fills(graph: Graph, use: Use) -> bool:
+    """Whether a parameter is as large as what an operation makes of it, so that it is no gain."""
+    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    result = graph.nodes[use.node]
+    collected = result.op in ("cat", "stack")
+    return len(shape) > 1 and (collected or math.prod(shape) >= math.prod(result.shape))
+
+
+def _node_of(argument: Any) -> int | None:
+    return argument.node if isinstance(argument, Ref) else None
+
+
+def _axes(labels: Labels, dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted({axis for dim in dims for axis in labels[dim]}))
+
+
+def _use(
+    graph: Graph, node: Node, source: int, tensor: _Tensor, derived: Mapping[int, str]
+) -> Use | None:
+    """How one operation uses a tensor made from a parameter; None if rows of it are activations."""
+    slices = _resolved(node, source, tensor)
+    if tensor.picked:
+        product = _product(node, source, tensor.labels, derived)
+        if product is None or not (product.fan_in and product.fan_out):
+            return None
+        # One axis of a table that is read as both sides of a matrix tells neither's growth.
+        if set(product.fan_in) & set(product.fan_out):
+            product = replace(product, how=How.UNKNOWN, fan_in=(), fan_out=())
+        return replace(product, parameter=tensor.parameter, slices=slices, picked=True)
+    rest = set(range(len(graph.nodes[graph.parameters[tensor.parameter]].shape)))
+    rest -= {axis for axis, _ in slices}
+    use = _product(node, source, tensor.labels, derived) or _lookup(node, source, tensor.labels)
+    if use is None and node.op in ELEMENTWISE | MATRIX_PRODUCTS.keys() | CONVOLUTIONS:
+        use = _summed(graph, node, source, tensor.labels)
+    if use is None:
+        how = How.ELEMENTWISE if _entrywise(node, source) else How.UNKNOWN
+        out = tuple(sorted(rest)) if how is How.ELEMENTWISE else ()
+        use = Use(parameter="", node=node.index, how=how, fan_out=out)
+    return replace(use, parameter=tensor.parameter, slices=slices, bent=tensor.bent)
+
+
+def _entrywise(node: Node, source: int) -> bool:
+    if node.op in CONVOLUTIONS:
+        return _node_of(node.args[2]) == source
+    if node.op in MATRIX_PRODUCTS:
+        return MATRIX_PRODUCTS[node.op] == 1 and _node_of(node.args[0]) == source
+    return node.op in ELEMENTWISE
+
+
+def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]) -> Use | None:
+    """A use as one factor of a matrix product or as the kernel of a convolution."""
+    if node.op in MATRIX_PRODUCTS:
+        at = MATRIX_PRODUCTS[node.op]
+        left, right = _node_of(node.args[at]), _node_of(node.args[at + 1])
+        if at and _node_of(node.args[0]) == source:
+            return None
+        rank = len(labels)
+        if left in derived and right in derived and source == left:
+            # A learned input of a matrix (a query, a class token), whose rows are its batch.
+            return Use(
+                parameter="",
+                node=node.index,
+                how=How.ELEMENTWISE,
+                fan_out=_axes(labels, [rank - 1]),
+                batch=_axes(labels, range(rank - 1)),
+            )
+        into, out = (rank - 2, rank - 1) if right == source else (rank - 1, rank - 2)
+        return Use(
+            parameter="",
+            node=node.index,
+            how=How.MATRIX,
+            fan_in=_axes(labels, [into]),
+            fan_out=_axes(labels, [out]),
+            batch=_axes(labels, range(rank - 2)),
+            activation=left if right == source else right,
+        )
+    if node.op in ("mv", "dot"):
+        other = [ref.node for ref in node.inputs if ref.node != source]
+        into = len(labels) - 1
+        return Use(
+            parameter="",
+            node=node.index,
+            how=How.MATRIX,
+            fan_in=_axes(labels, [into]),
+            fan_out=_axes(labels, range(into)),
+            activation=other[0] if other else None,
+        )
+    if node.op in CONVOLUTIONS and _node_of(node.args[1]) == source:
+        transposed = bool(node.args[6])
+        kernel = range(2, len(labels))
+        return Use(
+            parameter="",
+            node=node.index,
+            how=How.MATRIX,
+            fan_in=_axes(labels, [0 if transposed else 1, *kernel]),
+            fan_out=_axes(labels, [1 if transposed else 0]),
+            activation=_node_of(node.args[0]),
+        )
+    return None
+
+
+def _lookup(node: Node, source: int, labels: Labels) -> Use | None:
+    """A use as a table of which rows are picked."""
+    if node.op not in _LOOKUPS | {"_embedding_bag"} or _node_of(node.args[0]) != source:
+        return None
+    picked = [0]
+    if node.op == "index_select":
+        picked = [node.args[1] % len(labels)]
+    elif node.op == "index":
+        picked = [d for d, index in enumerate(node.args[1]) if index is not None]
+    rest = [d for d in range(len(labels)) if d not in picked]
+    return Use(
+        parameter="",
+        node=node.index,
+        how=How.LOOKUP,
+        fan_in=_axes(labels, picked),
+        fan_out=_axes(labels, rest),
+    )
+
+
+def _summed(graph: Graph, node: Node, source: int, labels: Labels) -> Use | None:
+    """A product entry by entry that only a sum over some of the parameter's axes reads."""
+    readers = graph.consumers[node.index]
+    reader = graph.nodes[readers[0]] if len(readers) == 1 else None
+    if node.op != "mul" or reader is None or reader.op not in ("sum", "mean"):
+        return None
+    rank = len(node.shape)
+    dims = reader.args[1] if len(reader.args) > 1 and reader.args[1] else range(rank)
+    dims = [d % rank for d in ([dims] if isinstance(dims, int) else dims)]
+    aligned = ((),) * (rank - len(labels)) + labels
+    into = _axes(aligned, dims)
+    if not into:
+        return None
+    others = [ref.node for ref in node.inputs if ref.node != source]
+    return Use(
+        parameter="",
+        node=node.index,
+        how=How.MATRIX,
+        fan_in=into,
+        fan_out=_axes(aligned, [d for d in range(rank) if d not in dims]),
+        activation=others[0] if others else None,
+        scale=1 / math.prod(node.shape[d] for d in dims) if reader.op == "mean" else 1.0,
+    )

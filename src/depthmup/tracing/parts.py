@@ -1,0 +1,161 @@
+"""Parts of a module's output: queries inside one matrix for queries, keys and values.
+
+A tensor that was cut out of a module's output by views, slices and permutations alone is a set of
+the output's coordinates. Running those operations on the numbers of the coordinates, in place of
+their values, says exactly which.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.operations import MATRIX_PRODUCTS, RESHAPES, SAME
+from depthmup.tracing.parameter_uses import Usage
+
+_MOVES = (
+    SAME
+    | RESHAPES
+    | frozenset({"t", "transpose", "permute", "unsqueeze", "squeeze", "expand"})
+    | frozenset({"select", "slice", "split", "split_with_sizes", "chunk", "narrow", "unbind"})
+)
+# Larger example inputs are not worth the memory of their coordinates' numbers.
+_LARGEST = 1 << 26
+
+
+def part_hook(graph: Graph, usage: Usage, tensor: Ref, reader: int) -> tuple[Hook, ...]:
+    """The part of a module's output, or of its weights, that is ``tensor`` for ``reader`` alone.
+
+    Empty if there is none: something other than cuts, views and constants stands between, or
+    another reader sees the same coordinates.
+    """
+    ref: Ref | None = tensor
+    while ref is not None:
+        for call, index in _calls_giving(graph, ref, reader):
+            ranges = _ranges(graph, ref, tensor, reader)
+            if ranges is not None:
+                return (Hook(module=call.name, side="output", index=index, part=ranges),)
+        nodes = _affine(graph, usage, ref)
+        if nodes:
+            return _parameters(graph, usage, nodes, tensor, reader)
+        ref = _before(graph, usage, ref)
+    return ()
+
+
+def _affine(graph: Graph, usage: Usage, ref: Ref) -> list[int]:
+    """The operations by which a tensor is W x + b: the addition of b, if there is one, and W x."""
+    nodes = [ref.node]
+    this = graph.nodes[ref.node]
+    size = this.shapes[ref.output][-1:]
+    if this.op == "add":
+        activations = [r for r in this.inputs if r.node not in usage.derived]
+        if len(activations) != 1 or len(this.inputs) != 2:
+            return []
+        ref = activations[0]
+    while (this := graph.nodes[ref.node]).op in SAME | RESHAPES and this.shape[-1:] == size:
+        if ref.node != nodes[0] and len(graph.consumers[ref.node]) != 1:
+            return []
+        ref = this.inputs[0]
+    if ref.node != nodes[0] and len(graph.consumers[ref.node]) != 1:
+        return []
+    return [*nodes, ref.node] if graph.nodes[ref.node].op in MATRIX_PRODUCTS else []
+
+
+def _parameters(
+    graph: Graph, usage: Usage, nodes: list[int], tensor: Ref, reader: int
+) -> tuple[Hook, ...]:
+    """The rows of a weight, and of its bias, that make ``tensor``, where no module gives it."""
+    whole, hooks = Ref(nodes[0]), []
+    size = graph.shape(whole)[-1]
+    for name, uses in usage.uses.items():
+        here = [use for use in uses if use.node in nodes]
+        if not here:
+            continue
+        shape = graph.nodes[graph.parameters[name]].shape
+        axes = here[0].fan_out
+        if len(uses) != 1 or len(axes) != 1 or shape[axes[0]] != size or here[0].bent:
+            return ()
+        module, _, key = name.rpartition(".")
+        hooks.append((module, key, axes[0]))
+    ranges = _ranges(graph, whole, tensor, reader) if hooks else None
+    if ranges is None:
+        return ()
+    return tuple(
+        Hook(module=module, side="parameter", part=ranges, dim=dim, parameter=key)
+        for module, key, dim in hooks
+    )
+
+
+def _calls_giving(graph: Graph, ref: Ref, reader: int) -> Iterator[tuple[ModuleCall, int]]:
+    for call in graph.calls:
+        if call.name and not call.first <= reader < call.end:
+            for index, output in enumerate(call.outputs):
+                if output == ref:
+                    yield call, index
+
+
+def _before(graph: Graph, usage: Usage, ref: Ref) -> Ref | None:
+    node = graph.nodes[ref.node]
+    moves = node.op in _MOVES or graph.factors.get(node.index) is not None
+    if not moves or ref.node in usage.derived:
+        return None
+    return next((r for r in node.inputs if r.node not in usage.constant), None)
+
+
+def _ranges(
+    graph: Graph, whole: Ref, tensor: Ref, reader: int
+) -> tuple[tuple[int, int], ...] | None:
+    """Which coordinates of the last dimension of ``whole`` are ``tensor``, and nothing else."""
+    shape = graph.shape(whole)
+    if not shape or torch.Size(shape).numel() > _LARGEST:
+        return None
+    numbers = torch.arange(shape[-1], dtype=torch.int32, device="cpu").expand(shape)
+    chosen: set[int] = set()
+    others: set[int] = set()
+    todo: list[tuple[Ref, Tensor]] = [(whole, numbers)]
+    while todo:
+        ref, coordinates = todo.pop()
+        for index in graph.consumers[ref.node]:
+            node = graph.nodes[index]
+            if ref not in node.inputs:
+                continue
+            if index == reader and ref == tensor:
+                if node.inputs.count(ref) != 1:
+                    return None
+                chosen.update(coordinates.unique().tolist())
+                continue
+            moved = _moved(graph, node, ref, coordinates)
+            if moved is None:
+                others.update(coordinates.unique().tolist())
+            else:
+                todo += [(Ref(index, i), part) for i, part in enumerate(moved)]
+    if not chosen or chosen & others:
+        return None
+    return tuple(_runs(sorted(chosen)))
+
+
+def _moved(graph: Graph, node: Node, ref: Ref, coordinates: Tensor) -> list[Tensor] | None:
+    """What an operation makes of the coordinates; None if it does more than move them."""
+    if graph.factors.get(node.index) is not None:
+        return [coordinates]
+    if node.op not in _MOVES or len(node.inputs) != 1:
+        return None
+    if node.op in SAME:
+        return [coordinates]
+    if node.op in RESHAPES:
+        return [coordinates.reshape(node.shape)]
+    args = [coordinates if arg == ref else arg for arg in node.args]
+    result = getattr(torch.ops.aten, node.op)(*args, **node.kwargs)
+    return [result] if isinstance(result, Tensor) else list(result)
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as (start, stop)."""
+    start = previous = numbers[0]
+    for number in numbers[1:]:
+        if number != previous + 1:
+            yield start, previous + 1
+            start = number
+        previous = number
+    yield start, previous + 1

@@ -1,0 +1,259 @@
+"""Products of two activations: queries and keys, two towers; what they sum over may grow.
+
+A product of two activations is what no parameter's law covers: a sum over n coordinates that learn
+to agree is of size n. Each is described with the model's own constants on its operands and behind
+it, whatever it feeds (a softmax, another nonlinearity, the output).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from depthmup.tracing.branches import Residuals
+from depthmup.tracing.carriers import Carriers, carriers_of
+from depthmup.tracing.graph import Graph, Hook, Node, Ref
+from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
+from depthmup.tracing.parameter_uses import Usage
+from depthmup.tracing.parts import part_hook
+
+# Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
+_AROUND_LOGITS = frozenset(
+    {"add", "sub", "where", "masked_fill", "slice", "tanh", "clamp", "clamp_min", "clamp_max"}
+)
+_SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
+_FUSED = "_scaled_dot_product"
+_DISTANCES = frozenset({"_cdist_forward", "_euclidean_dist", "cdist"})
+_TERMS = frozenset({"add", "sub", "cat", "stack"})
+# From a softmax to what it weights: dropout, masks, renormalization.
+_KEEPS_WEIGHTS = TRANSPARENT | {"mul", "div", "where", "masked_fill", "add", "repeat", "slice"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """A sum over ``size`` coordinates of one activation times another.
+
+    ``constant`` is the model's own number behind the product and ``scale`` that times those on both
+    operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
+    normalized to length one counts as scaled by size^-1/2. ``learned``: a parameter multiplies the
+    result. ``softmax``: it feeds one. ``weighted``: an operand is itself a softmax, so that the sum
+    is a mean. ``distance``: it is no product, but a distance. ``carriers`` say where a
+    multiplier of the query, or of the key, can go, and ``parts`` which part of a module's output
+    either is.
+    """
+
+    module: str
+    size: int
+    constant: float
+    scale: float
+    between: frozenset[int] = field(repr=False)
+    scaling: frozenset[int] = field(repr=False)
+    learned: bool
+    softmax: bool
+    weighted: bool
+    distance: bool
+    query: Ref
+    key: Ref
+    reader: int
+    after: int
+    carriers: tuple[Carriers, Carriers] = field(repr=False)
+    parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
+
+    @property
+    def head(self) -> int:
+        """The size of an attention head."""
+        return self.size
+
+
+def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
+    """Every product of two activations, in the order of the forward pass."""
+    inside = {n: b.origin for b in residuals.branches for n in b.path}
+    weights, live = usage.constant | usage.derived.keys(), graph.live
+    for node in graph.nodes:
+        operands = _operands(graph, node)
+        if operands is None or any(ref.node in weights for ref in operands):
+            continue
+        query, key = operands
+        size, constant = _size(graph, node, operands)
+        behind = _behind(graph, usage, node, live)
+        ways = [_way(graph, usage, ref, size) for ref in (query, key)]
+        after = inside.get(node.index, -1)
+        constant *= behind.scale
+        carriers = [carriers_of(graph, usage, ref, node.index, after=after) for ref in (query, key)]
+        yield Product(
+            module=node.module,
+            size=size,
+            constant=constant,
+            scale=constant * ways[0].scale * ways[1].scale,
+            between=behind.nodes,
+            scaling=behind.nodes | ways[0].nodes | ways[1].nodes,
+            learned=behind.learned,
+            softmax=behind.softmax or node.op.startswith(_FUSED),
+            weighted=any(_is_softmax(graph, ref) for ref in (query, key)),
+            distance=node.op in _DISTANCES,
+            query=query,
+            key=key,
+            reader=node.index,
+            after=after,
+            carriers=(carriers[0], carriers[1]),
+            # Where a whole tensor can carry the multiplier, no part of one is needed.
+            parts=((), ())
+            if any(c.parameters or c.modules for c in carriers)
+            else (
+                part_hook(graph, usage, query, node.index),
+                part_hook(graph, usage, key, node.index),
+            ),
+        )
+
+
+def _operands(graph: Graph, node: Node) -> tuple[Ref, Ref] | None:
+    """The two activations that an operation sums the product of, if it does."""
+    if node.op.startswith(_FUSED) or node.op in _DISTANCES:
+        first, second = node.args[0], node.args[1]
+    elif node.op in MATRIX_PRODUCTS:
+        at = MATRIX_PRODUCTS[node.op]
+        first, second = node.args[at], node.args[at + 1]
+    elif node.op in ("dot", "mv") or (node.op == "mul" and _sums(graph, node) is not None):
+        first, second = node.args[0], node.args[1]
+    else:
+        return None
+    if not (isinstance(first, Ref) and isinstance(second, Ref)):
+        return None
+    # x * x, summed, is a norm.
+    return None if node.op == "mul" and first == second else (first, second)
+
+
+def _sums(graph: Graph, node: Node) -> Node | None:
+    """The sum or mean over one dimension that alone reads a product taken entry by entry."""
+    readers = graph.consumers[node.index]
+    reader = graph.nodes[readers[0]] if len(readers) == 1 else None
+    if reader is None or reader.op not in ("sum", "mean") or len(reader.args) < 2:
+        return None
+    if any(not isinstance(a, Ref) or graph.number(a) is not None for a in node.args[:2]):
+        return None
+    dims = reader.args[1]
+    return reader if isinstance(dims, (list, tuple)) and len(dims) == 1 else None
+
+
+def _size(graph: Graph, node: Node, operands: tuple[Ref, Ref]) -> tuple[int, float]:
+    """What is summed over, and the constant of the operation itself."""
+    if node.op == "mul":
+        total = _sums(graph, node)
+        assert total is not None
+        size = node.shape[total.args[1][0]]
+        return size, 1 / size if total.op == "mean" else 1.0
+    size = graph.shape(operands[0])[-1]
+    if node.op.startswith(_FUSED):
+        given = node.kwargs.get("scale")
+        return size, float(given) if given is not None else size**-0.5
+    return size, 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Way:
+    """The constants along a way, the nodes they stand on, and what was met."""
+
+    scale: float = 1.0
+    nodes: frozenset[int] = frozenset()
+    learned: bool = False
+    softmax: bool = False
+
+
+def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
+    """What multiplies a product as far as the next operation that mixes or bends."""
+    scale, nodes, learned = 1.0, set[int](), False
+    node = product.index if product.op != "mul" else graph.consumers[product.index][0]
+    while True:
+        readers = [graph.nodes[n] for n in graph.consumers[node] if n in live]
+        following = None
+        for this in readers:
+            factor = graph.factors.get(this.index)
+            others = [r.node for r in this.inputs if r.node != node]
+            gained = this.op in ("mul", "div") and any(n in usage.derived for n in others)
+            masked = this.op == "mul" and all(n in usage.constant for n in others)
+            if factor is not None:
+                scale *= factor
+                nodes.add(this.index)
+            elif gained:  # a learned temperature, and the constants on it
+                gain = next(n for n in others if n in usage.derived)
+                number, where = _on_gain(graph, usage, gain)
+                scale *= number
+                nodes |= where
+            elif not (masked or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
+                continue
+            learned |= gained
+            following = this.index
+            break
+        if following is None:
+            ends = {this.op for this in readers}
+            return _Way(
+                scale=scale,
+                nodes=frozenset(nodes),
+                learned=learned,
+                softmax=bool(ends & _SOFTMAX),
+            )
+        node = following
+
+
+def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
+    """The constants on a parameter that multiplies, and where they stand."""
+    scale, nodes = 1.0, set[int]()
+    while graph.nodes[node].op != "parameter":
+        factor = graph.factors.get(node)
+        if factor is not None:
+            scale *= factor
+            nodes.add(node)
+        node = next(r.node for r in graph.nodes[node].inputs if r.node in usage.derived)
+    return scale, nodes
+
+
+def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
+    """What multiplies an operand since a matrix or a norm made it."""
+    scale, nodes = 1.0, set[int]()
+    weights = usage.constant | usage.derived.keys()
+    while True:
+        node = graph.nodes[ref.node]
+        tensors = [r for r in node.inputs if r.node not in weights]
+        factor = graph.factors.get(node.index)
+        if factor is not None:
+            scale *= factor
+            nodes.add(node.index)
+        elif node.op in ("mul", "div") and _unit_length(graph, node):
+            return _Way(scale=scale * size**-0.5, nodes=frozenset(nodes))
+        elif node.op in ("mul", "div"):  # a gain, a rotation's cosine
+            if len(tensors) != 1:
+                break
+        elif node.op not in HOMOGENEOUS - {"sum", "mean", "cumsum"} and node.op not in _TERMS:
+            break
+        if not tensors:
+            break
+        ref = tensors[0]
+    return _Way(scale=scale, nodes=frozenset(nodes))
+
+
+def _unit_length(graph: Graph, node: Node) -> bool:
+    """Whether an operation divides a tensor by its length (not by the root of its mean square)."""
+    if len(node.inputs) < 2:
+        return False
+    index = node.inputs[1].node
+    for _ in range(8):  # shapes, limits and an epsilon stand on the way to the root
+        this = graph.nodes[index]
+        if this.op in ("linalg_vector_norm", "norm", "frobenius_norm"):
+            return True
+        if this.op == "sum":
+            return True
+        if this.op == "mean" or not this.inputs:
+            return False
+        index = this.inputs[0].node
+    return False
+
+
+def _is_softmax(graph: Graph, ref: Ref) -> bool:
+    """Whether an operand is what a softmax gave, masked, dropped out or renormalized."""
+    index = ref.node
+    for _ in range(20):
+        node = graph.nodes[index]
+        if node.op in _SOFTMAX - {"_log_softmax"}:
+            return True
+        if node.op not in _KEEPS_WEIGHTS or not node.inputs:
+            return False
+        index = node.inputs[0].node
+    return False

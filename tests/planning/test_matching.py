@@ -1,0 +1,59 @@
+"""Layers of the model and of the base that correspond, when their numbers differ."""
+
+import pytest
+from planning_zoo import MLPBlock, vectors
+from torch import nn
+
+from depthmup.planning import UnrelatedModels, anatomy
+from depthmup.planning.matching import match_models
+
+
+def flat(width, depth):
+    """The first network of every tutorial: one sequence with ends of other shapes."""
+    layers = [nn.Linear(6, width), nn.ReLU()]
+    for _ in range(depth):
+        layers += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, 2))
+
+
+@pytest.mark.parametrize(
+    ("model", "base"), [((32, 4), (8, 2)), ((32, 3), (8, 1)), ((32, 5), (8, 2))]
+)
+def test_a_flat_sequence_matches_its_ends_and_repeats_its_middle(model, base):
+    found = match_models(flat(*model), flat(*base)).parameters
+    depth, base_depth = model[1], base[1]
+    assert found["0.weight"] == "0.weight"
+    assert found[f"{2 * depth + 2}.weight"] == f"{2 * base_depth + 2}.weight"
+    middle = {f"{2 * i}.weight" for i in range(1, base_depth + 1)}
+    assert {found[f"{2 * i}.weight"] for i in range(1, depth + 1)} == middle
+
+
+def test_a_base_may_be_the_deeper_one():
+    found = match_models(flat(32, 2), flat(8, 4)).parameters
+    assert found == {**found, "0.weight": "0.weight", "6.weight": "10.weight"}
+
+
+def residual(width, depth):
+    blocks = (MLPBlock(width) for _ in range(depth))
+    last = nn.Linear(width, width)
+    return nn.Sequential(
+        nn.Linear(6, width), *blocks, last, nn.LayerNorm(width), nn.Linear(width, 2)
+    )
+
+
+def test_a_flat_residual_network_is_planned():
+    found = anatomy(residual(32, 6), residual(8, 2), example_inputs=vectors())
+    at = {p.name: p for p in found.places}
+    assert at["7.weight"].base_name == "3.weight"
+    assert at["9.weight"].base_name == "5.weight"
+    assert at["6.up.weight"].ratios.depth == 3
+
+
+def test_stages_that_do_not_repeat_are_still_refused():
+    sizes = (2, 3, 7, 11, 13, 17)
+
+    def pyramid(depth):
+        return nn.Sequential(*(nn.Linear(sizes[i], sizes[i + 1]) for i in range(depth)))
+
+    with pytest.raises(UnrelatedModels, match=r"could correspond to several|no counterpart"):
+        match_models(pyramid(5), pyramid(3))

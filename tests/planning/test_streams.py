@@ -1,0 +1,223 @@
+"""What counts as depth: streams that begin with learned tokens, and what the plan says of r."""
+
+import pytest
+import torch
+from planning_zoo import MLPBlock, ResidualMLP, Tower, tower, vectors
+from pytest import approx
+from torch import nn
+from torch.nn import functional as F
+
+import depthmup
+from depthmup.planning import Where, anatomy
+from depthmup.rules import Ratios
+
+
+class Cross(nn.Module):
+    """Queries from one stream, keys and values from another."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.q, self.kv = nn.Linear(width, width), nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x, memory):
+        k, v = self.kv(memory).chunk(2, -1)
+        q, k, v = (t[:, None] for t in (self.q(x), k, v))
+        return self.out(F.scaled_dot_product_attention(q, k, v)[:, 0])
+
+
+class ClassAttention(nn.Module):
+    """CaiT: a class token joins after the trunk, with two blocks of its own at every depth."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp = nn.Linear(6, width)
+        self.trunk = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.token = nn.Parameter(torch.randn(1, 1, width))
+        self.attend = nn.ModuleList(Cross(width) for _ in range(2))
+        self.mlps = nn.ModuleList(MLPBlock(width) for _ in range(2))
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        x = self.inp(x)
+        for block in self.trunk:
+            x = block(x)
+        token = self.token.expand(len(x), -1, -1)
+        for attend, mlp in zip(self.attend, self.mlps, strict=True):
+            token = token + attend(token, torch.cat([token, x], 1))
+            token = mlp(token)
+        return self.head(token[:, 0])
+
+
+class Queries(nn.Module):
+    """DETR: the decoder's stream begins with zeros, or with the learned queries."""
+
+    def __init__(self, width, depth, zeros):
+        super().__init__()
+        self.inp = nn.Linear(6, width)
+        self.encoder = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.queries = nn.Parameter(torch.randn(4, width))
+        self.attend = nn.ModuleList(Cross(width) for _ in range(depth))
+        self.cross = nn.ModuleList(Cross(width) for _ in range(depth))
+        self.head, self.zeros = nn.Linear(width, 3), zeros
+
+    def forward(self, x):
+        memory = self.inp(x)
+        for block in self.encoder:
+            memory = block(memory)
+        queries = self.queries[None].expand(len(x), -1, -1)
+        y = torch.zeros_like(queries) if self.zeros else queries
+        for attend, cross in zip(self.attend, self.cross, strict=True):
+            places = y + queries if self.zeros else y
+            y = y + attend(places, places)
+            places = y + queries if self.zeros else y
+            y = y + cross(places, memory)
+        return self.head(y)
+
+
+def sequences():
+    return torch.zeros(2, 5, 6)
+
+
+def test_a_class_token_has_a_stream_of_its_own():
+    """Six layers against two are three times as deep, whatever the class blocks add."""
+    found = anatomy(ClassAttention(32, 6), ClassAttention(8, 2), example_inputs=sequences())
+    at = {p.name: p for p in found.places}
+    assert at["trunk.5.up.weight"].ratios.depth == 3
+    assert at["attend.1.out.weight"].role.in_branch
+    assert at["attend.1.out.weight"].ratios == Ratios(fan_in=4, fan_out=4)
+    assert sorted((d.additions, d.base_additions, d.ratio) for d in found.depths) == [
+        (4, 4, 1.0),
+        (6, 2, 3.0),
+    ]
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_streams_that_begin_with_learned_queries_or_zeros(zeros):
+    def make(width, depth):
+        return Queries(width, depth, zeros)
+
+    found = anatomy(make(32, 6), make(8, 2), example_inputs=sequences())
+    at = {p.name: p for p in found.places}
+    for name in ("encoder.5.up.weight", "attend.5.out.weight", "cross.0.kv.weight"):
+        assert at[name].role.in_branch, name
+        assert at[name].ratios.depth == 3, name
+    assert sorted((d.additions, d.base_additions) for d in found.depths) == [(6, 2), (12, 4)]
+
+
+def test_the_plan_says_what_it_counted():
+    plan = depthmup.plan(
+        ResidualMLP(16, 8), base=ResidualMLP(8, 2), example_inputs=vectors(), own_init="fixed"
+    )
+    assert "8 residual additions on the stream of blocks.*, 2 in the base; r = 4." in str(plan)
+
+
+def test_depth_may_be_declared():
+    options = {"example_inputs": vectors(), "own_init": "fixed", "scheme": "completep"}
+    plan = depthmup.plan(ResidualMLP(16, 8), base=ResidualMLP(8, 2), depth=3, **options)
+    assert plan["blocks.0.up.weight"].ratios.depth == 3
+    branches = [m.value for m in plan.multipliers if m.where is Where.BRANCH]
+    assert branches == approx([1 / 3] * 8)
+    assert "r = 3, as declared" in str(plan)
+    with pytest.raises(ValueError, match="Expected depth"):
+        depthmup.plan(ResidualMLP(16, 8), base=ResidualMLP(8, 2), depth=0, **options)
+
+
+def test_a_sum_that_starts_from_zero_is_a_sum():
+    """Python's ``sum`` over parallel parts of a branch begins with the number 0."""
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+
+        def forward(self, x):
+            return x + sum(part(x.relu()) for part in self.parts)
+
+    plan = depthmup.plan(
+        tower(Block)(16, 8), base=tower(Block)(8, 2), example_inputs=vectors(), own_init="fixed"
+    )
+    assert plan["blocks.0.parts.2.weight"].folded == 0.5
+
+
+def test_a_mask_token_that_the_example_leaves_out_is_a_note():
+    def make(width):
+        model = Tower(MLPBlock, width, 2)
+        model.mask_token = nn.Parameter(torch.zeros(1, 1, width))
+        return model
+
+    found = anatomy(make(32), make(8), example_inputs=vectors())
+    token = next(p for p in found.places if p.name == "mask_token")
+    assert token.ratios == Ratios(fan_out=4)
+    assert any("mask_token has no influence" in note for note in found.notes)
+    frozen = make(32)
+    frozen.mask_token.requires_grad_(False)
+    assert not anatomy(frozen, make(8), example_inputs=vectors()).notes
+
+
+def test_patterns_that_match_nothing_are_refused():
+    models = {"base": ResidualMLP(8, 2), "example_inputs": vectors()}
+    with pytest.raises(ValueError, match=r"No parameter matches 'outs\.weight' in roles"):
+        depthmup.plan(ResidualMLP(16, 2), roles={"outs.weight": "hidden"}, **models)
+    with pytest.raises(ValueError, match=r"No parameter matches 'outs\.weight' in own_init"):
+        depthmup.plan(ResidualMLP(16, 2), own_init={"outs.weight": "fixed"}, **models)
+
+
+def test_an_init_declared_for_one_parameter_leaves_the_others_measured():
+    torch.manual_seed(0)
+    model, base = ResidualMLP(64, 2), ResidualMLP(16, 2)
+    plan = depthmup.plan(
+        model, base=base, example_inputs=vectors(), own_init={"out.weight": "fan_in"}
+    )
+    measured = depthmup.plan(model, base=base, example_inputs=vectors())
+    for name in ("blocks.0.up.weight", "inp.bias", "norm.weight"):
+        assert plan.own_laws[name] == measured.own_laws[name]
+    before = model.blocks[0].up.weight.detach().clone()
+    plan.initialize(model)
+    factor = plan["blocks.0.up.weight"].init / plan.own_laws["blocks.0.up.weight"].ratio
+    torch.testing.assert_close(model.blocks[0].up.weight.detach(), before * factor)
+
+
+class EachLayer(nn.Module):
+    """Something on the stream in every layer: a gain, a bias, or a number of one list."""
+
+    def __init__(self, width, depth, how):
+        super().__init__()
+        self.inp, self.out, self.how = nn.Linear(6, width), nn.Linear(width, 2), how
+        self.blocks = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.gains = nn.ParameterList(nn.Parameter(torch.ones(width)) for _ in range(depth))
+        self.lambdas = nn.Parameter(torch.ones(depth))
+
+    def forward(self, x):
+        x = self.inp(x)
+        for i, block in enumerate(self.blocks):
+            if self.how == "gain":
+                x = x * self.gains[i]
+            elif self.how == "bias":
+                x = x + self.gains[i]
+            elif self.how == "list":
+                x = x * self.lambdas[i]
+            x = block(x)
+        return self.out(x)
+
+
+@pytest.mark.parametrize("how", ["gain", "bias", "list"])
+def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
+    """Its effects add up over depth, and it has no branch whose rule it could follow."""
+
+    def make(width, depth):
+        model = EachLayer(width, depth, how)
+        if how == "list":
+            del model.gains
+        else:
+            del model.lambdas
+        return model
+
+    found = anatomy(make(32, 6), make(8, 2), example_inputs=vectors())
+    (note,) = found.notes
+    assert "act on the stream itself once per layer" in note
+    at = {p.name: p for p in found.places}
+    if how == "list":  # as many numbers as layers: their number is no width
+        assert at["lambdas"].ratios == Ratios()
+    assert at["blocks.5.up.weight"].ratios.depth == 3
+    assert not anatomy(make(32, 2), make(8, 2), example_inputs=vectors()).notes
