@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from depthmup.planning import apply, clipping, document, export, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
-from depthmup.planning.declared import BranchHints, RoleHints, check_role_patterns
+from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.default_scheme import default_scheme
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.initializers import Drawn
@@ -226,7 +226,6 @@ def plan(
     notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
     names = [p.name for p in prescriptions]
     check_patterns(own_init, names)
-    check_role_patterns(roles, names)
     seen, base_seen = drawn or ({}, {})
     model_init = _exact(model, seen)
     ours = apply.sizes_of(model, model_init)
