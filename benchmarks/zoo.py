@@ -170,7 +170,7 @@ def planned(
         model, base = architecture.make(*TARGET), architecture.make(*BASE)
     plan = depthmup.plan(
         model, base=base, scheme=scheme, optimizer=optimizer,
-        example_inputs=dict(architecture.inputs), own_init="fixed", **options,
+        example_inputs=dict(architecture.inputs), **options,
     )  # fmt: skip
     return model, plan
 
@@ -220,12 +220,10 @@ def recomputed(p: Prescription, scheme: str) -> Factors | None:
         gradient *= r**-alpha * (r if p.role.shared and alpha + gamma else 1.0)
         update *= r**-gamma
     lr = update / gradient if raw else update
-    epsilon, decay = gradient, 1.0 if kind is Kind.VECTOR else 1 / lr
-    if scheme == "completep":
+    epsilon, decay = gradient, 1.0 if kind is Kind.VECTOR and not raw else 1 / lr
+    if scheme == "completep" and not (raw or spectral):  # its table is AdamW's
         epsilon = gradient if p.role.in_branch else 1.0
         decay = into if kind is Kind.HIDDEN else 1.0
-    if scheme == "mup" and raw and kind is Kind.VECTOR:
-        decay = 1 / lr
     carried, step = p.folded, p.folded**2 if raw else p.folded
     return Factors(init=init * carried, lr=lr * step, epsilon=epsilon / carried, decay=decay / step)
 

@@ -190,9 +190,7 @@ class Unaffine(Transformer):
 def tied_plan(make):
     torch.manual_seed(0)
     model, base = make(64, 4).double(), make(16, 2).double()
-    plan = depthmup.plan(
-        model, base=base, scheme="completep", example_inputs=tokens(), own_init="fixed"
-    )
+    plan = depthmup.plan(model, base=base, scheme="completep", example_inputs=tokens())
     return model, plan
 
 
@@ -244,7 +242,7 @@ def test_an_export_computes_the_same_in_the_plain_class():
 def test_an_export_says_what_it_cannot_carry():
     plan = depthmup.plan(
         Tower(OneDropoutBlock, 16, 4), base=Tower(OneDropoutBlock, 16, 2), scheme="ode",
-        example_inputs=vectors(), own_init="fixed",
+        example_inputs=vectors(),
     )  # fmt: skip
     model = Tower(OneDropoutBlock, 16, 4)
     plan.initialize(model)

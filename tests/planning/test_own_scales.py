@@ -224,7 +224,7 @@ class Scales(nn.Module):
 
 def scales(how, scheme, target=(64, 8), base=(16, 2), **options):
     return depthmup.plan(
-        Scales(*target, how), base=Scales(*base, how), scheme=scheme, own_init="fixed",
+        Scales(*target, how), base=Scales(*base, how), scheme=scheme,
         example_inputs=vectors(), **options,
     )  # fmt: skip
 

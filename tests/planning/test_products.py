@@ -84,11 +84,14 @@ class Model(nn.Module):
         return self.head(x)
 
 
-def planned(make, target=64, base=16, **options):
+def planned(make, target=64, base=16, scheme="depth-mup", **options):
     return depthmup.plan(
-        Model(target, make), base=Model(base, make), example_inputs=tokens(), own_init="fixed",
+        Model(target, make),
+        base=Model(base, make),
+        example_inputs=tokens(),
+        scheme=scheme,
         **options,
-    )  # fmt: skip
+    )
 
 
 def logits(plan):
@@ -203,9 +206,7 @@ class Towers(nn.Module):
 )
 def test_towers_multiplied_into_a_score(how, value):
     """A sum over n coordinates that learn to agree: 1/n, of which a mean has all."""
-    plan = depthmup.plan(
-        Towers(64, how), base=Towers(16, how), example_inputs=vectors(), own_init="fixed"
-    )
+    plan = depthmup.plan(Towers(64, how), base=Towers(16, how), example_inputs=vectors())
     assert [m.value for m in logits(plan)] == ([approx(value)] if value else [])
     if value:
         assert set(logits(plan)[0].folds) == {"one.2.weight", "one.2.bias"}

@@ -106,14 +106,12 @@ def test_streams_that_begin_with_learned_queries_or_zeros(zeros):
 
 
 def test_the_plan_says_what_it_counted():
-    plan = depthmup.plan(
-        ResidualMLP(16, 8), base=ResidualMLP(8, 2), example_inputs=vectors(), own_init="fixed"
-    )
+    plan = depthmup.plan(ResidualMLP(16, 8), base=ResidualMLP(8, 2), example_inputs=vectors())
     assert "8 residual additions on the stream of blocks.*, 2 in the base; r = 4." in str(plan)
 
 
 def test_depth_may_be_declared():
-    options = {"example_inputs": vectors(), "own_init": "fixed", "scheme": "completep"}
+    options = {"example_inputs": vectors(), "scheme": "completep"}
     plan = depthmup.plan(ResidualMLP(16, 8), base=ResidualMLP(8, 2), depth=3, **options)
     assert plan["blocks.0.up.weight"].ratios.depth == 3
     branches = [m.value for m in plan.multipliers if m.where is Where.BRANCH]
@@ -134,9 +132,7 @@ def test_a_sum_that_starts_from_zero_is_a_sum():
         def forward(self, x):
             return x + sum(part(x.relu()) for part in self.parts)
 
-    plan = depthmup.plan(
-        tower(Block)(16, 8), base=tower(Block)(8, 2), example_inputs=vectors(), own_init="fixed"
-    )
+    plan = depthmup.plan(tower(Block)(16, 8), base=tower(Block)(8, 2), example_inputs=vectors())
     assert plan["blocks.0.parts.2.weight"].folded == 0.5
 
 
@@ -157,9 +153,9 @@ def test_a_mask_token_that_the_example_leaves_out_is_a_note():
 
 def test_patterns_that_match_nothing_are_refused():
     models = {"base": ResidualMLP(8, 2), "example_inputs": vectors()}
-    with pytest.raises(ValueError, match=r"No parameter matches 'outs\.weight' in roles"):
+    with pytest.raises(ValueError, match=r"No parameter matches 'outs\.weight' of roles"):
         depthmup.plan(ResidualMLP(16, 2), roles={"outs.weight": "hidden"}, **models)
-    with pytest.raises(ValueError, match=r"No parameter matches 'outs\.weight' in own_init"):
+    with pytest.raises(ValueError, match=r"No parameter matches 'outs\.weight' of own_init"):
         depthmup.plan(ResidualMLP(16, 2), own_init={"outs.weight": "fixed"}, **models)
 
 
