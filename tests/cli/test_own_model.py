@@ -69,7 +69,7 @@ def test_shards_join_to_the_same(folder, capsys):
 def test_a_function_that_trains_by_itself(folder, capsys):
     train = f"{folder}/mine_own.py:train"
     words = ["--train", train, "--base", "8x2", "--depths", "2", "4", "--steps", "5"]
-    words += ["--log2-lrs", *map(str, (-6, -5, -4, -3, -2, -1, 0)), "--executor", "in-process"]
+    words += ["--log2-lrs", *(str(-6 + k / 2) for k in range(13)), "--executor", "in-process"]
     assert main(["transfer", *words, "--schemes", "sp", "--out", str(folder / "own")]) == 0
     assert "The best learning rate transfers from depth 2 to 4" in capsys.readouterr().out
 
