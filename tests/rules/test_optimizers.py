@@ -40,6 +40,11 @@ ROLES = [
 CASES = list(product(SCHEMES, Family, ROLES))
 
 
+def label(value):
+    """The same in every process: a scheme's text has a set in it."""
+    return getattr(value, "name", None) or str(value)
+
+
 def gradient(scheme, role):
     """The size of one entry of a gradient, written down from the principle and not from the code.
 
@@ -59,7 +64,7 @@ def gradient(scheme, role):
     return width * Power(depth=summed - scheme.alpha)
 
 
-@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=str)
+@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=label)
 def test_lr_times_decay_has_the_power_it_must(scheme, family, role):
     """Constant, for every family; but vectors keep the person's decay where steps are normalized,
     and CompleteP's own row, which is AdamW's alone."""
@@ -79,7 +84,7 @@ def test_lr_times_decay_has_the_power_it_must(scheme, family, role):
     assert product == expected
 
 
-@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=str)
+@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=label)
 def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family, role):
     """Constant, but for CompleteP's AdamW outside of branches, where its table leaves it alone.
 
@@ -105,7 +110,7 @@ def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family, 
         assert ratio == ONE
 
 
-@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=str)
+@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=label)
 def test_an_update_moves_its_output_as_the_scheme_says(scheme, family, role):
     """Whatever the optimizer: r^-gamma in branches, and nothing of width."""
     if not scheme.follows_width:
