@@ -22,10 +22,10 @@ from depthmup.diagnostics import Subject, check, planned
 from depthmup.models import ResidualMLP
 from depthmup.planning import Plan, plan
 from depthmup.planning.hooks import MultiplyInput
-from depthmup.planning.names import parameters
 from depthmup.planning.prescription import Prescription
 from depthmup.records import Check, Outcome
 from depthmup.rules import Kind
+from depthmup.tracing import parameters
 
 CLASSES, WORDS, LENGTH = 8, 32, 8
 

@@ -23,11 +23,11 @@ ONE = Estimate(value=1.0, low=0.5, high=math.inf)
 
 def certificate():
     optimum = SizeOptimum(
-        width=64, depth=8, log2_lr=ONE, curvature=ONE, loss=ONE, place=Place.INTERIOR
+        size={"width": 64, "depth": 8}, log2_lr=ONE, curvature=ONE, loss=ONE, place=Place.INTERIOR
     )
     return Certificate(
-        target=(64, 32),
-        base=(64, 4),
+        target={"width": 64, "depth": 32},
+        base={"width": 64, "depth": 4},
         optima=(optimum, optimum),
         log2_lrs=(-4.0, -3.0),
         seeds=3,

@@ -23,7 +23,7 @@ from depthmup.diagnostics import (
 )
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
-from depthmup.planning.names import parameters
+from depthmup.tracing import parameters
 
 MODELS = ("transformer", "mlp")
 

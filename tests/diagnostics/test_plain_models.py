@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from depthmup.diagnostics import Subject, check, locate, planned
 from depthmup.diagnostics.effects import independent_inputs
 from depthmup.diagnostics.visits import staircase
-from depthmup.planning.names import parameters
 from depthmup.records import Outcome
 from depthmup.rules import CATALOGUE, Family, Kind, Observable, Role, completep, predict
+from depthmup.tracing import parameters
 
 SIZES = {"widths": (32, 64, 128), "depths": (2, 4, 8), "seeds": 3, "steps": 2}
 

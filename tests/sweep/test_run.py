@@ -20,7 +20,7 @@ from depthmup.sweep import (
     Store,
     WorkerError,
     run,
-    study,
+    studies,
     training,
 )
 
@@ -118,13 +118,13 @@ def test_a_study_of_an_unfinished_sweep_says_what_is_missing(path):
     with Store(path) as store:
         run(GRID.cells[:5], store=store, executor=InProcess())
         with pytest.raises(RuntimeError, match=f"{len(GRID.cells) - 5} of {len(GRID.cells)} runs"):
-            study(GRID, store, config={}, environment={})
+            studies(GRID, store.records(GRID.runs), config={}, environment={})
 
 
 def test_a_study_has_every_window_and_the_numbers_of_the_records(path, uninterrupted):
     with Store(path) as store:
         run(GRID.cells, store=store, executor=InProcess())
-        found = study(GRID, store, config={}, environment={})
+        (found,) = studies(GRID, store.records(GRID.runs), config={}, environment={})
     assert [(w.start, w.stop) for w in found.windows] == [(0, 10), (10, 20)]
     curve = found.headline.curves[1]
     assert (curve.scheme, curve.depth) == ("depth-mup", 4)
@@ -139,7 +139,7 @@ def test_diverged_runs_are_data(path):
     with Store(path) as store:
         run(wild.cells, store=store, executor=InProcess())
         statuses = {cell.optimizer.lr > 1: store.get(cell).status for cell in wild.cells}
-        found = study(wild, store, config={}, environment={})
+        (found,) = studies(wild, store.records(wild.runs), config={}, environment={})
     assert statuses == {False: Status.FINISHED, True: Status.DIVERGED}
     assert found.headline.curves[0].points[1].diverged == 2
 

@@ -72,8 +72,11 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
     Both are ranges over a factor of 16 where multipliers are. Losses are (learning rates, seeds).
     """
+    import math
+
     import numpy as np
 
+    from depthmup.records import Place
     from depthmup.statistics import Curves, jackknife, optima
 
     ends = np.cumsum([len(each) for each in losses])[:-1]
@@ -84,6 +87,8 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
             optima(Curves.of(grid, [values]))
             for grid, values in zip(rates, np.split(together, ends), strict=True)
         ]
+        if fits[middle].places()[0] is not Place.INTERIOR:
+            return math.nan
         best = [float(fit.log_loss[0]) for fit in fits]
         over_eta = fits[middle].excess(0, [-2.0, 2.0]).max()
         return float((max(best) - min(best)) / over_eta)

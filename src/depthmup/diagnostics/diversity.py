@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from depthmup.diagnostics.sharding import look, whole
-from depthmup.planning.names import matches, plain_name, unwrapped
 from depthmup.records import Estimate
 from depthmup.rules import Exponent, exponent
 from depthmup.statistics import local_slopes, mean
+from depthmup.tracing import matches, plain_name, unwrapped
 
 Array = NDArray[np.float64]
 

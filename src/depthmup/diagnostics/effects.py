@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from depthmup.diagnostics.observations import Key, Seen, layer_pattern, mean_square
 from depthmup.diagnostics.sharding import whole
 from depthmup.planning import Prescription
-from depthmup.planning.names import parameters
 from depthmup.rules import Family, Kind, Observable, Role
+from depthmup.tracing import parameters
 
 # A module is taken to be linear in its parameters if the parts add up to the whole this well.
 _LINEAR = 1e-2

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 from depthmup.diagnostics.sharding import look, parts_unhooked, whole
-from depthmup.planning.names import matches, plain_name, unwrapped
+from depthmup.tracing import matches, plain_name, unwrapped
 
 
 def linearization_distance(

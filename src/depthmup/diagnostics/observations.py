@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.sharding import whole
-from depthmup.planning.names import parameters
 from depthmup.rules import Observable, Role
+from depthmup.tracing import parameters
 
 SAMPLE = 4096
 _AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)

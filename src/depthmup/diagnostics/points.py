@@ -4,12 +4,16 @@ from torch import nn
 
 from depthmup.diagnostics.observations import Key, Point, Points, layer_pattern
 from depthmup.planning.anatomy import read
-from depthmup.planning.folding import into_parameters, onto_modules
-from depthmup.planning.graph import Branch
-from depthmup.planning.names import parameters, unwrapped
 from depthmup.planning.sites import Attention, Traced, attentions, hooks_of
-from depthmup.planning.trace import ExampleInputs
 from depthmup.rules import Observable
+from depthmup.tracing import (
+    Branch,
+    ExampleInputs,
+    into_parameters,
+    onto_modules,
+    parameters,
+    unwrapped,
+)
 
 FRACTIONS = (0.5, 1.0)
 

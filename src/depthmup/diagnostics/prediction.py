@@ -20,12 +20,12 @@ from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.visits import check_finite, fresh, seeded, survey
 from depthmup.planning import Plan, plan
-from depthmup.planning.names import parameters
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
 from depthmup.records.study import Axis
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
+from depthmup.tracing import parameters
 
 CONFIDENCE = 0.95
 TOLERANCE = 0.15

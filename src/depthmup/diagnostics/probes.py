@@ -14,8 +14,8 @@ from depthmup.diagnostics.observations import Key, Observation, Points, Seen, me
 from depthmup.diagnostics.sharding import look
 from depthmup.planning import Plan
 from depthmup.planning.hooks import named_modules
-from depthmup.planning.names import parameters, unwrapped
 from depthmup.rules import Observable
+from depthmup.tracing import parameters, unwrapped
 
 
 def observe(

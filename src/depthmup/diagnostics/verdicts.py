@@ -21,10 +21,10 @@ import torch
 from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.visits import Look
-from depthmup.planning.names import matches
 from depthmup.records import Exponent, NonFinite, Outcome, Size
 from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
 from depthmup.statistics import Slope, holm, log_slopes, moderated
+from depthmup.tracing import matches
 
 RIVAL = 0.5
 MARGIN = RIVAL / 2

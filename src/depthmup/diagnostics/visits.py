@@ -14,8 +14,8 @@ from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
 from depthmup.diagnostics.subject import Make, Subject
 from depthmup.planning import Plan
-from depthmup.planning.names import parameters
 from depthmup.rules import Observable
+from depthmup.tracing import parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
