@@ -225,9 +225,9 @@ def recomputed(p: Prescription, scheme: str) -> Factors | None:
         epsilon = gradient if p.role.in_branch else 1.0
         decay = into if kind is Kind.HIDDEN else 1.0
     carried, step = p.folded, p.folded**2 if raw else p.folded
-    # Nothing of a gradient's size stands in a spectral update: its epsilon stays.
-    epsilon = 1.0 if spectral else epsilon / carried
-    return Factors(init=init * carried, lr=lr * step, epsilon=epsilon, decay=decay / step)
+    if spectral:  # its epsilon stands beside the norm of the whole gradient
+        epsilon = gradient * math.sqrt(into * out)
+    return Factors(init=init * carried, lr=lr * step, epsilon=epsilon / carried, decay=decay / step)
 
 
 def trajectory(architecture: Architecture, *, folding: bool, steps: int = 3) -> Tensor:

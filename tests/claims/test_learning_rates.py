@@ -23,11 +23,21 @@ def found(name, path, law=residual_law, **setting):
         return claim.finding(experiment, store)
 
 
-@pytest.mark.parametrize("name", ["fig10", "fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
+@pytest.mark.parametrize("name", ["fig11", "fig12", "fig20", "fig22", "fig23", "fig24"])
 def test_where_the_theory_holds_the_figure_is_reproduced(name, tmp_path):
     # Figure 12's networks have a = 2, which is one octave of change and of diversity.
     law = partial(residual_law, best=1.4) if name in ("fig12", "fig24") else residual_law
     assert found(name, tmp_path, law).verdict is Reproduction.REPRODUCED
+
+
+def test_where_the_theory_holds_whole_octaves_leave_a_twentieth_open(tmp_path):
+    """A parabola is not known to be one: +-0.06 octaves per doubling is not within +-0.05."""
+    finding = found("fig10", tmp_path)
+    assert finding.comparisons[0].verdict is Reproduction.REPRODUCED
+    assert finding.comparisons[1].ours.value == approx(0, abs=0.02)
+    verdicts = {comparison.verdict for comparison in finding.comparisons if comparison.decisive}
+    assert verdicts == {Reproduction.REPRODUCED, Reproduction.UNDECIDABLE}
+    assert finding.verdict is Reproduction.UNDECIDABLE
 
 
 @pytest.mark.parametrize("name", ["fig10", "fig12", "fig22", "fig24"])
@@ -37,13 +47,14 @@ def test_a_rule_that_forgets_the_learning_rate_is_found_out(name, tmp_path):
     assert finding.verdict is Reproduction.NOT_REPRODUCED
 
 
-def test_an_exponent_that_is_off_by_a_tenth_is_found_out(tmp_path):
+def test_an_exponent_that_is_off_by_a_tenth_is_not_let_pass(tmp_path):
     """alpha + gamma = 1.1 leaves 0.1 octaves per doubling, which +-0.15 would let pass."""
     finding = found("fig10", tmp_path, depth_mup=WRONG_ALPHA)
     drift, settled = finding.comparisons[:2]
-    assert drift.verdict is Reproduction.REPRODUCED
-    assert settled.verdict is Reproduction.NOT_REPRODUCED
-    assert finding.verdict is Reproduction.NOT_REPRODUCED
+    assert drift.verdict is not Reproduction.NOT_REPRODUCED
+    assert abs(settled.ours.value) == approx(0.1, abs=0.02)
+    assert settled.verdict is not Reproduction.REPRODUCED
+    assert finding.verdict is not Reproduction.REPRODUCED
 
 
 def test_figure_12_tells_no_laptop_numbers_of_other_networks(tmp_path):
@@ -104,7 +115,9 @@ def test_figure_20_asks_for_the_cells_of_figure_10_and_more_seeds(tmp_path):
     assert {cell.seed for cell in new} == {5}
 
 
-@pytest.mark.parametrize(("slope", "verdict"), [(-0.3, "not reproduced"), (-1.2, "reproduced")])
+@pytest.mark.parametrize(
+    ("slope", "verdict"), [(-0.3, "not decidable at this scale"), (-1.2, "reproduced")]
+)
 def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_path):
     """A drift of -0.3 is beyond -0.15, and yet less than the -0.5 of the block multiplier."""
 
@@ -122,7 +135,7 @@ def test_sp_must_shift_more_than_the_block_multiplier_does(slope, verdict, tmp_p
     assert alone.what.endswith("drift of the best learning rate, depths 8, 16")
     assert (more.decisive, alone.decisive) == (True, False)
     assert more.verdict.value == verdict
-    assert alone.verdict is Reproduction.REPRODUCED
+    assert alone.ours.value == approx(slope, abs=0.05)
 
 
 @pytest.mark.long

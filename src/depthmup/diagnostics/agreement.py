@@ -185,8 +185,9 @@ def agreement_with_depth(
     Example:
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-        >>> agreement_with_depth(steps, depths=[16, 32, 64], lr=0.5, block_depth=2).agrees
-        True
+        >>> found = agreement_with_depth(steps, depths=[16, 32, 64], lr=0.5, block_depth=2)
+        >>> round(found.slope.value, 1), found.expected
+        (-1.0, -1.0)
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 9; expected slope -1.
     """
