@@ -52,7 +52,8 @@ def test_an_exponent_that_is_off_by_a_tenth_is_not_let_pass(tmp_path):
     finding = found("fig10", tmp_path, depth_mup=WRONG_ALPHA)
     drift, settled = finding.comparisons[:2]
     assert drift.verdict is not Reproduction.NOT_REPRODUCED
-    assert abs(settled.ours.value) == approx(0.1, abs=0.02)
+    # Three whole octaves miss up to what their interval allows.
+    assert abs(settled.ours.value) == approx(0.1, abs=0.06)
     assert settled.verdict is not Reproduction.REPRODUCED
     assert finding.verdict is not Reproduction.REPRODUCED
 
