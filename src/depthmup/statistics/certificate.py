@@ -24,7 +24,7 @@ from depthmup.records.certificate import (
     Slope,
 )
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.drift import TOLERANCE, rate_estimate
+from depthmup.statistics.drift import TOLERANCE, loss_estimate, rate_estimate
 from depthmup.statistics.intervals import Array, around, student
 from depthmup.statistics.law import CONFIDENCE, Law, Prediction, Size, predict
 from depthmup.statistics.optimum import Optima, optima
@@ -179,10 +179,7 @@ def _size_optimum(size: Size, fitted: Optima, i: int, place: Place) -> SizeOptim
     at = curvature = loss = UNKNOWN
     if place is not Place.FAILED:
         at = rate_estimate(fitted, i, CONFIDENCE)
-        error, freedom = fitted.seed_error(fitted.log_loss_without[i])
-        half = float(student(freedom, CONFIDENCE) * error)
-        low, value, high = (math.exp(float(fitted.log_loss[i]) + k * half) for k in (-1, 0, 1))
-        loss = Estimate(value=value, low=low, high=high)
+        loss = loss_estimate(fitted, i, CONFIDENCE)
         error, freedom = fitted.seed_error(fitted.curvature_without[i])
         curvature = around(float(fitted.curvature[i]), float(student(freedom, CONFIDENCE) * error))
     return SizeOptimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=place)

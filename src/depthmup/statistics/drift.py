@@ -131,7 +131,7 @@ def measured(
     for i, ((depth, width), place) in enumerate(zip(sizes, fitted.places(), strict=True)):
         at = loss = UNKNOWN
         if place is not Place.FAILED:
-            at, loss = rate_estimate(fitted, i, confidence), _loss_estimate(fitted, i, confidence)
+            at, loss = rate_estimate(fitted, i, confidence), loss_estimate(fitted, i, confidence)
         estimates.append(Optimum(depth=depth, width=width, log2_lr=at, loss=loss, place=place))
     return tuple(estimates)
 
@@ -159,7 +159,7 @@ def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> 
     return around(value, half)
 
 
-def _loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
+def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
     """One size's best loss; the interval is that of its logarithm."""
     error, freedom = fitted.seed_error(fitted.log_loss_without[size])
     half = float(student(freedom, confidence) * error)
