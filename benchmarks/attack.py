@@ -34,7 +34,7 @@ from depthmup.cli import main as depthmup
 from depthmup.cli.refusals import DEFECT
 from depthmup.rules import DEPTH_MUP, ODE
 from depthmup.sweep import Grid, InProcess, Store, StoreError, run
-from depthmup.training.time_limit import time_limit
+from depthmup.model.time_limit import time_limit
 
 COUNTS = {"interruptions": 200, "bits": 500, "readers": 2000, "inputs": 300}
 SLICE = 20

@@ -15,14 +15,14 @@ import numpy as np
 import own_models
 import pandas as pd
 import pytest
+from sweeps import measure
 
 import depthmup
 from depthmup.cli import main
-from depthmup.measure import load_report
-from depthmup.planning.user_model import load_user_model
 from depthmup.records import Place, Status, Verdict
+from depthmup.report import load_report
 from depthmup.rules import DEPTH_MUP, completep
-from depthmup.sweep import InProcess, Store, WorkerError, variant_of
+from depthmup.sweep import InProcess, Store, WorkerError
 from depthmup.sweep.logs import TensorBoard
 
 ASKED = {
@@ -30,7 +30,7 @@ ASKED = {
     "depths": (2, 4),
     "widths": (16, 32),
     "lrs": [2.0**-9, 2.0**-7, 2.0**-5],
-    "scheme": ["depth-mup", "sp"],
+    "schemes": ["depth-mup", "sp"],
     "steps": 10,
     "seeds": 2,
     "settings": {"own_init": "fan_in"},
@@ -41,7 +41,7 @@ RUNS = 30
 
 
 def transfer(make=own_models.make, **changes):
-    return depthmup.transfer(make, **{"batch": own_models.batch, **ASKED, **changes})
+    return measure(make, **{"batch": own_models.batch, **ASKED, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def losses_of(report):
 
 
 def test_every_run_once_and_the_base_shared(report):
-    assert len(report.grid.runs) == len(report.records) == RUNS
-    assert Counter((t.width, t.depth) for t in report.grid.runs) == {
+    assert len(report.sweep.runs) == len(report.records) == RUNS
+    assert Counter((t.width, t.depth) for t in report.sweep.runs) == {
         (16, 2): 6, (16, 4): 12, (32, 2): 12,
     }  # fmt: skip
     found = report.finding("sp", "width")
@@ -71,13 +71,15 @@ def test_every_run_once_and_the_base_shared(report):
 
 def test_losses_are_those_of_the_records(report):
     found = report.losses("sp", "depth")
-    assert found.sizes == ((16, 2), (16, 4))
+    assert found.sizes == ({"width": 16, "depth": 2}, {"width": 16, "depth": 4})
     assert found.log2_lrs == (-9.0, -7.0, -5.0)
     assert found.values.shape == (2, 3, 2)
-    trial = report.grid.trial(variant_of(report.grid, "sp"), (16, 4), -7.0, 1)
+    trial = report.sweep.run(report.sweep.design.variant("sp"), {"width": 16, "depth": 4}, -7.0, 1)
     expected = np.mean(report.records[trial].losses[8:10])
     assert found.values[1, 1, 1] == pytest.approx(expected)
-    assert report.losses().sizes == ((16, 2), (16, 4), (32, 2))
+    assert [*map(tuple, (size.values() for size in report.losses().sizes))] == [
+        (16, 2), (16, 4), (32, 2),
+    ]  # fmt: skip
     assert report.losses("sp", "depth", window=0).values[1, 1, 1] == pytest.approx(
         np.mean(report.records[trial].losses[0:2])
     )
@@ -129,7 +131,7 @@ def test_an_error_in_the_code_stops_no_other_run(tmp_path):
         return own_models.make(width, depth)
 
     fails.__name__ = "make"
-    asked = {"out": tmp_path, "scheme": "sp"}
+    asked = {"out": tmp_path, "schemes": "sp"}
     with pytest.raises(LookupError, match="no layer"):  # before any training
         transfer(fails, **asked)
 
@@ -157,8 +159,8 @@ def test_a_function_that_trains_by_itself(tmp_path):
         loss = 2 + 0.1 * (np.log2(trial.lr) - best) ** 2 + 0.001 * trial.seed
         return [loss] * trial.steps if trial.lr < 0.5 else [3.0, float("nan")]
 
-    found = depthmup.transfer(train=train, base=(8, 2), widths=(8, 16, 32), steps=5, seeds=3,
-                              lrs=[2.0**k for k in range(-8, 0)], scheme=["mup", "sp"],
+    found = measure(train=train, base=(8, 2), widths=(8, 16, 32), steps=5, seeds=3,
+                              lrs=[2.0**k for k in range(-8, 0)], schemes=["mup", "sp"],
                               version="1", out=tmp_path)  # fmt: skip
     assert found.verdict is Verdict.TRANSFERS
     assert found.drift.value == pytest.approx(0, abs=1e-4)  # losses are in single precision
@@ -175,10 +177,10 @@ def test_grids_over_everything():
     def train(trial):
         return [1.0 + trial.multiplier + trial.weight_decay + (trial.optimizer == "sgd")]
 
-    found = depthmup.transfer(train=train, base=(8, 2), depths=(2, 4), lrs=[0.1], steps=1, seeds=1,
-                              multiplier=[0.5, 1.0], weight_decay=[0.0, 0.1],
-                              optimizer=["sgd", "adamw"], version="1")  # fmt: skip
-    names = [variant.name for variant in found.grid.variants]
+    found = measure(train=train, base=(8, 2), depths=(2, 4), lrs=[0.1], steps=1, seeds=1,
+                              multipliers=[0.5, 1.0], weight_decays=[0.0, 0.1],
+                              optimizers=["sgd", "adamw"], version="1")  # fmt: skip
+    names = [variant.name for variant in found.sweep.design.variants]
     assert len(names) == 8
     assert "depth-mup sgd a=0.5 decay=0.1" in names
     values = [found.losses(name).values[0, 0, 0] for name in names]
@@ -212,7 +214,7 @@ class TestReport:
         ]  # fmt: skip
         assert found["schemes"][3]["widths"] == [16, 32]
         assert found["schemes"][3]["optimum"][1]["width"] == 32
-        assert found["config"]["model"] == "make"
+        assert found["config"]["name"] == "make"
         assert (folder / "report.html").exists()
 
     def test_frames_survive_files(self, report, tmp_path):
@@ -241,11 +243,11 @@ class TestReport:
 
     def test_is_rebuilt_from_the_store_alone(self, report, folder):
         with Store(folder / "results.sqlite") as store:
-            again = load_report(store, report.grid)
+            again = load_report(store, report.sweep)
         assert again.summary["schemes"] == report.summary["schemes"]
 
     def test_a_certificate_or_its_refusal(self, report):
-        found = report.certificate((32, 8))
+        found = report.certificate({"width": 32, "depth": 8})
         assert not found.issued  # two sizes along each axis are no law
         assert found.target == {"width": 32, "depth": 8}
 
@@ -257,7 +259,7 @@ def test_a_shard_shows_itself_and_says_what_it_has_not(tmp_path):
     assert len(found.frame("trials")) == 15
     for ask in (
         lambda: found.page, lambda: found.summary, lambda: found.table, lambda: found.verdict,
-        lambda: found.losses(), lambda: found.certificate((64, 8)), lambda: found.frame(),
+        lambda: found.losses(), lambda: found.certificate({"depth": 8}), lambda: found.frame(),
         lambda: found.save(tmp_path),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="depthmup merge"):
@@ -270,7 +272,7 @@ def test_certificates_of_an_earlier_measurement_do_not_stay(tmp_path):
     assert sorted(p.name for p in tmp_path.glob("certificate*")) == [
         "certificate-2.json", "certificate.json",
     ]  # fmt: skip
-    transfer(**asked, scheme="sp", target=(16, 8))
+    transfer(**asked, schemes="sp", target=(16, 8))
     assert [p.name for p in tmp_path.glob("certificate*")] == ["certificate.json"]
     transfer(**asked)
     assert not list(tmp_path.glob("certificate*"))
@@ -286,15 +288,15 @@ class TestLog:
                 self.records.append(record)
 
         first, second = Kept(), Kept()
-        asked = {"out": tmp_path, "scheme": "sp", "widths": (), "seeds": 1}
+        asked = {"out": tmp_path, "schemes": "sp", "widths": (), "seeds": 1}
         found = transfer(log=first, **asked)
-        transfer(log=second, executor=InProcess(), **asked)
+        transfer(log=second, on=InProcess(), **asked)
         assert sorted(r.cell.key for r in first.records) == sorted(t.key for t in found.records)
         assert second.records == []
 
     def test_tensorboard(self, tmp_path):
         events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-        found = transfer(log=TensorBoard(tmp_path), scheme="sp", widths=(), seeds=1, lrs=[0.01])
+        found = transfer(log=TensorBoard(tmp_path), schemes="sp", widths=(), seeds=1, lrs=[0.01])
         folders = sorted(tmp_path.iterdir())
         assert [f.name.rpartition("-")[0] for f in folders] == [
             "w16-d2-lr0.01-s0", "w16-d4-lr0.01-s0",
@@ -315,27 +317,27 @@ class TestLog:
         ({"lrs": []}, "at least one"),
         ({"lrs": [0.1, 0.01]}, "strictly increasing"),
         ({"lrs": [0.0, 0.01]}, "lrs to be positive"),
-        ({"depths": (2,), "widths": ()}, "at least two widths or two depths"),
+        ({"depths": (2,), "widths": ()}, "at least two sizes along an axis"),
         ({"depths": (4, 8)}, "contain the base's, 2"),
         ({"widths": (32, 64)}, "contain the base's, 16"),
         ({"depths": (2, 2.5)}, "whole numbers"),
         ({"depths": (4, 2)}, "strictly increasing"),
-        ({"base": (16,)}, r"a width and a depth"),
+        ({"base": (16, 0)}, "depth of base to be a whole number"),
         ({"window": 11}, r"between 1 and the number of steps \(10\)"),
         ({"steps": 0}, "at least 1"),
         ({"seeds": 0}, "at least 1"),
-        ({"scheme": "nope"}, "Expected a scheme"),
-        ({"scheme": ["sp", "sp"]}, "different from each other"),
-        ({"scheme": []}, "at least one, different"),
-        ({"optimizer": "adamax2"}, "Expected an optimizer"),
-        ({"multiplier": 0.0}, "multipliers to be positive"),
-        ({"weight_decay": -1.0}, "finite and not negative"),
-        ({"weight_decay": 0.1, "optimizer": "rmsprop"}, "cannot|no factor makes it transfer"),
+        ({"schemes": "nope"}, "Expected a scheme"),
+        ({"schemes": ["sp", "sp"]}, "different from each other"),
+        ({"schemes": []}, "at least one, different"),
+        ({"optimizers": "adamax2"}, "Expected an optimizer"),
+        ({"multipliers": 0.0}, "multipliers to be positive"),
+        ({"weight_decays": -1.0}, "finite and not negative"),
+        ({"weight_decays": 0.1, "optimizers": "rmsprop"}, "cannot|no factor makes it transfer"),
         ({"tolerance": 0.0}, "tolerance to be positive"),
-        ({"target": (64,)}, "every target to be"),
+        ({"target": (64, 0)}, "depth of the target"),
         ({"target": (64, 8), "lrs": [0.01]}, "at least two learning rates"),
-        ({"scheme": replace(DEPTH_MUP, alpha=Fraction(2))}, "'depth-mup' is another one"),
-        ({"scheme": replace(DEPTH_MUP, name="mine")}, "'mine' is none of them"),
+        ({"schemes": replace(DEPTH_MUP, alpha=Fraction(2))}, "'depth-mup' is another one"),
+        ({"schemes": replace(DEPTH_MUP, name="mine")}, "'mine' is none of them"),
         ({"workers": -1}, "workers to be at least 1"),
         ({"settings": {"betas": object()}}, "settings that JSON can hold"),
         ({"batch": None}, r"make\(width, depth\) and batch\(generator\).*got make"),
@@ -352,7 +354,7 @@ def test_bad_input_is_refused_and_nothing_is_kept(changes, message, tmp_path):
 
 def test_whole_numbers_of_numpy_and_schemes_as_objects():
     asked = {"depths": np.array([2, 4]), "widths": (), "base": (np.int64(16), 2), "seeds": 1}
-    found = transfer(**asked, scheme=completep("3/4"), lrs=[0.01, 0.02])
+    found = transfer(**asked, schemes=completep("3/4"), lrs=[0.01, 0.02])
     assert {type(trial.depth) for trial in found.records} == {int}
     assert found.finding().scheme == "completep-3/4"
 
@@ -361,7 +363,7 @@ def test_what_a_begun_sweep_refuses_leaves_no_session(folder, report):
     with Store(folder / "results.sqlite") as store:
         before = store.sessions()
     with pytest.raises(ValueError, match="no factor makes it transfer"):
-        transfer(out=folder, weight_decay=0.1, optimizer="rmsprop")
+        transfer(out=folder, weight_decays=0.1, optimizers="rmsprop")
     with Store(folder / "results.sqlite") as store:
         assert store.sessions() == before
 
@@ -386,8 +388,9 @@ def test_sp_drifts_and_depth_mup_does_not():
 SESSION = """
 import depthmup
 {source}
-report = depthmup.transfer(make, batch=batch, base=(16, 2), depths=(2, 4), lrs=[0.01], steps=5,
-                           seeds=1, workers=2, settings={{"own_init": "fan_in"}})
+design = depthmup.Design(base={{"width": 16, "depth": 2}}, depth=(2, 4), lrs=[0.01], steps=5,
+                         seeds=1, settings={{"own_init": "fan_in"}})
+report = depthmup.transfer(depthmup.Model(make, batch=batch), design, on=2)
 print(report.studies[0].environment["executor"])
 """
 
@@ -402,8 +405,8 @@ def test_a_script_without_a_guard_runs_in_process(tmp_path):
 
 def test_the_main_job_is_logged_too(tmp_path):
     pytest.importorskip("tensorboard")
-    words = ["--depths", "2", "4", "--base-depth", "2", "--log2-lrs", "-3", "--schemes", "sp"]
-    words += ["--seeds", "1", "--width", "8", "--steps", "5", "--window", "5", "--json"]
+    words = ["--depths", "2", "4", "--base", "8x2", "--log2-lrs", "-6", "--schemes", "sp"]
+    words += ["--seeds", "1", "--steps", "5", "--window", "5", "--json"]
     words += ["--executor", "in-process", "--out", str(tmp_path / "out")]
     assert main(["transfer", *words, "--log", f"tensorboard:{tmp_path}/logs"]) == 0
     assert [f.name[:6] for f in sorted((tmp_path / "logs").iterdir())] == ["w8-d2-", "w8-d4-"]
@@ -414,10 +417,11 @@ def test_the_llama_example(tmp_path):
     """A model of transformers, untouched, under the plan."""
     pytest.importorskip("transformers")
     example = Path(__file__).parents[1] / "examples" / "llama.py"
-    user = load_user_model(f"{example}:make")
-    found = depthmup.transfer(user.make, batch=user.batch, loss=user.loss, base=(64, 2),
-                              depths=(2, 4), scheme="completep", lrs=[2.0**-7], steps=12,
-                              seeds=1)  # fmt: skip
+    design = depthmup.Design(
+        base={"width": 64, "depth": 2}, depth=(2, 4), schemes="completep", lrs=[2.0**-7], steps=12,
+        seeds=1,
+    )  # fmt: skip
+    found = depthmup.transfer(depthmup.Model.load(f"{example}:make"), design)
     for record in found.records.values():
         assert record.losses[0] == pytest.approx(math.log(256), rel=0.05)  # guessing bytes
         assert record.losses[-1] < 0.9 * record.losses[0]

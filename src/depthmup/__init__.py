@@ -8,6 +8,10 @@ from depthmup._version import __version__
 # Loaded when first used, so that importing the rules does not load PyTorch.
 _LAZY = {
     "Branch": "depthmup.planning",
+    "BuiltIn": "depthmup.sweep",
+    "Design": "depthmup.sweep",
+    "Execution": "depthmup.execution",
+    "Model": "depthmup.model",
     "Plan": "depthmup.planning",
     "Report": "depthmup.report",
     "Trial": "depthmup.records",
@@ -20,6 +24,10 @@ _PACKAGES = ("diagnostics", "limits", "rules")
 
 __all__ = [
     "Branch",
+    "BuiltIn",
+    "Design",
+    "Execution",
+    "Model",
     "Plan",
     "Report",
     "Trial",

@@ -1,24 +1,23 @@
-"""``depthmup.transfer``: does the learning rate of your small model suit your large one?"""
+"""``depthmup.transfer``: does the learning rate of a small model suit a large one?"""
 
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from numbers import Number
-from operator import index
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from depthmup.planning import Plan
-from depthmup.planning.user_model import cross_entropy
-from depthmup.records import Trial, environment, worker_count
+from depthmup.execution import Execution
+from depthmup.model import Model, by_reference
+from depthmup.records import environment
 from depthmup.report import Report, load_report
-from depthmup.rules import Scheme
-from depthmup.rules import scheme as scheme_named
+from depthmup.rules import DEPTH_MUP, Scheme, completep
 from depthmup.statistics import TOLERANCE, check_asked
 from depthmup.sweep import (
     MAIN_STORE,
+    BuiltIn,
+    Custom,
+    Design,
     Executor,
     InProcess,
     Job,
@@ -26,102 +25,65 @@ from depthmup.sweep import (
     Progress,
     Ray,
     Shard,
+    Size,
     Store,
-    TrialGrid,
+    Sweep,
     run,
     share_left,
-    trial_jobs,
 )
-from depthmup.sweep.design import named
 from depthmup.sweep.executors.processes import leave_if_starting
 from depthmup.sweep.logs import Log, Logged
-from depthmup.sweep.trials import KIND, default_corner
-from depthmup.training.functions import Functions, by_reference
-from depthmup.training.placement import check_device
-from depthmup.training.preflight import preflight
+from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
+from depthmup.training.placement import Placement, check_device
 
-Function = Callable[..., Any]
+USUAL_RATES = tuple(2.0**k for k in range(-12, -4))
+"""Learning rates at the base that hold the optimum of most small models under Adam."""
 
 
 def transfer(
-    make: Function | None = None,
+    model: Model | BuiltIn,
+    design: Design,
     *,
-    batch: Function | None = None,
-    loss: Function = cross_entropy,
-    train: Callable[[Trial], Sequence[float]] | None = None,
-    plan: Callable[..., Plan] | None = None,
-    base: tuple[int, int],
-    widths: Sequence[int] = (),
-    depths: Sequence[int] = (),
-    lrs: Sequence[float],
-    scheme: str | Scheme | Sequence[str | Scheme] = "depth-mup",
-    optimizer: str | Sequence[str] = "adamw",
-    multiplier: float | Sequence[float] = 1.0,
-    weight_decay: float | Sequence[float] = 0.0,
-    steps: int = 200,
-    seeds: int = 3,
-    window: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    version: str = "",
-    target: tuple[int, int] | None = None,
     out: str | Path | None = None,
-    workers: int = 1,
-    executor: Executor | None = None,
-    shard: str = "",
-    device: str = "cpu",
-    threads: int = 1,
+    on: Execution | Executor | int = 1,
+    target: Size | None = None,
     tolerance: float = TOLERANCE,
     title: str = "",
     log: Log | None = None,
-    tell: Callable[[Progress], None] = lambda progress: None,
-    about: Mapping[str, object] | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+    forecast: Callable[[str], None] | None = None,
+    command: Sequence[str] = (),
 ) -> Report:
     """Measure whether the best learning rate of the base is the best one of larger models.
 
-    Trains your model at every depth (at the base's width) and every width (at the base's depth)
-    over a grid of learning rates and seeds, and judges how the optimum moves. Whatever is given
-    several values of (schemes, optimizers, multipliers, decays) is measured for each.
+    Trains the model at every size, learning rate and seed of the design, and judges how the
+    optimum moves along each axis. What the design has several values of (schemes, optimizers,
+    multipliers, decays) is measured for each.
 
     Args:
-        make: ``make(width, depth)`` gives your model, with its own initialization.
-        batch: ``batch(generator)`` gives ``(inputs, targets)``, drawn from a torch generator.
-        loss: ``loss(outputs, targets)`` gives one number; by default cross-entropy.
-        train: instead of these, ``train(trial)`` does all the work for a ``Trial`` (``width``,
-            ``depth``, ``width_ratio``, ``depth_ratio``, ``lr``, ``seed``, ``scheme``,
-            ``optimizer``, ``steps``, ...) and gives the loss of every step, NaN where it diverged.
-        plan: ``plan(model, base, trial)``, where ``depthmup.plan`` must be told more than the
-            scheme, such as ``branches`` or ``roles``.
-        base: width and depth at which the learning rate is known or cheap to tune.
-        widths, depths: sizes, increasing, the base's among them.
-        lrs: learning rates at the base, increasing; a factor of 2 apart is usual.
-        scheme, optimizer: names as in ``depthmup.plan``.
-        multiplier: of every branch at the base, the paper's a.
-        weight_decay: at the base.
-        steps, seeds: of each run; intervals come from seeds.
-        window: a run is judged by its mean loss over so many last steps; a fifth unless given.
-        settings: of the optimizer (``betas``, ``eps``, ``momentum``, ...), and ``schedule``
-            (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup`` (fraction of training),
-            ``clip`` (gradient norm), ``own_init`` (as in ``depthmup.plan``).
-        version: names the version of your code; by default its source is hashed, so that runs of
-            other code are never taken for this one's.
-        target: width and depth to foretell the best learning rate of, for each scheme; the report
-            then has ``certificates``, and the folder a certificate.json.
-        out: folder that keeps finished runs, page and summary; the same call goes on from there.
-        workers: worker processes of ``threads`` threads each; 0: one per core; 1: none, everything
-            runs in this process. Functions that are defined in a notebook or in the script that is
-            running cannot be imported by other processes, and run in this one.
-        executor: where to run, instead of ``workers``: ``depthmup.sweep.Ray(address=...)``, or
-            ``Processes(workers=2, trial_seconds=60)`` with a time limit.
-        shard: ``"i/k"`` does the i-th of k even shares into a store of its own in ``out``; there is
-            no finding before ``depthmup merge`` has joined them.
-        device: where to train.
+        model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network.
+        design: what is varied, and what is held.
+        out: folder that keeps finished runs, page and summary; the same call resumes there.
+        on: where to run: an ``Execution``, a number of worker processes (0: one per core; 1: in
+            this process), or an executor of ``depthmup.sweep``. Functions that are defined in a
+            notebook or in the script that is running cannot be imported by other processes, and
+            run in this one.
+        target: the size at which to predict the best learning rate, for each variant; the report
+            then has ``certificates``, and the folder a certificate.json. Axes that it does not
+            name are at the base's. A target that grows along two axes adds a corner to the design.
         tolerance: octaves per doubling within which the optimum counts as staying.
+        title: of the page.
         log: told of each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
-        tell: told of progress.
+        progress: told how far the sweep is.
+        forecast: told in words how long it will take, once that is known.
+        command: noted as what was run.
+
+    Returns:
+        The report; of a shard, without findings.
 
     Raises:
         ValueError, TypeError: before any training, what cannot be measured.
-        WorkerError: your code raised an error; with its traceback, after all other runs.
+        WorkerError: the model's code raised an error; with its traceback, after all other runs.
 
     Example:
         >>> import torch, depthmup
@@ -135,159 +97,237 @@ def transfer(
         >>> def batch(generator):
         ...     x = torch.randn(64, 8, generator=generator)
         ...     return x, x[:, :4].argmax(-1)
-        >>> report = depthmup.transfer(make, batch=batch, base=(16, 2), depths=(2, 4),
-        ...     lrs=[2.0**k for k in range(-9, -2, 2)], steps=20, seeds=2, version="1",
-        ...     settings={"own_init": "fan_in"})    # such small tensors cannot be measured
+        >>> design = depthmup.Design(base={"width": 16, "depth": 2}, depth=(2, 4), steps=20,
+        ...                          lrs=[2.0**k for k in range(-9, -2, 2)], seeds=2)
+        >>> report = depthmup.transfer(depthmup.Model(make, batch=batch, version="1"), design)
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
     """
     leave_if_starting()
-    functions = Functions(make=make, batch=batch, loss=loss, plan=plan, train=train)
-    _check_given(functions)
-    if any(not 0 < lr < math.inf for lr in lrs):
-        raise ValueError(f"Expected lrs to be positive; got {list(lrs)}.")
-    corners: tuple[tuple[int, int], ...] = ()
-    if target is not None and len(target) == len(base) == 2:
-        corners = default_corner(base, widths, depths, target)
-    grid = TrialGrid(
-        model=functions.main,
-        code=f"version {version}" if version else functions.code,
-        base=_whole(base),
-        widths=_whole(widths),
-        depths=_whole(depths),
-        log2_lrs=tuple(round(math.log2(lr), 9) for lr in lrs),
-        schemes=tuple(scheme_named(each) for each in _several(scheme)),
-        optimizers=tuple(_several(optimizer)),
-        multipliers=tuple(float(a) for a in _several(multiplier)),
-        weight_decays=tuple(float(decay) for decay in _several(weight_decay)),
-        seeds=index(seeds),
-        steps=index(steps),
-        corners=corners,
-        window=max(1, index(steps) // 5) if window is None else index(window),
-        settings=_plain(settings or {}),
-        planned=train is None and plan is None,
-    )
-    if index(threads) < 1:
-        raise ValueError(f"Expected threads to be at least 1; got {threads}.")
-    if not isinstance(executor, Ray):  # whose nodes have devices of their own
-        check_device(device)
-    if not 0 < tolerance < math.inf:
-        raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
-    if target is not None:
-        if len(target) != 2:
-            raise ValueError(f"Expected every target to be a width and a depth; got {target}.")
-        check_asked(grid.log2_lrs, named(target))
-    chosen, functions, where = _where(executor, workers, functions)
-    jobs = partial(trial_jobs, functions=functions, device=device, threads=threads)
+    sweep, target = resolved_sweep(model, design, target)
+    _check_asked(sweep, target, tolerance)
+    place = _placed(model, sweep, on)
     folder = None if out is None else Path(out)
-    asked, path = grid.runs, None if folder is None else folder / MAIN_STORE
-    if shard:
-        asked, path = _shared(grid, Shard.parse(shard), folder, jobs)
+    asked, path = sweep.runs, None if folder is None else folder / MAIN_STORE
+    if place.shard:
+        asked, path = _shared(sweep, Shard.parse(place.shard), folder, place.trainer)
 
-    seconds = getattr(chosen, "trial_seconds", None)
-
-    def checked(missing: Sequence[Trial]) -> Sequence[Job]:
-        if missing:
-            preflight(functions, missing, seconds=seconds)
-        return jobs(missing)
+    def checked(missing: Sequence[Any]) -> Sequence[Job]:
+        if missing and begun:
+            place.trainer.check(missing, workers=place.workers)
+        if missing and forecast is not None:
+            _tell_time(missing, place, forecast)
+        return place.trainer.jobs(missing)
 
     begun = path is not None and path.exists()
     if not begun:
-        preflight(functions, asked, seconds=seconds)  # before anything is written
+        place.trainer.check(asked, workers=place.workers)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(path or ":memory:") as store:
         run(
             asked,
             store=store,
-            executor=chosen if log is None else Logged(executor=chosen, log=log),
-            jobs=checked if begun else jobs,
-            tell=tell,
+            executor=place.executor if log is None else Logged(executor=place.executor, log=log),
+            jobs=checked,
+            tell=progress,
             about={
-                "kind": KIND,
-                "grid": grid.to_dict(),
+                "sweep": sweep.to_dict(),
                 "tolerance": tolerance,
-                "target": target if target is None else _whole(target),
-                "title": title or f"Learning-rate transfer: {grid.model}",
-                "environment": {**environment(), "device": device, "executor": where},
-                **(about or {}),
+                "target": None if target is None else dict(target),
+                "title": title,
+                "environment": {**environment(), **place.environment},
+                **({"command": list(command)} if command else {}),
             },
         )
-        if shard:
-            return Report(grid=grid, records=store.records(asked), studies=())
+        if place.shard:
+            return Report(sweep=sweep, records=store.records(asked), studies=())
 
-        def train_few(trials: Sequence[Trial]) -> None:
-            run(trials, store=store, executor=chosen, jobs=jobs)
+        def train_few(runs: Sequence[Any]) -> None:
+            run(runs, store=store, executor=place.executor, jobs=place.trainer.jobs)
 
-        report = load_report(store, grid, train=train_few)
+        report = load_report(store, sweep, train=train_few)
     if folder is not None:
         report.save(folder)
     return report
 
 
-def _shared(
-    grid: TrialGrid, shard: Shard, folder: Path | None, jobs: Callable[..., Any]
-) -> tuple[tuple[Trial, ...], Path]:
-    """The trials of a share that the main store does not hold, and the store for them."""
-    if folder is None:
-        raise ValueError(f"A shard is kept in a folder: expected out with shard={shard}.")
-    asked = share_left(grid.runs, shard, jobs=jobs, held_by=folder / MAIN_STORE)
-    return tuple(asked), folder / shard.store_name
+def resolved_sweep(
+    model: Model | BuiltIn, design: Design, target: Size | None = None
+) -> tuple[Sweep, Size | None]:
+    """The sweep of a design, and the target with a value for every axis.
 
+    What the design leaves open is what suits the model: learning rates, the optimizer, and the
+    scheme that its blocks ask for.
 
-def _check_given(functions: Functions) -> None:
-    given = set(functions.given)
-    if "train" in given and given & {"make", "batch", "plan"}:
-        raise ValueError(
-            "Expected either train(trial), which does everything, or make(width, depth) with "
-            f"batch(generator); got {', '.join(sorted(given - {'loss'}))}."
+    Raises:
+        ValueError: the model cannot be swept along these axes, or the target is none of its sizes.
+    """
+    if target is not None:
+        target = _target(design, target)
+        design = design.toward(target)
+    if isinstance(model, BuiltIn):
+        optimizers = design.optimizers or ("adam",)
+        rule = DEPTH_MUP if model.block_depth == 1 else completep()
+        return Sweep(
+            model=model,
+            design=replace(
+                design,
+                optimizers=optimizers,
+                schemes=design.schemes or (rule,),
+                lrs=design.lrs or model.usual_rates(design.base, optimizers[0]),
+            ),
+        ), target
+    if not isinstance(model, Model):
+        raise TypeError(
+            "Expected a depthmup.Model(make, batch=batch) or depthmup.BuiltIn(); got "
+            f"{type(model).__name__}."
         )
-    if "train" not in given and not given >= {"make", "batch"}:
+    design = replace(
+        design, optimizers=design.optimizers or ("adamw",), lrs=design.lrs or USUAL_RATES
+    )
+    custom = Custom(
+        name=model.name, code=model.code, planned=model.train is None and model.plan is None
+    )
+    if not design.schemes:
+        custom.check(design)
+        design = replace(design, schemes=(_scheme_for(model, custom, design),))
+    return Sweep(model=custom, design=design), target
+
+
+def _scheme_for(model: Model, custom: Custom, design: Design) -> Scheme:
+    """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own."""
+    if not custom.planned:
+        return DEPTH_MUP
+    from depthmup.training.preflight import suitable_scheme
+
+    optimizer, *_ = design.optimizers or ("adamw",)
+    return suitable_scheme(model, design.base, optimizer, design.settings)
+
+
+def _target(design: Design, target: Size) -> Size:
+    if not isinstance(target, Mapping) or not set(target) <= set(design.base):
         raise ValueError(
-            "Expected make(width, depth) and batch(generator), or train(trial); got "
-            f"{', '.join(sorted(given - {'loss'})) or 'none of them'}."
+            f"Expected target to name values of {', '.join(design.base)}, such as "
+            f"{{'depth': 64}}; got {target!r}."
         )
+    for axis, value in target.items():
+        if not hasattr(value, "__index__") or value < 1:
+            raise ValueError(
+                f"Expected the {axis} of the target to be a whole number of at least 1; got "
+                f"{value!r}."
+            )
+    return {**design.base, **{axis: int(value) for axis, value in target.items()}}
 
 
-def _several(value: Any) -> Sequence[Any]:
-    """One value or several, as several."""
-    return [value] if isinstance(value, str | Number | Scheme) else list(value)
-
-
-def _whole(sizes: Sequence[Any]) -> tuple[Any, ...]:
-    """Whole numbers of any kind, NumPy's too, as Python's; others as they are, to be refused."""
-    return tuple(index(n) if hasattr(n, "__index__") else n for n in sizes)
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON gives them back, so that they are part of a run's key."""
-    try:
-        found: dict[str, Any] = json.loads(json.dumps(dict(settings), allow_nan=False))
-    except (TypeError, ValueError) as error:
+def _check_asked(sweep: Sweep, target: Size | None, tolerance: float) -> None:
+    design = sweep.design
+    if not 0 < tolerance < math.inf:
+        raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
+    if len(design.all_sizes) < 2:
         raise ValueError(
-            f"Expected settings that JSON can hold: numbers, strings and lists; {error}."
-        ) from None
-    return found
+            f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "
+            "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16))."
+        )
+    if target is not None:
+        check_asked(design.log2_lrs, target)
 
 
-def _where(
-    executor: Executor | None, workers: int, functions: Functions
-) -> tuple[Executor, Functions, str]:
-    """The executor, the functions as it needs them, and what it is."""
-    count = worker_count(workers)
-    if (executor is None and count == 1) or isinstance(executor, InProcess):
-        return executor or InProcess(), functions, "in process"
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """What trains where."""
+
+    executor: Executor
+    trainer: Trainer
+    environment: Mapping[str, object]
+    workers: int
+    shard: str
+
+
+def _placed(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int) -> _Placed:
+    execution = on if isinstance(on, Execution) else Execution()
+    if isinstance(on, int):
+        execution = Execution(workers=on)
+    chosen = execution.choose() if isinstance(on, Execution | int) else on
+    device = execution.place
+    elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
+    trainer: Trainer
+    where: dict[str, object] = {}
+    if isinstance(model, BuiltIn):
+        placement = Placement(
+            device=device, engine=execution.engine, cuda_graphs=execution.cuda_graphs
+        )
+        if not elsewhere:
+            check_device(device)
+        trainer = BuiltInTrainer(cell=sweep.runs[0], placement=placement)
+        where["engine"] = "each node's own" if elsewhere else trainer.engine
+    else:
+        if not elsewhere:
+            check_device(device)
+        chosen, model, where["executor"] = _sendable(chosen, model)
+        where["device"] = device
+        trainer = CustomTrainer(
+            model=model,
+            device=device,
+            threads=execution.threads,
+            stacked=_stacks(execution.engine),
+            time_limit=getattr(chosen, "trial_seconds", None),
+        )
+    return _Placed(
+        executor=chosen,
+        trainer=trainer,
+        environment=where,
+        workers=chosen.workers if isinstance(chosen, Processes) else 1,
+        shard=execution.shard,
+    )
+
+
+def _stacks(engine: str) -> bool:
+    if engine == "native":
+        raise ValueError(
+            "Expected the engine of a custom model to be auto, reference or stacked; got 'native', "
+            "which trains the built-in networks alone."
+        )
+    return engine == "stacked"
+
+
+def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
+    """The executor, the model as it needs it, and what the executor is."""
+    if isinstance(executor, InProcess):
+        return executor, model, "in process"
     try:
-        sent = by_reference(functions)
+        sent = by_reference(model)
     except ValueError as problem:
-        if executor is not None:
+        if not isinstance(executor, Processes) or executor.trial_seconds:
             raise ValueError(f"{problem}. Put it in a file and import it from there.") from None
         warnings.warn(
             f"{problem}: everything runs in this process. Put it in a file and import it from "
             "there to use worker processes.",
-            stacklevel=3,
+            stacklevel=4,
         )
-        return InProcess(), functions, f"in process: {problem}"
-    if executor is not None:
-        return executor, sent, type(executor).__name__
-    return Processes(workers=count), sent, f"{count} processes"
+        return InProcess(), model, f"in process: {problem}"
+    if isinstance(executor, Processes):
+        return executor, sent, f"{executor.workers} processes"
+    return executor, sent, type(executor).__name__
+
+
+def _shared(
+    sweep: Sweep, shard: Shard, folder: Path | None, trainer: Trainer
+) -> tuple[tuple[Any, ...], Path]:
+    """The runs of a share that the main store does not hold, and the store for them."""
+    if folder is None:
+        raise ValueError(f"A shard is kept in a folder: expected out with shard {shard}.")
+    asked = share_left(sweep.runs, shard, jobs=trainer.jobs, held_by=folder / MAIN_STORE)
+    return tuple(asked), folder / shard.store_name
+
+
+def _tell_time(missing: Sequence[Any], place: _Placed, forecast: Callable[[str], None]) -> None:
+    from depthmup.reports.words import duration
+
+    seconds = place.trainer.seconds(missing) / place.workers
+    if math.isfinite(seconds):
+        cores = "one core" if place.workers == 1 else f"{place.workers} cores"
+        forecast(
+            f"{len(missing)} runs on {cores}: about {duration(seconds)} if "
+            f"{'it is' if place.workers == 1 else 'they are'} idle and no run diverges."
+        )

@@ -10,22 +10,18 @@ from depthmup import reports
 from depthmup.records import Axis, Estimate, Record, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Probe
 from depthmup.sweep import (
-    Design,
-    Grid,
     Losses,
+    Size,
     Store,
     StoreError,
-    TrialGrid,
+    Sweep,
     certificate,
     certify,
     losses_over,
     studies,
-    variant_of,
 )
-from depthmup.sweep.design import windows_of
 from depthmup.sweep.glance import Train
-from depthmup.sweep.sessions import environment_of
-from depthmup.sweep.trials import KIND
+from depthmup.sweep.sessions import environment_of, sweep_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +36,7 @@ class Report:
     Without a name, the first scheme is meant; without an axis, depth if it was measured.
     """
 
-    grid: Design
+    sweep: Sweep
     records: Mapping[Any, Record[Any]] = field(repr=False)
     studies: tuple[Study, ...] = field(repr=False)
     certificates: tuple[Certificate, ...] = ()
@@ -65,13 +61,13 @@ class Report:
 
     def finding(self, scheme: str | None = None, axis: Axis | None = None) -> Transfer:
         """What was found of a scheme along an axis."""
-        name = variant_of(self.grid, scheme).name
+        name = self.sweep.design.variant(scheme).name
         return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
 
     @property
     def verdict(self) -> Verdict:
         """The first scheme's: it transfers if it does along every axis; drifts if along any."""
-        found = {self.finding(axis=axis).verdict for axis in self.grid.axes}
+        found = {self.finding(axis=axis).verdict for axis in self.sweep.design.axes}
         for verdict in (Verdict.DRIFTS, Verdict.UNDECIDED):
             if verdict in found:
                 return verdict
@@ -94,36 +90,38 @@ class Report:
 
         Without an axis, of all sizes.
         """
-        sizes = self.grid.all_sizes
+        sizes = self.sweep.design.all_sizes
         if axis is not None:
-            sizes = self.grid.sizes(self.study(axis).axis)
+            sizes = self.sweep.design.sizes_along(self.study(axis).axis)
         steps = self._found[0].windows[window]
         return losses_over(
-            self.grid,
+            self.sweep,
             self.records,
-            variant_of(self.grid, scheme),
+            self.sweep.design.variant(scheme),
             sizes,
             slice(steps.start, steps.stop),
         )
 
     def certificate(
         self,
-        target: tuple[int, int],
+        target: Size,
         *,
         scheme: str | None = None,
         probe: Probe | None = None,
     ) -> Certificate:
-        """What these sizes say about the best learning rate at a width and depth, or why not.
+        """What these sizes say about the best learning rate at another size, or why not.
+
+        Axes that the target does not name are at the base's.
 
         Example:
-            ``report.certificate(target=(4096, 64)).learning_rate``
+            ``report.certificate(target={"width": 4096, "depth": 64}).learning_rate``
         """
         study = self._found[0]
         return certificate(
-            self.grid,
+            self.sweep,
             self.records,
-            variant_of(self.grid, scheme),
-            target,
+            self.sweep.design.variant(scheme),
+            {**self.sweep.design.base, **target},
             probe=probe,
             tolerance=study.tolerance,
             config=study.config,
@@ -159,7 +157,7 @@ class Report:
         return pd.concat(frames, ignore_index=True)
 
     def _run_rows(self) -> list[dict[str, Any]]:
-        window = windows_of(self.grid)[-1]
+        window = self.sweep.design.windows[-1]
         return [
             {
                 **run.row,
@@ -204,43 +202,36 @@ class Report:
         return reports.notebook(*self.studies)
 
 
-def load_report(
-    store: Store, design: Design | None = None, *, train: Train | None = None
-) -> Report:
-    """The report of a design, or of the one that was measured last, from the store alone.
+def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None = None) -> Report:
+    """The report of a sweep, or of the one that was measured last, from the store alone.
 
     Args:
         store: of finished runs.
-        design: which measurement; another sweep may have begun on this store since.
+        sweep: which measurement; another one may have begun on this store since.
         train: trains the few steps at the target that certificates rest on; without it those that
             the store holds are used.
 
     Raises:
         StoreError: no such measurement was started, or runs are missing.
     """
-    sessions = [s for s in store.sessions() if "grid" in s]
-    if design is not None:
-        sessions = [s for s in sessions if s["grid"] == design.to_dict()]
+    sessions = [s for s in store.sessions() if "sweep" in s]
+    if sweep is not None:
+        sessions = [s for s in sessions if s["sweep"] == sweep.to_dict()]
     if not sessions:
         raise StoreError(
             f"No measurement was started in {store.path}. Run `depthmup transfer` with this --out."
         )
     last = sessions[-1]
-    if design is None:
-        kind = TrialGrid if last.get("kind") == KIND else Grid
-        design = kind.from_dict(last["grid"])
-    records = store.records(design.runs)
+    sweep = sweep or sweep_of(last)
+    records = store.records(sweep.runs)
     command = {"command": last["command"]} if "command" in last else {}
     about: dict[str, Any] = {
         "tolerance": last["tolerance"],
-        "config": {**design.config(), "tolerance": last["tolerance"], **command},
-        "environment": environment_of([s for s in sessions if s["grid"] == last["grid"]]),
+        "config": {**sweep.config, "tolerance": last["tolerance"], **command},
+        "environment": environment_of([s for s in sessions if s["sweep"] == last["sweep"]]),
     }
-    judged = studies(design, records, title=last.get("title", ""), **about)
-    target = last.get("target")
-    if last.get("target_depth"):  # as sessions of the built-in networks have it
-        target = (design.base_size[0], last["target_depth"])
+    judged = studies(sweep, records, title=last.get("title", ""), **about)
     certificates: tuple[Certificate, ...] = ()
-    if target:
-        certificates = certify(design, store, records, tuple(target), train=train, **about)
-    return Report(grid=design, records=records, studies=judged, certificates=certificates)
+    if target := last.get("target"):
+        certificates = certify(sweep, store, records, target, train=train, **about)
+    return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)

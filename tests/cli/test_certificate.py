@@ -1,4 +1,4 @@
-"""``transfer --target-depth``: a certificate or its refusal, in every form."""
+"""``transfer --target``: a certificate or its refusal, in every form."""
 
 import json
 
@@ -8,16 +8,16 @@ from depthmup.cli import main
 from depthmup.records import Certificate, Lack
 
 TINY = [
-    *("transfer", "--depths", "2", "4", "8", "--base-depth", "2", "--seeds", "2", "--width", "16"),
+    *("transfer", "--depths", "2", "4", "8", "--base", "16x2", "--seeds", "2"),
     *("--steps", "20", "--window", "10", "--workers", "1", "--schemes", "depth-mup", "ode"),
-    *("--log2-lrs", "-3", "-1", "1", "3"),
+    *("--log2-lrs", "-7", "-5", "-3", "-1"),
 ]
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     out = tmp_path_factory.mktemp("foretold")
-    assert main([*TINY, "--target-depth", "4096", "--out", str(out)]) == 0
+    assert main([*TINY, "--target", "depth=4096", "--out", str(out)]) == 0
     return out
 
 
@@ -30,7 +30,7 @@ def test_one_file_for_each_scheme(out):
     for each in found:
         assert each.target == {"width": 16, "depth": 4096}
         assert each.base == {"width": 16, "depth": 2}
-        assert each.rate_unit == 1 / 16  # muP's rate of a hidden matrix at this width
+        assert each.rate_unit == 1.0
         assert Lack.FAR in {refusal.lack for refusal in each.refusals}
         assert each.measure == "mean training loss over steps 10 to 20"
         assert each.environment["cores"]
@@ -51,5 +51,5 @@ def test_without_a_target_there_is_none(out, tmp_path, capsys):
 
 
 def test_a_negative_depth_is_refused(tmp_path, capsys):
-    assert main([*TINY, "--target-depth", "-4", "--out", str(tmp_path)]) != 0
-    assert "target-depth" in capsys.readouterr().err
+    assert main([*TINY, "--target", "depth=-4", "--out", str(tmp_path)]) != 0
+    assert "Expected --target as NAME=VALUE" in capsys.readouterr().err

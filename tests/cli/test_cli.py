@@ -4,21 +4,26 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from depthmup.cli import main
+from depthmup.cli.main import parse
+from depthmup.cli.transfer import asked
 from depthmup.report import load_report
-from depthmup.sweep import Grid, Store, StoreError
+from depthmup.sweep import Store, StoreError
+from depthmup.sweep.sessions import sweep_of
 
 TINY = [
-    *("--depths", "2", "4", "--base-depth", "2", "--log2-lrs", "-5", "-3", "-1", "1", "3"),
-    *("--seeds", "2", "--width", "16", "--steps", "20", "--window", "10", "--workers", "1"),
+    *("--depths", "2", "4", "--base", "16x2", "--log2-lrs", "-9", "-7", "-5", "-3", "-1"),
+    *("--seeds", "2", "--steps", "20", "--window", "10", "--workers", "1"),
     *("--schemes", "depth-mup", "3/4,1/4"),
 ]
 
@@ -53,7 +58,15 @@ def test_the_summary_has_the_agreed_form(finished):
     for scheme in (first, second):
         assert scheme["depths"] == [2, 4]
         assert [o["depth"] for o in scheme["optimum"]] == [2, 4]
-        assert set(scheme["optimum"][0]) == {"depth", "log2_lr", "low", "high", "loss", "status"}
+        assert set(scheme["optimum"][0]) == {
+            "width",
+            "depth",
+            "log2_lr",
+            "low",
+            "high",
+            "loss",
+            "status",
+        }
         assert set(scheme["drift"]) == {"estimate", "low", "high", "unit"}
         assert set(scheme["regret"]) == {"estimate", "low", "high", "unit"}
         assert scheme["verdict"] in ("transfers", "drifts", "undecided")
@@ -97,12 +110,12 @@ def test_the_table_and_the_page_are_announced(finished, capsys):
         (["--schemes", "nope"], "Expected a scheme (sp, mup, depth-mup"),
         (["--schemes", "x,1/2"], "Expected alpha to be a rational number"),
         (["--activation", "swich"], "Expected activation to be one of abs"),
-        (["--depths", "0", "8"], "Expected depths to be at least 1"),
-        (["--depths", "16", "32"], "contain the base depth 8"),
+        (["--depths", "0", "8"], "Expected depth to be whole numbers of at least 1"),
+        (["--depths", "16", "32"], "contain the base's, 8"),
         (["--depths", "16", "8"], "strictly increasing"),
-        (["--log2-lrs"], "Expected log2_lrs to be a list"),
+        (["--log2-lrs"], "Expected lrs to be at least one"),
         (["--log2-lrs", "0", "-1"], "strictly increasing"),
-        (["--log2-lrs", "nan"], "finite numbers"),
+        (["--log2-lrs", "nan"], "learning rates from 2^-500"),
         (["--seeds", "0"], "at least 1"),
         (["--tolerance", "-1"], "Expected tolerance to be positive"),
         (["--workers", "-1"], "Expected workers"),
@@ -155,11 +168,13 @@ def test_report_of_an_empty_folder(tmp_path, capsys):
 
 
 def test_presets_show_in_help(capsys):
-    for preset, steps in (("tiny", "200"), ("small", "300")):
-        with pytest.raises(SystemExit):
-            main(["transfer", "--preset", preset, "--help"])
-        shown = " ".join(capsys.readouterr().out.split())
-        assert f"Training steps. (default: {steps})" in shown
+    with pytest.raises(SystemExit):
+        main(["transfer", "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "by default 300 for the built-in networks (preset tiny: 200)" in shown
+    for preset, steps, depths in (("tiny", 200, 4), ("small", 300, 5), ("medium", 300, 6)):
+        _, design = asked(parse(["transfer", "--preset", preset]))
+        assert (design.steps, len(design.arm("depth"))) == (steps, depths)
 
 
 def test_regimes(capsys):
@@ -173,6 +188,15 @@ def test_regimes(capsys):
     assert "Expected alpha to be a rational number" in capsys.readouterr().err
 
 
+def records_in(path):
+    """How many records a store holds that another process is writing."""
+    if not path.exists():
+        return 0
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as store:
+        return store.execute("SELECT COUNT(*) FROM records").fetchone()[0]
+    return 0
+
+
 def interrupted(out, **streams):
     """A sweep that gets Ctrl-C once its first record is stored."""
     command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
@@ -183,9 +207,8 @@ def interrupted(out, **streams):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **streams,
     )
-    store = out / "results.sqlite-wal"
     until = time.monotonic() + 60
-    while time.monotonic() < until and not (store.exists() and store.stat().st_size > 60_000):
+    while time.monotonic() < until and not records_in(out / "results.sqlite"):
         time.sleep(0.05)
     sweep.send_signal(signal.SIGINT)
     return sweep
@@ -232,9 +255,9 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
     copy.write_bytes((finished[0] / "results.sqlite").read_bytes())
     with Store(copy) as store:
         first = store.sessions()[-1]
-        grid = Grid.from_dict(first["grid"])
-        later = replace(grid, seeds=7)
-        store.open_session({**first, "grid": later.to_dict()})
-        assert load_report(store, grid).study().config["seeds"] == grid.seeds
+        sweep = sweep_of(first)
+        later = replace(sweep, design=replace(sweep.design, seeds=7))
+        store.open_session({**first, "sweep": later.to_dict()})
+        assert load_report(store, sweep).study().config["seeds"] == sweep.design.seeds
         with pytest.raises(StoreError, match="runs are not in"):
             load_report(store)

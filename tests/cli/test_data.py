@@ -9,8 +9,8 @@ from published import write_cifar10, write_mnist
 from depthmup.cli import main
 
 TINY = [
-    *("transfer", "--depths", "2", "4", "--base-depth", "2", "--log2-lrs", "-7", "-5", "-3"),
-    *("--seeds", "2", "--width", "16", "--steps", "10", "--window", "5", "--workers", "1"),
+    *("transfer", "--depths", "2", "4", "--base", "16x2", "--log2-lrs", "-11", "-9", "-7"),
+    *("--seeds", "2", "--steps", "10", "--window", "5", "--workers", "1"),
     *("--schemes", "depth-mup", "--order", "epochs", "--json"),
 ]
 

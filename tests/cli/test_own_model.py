@@ -8,7 +8,7 @@ from own_models import SOURCE
 
 from depthmup.cli import main
 from depthmup.cli.main import parse
-from depthmup.cli.own_model import Options
+from depthmup.cli.transfer import Options
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--widths", "16", "32", "--seeds", "2"),
@@ -74,16 +74,12 @@ def test_a_function_that_trains_by_itself(folder, capsys):
     assert "The best learning rate transfers from depth 2 to 4" in capsys.readouterr().out
 
 
-def test_the_options_are_those_of_what_is_measured(capsys):
-    for words, there, missing in (
-        (["transfer", "--help"], ("--model", "--activation", "--preset"), "--base "),
-        (["transfer", "--model", "m:f", "--help"], ("--base ", "--train", "--target"), "--preset"),
-    ):
-        with pytest.raises(SystemExit):
-            parse(words)
-        shown = capsys.readouterr().out
-        assert all(name in shown for name in there)
-        assert missing not in shown
+def test_one_command_has_the_options_of_all_that_can_be_measured(capsys):
+    with pytest.raises(SystemExit):
+        parse(["transfer", "--help"])
+    shown = capsys.readouterr().out
+    for name in ("--model", "--train", "--activation", "--preset", "--base", "--target", "--ray"):
+        assert (name in shown) == (name != "--ray")
     words = ["transfer", "--train=m:f", "--base", "8x2", "--scheme", "sp", "--optimizer", "sgd"]
     options = parse(words)
     assert isinstance(options, Options)
@@ -91,10 +87,16 @@ def test_the_options_are_those_of_what_is_measured(capsys):
 
 
 @pytest.mark.parametrize("option", ["--activation", "--preset", "--label-noise", "--data"])
-def test_options_of_the_built_in_networks_are_refused(folder, option):
-    with pytest.raises(SystemExit) as refused:
-        transfer(folder, option, "relu", out="never")
-    assert refused.value.code == 2
+def test_options_of_the_built_in_networks_are_refused(folder, option, capsys):
+    value = {"--label-noise": "0.1", "--preset": "tiny"}.get(option, "relu")
+    assert transfer(folder, option, value, out="never") == 2
+    assert f"{option} is for the built-in networks" in capsys.readouterr().err
+    assert not (folder / "never").exists()
+
+
+def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys):
+    assert main(["transfer", "--warmup", "0.5", "--out", str(folder / "never")]) == 2
+    assert "--warmup is for a model of your own (--model)" in capsys.readouterr().err
     assert not (folder / "never").exists()
 
 

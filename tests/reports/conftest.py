@@ -65,17 +65,19 @@ def study_like_the_real_one() -> Study:
                         loss = floor * early * math.exp(steep * off * off / (1 + 0.25 * abs(off)))
                         seeds.append(min(loss, 2.31) * math.exp(fault))
                     points.append(_point(rate, seeds))
-                curves.append(Curve(scheme=name, depth=depth, points=tuple(points)))
+                curves.append(Curve(scheme=name, size={"depth": depth}, points=tuple(points)))
                 if best is None:
                     optima.append(
-                        Optimum(depth=depth, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+                        Optimum(
+                            size={"depth": depth}, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED
+                        )
                     )
                     continue
                 at, spread = best + shift + rng.gauss(0, 0.02), rng.uniform(0.05, 0.12)
                 loss = min(floor * early, 2.2)
                 optima.append(
                     Optimum(
-                        depth=depth,
+                        size={"depth": depth},
                         log2_lr=Estimate(value=at, low=at - spread, high=at + spread),
                         loss=Estimate(value=loss, low=0.97 * loss, high=1.03 * loss),
                         place=Place.INTERIOR,
@@ -170,7 +172,7 @@ def study_of_odd_cases() -> Study:
     def curve(scheme: str, depth: int, losses: tuple[float, ...]) -> Curve:
         return Curve(
             scheme=scheme,
-            depth=depth,
+            size={"depth": depth},
             points=tuple(
                 Point(log2_lr=-3.0 + i, loss=lone(loss), seeds=1, diverged=int(math.isnan(loss)))
                 for i, loss in enumerate(losses)
@@ -178,7 +180,7 @@ def study_of_odd_cases() -> Study:
         )
 
     def optimum(depth: int, rate: float, loss: float, place: Place) -> Optimum:
-        return Optimum(depth=depth, log2_lr=lone(rate), loss=lone(loss), place=place)
+        return Optimum(size={"depth": depth}, log2_lr=lone(rate), loss=lone(loss), place=place)
 
     def transfer(scheme: str, optima: tuple[Optimum, ...], verdict: Verdict) -> Transfer:
         return Transfer(
@@ -207,7 +209,7 @@ def study_of_odd_cases() -> Study:
                 HOSTILE,
                 (
                     optimum(2, -1.0, 0.3, Place.HIGH_EDGE),
-                    Optimum(depth=4, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED),
+                    Optimum(size={"depth": 4}, log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED),
                 ),
                 Verdict.UNDECIDED,
             ),

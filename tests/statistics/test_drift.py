@@ -48,7 +48,7 @@ def simulated(true_drift, rng, *, seeds, rates=X, lopsided=0.15, noise=0.01, wob
 
 def verdict_of(losses, rates=X):
     fitted = optima(Curves.of(rates, losses), chance=10.0)
-    optima_ = measured(fitted, [(depth, None) for depth in DEPTHS])
+    optima_ = measured(fitted, [{"depth": depth} for depth in DEPTHS])
     return judge(optima_, drift(DEPTHS, rates, losses), seeds=losses.shape[-1])[0]
 
 
@@ -412,8 +412,10 @@ class TestExcessLoss:
 class TestMeasured:
     def test_every_size_with_its_place_and_intervals(self):
         losses = simulated(0.0, np.random.default_rng(0), seeds=4)
-        optima_ = measured(optima(Curves.of(X, losses)), [(d, 64) for d in DEPTHS])
-        assert [(o.depth, o.width) for o in optima_] == [(d, 64) for d in DEPTHS]
+        optima_ = measured(
+            optima(Curves.of(X, losses)), [{"width": 64, "depth": d} for d in DEPTHS]
+        )
+        assert [o.size for o in optima_] == [{"width": 64, "depth": d} for d in DEPTHS]
         for optimum in optima_:
             assert optimum.place is Place.INTERIOR
             assert optimum.log2_lr.low < optimum.log2_lr.value < optimum.log2_lr.high
@@ -422,14 +424,14 @@ class TestMeasured:
     @pytest.mark.parametrize(("slope", "open_end"), [(1.0, "low"), (-1.0, "high")])
     def test_at_an_edge_the_interval_is_open_outwards(self, slope, open_end):
         losses = np.exp(0.1 * slope * X[:, None] + np.zeros(3))
-        (optimum,) = measured(optima(Curves.of(X, [losses])), [(8, None)])
+        (optimum,) = measured(optima(Curves.of(X, [losses])), [{"depth": 8}])
         assert isinf(getattr(optimum.log2_lr, open_end))
         closed = {"low": "high", "high": "low"}[open_end]
         assert getattr(optimum.log2_lr, closed) == optimum.log2_lr.value
 
     def test_what_does_not_train_is_unknown(self):
         (optimum,) = measured(
-            optima(Curves.of(X, [np.full((8, 3), 2.5)]), chance=log(10)), [(8, None)]
+            optima(Curves.of(X, [np.full((8, 3), 2.5)]), chance=log(10)), [{"depth": 8}]
         )
         assert (optimum.place, optimum.log2_lr.known) == (Place.FAILED, False)
 
@@ -446,19 +448,19 @@ class TestMeasured:
         for _ in range(30):
             curves = world.curves(rng, truth[None])
             fit = optima(Curves(log2_lrs=curves.log2_lrs[0], losses=curves.losses[0]))
-            for optimum, at in zip(measured(fit, [(8, None)] * 4), truth, strict=True):
+            for optimum, at in zip(measured(fit, [{"depth": 8}] * 4), truth, strict=True):
                 hits.append(optimum.log2_lr.low <= at <= optimum.log2_lr.high)
         assert np.mean(hits) >= 0.86
 
     def test_another_confidence(self):
         fit = optima(Curves.of(X, simulated(0.0, np.random.default_rng(0), seeds=4)))
-        narrow, wide = (measured(fit, [(d, None) for d in DEPTHS], confidence=c)[0].log2_lr
+        narrow, wide = (measured(fit, [{"depth": d} for d in DEPTHS], confidence=c)[0].log2_lr
                         for c in (0.9, 0.95))  # fmt: skip
         assert wide.low < narrow.low < narrow.high < wide.high
 
     def test_one_seed_has_intervals_of_its_learning_rate(self):
         losses = simulated(0.0, np.random.default_rng(0), seeds=1, rates=HALF)
-        optima_ = measured(optima(Curves.of(HALF, losses)), [(d, None) for d in DEPTHS])
+        optima_ = measured(optima(Curves.of(HALF, losses)), [{"depth": d} for d in DEPTHS])
         assert all(0 < o.log2_lr.high - o.log2_lr.low < 2 for o in optima_)
 
 
@@ -466,7 +468,7 @@ class TestJudge:
     @staticmethod
     def at(place=Place.INTERIOR, depth=8):
         known = Estimate(value=-3, low=-3.1, high=-2.9)
-        return Optimum(depth=depth, log2_lr=known, loss=known, place=place)
+        return Optimum(size={"depth": depth}, log2_lr=known, loss=known, place=place)
 
     @staticmethod
     def between(low, high):

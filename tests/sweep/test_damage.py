@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 from cells import cell
+from sweeps import residual
 
 from depthmup.records import Measurement, Record, Status, Task
 from depthmup.records.codec import checksum
 from depthmup.rules import DEPTH_MUP
-from depthmup.sweep import Grid, InProcess, Store, StoreError, StoreWarning, merge, run
+from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, merge, run
 
 # Written by the version before checksums; LEFT is a hash of its records, taken by that version.
 OLD = Path(__file__).parent / "stores" / "schema-2.sqlite"
 LEFT = "7b054083f7f1101dd4f0632b153aab03f2e1a27d071a47bdedd4ae7467d0cef1"
-GRID = Grid(
+GRID = residual(
     schemes=(DEPTH_MUP,),
     depths=(2, 4),
     base_depth=2,
@@ -51,7 +52,7 @@ def edit(path, statement, *values):
 
 def left(store):
     hashed = hashlib.sha256()
-    for each in GRID.cells:
+    for each in GRID.runs:
         found = store.get(each)
         hashed.update(each.key.encode() + found.status.value.encode() + found.losses.tobytes())
     return hashed.hexdigest()
@@ -63,16 +64,16 @@ def test_a_store_of_the_version_before_gives_the_same_records(path):
         with Store(path) as store:
             assert left(store) == LEFT
             assert store.get(TASK).values["raw"][0] == 1.5
-            assert store.sessions()[0]["grid"] == GRID.to_dict()
-            assert run(GRID.cells, store=store, executor=InProcess()) == 0
+            assert store.sessions()[0]["sweep"] == GRID.to_dict()
+            assert run(GRID.runs, store=store, executor=InProcess()) == 0
 
 
 def test_an_old_stores_records_are_guarded_from_then_on(path):
     shutil.copy(OLD, path)
     Store(path).close()
-    edit(path, "UPDATE records SET status = 'diverged' WHERE key = ?", GRID.cells[0].key)
+    edit(path, "UPDATE records SET status = 'diverged' WHERE key = ?", GRID.runs[0].key)
     with Store(path) as store, pytest.warns(StoreWarning, match="damaged"):
-        assert store.missing(GRID.cells) == [GRID.cells[0]]
+        assert store.missing(GRID.runs) == [GRID.runs[0]]
 
 
 CHANGES = {
@@ -153,7 +154,7 @@ def test_no_single_flipped_bit_changes_a_record_or_a_session_unseen(tmp_path, se
     whole = tmp_path / "whole.sqlite"
     shutil.copy(OLD, whole)
     with Store(whole) as store:
-        good = {each: store.get(each) for each in GRID.cells}
+        good = {each: store.get(each) for each in GRID.runs}
         session = store.sessions()[0]
         store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw, rng = whole.read_bytes(), random.Random(seed)
@@ -167,42 +168,60 @@ def test_no_single_flipped_bit_changes_a_record_or_a_session_unseen(tmp_path, se
             warnings.simplefilter("always")
             try:
                 with Store(path) as store:
-                    found = {each: store.get(each) for each in GRID.cells}
+                    found = {each: store.get(each) for each in GRID.runs}
                     sessions = store.sessions()
             except StoreError:
                 noticed += 1
                 continue
         noticed += bool(told)
-        assert all(found[each] in (good[each], None) for each in GRID.cells)
+        assert all(found[each] in (good[each], None) for each in GRID.runs)
         assert all(each == session for each in sessions)
     assert noticed > 5  # most of the file is records
 
 
+def written_by_the_version_before():
+    """The session's text in the store of the version before."""
+    with sqlite3.connect(OLD) as db:
+        (text,) = db.execute("SELECT about FROM sessions").fetchone()
+    db.close()
+    return json.loads(text)
+
+
+OLD_GRID = written_by_the_version_before()["grid"]
+
+
 def foreign(**changes):
-    """A session of this grid as another version, or another program, may note it."""
+    """A session of these runs as another version, or another program, may note it."""
     about = {
-        "grid": GRID.to_dict(),
+        "sweep": GRID.to_dict(),
         "tolerance": 0.15,
         "command": ["depthmup"],
         "environment": {},
         "started": 1.0,
     }
-    return json.dumps({**about, **changes})
+    return json.dumps({k: v for k, v in {**about, **changes}.items() if k != "sweep" or v})
 
 
 FOREIGN = {
     "no JSON": "{",
     "deep": "[" * 100_000,
     "a list": "[1]",
-    "a new setting": foreign(grid={**GRID.to_dict(), "sharpness": 2}),
-    "a new scheme": foreign(grid={**GRID.to_dict(), "schemes": ["eta-mup"]}),
+    "a new setting": foreign(
+        sweep={**GRID.to_dict(), "design": {**GRID.design.to_dict(), "sharpness": 2}}
+    ),
+    "a new scheme": foreign(
+        sweep={**GRID.to_dict(), "design": {**GRID.design.to_dict(), "schemes": ["eta-mup"]}}
+    ),
+    "a new kind of model": foreign(sweep={**GRID.to_dict(), "model": {"kind": "quantum"}}),
+    "an old scheme": foreign(sweep=None, grid={**OLD_GRID, "schemes": ["eta-mup"]}),
+    "an old grid without rates": foreign(sweep=None, grid={**OLD_GRID, "log2_lrs": []}),
     "no tolerance": foreign(tolerance=None),
     "a tolerance that is true": foreign(tolerance=True),
     "environment": foreign(environment="laptop"),
     "started": foreign(started="yesterday"),
     "command": foreign(command="transfer"),
     "claims": foreign(claims=[1], scale="laptop", data=[]),
-    "trials": foreign(kind="trials", title="x"),
+    "trials": foreign(sweep=None, grid=OLD_GRID, kind="trials", title="x"),
     "target": foreign(target=[1]),
     "levels": foreign(more=json.loads("[" * 50 + "]" * 50)),
 }
@@ -221,10 +240,10 @@ def test_a_session_that_cannot_be_read_stays_behind_and_is_left_out(tmp_path, ab
         )
     db.close()
     with Store(other) as store, pytest.warns(StoreWarning, match="left out"):
-        assert [session["grid"] for session in store.sessions()] == [GRID.to_dict()]
+        assert [session["sweep"] for session in store.sessions()] == [GRID.to_dict()]
     with Store(path) as store:
         with pytest.warns(StoreWarning, match="stays behind"):
-            assert merge([other], into=store) == len(GRID.cells) + 1
+            assert merge([other], into=store) == len(GRID.runs) + 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert len(store.sessions()) == 1
@@ -271,7 +290,7 @@ def test_a_store_that_goes_away_during_a_sweep_is_told(path, how):
             InProcess()(jobs, listener)
 
     with Store(path) as store, pytest.raises(StoreError, match="deleted, moved or replaced"):
-        run(GRID.cells, store=store, executor=Executor())
+        run(GRID.runs, store=store, executor=Executor())
 
 
 def test_a_name_that_sqlite_could_take_for_a_uri(tmp_path, monkeypatch):

@@ -4,17 +4,16 @@ import json
 import shutil
 import sqlite3
 from array import array
-from dataclasses import replace
 
 import pytest
 from cells import cell
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweeps import residual
 
 from depthmup.cli import main
 from depthmup.records import Measurement, Record, Status, Task
 from depthmup.sweep import (
-    Grid,
     InProcess,
     Shard,
     Store,
@@ -26,10 +25,12 @@ from depthmup.sweep import (
     training,
 )
 
-GRID = Grid(depths=(2, 4, 8), base_depth=2, log2_lrs=(-4.0, -3.0), seeds=3, steps=4, window=2)
+SETTINGS = {"depths": (2, 4, 8), "base_depth": 2, "log2_lrs": (-4.0, -3.0), "seeds": 3}
+SETTINGS |= {"steps": 4, "window": 2}
+GRID = residual(**SETTINGS)
 OPTIONS = (
-    "transfer --preset tiny --depths 2 4 --base-depth 2 --steps 8 --window 4 --width 16 "
-    "--log2-lrs -4 -3 -2 --schemes depth-mup --workers 1 --out"
+    "transfer --preset tiny --depths 2 4 --base 16x2 --steps 8 --window 4 "
+    "--log2-lrs -8 -7 -6 --schemes depth-mup --workers 1 --out"
 )
 
 
@@ -54,18 +55,18 @@ def stores(tmp_path):
 @given(count=st.integers(1, 40))
 @settings(max_examples=20, deadline=None)
 def test_shares_are_disjoint_and_together_everything(count):
-    shares = [share(GRID.cells, Shard(index=i, count=count)) for i in range(1, count + 1)]
+    shares = [share(GRID.runs, Shard(index=i, count=count)) for i in range(1, count + 1)]
     keys = [each.key for part in shares for each in part]
-    assert sorted(keys) == sorted(each.key for each in GRID.cells)
+    assert sorted(keys) == sorted(each.key for each in GRID.runs)
 
 
 def test_shares_are_even_also_in_what_a_sweep_is_missing():
     """To the work of the longest run; and of every size each share has as many, but for one."""
-    grid = replace(GRID, depths=(2, 4, 8, 16, 32), seeds=5)
+    grid = residual(**{**SETTINGS, "depths": (2, 4, 8, 16, 32), "seeds": 5})
     shards = [Shard(index=i, count=7) for i in range(1, 8)]
-    shares = [share(grid.cells, shard) for shard in shards]
+    shares = [share(grid.runs, shard) for shard in shards]
     work = [sum(job.work for job in training(part)) for part in shares]
-    longest = max(job.work for job in training(grid.cells, members=1))
+    longest = max(job.work for job in training(grid.runs, members=1))
     assert max(work) - min(work) <= longest
     for depth in (8, 16, 32):
         counts = [sum(each.network.depth == depth for each in part) for part in shares]
@@ -74,8 +75,8 @@ def test_shares_are_even_also_in_what_a_sweep_is_missing():
 
 def test_a_share_depends_on_nothing_but_what_is_asked_for():
     shard = Shard(index=2, count=3)
-    assert share(GRID.cells, shard) == share(GRID.cells, shard)
-    assert share(GRID.cells, shard) != share(GRID.cells, Shard(index=3, count=3))
+    assert share(GRID.runs, shard) == share(GRID.runs, shard)
+    assert share(GRID.runs, shard) != share(GRID.runs, Shard(index=3, count=3))
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/", "/4", "a/b", "1/0", "-1/4", "1.0/4"])
@@ -90,11 +91,11 @@ def test_shards_together_are_the_sweep_to_the_bit(tmp_path):
         shard = Shard(index=index, count=3)
         parts.append(tmp_path / shard.store_name)
         with Store(parts[-1]) as store:
-            run(share(GRID.cells, shard), store=store, executor=InProcess())
+            run(share(GRID.runs, shard), store=store, executor=InProcess())
     with Store(tmp_path / "whole.sqlite") as whole, Store(tmp_path / "joint.sqlite") as joint:
-        run(GRID.cells, store=whole, executor=InProcess())
-        assert merge(parts, into=joint) == len(GRID.cells)
-        assert [joint.get(c) for c in GRID.cells] == [whole.get(c) for c in GRID.cells]
+        run(GRID.runs, store=whole, executor=InProcess())
+        assert merge(parts, into=joint) == len(GRID.runs)
+        assert [joint.get(c) for c in GRID.runs] == [whole.get(c) for c in GRID.runs]
         assert merge(parts, into=joint) == 0
         assert len(joint.sessions()) == 3
 
@@ -243,7 +244,7 @@ def test_the_commands(tmp_path, capsys):
     # What was joined is not trained again, also by shards of a wider sweep.
     wider = [*OPTIONS.replace("--schemes", "--seeds 3 --schemes").split(), str(out)]
     assert main([*wider, "--shard", "1/1"]) == 0
-    assert "6 runs in" in capsys.readouterr().err
+    assert "Shard 1/1 is done: 6 runs" in capsys.readouterr().err
 
 
 OWN = """

@@ -20,11 +20,11 @@ from unittest.mock import MagicMock
 import own_models
 import pytest
 from misbehaviour import Several, lines, task
+from sweeps import measure, residual
 
-import depthmup
-from depthmup.planning.user_model import find_function, load_user_model
+from depthmup.model import Model, find_function, resolved
 from depthmup.rules import DEPTH_MUP, ODE
-from depthmup.sweep import Grid, InProcess, Ray, Store, WorkerError, run
+from depthmup.sweep import InProcess, Ray, Store, WorkerError, run
 from depthmup.sweep.executors import ray as executor_ray
 from depthmup.sweep.executors.backlog import Backlog
 
@@ -32,7 +32,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dept
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("ray")]
 
 TESTS = Path(__file__).parents[1]
-GRID = Grid(
+GRID = residual(
     schemes=(DEPTH_MUP, ODE),
     depths=(2, 4),
     base_depth=2,
@@ -202,10 +202,10 @@ def test_more_gpus_than_there_are(cluster, log):
 def test_the_same_cells_to_the_bit(cluster, tmp_path):
     seen = []
     with Store(tmp_path / "a.sqlite") as ours, Store(tmp_path / "b.sqlite") as theirs:
-        run(GRID.cells, store=ours, executor=InProcess())
-        run(GRID.cells, store=theirs, executor=Ray(), tell=seen.append)
-        assert [theirs.get(cell) for cell in GRID.cells] == [ours.get(c) for c in GRID.cells]
-    assert seen[-1].done == len(GRID.cells)
+        run(GRID.runs, store=ours, executor=InProcess())
+        run(GRID.runs, store=theirs, executor=Ray(), tell=seen.append)
+        assert [theirs.get(cell) for cell in GRID.runs] == [ours.get(c) for c in GRID.runs]
+    assert seen[-1].done == len(GRID.runs)
     assert seen[-1].fraction == pytest.approx(1.0)
 
 
@@ -294,7 +294,7 @@ def test_the_command(cluster, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"]
     options = (
-        "transfer --preset tiny --depths 2 4 --base-depth 2 --steps 10 --window 5 --width 16 "
+        "transfer --preset tiny --depths 2 4 --base 16x2 --steps 10 --window 5 "
         f"--schemes depth-mup --json --executor ray --address {cluster[0]} --out {out}"
     )
     done = subprocess.run(
@@ -335,10 +335,10 @@ class TestOwnModels:
         return path
 
     def test_the_same_runs_to_the_bit(self, cluster, file):
-        user = load_user_model(f"{file}:make")
-        asked = {**self.ASKED, "batch": user.batch}
-        here = depthmup.transfer(user.make, **asked)
-        there = depthmup.transfer(user.make, **asked, executor=Ray(), out=file.parent / "out")
+        model = resolved(Model.load(f"{file}:make"))
+        asked = {**self.ASKED, "batch": model.batch}
+        here = measure(model.make, **asked)
+        there = measure(model.make, **asked, on=Ray(), out=file.parent / "out")
         assert len(there.records) == 12
         assert there.records == here.records
         assert (file.parent / "out" / "report.html").exists()
@@ -350,7 +350,7 @@ class TestOwnModels:
         with pytest.raises(
             WorkerError, match=r"(?s)mine\.py.*in train.*no data of mine.*Failed too: "
         ):
-            depthmup.transfer(train=train, **asked, executor=Ray())
+            measure(train=train, **asked, on=Ray())
         with Store(out / "results.sqlite") as store:
             assert len(store) == 10
 

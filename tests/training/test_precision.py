@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 from cells import cell
+from sweeps import residual
 from torch.nn import functional
 
 from depthmup.records import Cell, Status
-from depthmup.sweep import Grid, InProcess, Store, run
+from depthmup.sweep import InProcess, Store, run
+from depthmup.sweep.sessions import sweep_of
 from depthmup.training import batches, build, dataset, train, train_ensemble, train_native
 from depthmup.training.loop import optimizer_of
 from depthmup.training.precision import multiply, single_precision
@@ -130,13 +132,13 @@ def test_precision_is_part_of_a_record_and_older_keys_stay(tmp_path):
     assert "precision" not in plain.to_json()
     for each in (plain, rounded):
         assert Cell.from_json(each.to_json()) == each
-    grid = Grid(depths=(2,), base_depth=2, log2_lrs=(-3.0,), seeds=1, steps=3, window=1)
-    low = replace(grid, precision="bf16")
+    grid = residual(depths=(2,), base_depth=2, log2_lrs=(-3.0,), seeds=1, steps=3, window=1)
+    low = replace(grid, model=replace(grid.model, precision="bf16"))
     with Store(tmp_path / "results.sqlite") as store:
-        assert run(grid.cells, store=store, executor=InProcess()) == 1
-        assert run(low.cells, store=store, executor=InProcess()) == 1
-        assert store.get(grid.cells[0]).losses != store.get(low.cells[0]).losses
-    assert Grid.from_dict(low.to_dict()) == low
+        assert run(grid.runs, store=store, executor=InProcess()) == 1
+        assert run(low.runs, store=store, executor=InProcess()) == 1
+        assert store.get(grid.runs[0]).losses != store.get(low.runs[0]).losses
+    assert sweep_of({"sweep": low.to_dict()}) == low
 
 
 def test_a_stack_is_of_one_precision():

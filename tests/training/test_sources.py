@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from published import write_cifar10, write_mnist
+from sweeps import residual
 
 from depthmup.records import Data
-from depthmup.sweep import Grid, InProcess, Processes, Store, run, training
+from depthmup.sweep import InProcess, Processes, Store, run, training
 from depthmup.training import (
     Placement,
     batches,
@@ -44,7 +45,7 @@ def cifar(tmp_path):
 def grid(data, **changes):
     options = {"depths": (2,), "base_depth": 2, "seeds": 2, "width": 16, "batch_size": 16}
     options |= {"steps": 10, "window": 5, "log2_lrs": (-6.0, -5.0), "order": "epochs"}
-    return Grid(data=data, **{**options, **changes})
+    return residual(data=data, **{**options, **changes})
 
 
 def test_the_digits_need_no_place():
@@ -55,12 +56,12 @@ def test_the_digits_need_no_place():
 def test_the_digest_is_part_of_the_cell_and_the_place_is_not(cifar, tmp_path):
     data = find_data(cifar, verify=False)
     assert (data.name, data.label_noise) == ("cifar10", 0.0)
-    assert str(tmp_path) not in grid(data).cells[0].to_json()
+    assert str(tmp_path) not in grid(data).runs[0].to_json()
     write_cifar10(tmp_path / "elsewhere", version="binary", examples=20)
     assert find_data(f"cifar10:{tmp_path / 'elsewhere'}", verify=False) == data
     write_cifar10(tmp_path / "other", version="binary", examples=20, seed=5)
     other = find_data(f"cifar10:{tmp_path / 'other'}", verify=False)
-    assert grid(other).cells[0].key != grid(data).cells[0].key
+    assert grid(other).runs[0].key != grid(data).runs[0].key
 
 
 def test_the_place_may_come_from_the_environment(tmp_path, monkeypatch):
@@ -114,9 +115,9 @@ def test_label_noise_is_drawn_as_for_the_digits(cifar):
 
 def test_the_order_is_the_cells(cifar):
     data = find_data(cifar, verify=False)
-    epochs = batches(grid(data, steps=25).cells[0]).flatten().reshape(4, 100)
+    epochs = batches(grid(data, steps=25).runs[0]).flatten().reshape(4, 100)
     assert torch.equal(epochs.sort(1).values, torch.arange(100).expand(4, 100))
-    drawn = batches(grid(data, steps=25, order="replacement").cells[0]).flatten()[:100]
+    drawn = batches(grid(data, steps=25, order="replacement").runs[0]).flatten()[:100]
     assert len(drawn.unique()) < 100
 
 
@@ -125,7 +126,7 @@ def test_the_order_is_the_cells(cifar):
 def test_engines_agree_with_the_plain_loop(name, order, tmp_path):
     write_mnist(tmp_path)
     write_cifar10(tmp_path, version="binary")
-    cells = grid(find_data(f"{name}:{tmp_path}", verify=False), order=order).cells
+    cells = grid(find_data(f"{name}:{tmp_path}", verify=False), order=order).runs
     expected = {cell.key: np.asarray(train(cell).losses) for cell in cells}
     engines = [train_ensemble, *([train_native] if compiler() else [])]
     for engine in engines:
@@ -137,7 +138,7 @@ def test_engines_agree_with_the_plain_loop(name, order, tmp_path):
 
 
 def test_a_members_bits_do_not_depend_on_its_company(cifar):
-    cells = grid(find_data(cifar, verify=False), log2_lrs=(-7.0, -6.0, -5.0)).cells
+    cells = grid(find_data(cifar, verify=False), log2_lrs=(-7.0, -6.0, -5.0)).runs
     together = {record.cell.key: record.losses for record in train_ensemble(cells)}
     for cell in cells:
         (alone,) = train_ensemble([cell])
@@ -148,7 +149,7 @@ def test_a_members_bits_do_not_depend_on_its_company(cifar):
 def test_workers_find_the_data(engine, cifar, tmp_path):
     if engine == "native" and compiler() is None:
         pytest.skip("there is no C compiler")
-    cells = grid(find_data(cifar, verify=False)).cells
+    cells = grid(find_data(cifar, verify=False)).runs
     jobs = partial(training, placement=Placement(engine=engine))
     with (
         Store(tmp_path / "workers.sqlite") as theirs,

@@ -8,10 +8,10 @@ import torch
 from pytest import approx
 from torch import nn
 
+from depthmup.model import Model
 from depthmup.models import Transformer, TransformerConfig
 from depthmup.records import Status, Trial
 from depthmup.sweep import InProcess, Store, run, together
-from depthmup.training.functions import Functions
 from depthmup.training.together import run_together
 from depthmup.training.trial import run_trial
 
@@ -32,7 +32,7 @@ def batch(generator):
     return tokens[:, :-1], tokens[:, 1:]
 
 
-FUNCTIONS = Functions(make=small, batch=batch)
+FUNCTIONS = Model(make=small, batch=batch)
 
 
 def of(**changes):
@@ -74,7 +74,7 @@ def square(outputs, targets):
 
 
 def test_a_member_that_diverges_ends_where_it_would_alone_and_disturbs_no_other():
-    own = Functions(make=Scale, batch=noise, loss=square)
+    own = Model(make=Scale, batch=noise, loss=square)
     settings = {"own_init": "fan_in"}
     trials = [
         replace(TRIAL, lr=lr, weight_decay=0.0, steps=12, settings=settings)

@@ -14,15 +14,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import depthmup
-from depthmup.planning.user_model import cross_entropy as usual_loss
+from depthmup.model import Model
+from depthmup.model.loss import cross_entropy as usual_loss
 from depthmup.records import BASE_SHAPE, Status, Trial
 from depthmup.rules import CATALOGUE
 from depthmup.training import stream
-from depthmup.training.functions import Functions
 from depthmup.training.preflight import preflight
 from depthmup.training.trial import check_loss, run_trial, schedule
 
-OWN = Functions(make=make, batch=batch)
+OWN = Model(make=make, batch=batch)
 TRIAL = Trial(
     model="make",
     code="1",
@@ -86,7 +86,7 @@ def test_rates_schemes_and_sizes_of_a_seed_see_the_same_batches():
         seen.append(float(x.sum()))
         return x, y
 
-    own = Functions(make=make, batch=watched)
+    own = Model(make=make, batch=watched)
     runs = [{"lr": 0.1}, {"scheme": "sp", "depth": 8}, {"width": 64, "scheme": "depth-mup"}]
     sequences = []
     for changes in runs:
@@ -114,7 +114,7 @@ def test_divergence_is_data():
         return model
 
     settings = {"own_init": "fixed"}
-    record = run_trial(replace(TRIAL, settings=settings), Functions(make=broken, batch=batch))
+    record = run_trial(replace(TRIAL, settings=settings), Model(make=broken, batch=batch))
     assert record.status is Status.FAILED
 
 
@@ -151,7 +151,7 @@ class TestOwnTraining:
     """``train(trial)`` instead of a factory."""
 
     def run(self, *losses):
-        return run_trial(replace(TRIAL, steps=3), Functions(train=lambda trial: losses))
+        return run_trial(replace(TRIAL, steps=3), Model(train=lambda trial: losses))
 
     def test_losses_become_a_record(self):
         record = self.run(3.0, 2.0, 1.0)
@@ -164,7 +164,7 @@ class TestOwnTraining:
 
     def test_arrays_are_taken(self):
         for losses in (torch.tensor([3.0, 2.0, 1.0]), np.array([3.0, 2.0, 1.0])):
-            record = run_trial(replace(TRIAL, steps=3), Functions(train=lambda t, x=losses: x))
+            record = run_trial(replace(TRIAL, steps=3), Model(train=lambda t, x=losses: x))
             assert record.losses == array("f", [3, 2, 1])
 
     def test_what_is_no_curve_is_refused(self):
@@ -173,7 +173,7 @@ class TestOwnTraining:
         with pytest.raises(ValueError, match="never negative"):
             self.run(3.0, 2.0, -1.0)
         with pytest.raises(TypeError, match="a sequence of numbers; got None"):
-            run_trial(TRIAL, Functions(train=lambda trial: None))
+            run_trial(TRIAL, Model(train=lambda trial: None))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ class TestPreflight:
     """What is refused before any training."""
 
     def check(self, message, error=ValueError, trials=None, **functions):
-        own = Functions(**{"make": make, "batch": batch, **functions})
+        own = Model(**{"make": make, "batch": batch, **functions})
         with pytest.raises(error, match=message):
             preflight(own, trials or grown())
 
@@ -283,19 +283,19 @@ class TestPreflight:
         def loss(outputs, targets):
             return (outputs.mean(-1) - targets.nan_to_num()).square().mean()
 
-        preflight(Functions(make=make, batch=masked, loss=loss), grown())
+        preflight(Model(make=make, batch=masked, loss=loss), grown())
 
     def test_what_is_the_same_for_every_seed_is_told(self):
         x, y = batch(torch.Generator().manual_seed(0))
         with pytest.warns(UserWarning, match="the same data for every seed"):
-            preflight(Functions(make=make, batch=lambda g: (x, y)), grown())
+            preflight(Model(make=make, batch=lambda g: (x, y)), grown())
 
         def seeded_make(width, depth):
             torch.manual_seed(0)
             return make(width, depth)
 
         with pytest.warns(UserWarning, match="the same model for every seed"):
-            preflight(Functions(make=seeded_make, batch=batch), grown())
+            preflight(Model(make=seeded_make, batch=batch), grown())
 
 
 class Batch(NamedTuple):
@@ -304,7 +304,7 @@ class Batch(NamedTuple):
 
 
 def test_batches_with_names():
-    named = Functions(make=make, batch=lambda generator: Batch(*batch(generator)))
+    named = Model(make=make, batch=lambda generator: Batch(*batch(generator)))
     preflight(named, grown())
     assert run_trial(TRIAL, named).losses == run_trial(TRIAL, OWN).losses
 
@@ -319,7 +319,7 @@ def test_an_own_plan_is_given_the_trial_as_it_is():
                              example_inputs=x, own_init="fan_in")  # fmt: skip
 
     trial = replace(TRIAL, weight_decay=0.1, settings={"clip": 1.0})
-    run_trial(trial, Functions(make=make, batch=batch, plan=own_plan))
+    run_trial(trial, Model(make=make, batch=batch, plan=own_plan))
     assert seen == [trial]
 
 
@@ -340,7 +340,7 @@ def test_randomness_in_training_is_not_that_of_the_initial_weights():
         model[0] = Noisy(16, width, bias=False)
         return model
 
-    run_trial(replace(TRIAL, steps=1), Functions(make=noisy, batch=batch, loss=cross_entropy))
+    run_trial(replace(TRIAL, steps=1), Model(make=noisy, batch=batch, loss=cross_entropy))
     for ours, theirs in zip(first[-1], drawn[0], strict=True):
         assert not np.array_equal(ours, theirs)
 
@@ -353,7 +353,7 @@ def test_a_loss_that_turns_negative_is_told_at_once():
         return cross_entropy(outputs, targets) - (10.0 if len(steps) > 3 else 0.0)
 
     with pytest.raises(ValueError, match="never negative; got"):
-        run_trial(TRIAL, Functions(make=make, batch=batch, loss=falling))
+        run_trial(TRIAL, Model(make=make, batch=batch, loss=falling))
     assert len(steps) == 4
 
 

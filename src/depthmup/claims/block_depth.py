@@ -17,18 +17,21 @@ from typing import TYPE_CHECKING
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.claims.common import (
+    base_depth,
     by_multiplier,
-    grid,
+    depths_of,
     judged,
     losses_of,
+    networks,
     octaves,
+    rates_of,
     study_pictures,
     sweep_experiment,
 )
 from depthmup.claims.learning_rates import TOLERANCE, drift
 from depthmup.records import Accepted, Comparison, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Grid, Store
+from depthmup.sweep import Store, Sweep
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -47,7 +50,7 @@ RELU: Shape = {"activation": "relu"}
 ABS_NORMED: Shape = {"activation": "abs", "layer_norm": True}
 
 
-def heat_grids(setting: Setting) -> tuple[Grid, ...]:
+def heat_grids(setting: Setting) -> tuple[Sweep, ...]:
     """Block depth 2 with abs and LayerNorm over (eta, a), one grid for each a."""
     sizes = setting.choose(
         laptop={"depths": (2, 8, 64), "seeds": 4},
@@ -55,7 +58,7 @@ def heat_grids(setting: Setting) -> tuple[Grid, ...]:
         paper={"depths": (2, 8, 32, 128, 1024), "seeds": 5},
     )
     rates = tuple(float(k) for k in range(-7, 1))
-    base = grid(
+    base = networks(
         setting,
         schemes=(setting.depth_mup,),
         block_depth=2,
@@ -65,14 +68,14 @@ def heat_grids(setting: Setting) -> tuple[Grid, ...]:
     return by_multiplier(base, LOG2_MULTIPLIERS)
 
 
-def shift_grid(setting: Setting, shape: Shape, *, lowest: int) -> Grid:
+def shift_grid(setting: Setting, shape: Shape, *, lowest: int) -> Sweep:
     """Block depth 2 at a = 1/4, learning rates from 2^lowest on."""
     sizes = setting.choose(
         laptop={"depths": octaves(8, 64), "seeds": 4},
         medium={"depths": octaves(8, 128), "seeds": 5},
         paper={"depths": octaves(8, 1024), "seeds": 5},
     )
-    return grid(
+    return networks(
         setting,
         schemes=(setting.depth_mup,),
         block_depth=2,
@@ -82,11 +85,11 @@ def shift_grid(setting: Setting, shape: Shape, *, lowest: int) -> Grid:
     )
 
 
-def fig6_grid(setting: Setting) -> Grid:
+def fig6_grid(setting: Setting) -> Sweep:
     return shift_grid(setting, ABS_NORMED, lowest=-7)
 
 
-def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Grid, ...]:
+def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Sweep, ...]:
     """Long training of one number of layers, over (eta, a); block depth 1 has twice the blocks.
 
     Four times as long as the other figures, with windows of the same length: what is found early
@@ -96,7 +99,7 @@ def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Gri
     sizes = setting.choose(
         laptop={"steps": 1200, "seeds": 4}, medium={"steps": 1200, "seeds": 5}, paper={}
     )
-    base = grid(
+    base = networks(
         setting,
         schemes=(setting.depth_mup,),
         block_depth=block_depth,
@@ -126,9 +129,9 @@ def _fig6(setting: Setting) -> Experiment:
         found = judged(ours, store)
         others = []
         for each, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
-            deep = [d for d in each.depths if d >= each.base_depth]
+            deep = [d for d in depths_of(each) if d >= base_depth(each)]
             values = losses_of(each, store, depths=deep)
-            moved = fitted(deep, each.log2_lrs, values)
+            moved = fitted(deep, rates_of(each), values)
             others.append(
                 Comparison(
                     what=f"the same at log2 a = {number(log2_a, 0)}, depths {deep[0]} to "
@@ -166,8 +169,8 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
     """Block depth 2 against block depth 1 at the same number of layers, early and late."""
     two = long_grids(setting, shape, block_depth=2)
     one = long_grids(setting, shape, block_depth=1)
-    layers = 2 * two[0].depths[-1]
-    assert one[0].depths[-1] == layers
+    layers = 2 * depths_of(two[0])[-1]
+    assert depths_of(one[0])[-1] == layers
 
     def conclude(store: Store) -> Conclusion:
         import numpy as np
@@ -175,14 +178,14 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
         from depthmup.claims.panels import lines
         from depthmup.statistics import jackknife
 
-        rates = two[0].log2_lrs
-        count = two[0].steps // two[0].window
+        rates, design = rates_of(two[0]), two[0].design
+        count = design.steps // design.window
         # (windows, block depth 2 or 1, multipliers, learning rates, seeds)
         values = np.array(
             [
                 [
                     [
-                        losses_of(each, store, window=w, depths=[each.depths[-1]])[0]
+                        losses_of(each, store, window=w, depths=[depths_of(each)[-1]])[0]
                         for each in grids
                     ]
                     for grids in (two, one)
@@ -191,7 +194,7 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
             ]
         )
         early = -(count * 3 // 4) - 1  # the window that ends at a quarter of training
-        stops = [two[0].steps + (w + 1) * two[0].window for w in range(-count, 0)]
+        stops = [design.steps + (w + 1) * design.window for w in range(-count, 0)]
 
         def gap(both: "Array") -> float:
             return _best(rates, both[0]) - _best(rates, both[1])

@@ -1,13 +1,14 @@
 """What the paper's experiments share: networks, sizes and budgets at every scale, and pictures."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Experiment, Setting
-from depthmup.records import Picture, Study
+from depthmup.records import Cell, Picture, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Grid, Store, stored_losses, studies, variant_of
+from depthmup.sweep import BuiltIn, Design, Store, Sweep, rate_unit, stored_losses, studies
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 PAPER_STEPS = 39_100  # 50 epochs of CIFAR-10's 50,000 images in batches of 64
 
 
-def grid(setting: Setting, **changes: Any) -> Grid:
+def networks(setting: Setting, **changes: Any) -> Sweep:
     """The paper's common set-up at a scale, with what an experiment changes.
 
     One-layer blocks with mean subtraction, U and V frozen, Adam, batch 64; windows of a fifth of
-    training at the small scales, of 1000 steps at the paper's.
+    training at the small scales, of 1000 steps at the paper's. ``log2_lrs`` are in units of muP's
+    rate, 1 / width, as on the axes of the paper's figures; ``changes`` are fields of the networks
+    and of the design.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
     """
@@ -36,18 +39,61 @@ def grid(setting: Setting, **changes: Any) -> Grid:
     )
     rates = tuple(float(k) for k in range(-7, 1))
     shared = {"log2_lrs": rates, "seeds": 5, "base_depth": 8, "data": setting.data}
-    return Grid(**{**shared, **sizes, **changes, **setting.sizes})
+    values = {**shared, **sizes, **changes, **setting.sizes}
+    width, optimizer = values.pop("width"), values.pop("optimizer", "adam")
+    model = {f.name: values.pop(f.name) for f in fields(BuiltIn) if f.name in values}
+    unit = rate_unit(optimizer, width)
+    return Sweep(
+        model=BuiltIn(**model),
+        design=Design(
+            base={"width": width, "depth": values.pop("base_depth")},
+            depth=values.pop("depths"),
+            lrs=[unit * 2.0**k for k in values.pop("log2_lrs")],
+            optimizers=optimizer,
+            multipliers=values.pop("multiplier", 1.0),
+            **values,
+        ),
+    )
 
 
-def judged(grid: Grid, store: Store) -> Study:
-    """The study of a grid that a claim is drawn from."""
-    records = store.records(grid.cells)
-    (study,) = studies(grid, records, title="transfer", config=grid.to_dict(), environment={})
+def depths_of(sweep: Sweep) -> tuple[int, ...]:
+    """The depths of a sweep, increasing."""
+    return sweep.design.arm("depth")
+
+
+def base_depth(sweep: Sweep) -> int:
+    """The depth at which all schemes agree."""
+    return sweep.design.base["depth"]
+
+
+def rates_of(sweep: Sweep) -> tuple[float, ...]:
+    """log2 learning rates in units of muP's, as on the axes of the paper's figures."""
+    design = sweep.design
+    unit = math.log2(rate_unit(design.variant().optimizer, design.base["width"]))
+    return tuple(round(log2_lr - unit, 9) for log2_lr in design.log2_lrs)
+
+
+def beyond_base(sweep: Sweep) -> tuple[int, ...]:
+    """Its depths but those up to the base's."""
+    return tuple(depth for depth in depths_of(sweep) if depth > base_depth(sweep))
+
+
+def cell_of(sweep: Sweep, depth: int, seed: int, *, rate: int = 0) -> Cell:
+    """The run of a sweep's first scheme at a depth, for the learning rate of an index."""
+    size = {**sweep.design.base, "depth": depth}
+    run: Cell = sweep.run(sweep.design.variant(), size, sweep.design.log2_lrs[rate], seed)
+    return run
+
+
+def judged(sweep: Sweep, store: Store) -> Study:
+    """The study of a sweep that a claim is drawn from."""
+    records = store.records(sweep.runs)
+    (study,) = studies(sweep, records, title="transfer", config=sweep.config, environment={})
     return study
 
 
 def losses_of(
-    grid: Grid,
+    sweep: Sweep,
     store: Store,
     scheme: Scheme | None = None,
     *,
@@ -56,13 +102,14 @@ def losses_of(
 ) -> "Array":
     """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged.
 
-    ``scheme``: the grid's first unless given; ``window`` counts as in ``Grid.window``: -1 is the
-    last, -2 the one before; ``depths``: the grid's unless given.
+    ``scheme``: the design's first unless given; ``window``: -1 is the last one of training, -2 the
+    one before; ``depths``: the sweep's unless given.
     """
-    variant = variant_of(grid, scheme.name if scheme else None)
-    points = grid.points(variant, [(grid.width, depth) for depth in depths or grid.depths])
-    stop = grid.steps + (window + 1) * grid.window
-    return stored_losses(points, store, slice(stop - grid.window, stop))
+    design = sweep.design
+    variant = design.variant(scheme.name if scheme else None)
+    sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]
+    stop = design.steps + (window + 1) * design.window
+    return stored_losses(sweep.points(variant, sizes), store, slice(stop - design.window, stop))
 
 
 def at_laptop(setting: Setting, *notes: str) -> tuple[str, ...]:
@@ -86,9 +133,14 @@ def octaves(first: int, last: int) -> tuple[int, ...]:
     return tuple(first * 2**k for k in range((last // first).bit_length()))
 
 
-def by_multiplier(grid: Grid, log2_multipliers: Sequence[float]) -> tuple[Grid, ...]:
-    """The same grid at several block multipliers a: a heat map in (log2 eta, log2 a)."""
-    return tuple(replace(grid, multiplier=2.0**log2_a) for log2_a in log2_multipliers)
+def changed(sweep: Sweep, **design: Any) -> Sweep:
+    """The sweep with another design."""
+    return replace(sweep, design=replace(sweep.design, **design))
+
+
+def by_multiplier(sweep: Sweep, log2_multipliers: Sequence[float]) -> tuple[Sweep, ...]:
+    """The same sweep at several block multipliers a: a heat map in (log2 eta, log2 a)."""
+    return tuple(changed(sweep, multipliers=(2.0**log2_a,)) for log2_a in log2_multipliers)
 
 
 def study_pictures(found: Study, *names: str) -> tuple[Picture, ...]:
@@ -125,11 +177,11 @@ _CAPTIONS = {
 }
 
 
-def sweep_experiment(*grids: Grid, conclude: Any, **config: Any) -> Experiment:
-    """An experiment whose results are the cells of grids, each trained once."""
-    cells = tuple(dict.fromkeys(cell for each in grids for cell in each.cells))
+def sweep_experiment(*sweeps: Sweep, conclude: Any, **config: Any) -> Experiment:
+    """An experiment whose results are the cells of sweeps, each trained once."""
+    cells = tuple(dict.fromkeys(cell for sweep in sweeps for cell in sweep.runs))
     return Experiment(
         cells=cells,
         conclude=conclude,
-        config={**config, "grids": [each.to_dict() for each in grids]},
+        config={**config, "sweeps": [sweep.to_dict() for sweep in sweeps]},
     )

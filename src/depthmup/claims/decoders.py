@@ -1,4 +1,4 @@
-"""Small decoders that read Python: the networks of the figures on transformers, and their grids.
+"""Small decoders that read Python: the networks of the figures on transformers, and their sweeps.
 
 RMSNorm before each branch, trained on the bytes of Python's own standard library. A network of
 ``depth`` layers has L = 2 depth branches.
@@ -9,23 +9,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Setting
-from depthmup.claims.common import octaves
-from depthmup.records import Study, Trial
-from depthmup.sweep import (
-    Store,
-    TrainTogether,
-    TrialGrid,
-    stored_losses,
-    studies,
-    together,
-)
+from depthmup.claims.common import depths_of, octaves
+from depthmup.records import Trial
+from depthmup.sweep import Custom, Design, Store, Sweep, TrainTogether, stored_losses, together
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
+    from depthmup.model import Model
     from depthmup.models import Transformer
     from depthmup.statistics import Array
-    from depthmup.training.functions import Functions
 
 SETTINGS = {"schedule": "linear", "warmup": 0.1}
 RATES = tuple(float(k) for k in range(-8, -2))
@@ -69,68 +62,65 @@ def python_text() -> Any:
     return text("stdlib")
 
 
-def code(functions: "Functions") -> str:
-    """What a stored run is told apart by: these functions by version, and the text by digest."""
-    batch = getattr(functions.batch, "__name__", functions.batch)
-    return f"version 1, {batch} of {python_text().digest[:16]}"
+def decoder(make: Any, batch: Any) -> "Model":
+    """A decoder on the text; stored runs are told apart by the functions' version and the text."""
+    from depthmup.model import Model
+
+    version = f"1, {batch.__name__} of {python_text().digest[:16]}"
+    return Model(make, batch=batch, version=version)
 
 
-def decoder_functions(setting: Setting) -> "Functions":
-    from depthmup.training.functions import Functions
-
+def decoder_of(setting: Setting) -> "Model":
+    """What the figures share, at a scale."""
     batch = setting.choose(laptop=small_batch, medium=large_batch, paper=large_batch)
-    return Functions(make=normed, batch=batch)
+    return decoder(normed, batch)
 
 
-def decoder_grid(setting: Setting, **changes: Any) -> TrialGrid:
+def decoder_sweep(setting: Setting, **changes: Any) -> Sweep:
     """What the figures share: the paper's rule along depth, with AdamW."""
     sizes = setting.choose(
         laptop={"base": (32, 2), "depths": octaves(2, 8), "steps": 300, "seeds": 8},
         medium={"base": (64, 2), "depths": octaves(2, 16), "steps": 2000, "seeds": 5},
         paper={"base": (512, 4), "depths": octaves(4, 64), "steps": 20_000, "seeds": 5},
     )
-    functions = decoder_functions(setting)
-    fixed = {
-        "model": functions.main,
-        "code": code(functions),
-        "schemes": (setting.depth_mup,),
-        "log2_lrs": RATES,
-        "settings": SETTINGS,
-    }
+    fixed = {"log2_lrs": RATES, "schemes": (setting.depth_mup,), "settings": SETTINGS}
     values = {**fixed, **sizes, **changes, **setting.sizes}
-    return TrialGrid(**{**values, "window": values["steps"] // 5})
+    width, depth = values.pop("base")
+    return custom_sweep(
+        decoder_of(setting),
+        base={"width": width, "depth": depth},
+        depth=values.pop("depths"),
+        lrs=[2.0**k for k in values.pop("log2_lrs")],
+        optimizers="adamw",
+        **values,
+    )
+
+
+def custom_sweep(model: "Model", **design: Any) -> Sweep:
+    """A sweep of a custom model that a plan is applied to."""
+    return Sweep(model=Custom(name=model.name, code=model.code), design=Design(**design))
 
 
 def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
     """The jobs that train them, each once."""
-    from depthmup.training.functions import by_reference
+    from depthmup.model import by_reference
 
-    sent = by_reference(decoder_functions(setting))
+    sent = by_reference(decoder_of(setting))
     return tuple(together(dict.fromkeys(trials), sent, cost=COST))
 
 
 def losses_of(
-    grid: TrialGrid, store: Store, *, window: int, depths: Sequence[int] | None = None
+    sweep: Sweep, store: Store, *, window: int, depths: Sequence[int] | None = None
 ) -> "Array":
-    """Mean losses of the grid's first scheme over one of five windows.
+    """Mean losses of the sweep's first scheme over one of five windows.
 
-    (depths, learning rates, seeds), infinite where diverged; ``depths``: the grid's unless given.
+    (depths, learning rates, seeds), infinite where diverged; ``depths``: the sweep's unless given.
     """
-    points = grid.points(grid.variants[0], [(grid.base[0], d) for d in depths or grid.depths])
-    start = window % 5 * grid.window
-    return stored_losses(points, store, slice(start, start + grid.window))
-
-
-def judged(grid: TrialGrid, store: Store) -> Study:
-    """The study along depth."""
-    (study,) = studies(
-        grid,
-        store.records(grid.runs),
-        title="transformers",
-        config=grid.config(),
-        environment={},
-    )
-    return study
+    design = sweep.design
+    sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]
+    start = window % 5 * design.window
+    points = sweep.points(design.variant(), sizes)
+    return stored_losses(points, store, slice(start, start + design.window))
 
 
 @lru_cache(maxsize=1)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.common import grid, octaves
+from depthmup.claims.common import beyond_base, cell_of, networks, octaves
 from depthmup.claims.panels import Row, lines
 from depthmup.records import UNKNOWN, Accepted, Cell, Comparison, Estimate, Picture, Task
 from depthmup.rules import ODE, Scheme
 from depthmup.statistics import log_slope, mean
-from depthmup.sweep import Grid, Measure, Store
+from depthmup.sweep import BuiltIn, Measure, Store, Sweep
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -56,16 +56,22 @@ def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> di
 class Kind:
     """Networks of one rule and nonlinearity, at every depth but the base's."""
 
-    grid: Grid
+    sweep: Sweep
     steps: tuple[int, ...]
 
     @property
     def scheme(self) -> Scheme:
-        return self.grid.schemes[0]
+        return self.sweep.design.variant().scheme
+
+    @property
+    def activation(self) -> str:
+        model = self.sweep.model
+        assert isinstance(model, BuiltIn)
+        return model.activation
 
     @property
     def depths(self) -> tuple[int, ...]:
-        return tuple(d for d in self.grid.depths if d > self.grid.base_depth)
+        return beyond_base(self.sweep)
 
     @property
     def eps(self) -> tuple[float, ...]:
@@ -73,7 +79,7 @@ class Kind:
         return tuple(n / self.depths[0] for n in octaves(1, self.depths[0] // 8))
 
     def task(self, depth: int, seed: int) -> Task:
-        cell = self.grid.cell(self.scheme, depth, self.grid.log2_lrs[0], seed)
+        cell = cell_of(self.sweep, depth, seed)
         settings = {"cell": cell.to_json(), "steps": list(self.steps), "eps": list(self.eps)}
         return Task(name="feature distances", settings=settings)
 
@@ -85,10 +91,10 @@ class Kind:
             Measure(
                 task=self.task(depth, seed),
                 function=distances_of,
-                work=work(self.grid.cell(self.scheme, depth, self.grid.log2_lrs[0], seed)),
+                work=work(cell_of(self.sweep, depth, seed)),
             )
             for depth in self.depths
-            for seed in range(self.grid.seeds)
+            for seed in range(self.sweep.design.seeds)
         )
 
     def distances(self, store: Store, depth: int, step: int = -1) -> "Array":
@@ -98,7 +104,7 @@ class Kind:
         lost = [np.nan] * len(self.eps)
         values = [
             values_of(store, self.task(depth, seed)).get(str(self.steps[step]), lost)
-            for seed in range(self.grid.seeds)
+            for seed in range(self.sweep.design.seeds)
         ]
         return np.array(values, float).T
 
@@ -114,7 +120,7 @@ class Kind:
 
 def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> Kind:
     """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate."""
-    ours = grid(
+    ours = networks(
         setting,
         schemes=(scheme or setting.depth_mup,),
         depths=(8, *setting.choose(laptop=octaves(64, 512), medium=octaves(64, 1024),
@@ -126,8 +132,8 @@ def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> 
     # The paper's steps at its own length; elsewhere tenths of a run.
     steps = setting.choose(laptop=(1, 5, 10), medium=(1, 5, 10), paper=(100, 500, 1000))
     if setting.choose(laptop=True, medium=True, paper=False):
-        steps = tuple(ours.steps * tenths // 10 for tenths in steps)
-    return Kind(grid=ours, steps=steps)
+        steps = tuple(ours.design.steps * tenths // 10 for tenths in steps)
+    return Kind(sweep=ours, steps=steps)
 
 
 def kappa(slopes: "Array") -> Estimate:
@@ -284,7 +290,7 @@ def _experiment(kinds: Sequence[Kind], conclude: Any) -> Experiment:
         measures=tuple(measure for each in kinds for measure in each.measures),
         conclude=conclude,
         config={
-            "grids": [each.grid.to_dict() for each in kinds],
+            "sweeps": [each.sweep.to_dict() for each in kinds],
             "steps": kinds[0].steps,
             "eps": kinds[0].eps,
             "starts": STARTS,
@@ -311,7 +317,7 @@ def _distances(of: Kind, store: Store, *, name: str, over_root: bool = False) ->
     return lines(
         rows,
         name=name,
-        caption=f"{of.scheme.title}, {of.grid.activation}: {what}, scaled to 1 at the smallest ε.",
+        caption=f"{of.scheme.title}, {of.activation}: {what}, scaled to 1 at the smallest ε.",
         x="eps",
         y="distance",
         x_title="ε",

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.common import grid, octaves
+from depthmup.claims.common import beyond_base, cell_of, networks, octaves
 from depthmup.claims.panels import Row, lines
 from depthmup.records import Accepted, Cell, Comparison, Estimate, Task
 from depthmup.statistics import mean
-from depthmup.sweep import Grid, Measure, Store
+from depthmup.sweep import Measure, Store, Sweep
 
 LOG2_MULTIPLIER = -1.5
 """The paper's log2 a for its comparison of nonlinearities."""
@@ -73,8 +73,8 @@ class Network:
     activation: str
     nonlinearity: str = "post"
 
-    def grid(self, setting: Setting) -> Grid:
-        return grid(
+    def grid(self, setting: Setting) -> Sweep:
+        return networks(
             setting,
             schemes=(setting.depth_mup,),
             depths=(8, *setting.choose(laptop=octaves(32, 128), medium=octaves(32, 256),
@@ -100,13 +100,14 @@ def _experiment(setting: Setting) -> Experiment:
 
     grids = {network.title: network.grid(setting) for network in NETWORKS}
     first = next(iter(grids.values()))
-    depths = tuple(d for d in first.depths if d > first.base_depth)
-    seeds = range(first.seeds)
-    steps = (0, setting.choose(laptop=first.steps // 3, medium=first.steps // 3, paper=1000))
+    depths, width = beyond_base(first), first.design.base["width"]
+    seeds = range(first.design.seeds)
+    third = first.design.steps // 3
+    steps = (0, setting.choose(laptop=third, medium=third, paper=1000))
 
     def cell(title: str, depth: int, seed: int) -> Cell:
         of = grids[title]
-        return of.cell(of.schemes[0], depth, LOG2_LR, seed)
+        return cell_of(of, depth, seed)
 
     def task(title: str, depth: int, seed: int) -> Task:
         settings = {"cell": cell(title, depth, seed).to_json(), "steps": list(steps)}
@@ -186,8 +187,8 @@ def _experiment(setting: Setting) -> Experiment:
                 for chart, (name, what) in enumerate(zip(("single", "batch"), whats, strict=True))
             ),
             notes=(
-                f"Of two random matrices of width {first.width} the cosine has a standard deviation"
-                f" of {1 / first.width:.3g}.",
+                f"Of two random matrices of width {width} the cosine has a standard deviation"
+                f" of {1 / width:.3g}.",
             ),
         )
 
@@ -202,7 +203,7 @@ def _experiment(setting: Setting) -> Experiment:
             for key, each in tasks.items()
         ),
         conclude=conclude,
-        config={"grids": [each.to_dict() for each in grids.values()], "steps": steps},
+        config={"sweeps": [each.to_dict() for each in grids.values()], "steps": steps},
     )
 
 

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.claims.common import (
     at_laptop,
-    grid,
+    base_depth,
+    cell_of,
+    changed,
+    depths_of,
     judged,
     losses_of,
+    networks,
     octaves,
+    rates_of,
     study_pictures,
     sweep_experiment,
 )
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Place, Study, Transfer
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
-from depthmup.sweep import Grid, Store
+from depthmup.sweep import Store, Sweep
 
 if TYPE_CHECKING:
     pass
@@ -39,22 +44,22 @@ LAYER_NORM_REVISED = (
 )
 
 
-def fig10_grid(setting: Setting) -> Grid:
+def fig10_grid(setting: Setting) -> Sweep:
     """One-layer blocks with abs at a = 1, where Depth-muP's optimum lies inside the grid."""
-    return grid(setting, schemes=(setting.depth_mup, BLOCK_MULTIPLIER, SP))
+    return networks(setting, schemes=(setting.depth_mup, BLOCK_MULTIPLIER, SP))
 
 
-def fig11_grid(setting: Setting) -> Grid:
-    return grid(setting, schemes=(setting.depth_mup, ODE))
+def fig11_grid(setting: Setting) -> Sweep:
+    return networks(setting, schemes=(setting.depth_mup, ODE))
 
 
-def fig20_grid(setting: Setting) -> Grid:
+def fig20_grid(setting: Setting) -> Sweep:
     """Figure 10's networks, with seeds enough for none of them to tell a share from a half."""
     ours = fig10_grid(setting)
-    return replace(ours, seeds=max(6, ours.seeds), schemes=(setting.depth_mup, SP))
+    return changed(ours, seeds=max(6, ours.design.seeds), schemes=(setting.depth_mup, SP))
 
 
-def fig12_grid(setting: Setting) -> Grid:
+def fig12_grid(setting: Setting) -> Sweep:
     """abs behind a LayerNorm at the paper's log2 a = 1, from the depth on where the limit is near.
 
     A block adds a^2 8 / L of the input's variance, so that depths below 8 a^2 = 32 are not deep:
@@ -62,7 +67,7 @@ def fig12_grid(setting: Setting) -> Grid:
     same networks have a = 1 and learning rates an octave lower.
     """
     deepest, seeds = setting.choose(laptop=(128, 16), medium=(256, 10), paper=(1024, 5))
-    return grid(
+    return networks(
         setting,
         schemes=(setting.depth_mup, BLOCK_MULTIPLIER),
         seeds=seeds,  # three depths alone: with five seeds the interval is too wide to decide
@@ -73,9 +78,9 @@ def fig12_grid(setting: Setting) -> Grid:
     )
 
 
-def shallow_grid(setting: Setting) -> Grid:
+def shallow_grid(setting: Setting) -> Sweep:
     """Figure 12's networks under Depth-muP from depth 8 to 32."""
-    return grid(
+    return networks(
         setting,
         schemes=(setting.depth_mup,),
         depths=octaves(8, 32),
@@ -100,31 +105,32 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
     )
 
 
-def settled(of_grid: Grid, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
+def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
     """The drift of a scheme's optimum over the depths beyond twice the base's."""
     from depthmup.statistics import drift as fitted
 
-    deep = [i for i, depth in enumerate(of_grid.depths) if depth >= 2 * of_grid.base_depth]
-    depths = [of_grid.depths[i] for i in deep]
-    values = losses_of(of_grid, store, scheme)[deep]
+    deep = [i for i, depth in enumerate(depths_of(sweep)) if depth >= 2 * base_depth(sweep)]
+    depths = [depths_of(sweep)[i] for i in deep]
+    values = losses_of(sweep, store, scheme)[deep]
     return Comparison(
         what=f"{scheme.title}: drift of the best learning rate from depth {depths[0]} on",
         paper=paper,
-        ours=fitted(depths, of_grid.log2_lrs, values),
+        ours=fitted(depths, rates_of(sweep), values),
         accepted=SETTLES,
     )
 
 
 def gain(
-    of_grid: Grid, store: Store, scheme: Scheme, accepted: Accepted, *, paper: str
+    sweep: Sweep, store: Store, scheme: Scheme, accepted: Accepted, *, paper: str
 ) -> Comparison:
     """How the best loss changes from the base depth to the deepest, in natural logarithm."""
     from depthmup.statistics import log_ratio_of_best
 
-    values, rates = losses_of(of_grid, store, scheme), of_grid.log2_lrs
-    base = of_grid.depths.index(of_grid.base_depth)
+    values, rates = losses_of(sweep, store, scheme), rates_of(sweep)
+    depths, first = depths_of(sweep), base_depth(sweep)
+    base = depths.index(first)
     return Comparison(
-        what=f"{scheme.title}: log best loss, depth {of_grid.depths[-1]} over {of_grid.base_depth}",
+        what=f"{scheme.title}: log best loss, depth {depths[-1]} over {first}",
         paper=paper,
         ours=log_ratio_of_best((rates, values[-1]), (rates, values[base])),
         accepted=accepted,
@@ -132,7 +138,7 @@ def gain(
 
 
 def shifts_more(
-    study: Study, of_grid: Grid, store: Store, scheme: Scheme, other: Scheme, *, paper: str
+    study: Study, sweep: Sweep, store: Store, scheme: Scheme, other: Scheme, *, paper: str
 ) -> Comparison:
     """The drift of a scheme's optimum less another's, over the depths where both are in the grid.
 
@@ -144,12 +150,12 @@ def shifts_more(
     from depthmup.statistics.drift import DRIFT_UNIT
 
     inside = [depths_at(study, each, Place.INTERIOR) for each in (scheme, other)]
-    depths = [depth for depth in of_grid.depths if all(depth in each for each in inside)]
+    depths = [depth for depth in depths_of(sweep) if all(depth in each for each in inside)]
     less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
     if len(depths) > 1:
         weights = slope_weights(np.log2(depths))
         fits = [
-            optima(Curves.of(of_grid.log2_lrs, losses_of(of_grid, store, each, depths=depths)))
+            optima(Curves.of(rates_of(sweep), losses_of(sweep, store, each, depths=depths)))
             for each in (scheme, other)
         ]
         gap = fits[0].centre - fits[1].centre
@@ -221,9 +227,9 @@ def _fig11(setting: Setting) -> Experiment:
             comparisons=(
                 drift(found, ODE, Accepted(low=0.0), paper="upward"),
                 Comparison(
-                    what=f"log best loss at depth {ours.depths[-1]}, ODE over Depth-muP",
+                    what=f"log best loss at depth {depths_of(ours)[-1]}, ODE over Depth-muP",
                     paper="worse",
-                    ours=log_ratio_of_best((ours.log2_lrs, ode), (ours.log2_lrs, rule)),
+                    ours=log_ratio_of_best((rates_of(ours), ode), (rates_of(ours), rule)),
                     accepted=Accepted(low=0.0),
                 ),
             ),
@@ -269,7 +275,7 @@ def _fig20(setting: Setting) -> Experiment:
 
         rows, shares = [], {}
         for scheme in (setting.depth_mup, SP):
-            for depth, share in zip(ours.depths, survivors(ours, store, scheme), strict=True):
+            for depth, share in zip(depths_of(ours), survivors(ours, store, scheme), strict=True):
                 shares[scheme.name, depth] = share
                 rows.append(
                     {
@@ -280,7 +286,7 @@ def _fig20(setting: Setting) -> Experiment:
                         "high": share.high,
                     }
                 )
-        deepest = ours.depths[-1]
+        deepest = depths_of(ours)[-1]
         grown, predicted = initial_growth(ours, store), _predicted_growth(ours)
         return Conclusion(
             comparisons=(
@@ -309,8 +315,8 @@ def _fig20(setting: Setting) -> Experiment:
                 lines(
                     rows,
                     name="survivors",
-                    caption=f"Share of {ours.seeds} seeds that end below chance, at the learning "
-                    "rate at which most do, with 95% intervals.",
+                    caption=f"Share of {ours.design.seeds} seeds that end below chance, at the "
+                    "learning rate at which most do, with 95% intervals.",
                     x="depth",
                     y="share",
                     x_title="depth",
@@ -318,7 +324,7 @@ def _fig20(setting: Setting) -> Experiment:
                     by="scheme",
                     log_x=True,
                 ),
-                *study_pictures(judged(replace(ours, schemes=(SP,)), store), "panels"),
+                *study_pictures(judged(changed(ours, schemes=(SP,)), store), "panels"),
             ),
             notes=(
                 "Where SP fails depends on the multiplier of its branches: at a = 1 the stream "
@@ -330,23 +336,21 @@ def _fig20(setting: Setting) -> Experiment:
     return sweep_experiment(ours, conclude=conclude)
 
 
-def survivors(of_grid: Grid, store: Store, scheme: Scheme) -> tuple[Estimate, ...]:
+def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...]:
     """At every depth, the share of seeds that survive, at the learning rate at which most do.
 
     A run survives that ends below chance, the loss of guessing: one that only stayed finite is
     not trained.
     """
-    import math
 
     from depthmup.statistics import share
-    from depthmup.sweep.grid import DATA_SHAPES
 
-    _, classes = DATA_SHAPES[of_grid.data.name]
-    alive = (losses_of(of_grid, store, scheme) < math.log(classes)).sum(-1)
-    return tuple(share(int(count), of_grid.seeds) for count in alive.max(-1))
+    chance = sweep.chance({}, sweep.design.variant(scheme.name))
+    alive = (losses_of(sweep, store, scheme) < chance).sum(-1)
+    return tuple(share(int(count), sweep.design.seeds) for count in alive.max(-1))
 
 
-def initial_growth(of_grid: Grid, store: Store) -> Estimate:
+def initial_growth(sweep: Sweep, store: Store) -> Estimate:
     """Nats per block by which SP's initial loss grows between the two deepest depths.
 
     Logits are linear in the last features, so that a loss far above chance grows like their RMS.
@@ -355,23 +359,23 @@ def initial_growth(of_grid: Grid, store: Store) -> Estimate:
 
     from depthmup.statistics import mean
 
-    shallow, deep = of_grid.depths[-2:]
+    shallow, deep = depths_of(sweep)[-2:]
     rates = []
-    for seed in range(of_grid.seeds):
+    for seed in range(sweep.design.seeds):
         initial = []
         for depth in (shallow, deep):
-            record = store.get(of_grid.cell(SP, depth, of_grid.log2_lrs[0], seed))
+            record = store.get(cell_of(changed(sweep, schemes=(SP,)), depth, seed))
             assert record is not None, "judged from a store that holds all results"
             initial.append(record.losses[0])
         rates.append(math.log(initial[1] / initial[0]) / (deep - shallow))
     return mean(rates, unit="nats per block")
 
 
-def _predicted_growth(of_grid: Grid) -> float:
+def _predicted_growth(sweep: Sweep) -> float:
     """Half the logarithm of 1 + a^2 Var|z|: every block adds a^2 (1 - 2/pi) of the variance."""
     import math
 
-    return math.log1p(of_grid.multiplier**2 * (1 - 2 / math.pi)) / 2
+    return math.log1p(sweep.design.multipliers[0] ** 2 * (1 - 2 / math.pi)) / 2
 
 
 CLAIMS: Sequence[Claim] = (

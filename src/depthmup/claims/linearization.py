@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.claims.common import grid, octaves
+from depthmup.claims.common import beyond_base, cell_of, networks, octaves
 from depthmup.claims.panels import Row, lines
 from depthmup.records import Accepted, Cell, Comparison, Picture, Task
 from depthmup.rules import ODE, Scheme
 from depthmup.statistics import log_slope
-from depthmup.sweep import Grid, Measure, Store
+from depthmup.sweep import BuiltIn, Measure, Store, Sweep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,18 +109,23 @@ def distances_of(*, cell: str) -> dict[str, Any]:
 class Kind:
     """Networks of one rule and nonlinearity, at every depth but the base's."""
 
-    grid: Grid
+    sweep: Sweep
 
     @property
     def title(self) -> str:
-        return f"{self.grid.schemes[0].title}, {self.grid.activation}"
+        assert isinstance(self.sweep.model, BuiltIn)
+        return f"{self.sweep.design.variant().scheme.title}, {self.sweep.model.activation}"
 
     @property
     def depths(self) -> tuple[int, ...]:
-        return tuple(d for d in self.grid.depths if d > self.grid.base_depth)
+        return beyond_base(self.sweep)
+
+    @property
+    def seeds(self) -> range:
+        return range(self.sweep.design.seeds)
 
     def cell(self, depth: int, seed: int) -> Cell:
-        return self.grid.cell(self.grid.schemes[0], depth, LOG2_LR, seed)
+        return cell_of(self.sweep, depth, seed)
 
     def task(self, depth: int, seed: int) -> Task:
         settings = {"cell": self.cell(depth, seed).to_json()}
@@ -129,13 +134,16 @@ class Kind:
     def values(self, store: Store, name: str) -> list[list[float]]:
         """(depths, seeds)."""
         return [
-            [values_of(store, self.task(depth, seed))[name] for seed in range(self.grid.seeds)]
+            [
+                values_of(store, self.task(depth, seed))[name]
+                for seed in range(self.sweep.design.seeds)
+            ]
             for depth in self.depths
         ]
 
 
 def _kind(setting: Setting, scheme: Scheme, activation: str) -> Kind:
-    ours = grid(
+    ours = networks(
         setting,
         schemes=(scheme,),
         depths=(8, *setting.choose(laptop=octaves(16, 256), medium=octaves(16, 512),
@@ -147,7 +155,7 @@ def _kind(setting: Setting, scheme: Scheme, activation: str) -> Kind:
         block_depth=2,
         activation=activation,
     )  # fmt: skip
-    return Kind(grid=ours)
+    return Kind(sweep=ours)
 
 
 _WORDS = {
@@ -185,10 +193,10 @@ def _experiment(setting: Setting) -> Experiment:
             )
             for kind in kinds
             for depth in kind.depths
-            for seed in range(kind.grid.seeds)
+            for seed in kind.seeds
         ),
         conclude=conclude,
-        config={"grids": [kind.grid.to_dict() for kind in kinds]},
+        config={"sweeps": [kind.sweep.to_dict() for kind in kinds]},
     )
 
 

@@ -6,14 +6,15 @@ from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.claims.common import (
     at_laptop,
     by_multiplier,
-    grid,
+    depths_of,
     losses_of,
+    networks,
     octaves,
     sweep_experiment,
 )
 from depthmup.claims.learning_rates import SETTLES, STAYS
 from depthmup.records import Comparison
-from depthmup.sweep import Grid, Store
+from depthmup.sweep import Store, Sweep
 
 LOG2_LR = -3.0
 """The best learning rate of Figure 10's networks at the base depth, to an octave."""
@@ -21,10 +22,10 @@ LOG2_LR = -3.0
 LOG2_MULTIPLIERS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0)
 
 
-def multiplier_grids(setting: Setting) -> tuple[Grid, ...]:
+def multiplier_grids(setting: Setting) -> tuple[Sweep, ...]:
     """Figure 10's networks at one learning rate and several multipliers a."""
     deepest = setting.choose(laptop=128, medium=256, paper=1024)
-    base = grid(
+    base = networks(
         setting, schemes=(setting.depth_mup,), depths=octaves(8, deepest), log2_lrs=(LOG2_LR,)
     )
     return by_multiplier(base, LOG2_MULTIPLIERS)
@@ -44,7 +45,7 @@ def _fig13(setting: Setting) -> Experiment:
 
         # (depths, multipliers, seeds): multipliers take the place that learning rates have.
         values = np.stack([losses_of(each, store)[:, 0] for each in grids], axis=1)
-        depths = grids[0].depths
+        depths = depths_of(grids[0])
         unit = "octaves of a per doubling of depth"
         moved = drift(list(depths), LOG2_MULTIPLIERS, values)
         beyond = drift(list(depths[1:]), LOG2_MULTIPLIERS, values[1:])

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.claims.common import (
-    grid,
+    depths_of,
     judged,
     losses_of,
+    networks,
     octaves,
+    rates_of,
     study_pictures,
     sweep_experiment,
 )
 from depthmup.claims.learning_rates import STAYS, drift, gain
 from depthmup.records import Accepted, Comparison, Picture
-from depthmup.sweep import Grid, Store
+from depthmup.sweep import Store, Sweep
 
 LOG2_MULTIPLIER = -1.5
 """The paper's log2 a for abs against relu; all networks of this file share it."""
@@ -22,13 +24,13 @@ LOG2_MULTIPLIER = -1.5
 NO_GAIN = Accepted(low=-0.1, high=0.1)
 
 
-def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post") -> Grid:
+def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post") -> Sweep:
     """Depth-muP on one-layer blocks at log2 a = -1.5.
 
     The small multiplier puts the best learning rates about two octaves above those at a = 1.
     """
     deepest = setting.choose(laptop=64, medium=256, paper=1024)
-    return grid(
+    return networks(
         setting,
         schemes=(setting.depth_mup,),
         depths=octaves(8, deepest),
@@ -39,21 +41,21 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
     )
 
 
-def _worse(above: Grid, below: Grid, store: Store, *, what: str, paper: str) -> Comparison:
+def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -> Comparison:
     """log of the ratio of two networks' best losses at the deepest depth, paired by seed."""
     from depthmup.statistics import log_ratio_of_best
 
     a, b = (losses_of(each, store)[-1] for each in (above, below))
     return Comparison(
-        what=f"log best loss at depth {above.depths[-1]}, {what}",
+        what=f"log best loss at depth {depths_of(above)[-1]}, {what}",
         paper=paper,
-        ours=log_ratio_of_best((above.log2_lrs, a), (below.log2_lrs, b)),
+        ours=log_ratio_of_best((rates_of(above), a), (rates_of(below), b)),
         accepted=Accepted(low=0.0),
     )
 
 
 def by_depth(
-    curves: Sequence[tuple[str, Grid]], store: Store, *, name: str, caption: str
+    curves: Sequence[tuple[str, Sweep]], store: Store, *, name: str, caption: str
 ) -> Picture:
     """The best loss of several networks against depth, with intervals over seeds."""
     from depthmup.claims.learning_rates import of
@@ -68,7 +70,7 @@ def by_depth(
             "high": best.loss.high,
         }
         for title, each in curves
-        for best in of(judged(each, store), each.schemes[0]).optima
+        for best in of(judged(each, store), each.design.variant().scheme).optima
     ]
     return lines(
         rows,

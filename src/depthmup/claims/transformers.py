@@ -4,18 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.claims.common import study_pictures
+from depthmup.claims.common import base_depth, changed, depths_of, judged, study_pictures
 from depthmup.claims.decoders import (
-    decoder_grid,
+    decoder_sweep,
     entropies,
-    judged,
     losses_of,
     stacks,
 )
 from depthmup.claims.learning_rates import of
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Picture, Study
 from depthmup.rules import BLOCK_MULTIPLIER, Scheme
-from depthmup.sweep import Store, TrialGrid
+from depthmup.sweep import Store, Sweep
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -34,7 +33,7 @@ EARLY, MIDDLE, END = 1, 2, -1
 HIGH_RATES = (-3.0, -1.0, 1.0, 3.0)
 
 
-def needs_layers(grid: TrialGrid, store: Store) -> bool:
+def needs_layers(sweep: Sweep, store: Store) -> bool:
     """Whether the base ends below the entropy given the byte before.
 
     Above it a network without layers would do as well: what is measured there is how soon a table
@@ -44,8 +43,8 @@ def needs_layers(grid: TrialGrid, store: Store) -> bool:
 
     from depthmup.statistics import best_log_loss
 
-    at_base = losses_of(grid, store, window=END, depths=[grid.base[1]])[0]
-    return best_log_loss(grid.log2_lrs, at_base) < math.log(entropies()[1])
+    at_base = losses_of(sweep, store, window=END, depths=[base_depth(sweep)])[0]
+    return best_log_loss(sweep.design.log2_lrs, at_base) < math.log(entropies()[1])
 
 
 def at_end(found: Comparison, trained: bool) -> tuple[Comparison, ...]:
@@ -84,8 +83,8 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
     def statistic(together: "Array") -> float:
         fits = [
-            optima(Curves.of(grid, [values]))
-            for grid, values in zip(rates, np.split(together, ends), strict=True)
+            optima(Curves.of(sweep, [values]))
+            for sweep, values in zip(rates, np.split(together, ends), strict=True)
         ]
         if fits[middle].places()[0] is not Place.INTERIOR:
             return math.nan
@@ -97,25 +96,23 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
 
 def _fig14(setting: Setting) -> Experiment:
-    from dataclasses import replace
 
-    plain = decoder_grid(setting)
+    plain = decoder_sweep(setting)
     log2_as = setting.choose(laptop=(-2, 0, 2), medium=range(-2, 3), paper=range(-2, 3))
-    grids = {
-        log2_a: replace(plain, multipliers=(2.0**log2_a,), log2_lrs=plain.log2_lrs[1:-1])
-        if log2_a
-        else plain
+    inner = [2.0**k for k in plain.design.log2_lrs[1:-1]]
+    sweeps = {
+        log2_a: changed(plain, multipliers=(2.0**log2_a,), lrs=inner) if log2_a else plain
         for log2_a in log2_as
     }
-    depth = plain.depths[1]
-    size = (plain.base[0], depth)
+    depth = depths_of(plain)[1]
+    size = {**plain.design.base, "depth": depth}
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.claims.panels import lines
         from depthmup.statistics import mean
 
         values = {
-            a: losses_of(grid, store, window=END, depths=[depth])[0] for a, grid in grids.items()
+            a: losses_of(sweep, store, window=END, depths=[depth])[0] for a, sweep in sweeps.items()
         }
         return Conclusion(
             comparisons=(
@@ -124,18 +121,18 @@ def _fig14(setting: Setting) -> Experiment:
                     "over the same factor in the learning rate",
                     paper="insensitive to a",
                     ours=relative_range(
-                        [grid.log2_lrs for grid in grids.values()], list(values.values())
+                        [sweep.design.log2_lrs for sweep in sweeps.values()], list(values.values())
                     ),
                     accepted=INSENSITIVE,
                 ),
             ),
-            notes=(_by_multiplier({a: (grids[a].log2_lrs, values[a]) for a in grids}),),
+            notes=(_by_multiplier({a: (sweeps[a].design.log2_lrs, values[a]) for a in sweeps}),),
             pictures=(
                 lines(
                     [
                         {"log2_a": log2_a, "log2_lr": k, "loss": mean(list(losses)).value}
-                        for log2_a, grid in grids.items()
-                        for k, losses in zip(grid.log2_lrs, values[log2_a], strict=True)
+                        for log2_a, sweep in sweeps.items()
+                        for k, losses in zip(sweep.design.log2_lrs, values[log2_a], strict=True)
                     ],
                     name="multiplier",
                     caption=f"Training loss against log2 learning rate at L = {2 * depth} "
@@ -156,13 +153,13 @@ def _fig14(setting: Setting) -> Experiment:
             setting,
             *(
                 trial
-                for grid in grids.values()
-                for k in grid.log2_lrs
-                for trial in grid.curve(grid.variants[0], size, k)
+                for sweep in sweeps.values()
+                for k in sweep.design.log2_lrs
+                for trial in sweep.curve(sweep.design.variant(), size, k)
             ),
         ),
         conclude=conclude,
-        config={"depth": depth, "grids": [grid.to_dict() for grid in grids.values()]},
+        config={"depth": depth, "sweeps": [sweep.to_dict() for sweep in sweeps.values()]},
     )
 
 
@@ -177,18 +174,18 @@ def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str
     return f"Log best loss over that at a = 1: {'; '.join(said)}.".replace("-", "−")
 
 
-def gain(grid: TrialGrid, store: Store, *, window: int) -> Estimate:
+def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
     """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
     from depthmup.statistics import log_ratio_of_best
 
-    ends = [grid.depths[-1], grid.base[1]]
-    deep, base = losses_of(grid, store, window=window, depths=ends)
-    return log_ratio_of_best((grid.log2_lrs, deep), (grid.log2_lrs, base))
+    ends = [depths_of(sweep)[-1], base_depth(sweep)]
+    deep, base = losses_of(sweep, store, window=window, depths=ends)
+    return log_ratio_of_best((sweep.design.log2_lrs, deep), (sweep.design.log2_lrs, base))
 
 
 def _fig15(setting: Setting) -> Experiment:
-    ours = decoder_grid(setting)
-    deepest, base = (2 * depth for depth in (ours.depths[-1], ours.base[1]))
+    ours = decoder_sweep(setting)
+    deepest, base = (2 * depth for depth in (depths_of(ours)[-1], base_depth(ours)))
 
     def conclude(store: Store) -> Conclusion:
         trained = needs_layers(ours, store)
@@ -219,11 +216,11 @@ def _fig15(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *ours.runs), conclude=conclude, config={"grids": [ours.to_dict()]}
+        trials=stacks(setting, *ours.runs), conclude=conclude, config={"sweeps": [ours.to_dict()]}
     )
 
 
-def _by_window(grid: TrialGrid, store: Store) -> Picture:
+def _by_window(sweep: Sweep, store: Store) -> Picture:
     """The best loss by depth, one line for each fifth of training."""
     from math import exp
 
@@ -232,9 +229,11 @@ def _by_window(grid: TrialGrid, store: Store) -> Picture:
 
     rows = []
     for window in range(5):
-        steps = f"steps {window * grid.window}–{(window + 1) * grid.window}"
-        for depth, values in zip(grid.depths, losses_of(grid, store, window=window), strict=True):
-            loss = exp(best_log_loss(grid.log2_lrs, values))
+        steps = f"steps {window * sweep.design.window}–{(window + 1) * sweep.design.window}"
+        for depth, values in zip(
+            depths_of(sweep), losses_of(sweep, store, window=window), strict=True
+        ):
+            loss = exp(best_log_loss(sweep.design.log2_lrs, values))
             rows.append({"steps": steps, "branches": 2 * depth, "loss": loss})
     return lines(
         rows,
@@ -260,7 +259,7 @@ def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
 def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> float:
     """The largest log2 learning rate that is viable: where the curve crosses a ceiling for good.
 
-    Linear between points, half-way to one that diverged; NaN where the grid holds no crossing.
+    Linear between points, half-way to one that diverged; NaN where the sweep holds no crossing.
     """
     import math
 
@@ -299,9 +298,9 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
 def _fig16(setting: Setting) -> Experiment:
     rule = setting.depth_mup
-    ours = decoder_grid(setting)
+    ours = decoder_sweep(setting)
     high = tuple(
-        decoder_grid(setting, schemes=(each,), log2_lrs=HIGH_RATES)
+        decoder_sweep(setting, schemes=(each,), log2_lrs=HIGH_RATES)
         for each in (rule, BLOCK_MULTIPLIER)
     )
 
@@ -309,7 +308,7 @@ def _fig16(setting: Setting) -> Experiment:
         import numpy as np
 
         study, trained = judged(ours, store), needs_layers(ours, store)
-        largest = np.array([losses_of(grid, store, window=END) for grid in high])
+        largest = np.array([losses_of(sweep, store, window=END) for sweep in high])
         return Conclusion(
             comparisons=(
                 Comparison(
@@ -331,7 +330,7 @@ def _fig16(setting: Setting) -> Experiment:
                     what="drift of the largest viable learning rate, constant rates less "
                     f"{rule.title}'s, both without sign",
                     paper="L^−1/2 transfers it better",
-                    ours=viable_drifts(ours.depths, HIGH_RATES, largest),
+                    ours=viable_drifts(depths_of(ours), HIGH_RATES, largest),
                     accepted=Accepted(low=0.0),
                 ),
             ),
@@ -340,9 +339,9 @@ def _fig16(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *(trial for grid in (ours, *high) for trial in grid.runs)),
+        trials=stacks(setting, *(trial for sweep in (ours, *high) for trial in sweep.runs)),
         conclude=conclude,
-        config={"grids": [grid.to_dict() for grid in (ours, *high)]},
+        config={"sweeps": [sweep.to_dict() for sweep in (ours, *high)]},
     )
 
 

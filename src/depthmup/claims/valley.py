@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from depthmup.claims.block_depth import LOG2_MULTIPLIERS, heat_grids
 from depthmup.claims.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.claims.common import losses_of, sweep_experiment
+from depthmup.claims.common import depths_of, losses_of, rates_of, sweep_experiment
 from depthmup.records import Accepted, Comparison, Estimate, Picture
 from depthmup.sweep import Store
 
@@ -82,7 +82,7 @@ def _fig7(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         import numpy as np
 
-        rates, depths = grids[0].log2_lrs, grids[0].depths
+        rates, depths = rates_of(grids[0]), depths_of(grids[0])
         # (depths, multipliers, learning rates, seeds)
         values = np.stack([losses_of(each, store) for each in grids], axis=1)
         slopes = [slope_of_valley(rates, LOG2_MULTIPLIERS, of_depth) for of_depth in values]

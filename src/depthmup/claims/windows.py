@@ -17,7 +17,7 @@ from depthmup.claims.learning_rates import (
 from depthmup.claims.nonlinearity import branch_grid
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
-from depthmup.sweep import Grid, Store
+from depthmup.sweep import Store, Sweep
 
 FALLS = Accepted(high=-TOLERANCE)
 RISES = Accepted(low=TOLERANCE)
@@ -42,9 +42,9 @@ def throughout(study: Study, scheme: Scheme) -> Estimate:
     )
 
 
-def _windows(ours: Grid, expected: Expected) -> Experiment:
+def _windows(sweep: Sweep, expected: Expected) -> Experiment:
     def conclude(store: Store) -> Conclusion:
-        found = judged(ours, store)
+        found = judged(sweep, store)
         return Conclusion(
             comparisons=tuple(
                 Comparison(
@@ -58,7 +58,7 @@ def _windows(ours: Grid, expected: Expected) -> Experiment:
             pictures=study_pictures(found, "panels", "optimum", "drift"),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(sweep, conclude=conclude)
 
 
 def _fig22(setting: Setting) -> Experiment:

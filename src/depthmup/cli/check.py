@@ -1,6 +1,5 @@
 """``depthmup check``: is my network in the regime I think it is in?"""
 
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -113,20 +112,19 @@ def run(options: Options) -> int:
 
 
 def load(options: Options) -> Any:
-    """The user's factory, data, loss and optimizers, from the module that the options name."""
+    """The model that the options name, as it is checked."""
     from depthmup.diagnostics import Subject, as_is, planned
-    from depthmup.planning.user_model import load_user_model
+    from depthmup.model import Model, resolved
 
-    user = load_user_model(options.model, batch=options.batch, loss=options.loss)
+    given = resolved(Model.load(options.model, batch=options.batch, loss=options.loss))
     prepare: Any = planned
     if options.apply == "as-is":
-        beside = sys.modules.get(user.make.__module__)
-        own = getattr(beside, "optimizers", None)
+        own: Any = given.optimizers
         prepare = as_is if own is None else lambda model, plan, lr: own(model, lr)
     return Subject(
-        make=user.make,
-        batch=user.batch,
-        loss=user.loss,
+        make=given.make,
+        batch=given.batch,
+        loss=given.loss,
         prepare=prepare,
         applied=options.apply == "plan",
         title=options.model,

@@ -13,7 +13,6 @@ from depthmup.cli import (
     doctor,
     limit,
     merge,
-    own_model,
     plan,
     predict,
     regimes,
@@ -38,26 +37,11 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
 }
 
 
-def verbs(arguments: Sequence[str]) -> dict[str, tuple[type, Callable[[Any], int]]]:
-    """The verbs; ``transfer`` has other options where it is about a person's own model."""
-    if arguments[:1] == ["transfer"] and own_model.named(arguments):
-        return {**VERBS, "transfer": (own_model.Options, own_model.run)}
-    return VERBS
-
-
 def parse(arguments: Sequence[str]) -> Any:
     """The options of the verb that the command line names."""
-    # A preset changes the defaults, so that --help shows the numbers that will be used.
-    found = verbs(arguments)
-    defaults = {"transfer": transfer.preset_of(arguments)} if found is VERBS else {}
     commands = [
-        Annotated[
-            options,
-            tyro.conf.subcommand(
-                verb, default=defaults.get(verb, tyro.MISSING_NONPROP), prefix_name=False
-            ),
-        ]
-        for verb, (options, _) in found.items()
+        Annotated[options, tyro.conf.subcommand(verb, prefix_name=False)]
+        for verb, (options, _) in VERBS.items()
     ]
     choice: Any = Union[tuple(commands)]  # noqa: UP007 - made at run time
     return tyro.cli(
@@ -79,6 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parse(["--help"])
         return REFUSED
     chosen = parse(words)
-    run = next(run for options, run in verbs(words).values() if type(chosen) is options)
+    run = next(run for options, run in VERBS.values() if type(chosen) is options)
     with json_alone(getattr(chosen, "json", False)):
         return explained(lambda: run(chosen))

@@ -55,24 +55,25 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.folders import prepare_file
+    from depthmup.model import Model, resolved, size
     from depthmup.planning import plan, recorded
-    from depthmup.planning.user_model import load_user_model, size
 
     if options.out is not None:
         prepare_file(options.out, option="--out")
-    user = load_user_model(options.model, batch=options.batch)
+    given = Model.load(options.model, batch=options.batch)
+    make = resolved(given).make
     base, target = size(options.base), size(options.target)
     torch.manual_seed(0)
     with torch.device("meta") if options.meta else nullcontext():
         (model, drawn), (small, base_drawn) = (
-            recorded(partial(user.make, *shape)) for shape in (target, base)
+            recorded(partial(make, *shape)) for shape in (target, base)
         )
     found = plan(
         model,
         base=small,
         scheme=options.scheme or None,
         optimizer=options.optimizer,
-        example_inputs=user.example_inputs(),
+        example_inputs=given.example_inputs(),
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),

@@ -46,7 +46,7 @@ def explained(work: Callable[[], int]) -> int:
 
 
 def _explain(error: BaseException) -> int:
-    from depthmup.training.own_errors import is_refusal, own_trace
+    from depthmup.model.errors import is_refusal, own_trace
 
     if isinstance(error, GeneratorExit):
         raise error

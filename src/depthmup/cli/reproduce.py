@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from depthmup.cli.execution import Execution
 from depthmup.cli.output import print_json
+from depthmup.execution import Execution
 
 if TYPE_CHECKING:
     from depthmup.claims import Setting
@@ -40,12 +40,6 @@ class Options:
 
     out: Path = Path("runs/evidence")
     """Folder for results.sqlite, evidence.html and evidence.json."""
-
-    workers: int = 0
-    """Worker processes of one thread each; 0: one per core."""
-
-    device: str = "cpu"
-    """Where to train: cpu, cuda or cuda:N."""
 
     execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
 
@@ -77,9 +71,8 @@ def run(options: Options) -> int:
     setting = setting_of(options.scale, options.data, verify=not options.unverified_data)
     claims = named(options.claims)
     planned = plan_claims(claims, setting)
-    device = options.execution.device(options.device)
-    executor = options.execution.choose(workers=options.workers, device=device)
-    placement = Placement(device=device)
+    executor = options.execution.choose()
+    placement = Placement(device=options.execution.place)
     prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
     if options.markdown is not None:
         prepare_file(options.markdown, option="--markdown")

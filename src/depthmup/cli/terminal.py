@@ -8,24 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from depthmup.reports.words import duration
 from depthmup.sweep import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them.
-
-    Example:
-        >>> duration(75), duration(4), duration(7300)
-        ('1 min 15 s', '4 s', '2 h 1 min')
-    """
-    if seconds == float("inf"):
-        return "unknown"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class Display:
@@ -57,6 +43,13 @@ class Display:
         trace: TracebackType | None,
     ) -> None:
         self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Say something once, above the bar."""
+        if self._live:
+            self._bar.console.print(text)
+        elif not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     def tell(self, progress: Progress) -> None:
         """Show where the sweep is; called many times a second."""

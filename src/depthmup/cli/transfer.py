@@ -1,73 +1,63 @@
 """``depthmup transfer``: the main job."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from depthmup.cli.execution import Execution
-from depthmup.rules import scheme
+from depthmup.cli.sizes import parse_size
+from depthmup.execution import Execution
+from depthmup.records.run import Order, Precision
 
 if TYPE_CHECKING:
-    from depthmup.records import Cell
-    from depthmup.sweep import Grid, Job
+    from depthmup.model import Model
+    from depthmup.sweep import BuiltIn, Design
 
 Preset = Literal["tiny", "small", "medium"]
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Measure whether the best learning rate stays where it is as a network gets deeper.
+class CustomModel:
+    """Your own model, instead of the built-in networks."""
 
-    Trains residual MLPs on images over schemes x depths x learning rates x seeds, and
-    judges how the optimum moves. Finished runs are kept in OUT/results.sqlite and never trained
-    again: the same command resumes. Writes OUT/report.html and OUT/summary.json.
-    """
+    model: str = ""
+    """Your model: module:factory or path/to/file.py:factory."""
+
+    train: str = ""
+    """Instead of --model, your own training: module:function or path/to/file.py:function."""
+
+    batch: str = "batch"
+    """Function that gives a batch, of the same module or as module:function."""
+
+    loss: str = ""
+    """Function that gives the loss; by default the module's loss, or cross-entropy."""
+
+    version: str = ""
+    """Version of your code; by default its source is hashed, and other code trains again."""
+
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """The learning rate over training."""
+
+    warmup: float = 0.0
+    """Fraction of training over which the learning rate first rises."""
+
+    clip: float | None = None
+    """Norm to which gradients are clipped."""
+
+    own_init: Literal["measured", "fixed", "fan_in"] = "measured"
+    """How the model's own initialization depends on its size, where its code does not show it:
+    fixed (the same at every size) or fan_in (as torch's layers)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltInNetworks:
+    """Residual MLPs on images, which need no code."""
 
     preset: Preset = "small"
     """Where defaults come from: tiny (seconds), small (a minute), medium (ten minutes)."""
-
-    model: str = ""
-    """Measure your own model instead, module:factory; --model M --help shows its options."""
-
-    out: Path = Path("runs/transfer")
-    """Folder for results.sqlite, report.html and summary.json."""
-
-    schemes: tuple[str, ...] = ("depth-mup", "block-multiplier", "sp", "ode")
-    """Names (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or alpha,gamma."""
-
-    depths: tuple[int, ...] = (8, 16, 32, 64, 128)
-    """Numbers of residual branches, increasing."""
-
-    base_depth: int = 8
-    """The depth at which all schemes agree."""
-
-    log2_lrs: tuple[float, ...] = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
-    """Base learning rates: 2^k / width for Adam, 2^k for SGD; increasing."""
-
-    seeds: int = 3
-    """Independent repetitions, from whose scatter intervals are computed."""
-
-    width: int = 64
-    """Features of the residual stream."""
-
-    steps: int = 300
-    """Training steps."""
-
-    window: int = 60
-    """A run is judged by its mean training loss over this many last steps."""
-
-    batch_size: int = 64
-    """Examples per step."""
-
-    order: Literal["replacement", "epochs"] = "replacement"
-    """Examples drawn each by itself, or all of them once per epoch, shuffled anew."""
 
     activation: str = "abs"
     """abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
@@ -84,61 +74,107 @@ class Options:
     layer_norm: Literal["on", "off"] = "off"
     """Normalize the input of every branch."""
 
-    multiplier: float = 1.0
-    """Branch multiplier at the base depth (the paper's a)."""
+    batch_size: int = 64
+    """Examples per step."""
 
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Optimizer."""
-
-    beta1: float = 0.9
-    """Adam's first decay rate."""
-
-    beta2: float = 0.999
-    """Adam's second decay rate."""
-
-    epsilon: float = 1e-8
-    """Adam's epsilon at the base."""
-
-    momentum: float = 0.0
-    """Momentum of SGD."""
-
-    weight_decay: float = 0.0
-    """Weight decay at the base (adamw, sgd)."""
+    order: Order = "replacement"
+    """Examples drawn each by itself, or all of them once per epoch, shuffled each time."""
 
     data: str = "digits"
     """digits, mnist:FOLDER or cifar10:FOLDER with the official files; mnist:hf, cifar10:hf."""
 
     unverified_data: bool = False
-    """Take files in these formats that are not the official ones."""
+    """Accept files whose checksum is not the official one."""
 
     label_noise: float | None = None
-    """Fraction of labels drawn anew; by default 0.3 of the digits', 0 of others'."""
+    """Fraction of labels resampled at random; by default 0.3 for the digits, 0 for other data."""
+
+    precision: Precision = "float32"
+    """Of matrix products; tf32 needs cuda. Other precisions are other runs in the store."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure whether the best learning rate stays where it is as a network grows.
+
+    Trains the built-in networks, or your own model (--model), over sizes x schemes x learning
+    rates x seeds, and judges how the optimum moves with depth and width. Finished runs are kept in
+    OUT/results.sqlite and never trained again: the same command resumes. Writes OUT/report.html
+    and OUT/summary.json.
+
+    The file of --model has factory(width, depth) -> module, batch(generator) -> (inputs, targets)
+    and, where cross-entropy is not meant, loss(outputs, targets). --train names a function that
+    does everything itself: train(trial) -> the loss of every step.
+    """
+
+    base: Names = ()
+    """Size whose learning rate is known or cheap to tune, as NAME=VALUE of each axis, such as
+    width=64 depth=4, or 64x4. Built-in networks: width=64 depth=8 unless given."""
+
+    depths: tuple[int, ...] | None = None
+    """Depths to train at the base's width, increasing, the base's among them; by default 8 to 128
+    for the built-in networks (preset tiny: to 64, medium: to 256)."""
+
+    widths: tuple[int, ...] | None = None
+    """Widths to train at the base's depth, increasing, the base's among them."""
+
+    target: Names = ()
+    """Size at which to predict the best learning rate, such as depth=64 width=1024: writes
+    OUT/certificate.json, or why there is none."""
+
+    schemes: Annotated[Names, tyro.conf.arg(aliases=("--scheme",))] = ()
+    """Names (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or alpha,gamma; by
+    default four of them for the built-in networks, and for a model what its blocks ask for."""
+
+    optimizers: Annotated[Names, tyro.conf.arg(aliases=("--optimizer",))] = ()
+    """adam, adamw or sgd; for models also muon, lion, ...; by default adam for the built-in
+    networks, adamw for a model."""
+
+    log2_lrs: tuple[float, ...] | None = None
+    """Learning rates at the base, as 2^k, increasing; by default those that usually suit."""
+
+    multipliers: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--multiplier",))] = (1.0,)
+    """Branch multipliers at the base (the paper's a)."""
+
+    weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--weight-decay",))] = (0.0,)
+    """Weight decays at the base (adamw, sgd, ...)."""
+
+    beta1: float | None = None
+    """Adam's first decay rate."""
+
+    beta2: float | None = None
+    """Adam's second decay rate."""
+
+    epsilon: float | None = None
+    """Adam's epsilon at the base."""
+
+    momentum: float | None = None
+    """Momentum of SGD and Muon."""
+
+    seeds: int | None = None
+    """Independent repetitions, from whose scatter intervals are computed; by default 3 (preset
+    tiny: 2, medium: 4)."""
+
+    steps: int | None = None
+    """Training steps; by default 300 for the built-in networks (preset tiny: 200), 200 for a
+    model."""
+
+    window: int | None = None
+    """A run is judged by its mean training loss over this many last steps; by default a fifth."""
 
     tolerance: float = 0.15
-    """Octaves per doubling of depth within which an optimum counts as staying."""
+    """Octaves per doubling of size within which an optimum counts as staying."""
 
-    target_depth: int = 0
-    """Depth to foretell from these: writes OUT/certificate.json, or why there is none."""
+    custom: Annotated[CustomModel, tyro.conf.OmitArgPrefixes] = field(default_factory=CustomModel)
 
-    workers: int = 0
-    """Worker processes of one thread each; 0: one per core."""
+    networks: Annotated[BuiltInNetworks, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=BuiltInNetworks
+    )
 
     execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
 
-    shard: str = ""
-    """i/k: do the i-th of k even shares into a store of its own, which `depthmup merge` joins."""
-
-    device: str = "cpu"
-    """Where to train: cpu, cuda or cuda:N."""
-
-    engine: Literal["auto", "native", "stacked", "reference"] = "auto"
-    """What trains: the compiled kernel, one stacked PyTorch network, or the plain loop."""
-
-    precision: Literal["float32", "tf32", "bf16"] = "float32"
-    """Of matrix products; tf32 needs cuda. Other precisions are other runs in the store."""
-
-    cuda_graphs: bool = False
-    """On cuda: record a training step once and replay it."""
+    out: Path = Path("runs/transfer")
+    """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
     """tensorboard:FOLDER writes every run's losses for TensorBoard."""
@@ -150,158 +186,199 @@ class Options:
     """Print the summary as JSON, and nothing else on stdout."""
 
 
-PRESETS: dict[str, Options] = {
-    "tiny": Options(
-        preset="tiny",
-        steps=200,
-        depths=(8, 16, 32, 64),
-        log2_lrs=(-5.5, -4.5, -3.5, -3, -2.5, -2, -1),
-        seeds=2,
-    ),
-    "small": Options(),
-    "medium": Options(preset="medium", seeds=4, width=128, depths=(8, 16, 32, 64, 128, 256)),
+# Learning rates are in units of 1 / width for Adam, as the optimum is.
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "tiny": {
+        "depths": (8, 16, 32, 64),
+        "rates": (-5.5, -4.5, -3.5, -3, -2.5, -2, -1),
+        "seeds": 2,
+        "steps": 200,
+    },
+    "small": {"depths": (8, 16, 32, 64, 128)},
+    "medium": {"depths": (8, 16, 32, 64, 128, 256), "seeds": 4, "width": 128},
 }
-
-
-def preset_of(arguments: Sequence[str]) -> Options:
-    """The defaults of the preset that the command line names."""
-    for word, following in pairwise([*arguments, ""]):
-        name = following if word == "--preset" else word.removeprefix("--preset=")
-        if word.startswith("--preset") and name in PRESETS:
-            return PRESETS[name]
-    return PRESETS["small"]
+SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
 
 def run(options: Options) -> int:
     # Loaded here, so that --help is instant.
-    from depthmup.cli.outputs import (
-        about_session,
-        deliver,
-        prepare_folder,
-    )
-    from depthmup.cli.terminal import Display, duration
-    from depthmup.report import load_report
-    from depthmup.reports.html import prepare
-    from depthmup.statistics import check_asked
-    from depthmup.sweep import (
-        MAIN_STORE,
-        Processes,
-        Shard,
-        Store,
-        check_memory,
-        core_seconds,
-        share_left,
-        training,
-    )
-    from depthmup.sweep import run as run_sweep
-    from depthmup.sweep.logs import Logged, log_named
-    from depthmup.training import Placement, engine_for
+    from depthmup.cli.outputs import deliver, prepare_folder
+    from depthmup.cli.terminal import Display
+    from depthmup.measure import transfer
+    from depthmup.sweep import MAIN_STORE, Shard
+    from depthmup.sweep.logs import log_named
 
-    grid = grid_of(options)
-    if not 0 < options.tolerance < float("inf"):
-        raise ValueError(f"Expected tolerance to be positive; got {options.tolerance}.")
-    if options.target_depth < 0:
-        raise ValueError(
-            f"Expected target-depth to be at least 1, or 0 for none; got {options.target_depth}."
-        )
-    if options.target_depth:
-        check_asked(grid.log2_lrs, {"depth": options.target_depth})
-    device = options.execution.device(options.device)
-    placement = Placement(device=device, engine=options.engine, cuda_graphs=options.cuda_graphs)
-    jobs = partial(training, placement=placement)
-    executor = options.execution.choose(workers=options.workers, device=device)
-    log = log_named(options.log) if options.log else None
-    shard = Shard.parse(options.shard) if options.shard else None
-    asked, main = grid.cells, options.out / MAIN_STORE
-    if shard is not None:
-        asked = tuple(share_left(grid.cells, shard, jobs=jobs, held_by=main))
-    engine = "each node's own"
-    if options.execution.executor != "ray":
-        chosen = engine_for(grid.cells[0], placement)
-        engine = str(chosen)
-        check_memory(
-            [job.cells for job in jobs(asked)],
-            workers=executor.workers if isinstance(executor, Processes) else 1,
-            stacked=chosen.name == "stacked",
-            device=device,
-        )
+    model, design = asked(options)
+    target = parse_size(options.target, option="--target")
+    _prepare_page(options)
     prepare_folder(options.out)
-    with Store(options.out / shard.store_name if shard else main) as store:
-        about = about_session(
-            grid,
-            tolerance=options.tolerance,
-            command=sys.argv[1:],
-            engine=engine,
-            target_depth=options.target_depth,
+    shard = options.execution.shard
+    try:
+        with Display(quiet=options.json) as display:
+            report = transfer(
+                model,
+                design,
+                out=options.out,
+                on=options.execution,
+                target=target or None,
+                tolerance=options.tolerance,
+                log=log_named(options.log) if options.log else None,
+                progress=display.tell,
+                forecast=None if options.json else display.say,
+                command=["depthmup", *sys.argv[1:]],
+            )
+    except KeyboardInterrupt:
+        store = options.out / (Shard.parse(shard).store_name if shard else MAIN_STORE)
+        print(
+            f"\nStopped. Finished runs are kept in {store}; the same command goes on from there.",
+            file=sys.stderr,
         )
-        # The workers' first seconds, loading libraries, are this process' own to do the same.
-        preparation = Thread(target=prepare)
-        if shard is None:
-            preparation.start()
-
-        def announced(missing: Sequence["Cell"]) -> Sequence["Job"]:
-            if missing and not options.json and device == "cpu" and isinstance(executor, Processes):
-                seconds = core_seconds(missing, engine=chosen.name) / executor.workers
-                print(
-                    f"{len(missing)} runs on {executor.workers} cores: about {duration(seconds)} "
-                    "if they are idle and no run diverges.",
-                    file=sys.stderr,
-                )
-            return jobs(missing)
-
-        try:
-            with Display(quiet=options.json) as display:
-                run_sweep(
-                    asked,
-                    store=store,
-                    executor=executor if log is None else Logged(executor=executor, log=log),
-                    jobs=announced,
-                    tell=display.tell,
-                    about=about,
-                )
-        except KeyboardInterrupt:
-            done = len(asked) - len(store.missing(asked))
-            print(
-                f"\nStopped. {done} of {len(asked)} runs are kept in {store.path}; "
-                "the same command goes on from there.",
-                file=sys.stderr,
-            )
-            return 130
-        if shard is not None:
-            print(
-                f"Shard {options.shard} is done: {len(asked)} runs in {store.path}. When all are, "
-                f"`depthmup merge {options.out}` makes the page.",
-                file=sys.stderr,
-            )
-            return 0
-
-        def train(cells: Sequence["Cell"]) -> None:
-            run_sweep(cells, store=store, executor=executor, jobs=jobs)
-
-        report = load_report(store, grid, train=train)
-    preparation.join()
-    deliver(report, options.out, export=options.export, json=options.json)
+        return 130
+    if shard:
+        print(
+            f"Shard {shard} is done: {len(report.records)} runs. When all are, `depthmup merge "
+            f"{options.out}` makes the page.",
+            file=sys.stderr,
+        )
+        return 0
+    deliver(report, options.out, export=options.export, json=options.json, saved=True)
     return 0
 
 
-def grid_of(options: Options) -> "Grid":
-    """The grid that the options describe; refuses what cannot be run."""
-    from depthmup.sweep import Grid
+def _prepare_page(options: Options) -> None:
+    """Load what pages need while workers load what training needs: their first seconds are ours."""
+    from threading import Thread
+
+    from depthmup.reports.html import prepare
+
+    if not options.execution.shard:
+        Thread(target=prepare, daemon=True).start()
+
+
+def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
+    """The model and the design that the options describe.
+
+    Raises:
+        ValueError: options that do not go together.
+    """
+    if options.custom.model or options.custom.train:
+        _refuse_others(options.networks, BuiltInNetworks(), "the built-in networks")
+        return _custom(options), _design(options, base=None)
+    _refuse_others(options.custom, CustomModel(), "a model of your own (--model)")
+    preset = PRESETS[options.networks.preset]
+    base = {"width": preset.get("width", 64), "depth": 8}
+    return _built_in(options.networks), _design(options, base=base, preset=preset)
+
+
+def _refuse_others(given: object, usual: object, whose: str) -> None:
+    changed = [f.name for f in fields(usual) if getattr(given, f.name) != getattr(usual, f.name)]  # type: ignore[arg-type]
+    if changed:
+        raise ValueError(
+            f"--{changed[0].replace('_', '-')} is for {whose}; leave it out, or "
+            f"{'leave out --model' if 'built-in' in whose else 'add --model'}."
+        )
+
+
+def _custom(options: Options) -> "Model":
+    from depthmup.model import Model, find_function
+    from depthmup.model.time_limit import time_limit
+
+    custom = options.custom
+    if custom.model and custom.train:
+        raise ValueError(
+            "Expected either --model, a factory, or --train, a function that does everything; got "
+            "both."
+        )
+    with time_limit(options.execution.seconds, "Loading your file"):
+        if custom.train:
+            return Model(train=find_function(custom.train), version=custom.version)
+        return Model.load(
+            custom.model, batch=custom.batch, loss=custom.loss, version=custom.version
+        )
+
+
+def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
+    from depthmup.sweep import BuiltIn
     from depthmup.training import find_data
 
-    shared = {f.name for f in fields(Grid)} & {f.name for f in fields(Options)}
-    values = {name: getattr(options, name) for name in shared}
-    return Grid(
-        **{
-            **values,
-            "schemes": tuple(scheme(name) for name in options.schemes),
-            "log2_lrs": tuple(float(k) for k in options.log2_lrs),
-            "mean_subtraction": options.mean_subtraction == "on",
-            "layer_norm": options.layer_norm == "on",
-            "data": find_data(
-                options.data,
-                label_noise=options.label_noise,
-                verify=not options.unverified_data,
-            ),
-        }
+    names = ("activation", "nonlinearity", "block_depth", "batch_size", "order", "precision")
+    return BuiltIn(
+        **{name: getattr(networks, name) for name in names},
+        mean_subtraction=networks.mean_subtraction == "on",
+        layer_norm=networks.layer_norm == "on",
+        data=find_data(
+            networks.data,
+            label_noise=networks.label_noise,
+            verify=not networks.unverified_data,
+        ),
     )
+
+
+def _design(
+    options: Options, *, base: dict[str, int] | None, preset: dict[str, Any] | None = None
+) -> "Design":
+    from depthmup.sweep import Design, rate_unit
+    from depthmup.sweep.bounds import check_octaves
+
+    named = parse_size(options.base, option="--base")
+    if base is None and not named:
+        raise ValueError(
+            "Expected --base, the size whose learning rate is known or cheap to tune, such as "
+            "--base width=64 depth=4."
+        )
+    sizes = {**(base or {}), **named}
+    at = preset or {}
+    schemes = options.schemes or (SCHEMES if preset is not None else None)
+    lrs: tuple[float, ...] | None = None
+    if preset is not None:
+        unit = rate_unit(_first(options.optimizers, "adam"), sizes["width"])
+        lrs = tuple(unit * 2.0**k for k in preset.get("rates", ())) or None
+    if options.log2_lrs is not None:
+        check_octaves(options.log2_lrs)
+        lrs = tuple(2.0**k for k in options.log2_lrs)
+    depths = options.depths
+    if depths is None and options.widths is None and preset is not None:
+        depths = preset["depths"]
+    return Design(
+        base=sizes,
+        depth=depths or (),
+        width=options.widths or (),
+        lrs=lrs,
+        schemes=schemes,
+        optimizers=options.optimizers or None,
+        multipliers=options.multipliers,
+        weight_decays=options.weight_decays,
+        settings=_settings(options),
+        seeds=_given(options.seeds, at.get("seeds", 3)),
+        steps=_given(options.steps, at.get("steps", 300 if preset else 200)),
+        window=options.window,
+    )
+
+
+def _first(names: Names, usual: str) -> str:
+    return names[0] if names else usual
+
+
+def _given(value: int | None, usual: int) -> int:
+    return usual if value is None else value
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    """Settings that are not the usual ones: only those are part of a run's description."""
+    custom = options.custom
+    usual = CustomModel()
+    settings: dict[str, Any] = {
+        name: getattr(custom, name)
+        for name in ("schedule", "warmup", "clip", "own_init")
+        if getattr(custom, name) != getattr(usual, name)
+    }
+    if options.beta1 is not None or options.beta2 is not None:
+        settings["betas"] = [
+            0.9 if options.beta1 is None else options.beta1,
+            0.999 if options.beta2 is None else options.beta2,
+        ]
+    if options.epsilon is not None:
+        settings["eps"] = options.epsilon
+    if options.momentum is not None:
+        settings["momentum"] = options.momentum
+    return settings

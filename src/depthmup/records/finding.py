@@ -1,6 +1,7 @@
 """What is concluded from records: estimates with intervals, and verdicts."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,13 +42,23 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimum:
-    """The best log2 learning rate of one size, and the loss there; the width if it was said."""
+    """The best log2 learning rate of one size, and the loss there.
 
-    depth: int
+    A size has a value for every axis.
+    """
+
+    size: Mapping[str, int]
     log2_lr: Estimate
     loss: Estimate
     place: Place
-    width: int | None = None
+
+    @property
+    def depth(self) -> int:
+        return self.size["depth"]
+
+    @property
+    def width(self) -> int:
+        return self.size["width"]
 
 
 class Verdict(StrEnum):

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from depthmup.records.finding import Estimate, Transfer
 
-Axis = Literal["depth", "width"]
-"""What grows in a study; the other one stays at the base's."""
+Axis = str
+"""The name of what grows in a study, such as depth or width; all others stay at the base's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,12 +25,15 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Loss against learning rate, for one scheme and size; the width if it was said."""
+    """Loss against learning rate, for one scheme and size; a size has a value for every axis."""
 
     scheme: str
-    depth: int
+    size: Mapping[str, int]
     points: tuple[Point, ...]
-    width: int | None = None
+
+    @property
+    def depth(self) -> int:
+        return self.size["depth"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

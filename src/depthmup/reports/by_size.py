@@ -28,7 +28,7 @@ from depthmup.reports.style import (
     scheme_shapes,
     spread,
 )
-from depthmup.reports.words import IS_LARGER_BETTER, number
+from depthmup.reports.words import is_larger_better, number
 
 _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the lines
 
@@ -111,7 +111,7 @@ def loss_against_size(
         height=height,
         description=f"Best loss against {study.axis}, one line per scheme",
         title=alt.TitleParams(
-            text=IS_LARGER_BETTER[study.axis],
+            text=is_larger_better(study.axis),
             subtitle=[
                 f"Loss at each {study.axis}'s own best learning rate. Crosses: nothing trains."
             ],

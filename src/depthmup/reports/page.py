@@ -19,10 +19,10 @@ from depthmup.reports.style import (
     size_colours,
 )
 from depthmup.reports.words import (
-    IS_LARGER_BETTER,
     best_rate,
     headline,
     interval,
+    is_larger_better,
     number,
     regret_sentence,
     significant,
@@ -81,7 +81,7 @@ def _part(study: Study, *, prefix: str) -> dict[str, Any]:
     return {
         "prefix": prefix,
         "axis": study.axis,
-        "is_larger_better": IS_LARGER_BETTER[study.axis],
+        "is_larger_better": is_larger_better(study.axis),
         "base": base_size(study),
         "tolerance": number(study.tolerance),
         "sizes": size_colours(study),

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def point_rows(study: Study) -> list[Row]:
-    """Loss at each learning rate: one row per window, scheme, depth and learning rate."""
+    """Loss at each learning rate: one row per window, scheme, size and learning rate."""
     titles = _titles(study)
     return [
         {
@@ -38,7 +38,7 @@ def point_rows(study: Study) -> list[Row]:
 
 
 def optimum_rows(study: Study) -> list[Row]:
-    """The best learning rate: one row per window, scheme and depth."""
+    """The best learning rate: one row per window, scheme and size."""
     return [
         {
             "window": index,
@@ -103,7 +103,7 @@ def title_of(study: Study, scheme: str) -> str:
 
 
 def sizes(study: Study) -> tuple[int, ...]:
-    """Every depth (or width, where that is the study's axis) that was measured, least first."""
+    """Every value along the study's axis that was measured, least first."""
     found = {size_of(study, curve) for window in study.windows for curve in window.curves}
     found |= {size_of(study, o) for w in study.windows for t in w.transfers for o in t.optima}
     return tuple(sorted(found))
@@ -111,17 +111,16 @@ def sizes(study: Study) -> tuple[int, ...]:
 
 def size_of(study: Study, measured: Curve | Optimum) -> int:
     """The size of what was measured, along the study's axis."""
-    size = measured.depth if study.axis == "depth" else measured.width
-    if size is None:
+    if study.axis not in measured.size:
         raise ValueError(
-            "A study along width needs the width of every curve and optimum; one has none. Give "
-            "Curve(width=...) and Optimum(width=...)."
+            f"A study along {study.axis} needs the {study.axis} of every curve and optimum; one "
+            f"has {dict(measured.size)}."
         )
-    return size
+    return measured.size[study.axis]
 
 
 def base_size(study: Study) -> int:
-    """The depth (or width) that hyperparameters are transferred from.
+    """The size along the axis that hyperparameters are transferred from.
 
     It is ``study.config["base_depth"]`` (``"base_width"``) where that was measured, else the least.
     """
@@ -132,9 +131,8 @@ def base_size(study: Study) -> int:
 
 
 def _size(measured: Curve | Optimum) -> Row:
-    """The depth, and the width where it was said."""
-    width = {} if measured.width is None else {"width": measured.width}
-    return {**width, "depth": measured.depth}
+    """A column for every axis."""
+    return dict(measured.size)
 
 
 def _titles(study: Study) -> dict[str, str]:

@@ -36,8 +36,7 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
         f"{study.axis}s": [size_of(study, optimum) for optimum in transfer.optima],
         "optimum": [
             {
-                **({} if optimum.width is None else {"width": optimum.width}),
-                "depth": optimum.depth,
+                **optimum.size,
                 "log2_lr": strict(optimum.log2_lr.value),
                 "low": strict(optimum.log2_lr.low),
                 "high": strict(optimum.log2_lr.high),

@@ -7,10 +7,17 @@ from depthmup.reports.rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
 
-IS_LARGER_BETTER: dict[Axis, str] = {
-    "depth": "Is deeper better?",
-    "width": "Is wider better?",
-}
+_COMPARED = {"depth": "deeper", "width": "wider"}
+
+
+def is_larger_better(axis: Axis) -> str:
+    """The question that best losses along an axis answer.
+
+    Example:
+        >>> is_larger_better("depth"), is_larger_better("batch")
+        ('Is deeper better?', 'Is a larger batch better?')
+    """
+    return f"Is {_COMPARED.get(axis, f'a larger {axis}')} better?"
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -52,6 +59,21 @@ def interval(estimate: Estimate, digits: int = 2) -> str:
     if math.isnan(estimate.low) or math.isnan(estimate.high):
         return ""
     return f"[{number(estimate.low, digits)}, {number(estimate.high, digits)}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would say them.
+
+    Example:
+        >>> duration(75), duration(4), duration(7300)
+        ('1 min 15 s', '4 s', '2 h 1 min')
+    """
+    if seconds == float("inf"):
+        return "unknown"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def best_rate(optimum: Optimum) -> str:

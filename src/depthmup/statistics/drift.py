@@ -16,7 +16,7 @@ share along the sizes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +113,7 @@ def drift(
 
 def measured(
     fitted: Optima,
-    sizes: Sequence[tuple[int, int | None]],
+    sizes: Sequence[Mapping[str, int]],
     *,
     confidence: float = CONFIDENCE,
 ) -> tuple[Optimum, ...]:
@@ -121,18 +121,18 @@ def measured(
 
     Args:
         fitted: the optima of one scheme.
-        sizes: depth and width of each; the width may be unsaid.
+        sizes: of each, a value for every axis.
         confidence: of the intervals.
 
     Returns:
         The optima. At an edge of the grid the interval is open towards the outside.
     """
     estimates = []
-    for i, ((depth, width), place) in enumerate(zip(sizes, fitted.places(), strict=True)):
+    for i, (size, place) in enumerate(zip(sizes, fitted.places(), strict=True)):
         at = loss = UNKNOWN
         if place is not Place.FAILED:
             at, loss = rate_estimate(fitted, i, confidence), loss_estimate(fitted, i, confidence)
-        estimates.append(Optimum(depth=depth, width=width, log2_lr=at, loss=loss, place=place))
+        estimates.append(Optimum(size=dict(size), log2_lr=at, loss=loss, place=place))
     return tuple(estimates)
 
 
@@ -218,7 +218,7 @@ def judge(
     """
 
     def at(*places: Place) -> list[int]:
-        return [getattr(o, axis) for o in optima if o.place in places]
+        return [o.size[axis] for o in optima if o.place in places]
 
     failed = at(Place.FAILED)
     span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
@@ -240,7 +240,7 @@ def judge(
             f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of {axis}, "
             f"95% interval {span}, outside ±{tolerance:g}.{source}{fails}"
         )
-    largest = max((getattr(o, axis) for o in optima), default=0)
+    largest = max((o.size[axis] for o in optima), default=0)
     if drift.inside(-tolerance, tolerance) and not failed:
         return Verdict.TRANSFERS, (
             f"Up to {axis} {largest} the optimum moves by {_signed(drift.value)} octaves per "

@@ -1,30 +1,27 @@
-"""Grids of cells, where and how they run, and what follows from them."""
+"""What to train, where it runs, what is kept of it, and what follows from it."""
 
+from depthmup.sweep.built_in import BuiltIn, rate_unit
 from depthmup.sweep.certify import certificate, certify
 from depthmup.sweep.cost import check_memory, core_seconds
-from depthmup.sweep.design import Design, Losses, Variant, variant_of
+from depthmup.sweep.custom import Custom
+from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
-from depthmup.sweep.grid import Grid
 from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
 from depthmup.sweep.study import losses_over, studies
-from depthmup.sweep.trials import (
-    TrainTogether,
-    TrainTrial,
-    TrialGrid,
-    together,
-    trial_jobs,
-)
+from depthmup.sweep.sweep import Losses, Records, Sweep
+from depthmup.sweep.trial_jobs import TrainTogether, TrainTrial, together, trial_jobs
 
 __all__ = [
     "MAIN_STORE",
     "Asked",
+    "BuiltIn",
+    "Custom",
     "Design",
     "Executor",
-    "Grid",
     "InProcess",
     "Job",
     "Losses",
@@ -32,14 +29,16 @@ __all__ = [
     "Processes",
     "Progress",
     "Ray",
+    "Records",
     "Shard",
+    "Size",
     "Store",
     "StoreError",
     "StoreWarning",
+    "Sweep",
     "Train",
     "TrainTogether",
     "TrainTrial",
-    "TrialGrid",
     "Variant",
     "WorkerError",
     "certificate",
@@ -48,6 +47,7 @@ __all__ = [
     "core_seconds",
     "losses_over",
     "merge",
+    "rate_unit",
     "run",
     "share",
     "share_left",
@@ -56,5 +56,4 @@ __all__ = [
     "together",
     "training",
     "trial_jobs",
-    "variant_of",
 ]

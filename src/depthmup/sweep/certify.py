@@ -1,19 +1,20 @@
-"""From records to certificates: what a design's sizes say about the best rate of another size."""
+"""From records to certificates: what a sweep's sizes say about the best rate of another size."""
 
 from collections.abc import Mapping
 
 from depthmup.records import Certificate
 from depthmup.records.certificate import Probe
 from depthmup.statistics import TOLERANCE, calibrate
-from depthmup.sweep.design import Design, Records, Size, Variant, named
+from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.glance import Train, glance
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import losses_over
+from depthmup.sweep.sweep import Records, Sweep
 
 
 def certificate(
-    design: Design,
+    sweep: Sweep,
     records: Records,
     variant: Variant,
     target: Size,
@@ -26,35 +27,35 @@ def certificate(
     """One variant's certificate for a target, judged by the last window of training.
 
     Args:
-        design: that was run.
+        sweep: that was run.
         records: of its runs.
         variant: whose learning rate.
-        target: width and depth.
+        target: a value for every axis.
         probe: what a glance at the target showed.
         tolerance: octaves per doubling within which an optimum counts as staying.
         config, environment: how it was run, and on what.
     """
-    late = slice(design.steps - design.window, design.steps)
-    early = early_window(design.steps, design.window)
-    losses = losses_over(design, records, variant, design.all_sizes, late)
+    late = slice(sweep.design.steps - sweep.design.window, sweep.design.steps)
+    early = early_window(sweep.design.steps, sweep.design.window)
+    losses = losses_over(sweep, records, variant, sweep.design.all_sizes, late)
     before = None
     if early is not None:
-        before = losses_over(design, records, variant, design.all_sizes, early).values
+        before = losses_over(sweep, records, variant, sweep.design.all_sizes, early).values
     return calibrate(
-        sizes=[named(size) for size in losses.sizes],
+        sizes=losses.sizes,
         log2_lrs=losses.log2_lrs,
         losses=losses.values,
         early=before,
-        target=named(target),
-        base=named(design.base_size),
+        target=target,
+        base=sweep.design.base,
         chance=losses.chance,
         probe=probe,
         tolerance=tolerance,
         about={
-            "rate_unit": design.rate_unit(variant),
+            "rate_unit": 1.0,
             "title": variant.title,
             "scheme": variant.name,
-            "model": design.code,
+            "model": sweep.model.code,
             "measure": f"mean training loss over steps {late.start} to {late.stop}",
             "config": config or {},
             "environment": environment or {},
@@ -63,7 +64,7 @@ def certificate(
 
 
 def certify(
-    design: Design,
+    sweep: Sweep,
     store: Store,
     records: Records,
     target: Size,
@@ -76,20 +77,20 @@ def certify(
     """Every variant's certificate, each resting on a glance at the target.
 
     Args:
-        design: that was run.
+        sweep: that was run.
         store: which holds its runs, and the few steps at the target.
         records: of its runs.
-        target: width and depth.
+        target: a value for every axis.
         train: trains those steps; without it only those that the store holds are looked at.
         tolerance: octaves per doubling within which an optimum counts as staying.
         config, environment: how it was run, and on what.
     """
     certificates = []
-    for variant in design.variants:
+    for variant in sweep.design.variants:
 
         def of(probe: Probe | None = None, variant: Variant = variant) -> Certificate:
             return certificate(
-                design,
+                sweep,
                 records,
                 variant,
                 target,
@@ -101,7 +102,7 @@ def certify(
 
         found = of()
         if found.issued:
-            probe = glance(found, design.probed(variant), store, train)
+            probe = glance(found, sweep.probed(variant), store, train)
             found = found if probe is None else of(probe)
         certificates.append(found)
     return tuple(certificates)

@@ -1,4 +1,4 @@
-"""What a sweep costs: time, to share it out and foretell its end; memory, to refuse in time."""
+"""What a sweep costs: time, to share it out and predict its end; memory, to refuse in time."""
 
 import math
 import os
@@ -6,8 +6,12 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
-from depthmup.records import Cell
+from depthmup.records import Cell, Trial
+
+if TYPE_CHECKING:
+    from depthmup.model import Model
 
 BYTES = 4  # single precision
 PROCESS = 400 * 2**20
@@ -99,6 +103,42 @@ def check_memory(
             f"This sweep would need {needed / 2**30:.1f} GiB with {workers} workers, and "
             f"{there / 2**30:.1f} GiB are available; its largest networks have width "
             f"{deepest.width} and depth {deepest.depth}. Use fewer --workers, or smaller sizes."
+        )
+
+
+WEIGHTS = 4
+"""Copies of a custom model's weights while it trains: they, their gradient, and two moments."""
+
+
+def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: int) -> None:
+    """Refuse a sweep of a custom model whose weights alone would not fit.
+
+    The largest size is built without memory, on torch's meta device; a factory that cannot be
+    built there is not checked. Activations, which depend on the batch, are not counted.
+
+    Raises:
+        ValueError: the largest models that could run side by side need more than there is.
+    """
+    from depthmup.model import resolved
+
+    make, there = resolved(model).make, available()
+    if not callable(make) or there is None:
+        return
+    import torch
+
+    largest = max(trials, key=lambda trial: trial.depth * trial.width**2)
+    try:
+        with torch.device("meta"):
+            network = make(largest.width, largest.depth)
+        weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    except Exception:  # it needs real tensors: then memory is not known before training
+        return
+    needed = workers * (PROCESS + WEIGHTS * weights)
+    if needed > there:
+        raise ValueError(
+            f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} workers, and "
+            f"{there / 2**30:.1f} GiB are available; its largest model has width {largest.width} "
+            f"and depth {largest.depth}. Use fewer workers, or smaller sizes."
         )
 
 

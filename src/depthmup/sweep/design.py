@@ -1,35 +1,24 @@
-"""What a sweep varies and what it holds: the one description that studies and certificates need.
+"""What a sweep varies and what it holds: sizes along named axes x variants x rates x seeds."""
 
-Two designs exist: ``Grid``, whose runs are cells of the built-in residual networks, and
-``TrialGrid``, whose runs are trials of a custom model. Everything after training is one road.
-"""
-
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import pairwise, product
+from numbers import Number
+from operator import index
+from typing import Any, TypeAlias
 
-from depthmup.records import Axis, Record
-from depthmup.rules import Scheme
-from depthmup.statistics import Array
+from depthmup.records import Axis
+from depthmup.rules import Scheme, family, scheme
+from depthmup.sweep.bounds import check_octaves, check_runs
 
-Size: TypeAlias = tuple[int, int]
-"""Width and depth."""
+Size: TypeAlias = Mapping[str, int]
+"""A value for every axis, such as ``{"width": 64, "depth": 8}``."""
 
-Records: TypeAlias = Mapping[Any, Record[Any]]
-
-
-STEPS, LAST = 20, 5
-"""Steps of a run that only glances at a size, and how many of the last are looked at."""
-
-
-def named(size: Size) -> dict[str, float]:
-    """A size by its axes.
-
-    Example:
-        >>> named((64, 8))
-        {'width': 64, 'depth': 8}
-    """
-    return {"width": size[0], "depth": size[1]}
+ORDER = ("depth", "width")
+"""Axes that are reported first; others follow in the order of the base."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,122 +33,399 @@ class Variant:
     title: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Losses:
-    """Mean losses over a window of training, as a law of the optimum is fitted to them.
+@dataclass(frozen=True, init=False)
+class Design:
+    """What is varied and what is held in a measurement of transfer.
 
-    ``values`` is (sizes, learning rates, seeds), infinite where a run diverged; a size is a width
-    and a depth. ``chance`` is the loss of guessing.
+    Sizes lie on arms that meet at the base: along each axis the others are at the base's values.
+    ``sizes`` adds any others, such as a *corner* that grows along two axes, for what no arm can
+    show. At every size each variant (scheme x optimizer x multiplier x weight decay) is trained
+    with every learning rate and seed.
+
+    Args:
+        base: the size whose learning rate is known or cheap to tune, a value for every axis.
+        lrs: learning rates at the base, increasing; a factor of 2 or sqrt(2) apart is usual. None:
+            those that usually suit the model.
+        schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. None: the one
+            that the blocks of the model ask for.
+        optimizers: names as in ``depthmup.plan``; one or several. None: AdamW, or Adam for the
+            built-in networks.
+        multipliers: of every branch at the base (the paper's a); one or several.
+        weight_decays: at the base; one or several.
+        settings: of the optimizer (``betas``, ``eps``, ``momentum``, ...), and of a custom model's
+            training: ``schedule`` (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup``
+            (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
+            ``depthmup.plan``).
+        seeds: repetitions, from whose scatter intervals are computed.
+        steps: of every run.
+        window: a run is judged by its mean loss over so many last steps; a fifth unless given.
+        sizes: further sizes, each with a value for every axis.
+        arms: by the name of the axis, the values along it, increasing, the base's among them.
+
+    Raises:
+        ValueError: no sweep can be made of this; says what was expected.
+
+    Example:
+        >>> design = Design(base={"width": 64, "depth": 8}, depth=(8, 16, 32), width=(64, 128),
+        ...                 lrs=[2.0**-9, 2.0**-8, 2.0**-7], schemes="depth-mup")
+        >>> design.axes, len(design.all_sizes)
+        (('depth', 'width'), 4)
     """
 
+    base: Size
+    lrs: tuple[float, ...] | None
+    schemes: tuple[Scheme, ...] | None
+    optimizers: tuple[str, ...] | None
+    multipliers: tuple[float, ...]
+    weight_decays: tuple[float, ...]
+    settings: Mapping[str, Any] = field(hash=False)
+    seeds: int
+    steps: int
+    window: int
     sizes: tuple[Size, ...]
-    log2_lrs: tuple[float, ...]
-    values: Array
-    chance: float
+    arms: Mapping[str, tuple[int, ...]] = field(hash=False)
 
+    def __init__(
+        self,
+        *,
+        base: Size,
+        lrs: Sequence[float] | None = None,
+        schemes: str | Scheme | Sequence[str | Scheme] | None = None,
+        optimizers: str | Sequence[str] | None = None,
+        multipliers: float | Sequence[float] = 1.0,
+        weight_decays: float | Sequence[float] = 0.0,
+        settings: Mapping[str, Any] | None = None,
+        seeds: int = 3,
+        steps: int = 200,
+        window: int | None = None,
+        sizes: Iterable[Size] = (),
+        **arms: Any,
+    ) -> None:
+        # ``dataclasses.replace`` passes the field itself.
+        along = {**arms.pop("arms", {}), **arms}
+        at_base = _whole_size(base, "base")
+        _check_names(along, at_base)
+        values: dict[str, Any] = {
+            "base": at_base,
+            "lrs": None if lrs is None else tuple(_rate(lr) for lr in lrs),
+            "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
+            "optimizers": None if optimizers is None else tuple(_several(optimizers)),
+            "multipliers": tuple(float(a) for a in _several(multipliers)),
+            "weight_decays": tuple(float(decay) for decay in _several(weight_decays)),
+            "settings": _plain(settings or {}),
+            "seeds": _whole(seeds, "seeds"),
+            "steps": _whole(steps, "steps"),
+            "window": max(1, _whole(steps, "steps") // 5) if window is None else index(window),
+            "sizes": tuple(_whole_size(size, "sizes") for size in sizes),
+            "arms": {axis: arm for axis, given in along.items() if (arm := _arm(axis, given))},
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        _check(self)
 
-class Probed(Protocol):
-    """What can be probed: a scheme of a sweep that can train any size for any number of steps."""
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; ``Design.from_dict`` reads it back."""
+        plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
+        plain["arms"] = {axis: list(values) for axis, values in self.arms.items()}
+        plain["sizes"] = [dict(size) for size in self.sizes]
+        plain["base"], plain["settings"] = dict(self.base), dict(self.settings)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
 
-    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
-        """The run of ``STEPS`` steps of a size."""
-
-    def work(self, size: Mapping[str, float]) -> float:
-        """The work of a step."""
-
-    @property
-    def sweep_work(self) -> float:
-        """The work of all runs that were measured."""
-
-
-class Design(Protocol):
-    """Sizes along axes x variants x learning rates x seeds, resolved to runs."""
-
-    @property
-    def title(self) -> str:
-        """Of the page."""
-
-    @property
-    def code(self) -> str:
-        """The fingerprint of what is trained; empty where the version of the package is all."""
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> "Design":
+        return Design(**raw)
 
     @property
     def log2_lrs(self) -> tuple[float, ...]:
-        """Increasing; ``rate_unit * 2**k`` is the learning rate at the base."""
-
-    @property
-    def steps(self) -> int:
-        """Of every run."""
-
-    @property
-    def window(self) -> int:
-        """A run is judged by its mean loss over so many last steps."""
-
-    @property
-    def base_size(self) -> Size:
-        """Where all schemes agree."""
+        """log2 of the learning rates at the base; none where the design leaves them open."""
+        return tuple(round(math.log2(lr), 9) for lr in self.lrs or ())
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What grows."""
+        """What grows: axes along which there are two sizes or more; depth if there are none."""
+        varied = [axis for axis in self.base if len(self.arm(axis)) > 1]
+        if not varied:
+            return ("depth" if "depth" in self.base else next(iter(self.base)),)
+        first = [axis for axis in ORDER if axis in varied]
+        return (*first, *(axis for axis in varied if axis not in first))
 
-    @property
-    def all_sizes(self) -> tuple[Size, ...]:
-        """Those of all axes, and the corners."""
+    def arm(self, axis: Axis) -> tuple[int, ...]:
+        """The values along an axis, all others being the base's.
 
-    @property
-    def variants(self) -> tuple[Variant, ...]:
-        """What is compared."""
+        Example:
+            >>> Design(base={"depth": 4}, depth=(4, 8)).arm("depth")
+            (4, 8)
+        """
+        along = {self.base[axis], *self.arms.get(axis, ())}
+        along |= {size[axis] for size in self.sizes if self._on_arm(size, axis)}
+        if axis in self.arms and not (set(self.arms[axis]) ^ along):
+            return self.arms[axis]
+        return tuple(sorted(along))
 
-    @property
-    def runs(self) -> tuple[Any, ...]:
-        """The different runs, each once."""
+    def _on_arm(self, size: Size, axis: Axis) -> bool:
+        return all(size[other] == self.base[other] for other in self.base if other != axis)
 
-    def sizes(self, axis: Axis) -> tuple[Size, ...]:
+    def sizes_along(self, axis: Axis) -> tuple[Size, ...]:
         """The sizes along an axis, the others at the base's."""
+        return tuple({**self.base, axis: value} for value in self.arm(axis))
 
-    def shown_width(self, size: Size) -> int | None:
-        """The width, where a reader must be told it."""
+    @cached_property
+    def all_sizes(self) -> tuple[Size, ...]:
+        """Those of all axes, and the others."""
+        along = [size for axis in self.axes for size in self.sizes_along(axis)]
+        unique = {tuple(size.items()): size for size in (*along, *self.sizes)}
+        return tuple(unique.values())
 
-    def points(self, variant: Variant, sizes: Iterable[Size]) -> list[list[tuple[Any, ...]]]:
-        """The runs of a variant by size, learning rate and seed."""
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every combination; what there is one of is not named."""
+        schemes, optimizers = self.schemes or (), self.optimizers or ()
+        combinations = product(schemes, optimizers, self.multipliers, self.weight_decays)
+        variants = []
+        for of_scheme, optimizer, multiplier, decay in combinations:
+            suffixes = []
+            if len(optimizers) > 1:
+                suffixes.append(optimizer)
+            if len(self.multipliers) > 1:
+                suffixes.append(f"a={multiplier:g}")
+            if len(self.weight_decays) > 1:
+                suffixes.append(f"decay={decay:g}")
+            variants.append(
+                Variant(
+                    scheme=of_scheme,
+                    optimizer=optimizer,
+                    multiplier=multiplier,
+                    weight_decay=decay,
+                    name=" ".join([of_scheme.name, *suffixes]),
+                    title=" ".join([of_scheme.title, *suffixes]),
+                )
+            )
+        return tuple(variants)
 
-    def chance(self, records: Records, variant: Variant) -> float:
-        """The loss of guessing, which a size must get below."""
+    def variant(self, name: str | None = None) -> Variant:
+        """A variant by its name; the first one without.
 
-    def rate_unit(self, variant: Variant) -> float:
-        """The learning rate at the base at log2 learning rate 0."""
+        Raises:
+            ValueError: there is none of this name.
+        """
+        for variant in self.variants:
+            if name in (None, variant.name):
+                return variant
+        names = ", ".join(repr(variant.name) for variant in self.variants)
+        raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
 
-    def probed(self, variant: Variant) -> Probed:
-        """The variant at any size, for a few steps."""
+    @property
+    def windows(self) -> tuple[slice, ...]:
+        """Windows that tile training from its end, in time order.
 
-    def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        Example:
+            >>> Design(base={"depth": 4}, steps=100, window=40).windows
+            (slice(20, 60, None), slice(60, 100, None))
+        """
+        stops = range(self.steps, self.window - 1, -self.window)
+        return tuple(slice(stop - self.window, stop) for stop in reversed(stops))
 
-    def config(self) -> dict[str, Any]:
-        """What a page says of how it was run."""
+    def toward(self, target: Size) -> "Design":
+        """The design with the corner that a target needs which grows along two axes; the same
+        design where there is one already, or none is needed.
+
+        As far as the farthest value of the first axis and the value before the farthest of the
+        second: in depth and width four times the work of the deepest size where widths double, and
+        a quarter of what the corner of both ends would take.
+
+        Example:
+            >>> design = Design(base={"width": 16, "depth": 4}, width=(16, 32, 64), depth=(4, 8))
+            >>> design.toward({"width": 128, "depth": 64}).sizes
+            ({'width': 32, 'depth': 8},)
+            >>> design.toward({"width": 16, "depth": 64}).sizes
+            ()
+        """
+        growing = [
+            axis
+            for axis in self.axes
+            if axis in target
+            and target[axis] != self.base[axis]
+            and self.arm(axis)[-1] > self.base[axis]
+        ]
+        corners = [
+            size
+            for size in self.sizes
+            if sum(size[axis] != self.base[axis] for axis in self.base) > 1
+        ]
+        if len(growing) < 2 or corners:
+            return self
+        first, second = growing[:2]
+        beyond = [value for value in self.arm(second) if value > self.base[second]]
+        corner = {
+            **self.base,
+            first: self.arm(first)[-1],
+            second: beyond[max(len(beyond) - 2, 0)],
+        }
+        return replace(self, sizes=(*self.sizes, corner))
 
 
-def variant_of(design: Design, name: str | None = None) -> Variant:
-    """A variant by its name; the first one without.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
-    for variant in design.variants:
-        if name in (None, variant.name):
-            return variant
-    names = ", ".join(repr(variant.name) for variant in design.variants)
-    raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
+def _several(value: Any) -> Sequence[Any]:
+    """One value or several, as several."""
+    return [value] if isinstance(value, str | Number | Scheme) else list(value)
 
 
-def windows_of(design: Design) -> Sequence[slice]:
-    """Windows of the design's length that tile training from its end, in time order.
+def _rate(lr: float) -> float:
+    """A learning rate whose log2 has nine decimals: rates equal in theory are equal in bits."""
+    if not 0 < lr < math.inf:
+        raise ValueError(f"Expected lrs to be positive; got {lr!r}.")
+    return float(2.0 ** round(math.log2(lr), 9))
 
-    Example:
-        >>> from depthmup.sweep import Grid
-        >>> windows_of(Grid(steps=100, window=40))
-        (slice(20, 60, None), slice(60, 100, None))
-    """
-    stops = range(design.steps, design.window - 1, -design.window)
-    return tuple(slice(stop - design.window, stop) for stop in reversed(stops))
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise ValueError(f"Expected {name} to be a whole number; got {value!r}.") from None
+
+
+def _whole_size(size: Any, name: str) -> dict[str, int]:
+    """A size with whole numbers of any kind, NumPy's too, as Python's."""
+    if not isinstance(size, Mapping) or not size:
+        raise ValueError(
+            f"Expected {name} to give a value for every axis, such as "
+            f"{{'width': 64, 'depth': 4}}; got {size!r}."
+        )
+    whole = {axis: index(n) if hasattr(n, "__index__") else n for axis, n in size.items()}
+    for axis, value in whole.items():
+        if not isinstance(axis, str) or not axis.isidentifier():
+            raise ValueError(f"Expected axes to have names such as width or depth; got {axis!r}.")
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(
+                f"Expected the {axis} of {name} to be a whole number of at least 1; got {value!r}."
+            )
+    return whole
+
+
+_MEANT = {
+    "depths": "depth",
+    "widths": "width",
+    "scheme": "schemes",
+    "optimizer": "optimizers",
+    "multiplier": "multipliers",
+    "weight_decay": "weight_decays",
+    "lr": "lrs",
+    "log2_lrs": "lrs",
+    "seed": "seeds",
+}
+"""Names that are easily taken for those of arguments."""
+
+
+def _check_names(along: Mapping[str, Any], base: Size) -> None:
+    """Refuse a name that is neither an argument nor an axis of the base."""
+    for name in along:
+        if name in base:
+            continue
+        if name in _MEANT:
+            raise ValueError(f"Design has no argument {name!r}: write {_MEANT[name]}=.")
+        raise ValueError(
+            f"Expected base to say where the axis {name} starts; it has "
+            f"{', '.join(base)}. Axes are named as in the base: "
+            f"Design(base={{{name!r}: 1, ...}}, {name}=(1, 2, 4))."
+        )
+
+
+def _arm(axis: str, values: Any) -> tuple[int, ...]:
+    given = list(values) if hasattr(values, "__iter__") else [values]
+    if any(not hasattr(value, "__index__") or index(value) < 1 for value in given):
+        raise ValueError(f"Expected {axis} to be whole numbers of at least 1; got {given!r}.")
+    return tuple(index(value) for value in given)
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON gives them back, so that they are part of a run's key."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(settings), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected settings that JSON can hold: numbers, strings and lists; {error}."
+        ) from None
+    return plain
+
+
+def _check(design: Design) -> None:
+    """Refuse what cannot be run, before anything is."""
+    _check_sizes(design)
+    _check_increasing("learning rates", design.log2_lrs)
+    check_octaves(design.log2_lrs)
+    for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
+        values = getattr(design, name)
+        if values is None:
+            continue  # open: what suits the model
+        shown = [each.name if isinstance(each, Scheme) else each for each in values]
+        if not shown or len(set(shown)) != len(shown):
+            _refuse(name, "at least one, different from each other", shown)
+    if design.lrs == ():
+        _refuse("lrs", "at least one learning rate", [])
+    for of_scheme in design.schemes or ():
+        _check_named(of_scheme)
+    for name in design.optimizers or ():
+        family(name)
+    for name in ("seeds", "steps"):
+        if getattr(design, name) < 1:
+            _refuse(name, "at least 1", getattr(design, name))
+    variants = len(design.schemes or "1") * len(design.optimizers or "1")
+    check_runs(
+        sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes),
+        variants * len(design.multipliers) * len(design.weight_decays),
+        len(design.lrs or "1"),
+        design.seeds,
+    )
+    if not 1 <= design.window <= design.steps:
+        _refuse("window", f"between 1 and the number of steps ({design.steps})", design.window)
+    if any(not 0 < a < math.inf for a in design.multipliers):
+        _refuse("multipliers", "positive", design.multipliers)
+    if any(not 0 <= decay < math.inf for decay in design.weight_decays):
+        _refuse("weight_decays", "finite and not negative", design.weight_decays)
+
+
+def _check_sizes(design: Design) -> None:
+    for axis, values in design.arms.items():
+        _check_increasing(axis, values)
+        if design.base[axis] not in values:
+            raise ValueError(
+                f"Expected {axis} to contain the base's, {design.base[axis]}, from which the "
+                f"learning rate is transferred; got {values}. Add it, or name another base."
+            )
+    for size in design.sizes:
+        if set(size) != set(design.base):
+            raise ValueError(
+                f"Expected every size to have the axes of the base, {', '.join(design.base)}; got "
+                f"{dict(size)}."
+            )
+
+
+def _check_named(given: Scheme) -> None:
+    """Runs name their scheme: it must be the one that the name stands for."""
+    try:
+        known = scheme(given.name)
+    except ValueError:
+        known = None
+    if known is None or given != replace(
+        known, name=given.name, title=given.title, source=given.source
+    ):
+        raise ValueError(
+            "Expected schemes of the catalogue, or pairs of exponents such as '3/4,1/4': runs "
+            f"are stored by their scheme's name. {given.name!r} is "
+            f"{'none of them' if known is None else 'another one'}. Train a scheme of your own by "
+            "train=, which applies it itself."
+        )
+
+
+def _check_increasing(name: str, values: Sequence[float]) -> None:
+    if any(not math.isfinite(value) for value in values):
+        raise ValueError(f"Expected {name} to be finite numbers; got {values}.")
+    if any(later <= earlier for earlier, later in pairwise(values)):
+        raise ValueError(
+            f"Expected {name} to be strictly increasing (sort them and drop repetitions); got "
+            f"{values}."
+        )
+
+
+def _refuse(what: str, expected: str, got: object) -> None:
+    raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")

@@ -10,9 +10,9 @@ from typing import Any
 
 from depthmup.records import Certificate, Record
 from depthmup.records.certificate import Probe
-from depthmup.sweep.design import LAST, STEPS, Probed
 from depthmup.sweep.executors import WorkerError
 from depthmup.sweep.store import Store
+from depthmup.sweep.sweep import LAST, STEPS, Probed
 
 SEEDS = 2
 """Probing runs of each size."""

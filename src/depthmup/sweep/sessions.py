@@ -7,21 +7,22 @@ of ours. So it is read with care: what a page could not be made from is left out
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from depthmup.records.printable import printable_values
-from depthmup.sweep.grid import Grid
-from depthmup.sweep.trials import TrialGrid
+from depthmup.sweep.built_in import BuiltIn
+from depthmup.sweep.custom import Custom
+from depthmup.sweep.design import Design
+from depthmup.sweep.old_sessions import upgraded
+from depthmup.sweep.sweep import Sweep, Sweepable
 
 DEEPEST = 32
 """Levels of a session's JSON; the deepest that is written has 4."""
 
 # What a page is made from, with its kind; numbers of both kinds count as float.
-_MEASURED = {"grid": dict, "tolerance": float, "environment": dict, "started": float}
 _NEEDED: dict[str, dict[str, type]] = {
-    "networks": {**_MEASURED, "command": list},
-    "trials": {**_MEASURED, "title": str},
+    "sweep": {"sweep": dict, "tolerance": float, "environment": dict, "started": float},
     "claims": {
         "claims": list,
         "scale": str,
@@ -46,6 +47,10 @@ def read_session(about: Any, seconds: Any) -> tuple[dict[str, Any], str]:
     if not _is_number(seconds):
         return {}, "it has no time"
     session = {**printable_values(session), "seconds": seconds}
+    try:
+        session = upgraded(session)
+    except Exception as error:  # whatever another program may have written
+        return session, _unreadable(error)
     return session, _problem(session)
 
 
@@ -61,22 +66,40 @@ def _problem(session: Mapping[str, Any]) -> str:
         return "" if all(isinstance(text, str) for text in texts) else "its names are no texts"
     if kind == "other":
         return ""
-    if "target" in session and not _is_target(session["target"]):
+    if not isinstance(session.get("command", []), list):
+        return "its command is no list of words"
+    if not _is_target(session.get("target")):
         return "its target is no size"
     try:
-        (TrialGrid if kind == "trials" else Grid).from_dict(session["grid"])
+        sweep_of(session)
     except Exception as error:  # whatever another version, or another program, may have written
-        first = (str(error).splitlines() or [""])[0][:200]
-        return f"its grid is not one of this version ({type(error).__name__}: {first})"
+        return _unreadable(error)
     return ""
+
+
+def _unreadable(error: Exception) -> str:
+    first = (str(error).splitlines() or [""])[0][:200]
+    return f"its sweep is not one of this version ({type(error).__name__}: {first})"
+
+
+def sweep_of(session: Mapping[str, Any]) -> Sweep:
+    """The sweep that a session worked on.
+
+    Raises:
+        Exception: of any kind, where another program has written it.
+    """
+    model, design = session["sweep"]["model"], session["sweep"]["design"]
+    kinds: dict[str, Callable[[Any], Sweepable]] = {
+        "built-in": BuiltIn.from_dict,
+        "custom": Custom.from_dict,
+    }
+    return Sweep(model=kinds[model["kind"]](model), design=Design.from_dict(design))
 
 
 def _kind(session: Mapping[str, Any]) -> str:
     if "claims" in session:
         return "claims"
-    if "grid" not in session:
-        return "other"
-    return "trials" if session.get("kind") == "trials" else "networks"
+    return "sweep" if "sweep" in session else "other"
 
 
 def _is_number(value: Any) -> bool:
@@ -86,7 +109,7 @@ def _is_number(value: Any) -> bool:
 def _is_target(value: Any) -> bool:
     if value is None:
         return True
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(n, int) for n in value)
+    return isinstance(value, dict) and all(isinstance(n, int) for n in value.values())
 
 
 def _depth(value: Any) -> int:

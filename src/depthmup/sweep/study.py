@@ -1,4 +1,4 @@
-"""From records to studies: everything that can be said about a design, one study for each axis."""
+"""From records to studies: everything that can be said about a sweep, one study for each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,13 @@ from depthmup.statistics import (
     optima,
 )
 from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
-from depthmup.sweep.design import Design, Losses, Records, Size, Variant, windows_of
+from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import mean_losses
+from depthmup.sweep.sweep import Losses, Records, Sweep
 
 
 def losses_over(
-    design: Design,
+    sweep: Sweep,
     records: Records,
     variant: Variant,
     sizes: Sequence[Size],
@@ -44,7 +45,7 @@ def losses_over(
     """The losses of a variant at some sizes, over the steps of a window.
 
     Args:
-        design: that was run.
+        sweep: that was run.
         records: of its runs.
         variant: which curves.
         sizes: where.
@@ -53,7 +54,7 @@ def losses_over(
     Raises:
         ValueError: a mean loss is not positive.
     """
-    values = mean_losses(design.points(variant, sizes), records, window)
+    values = mean_losses(sweep.points(variant, sizes), records, window)
     if not (values > 0).all():
         raise ValueError(
             f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
@@ -62,14 +63,14 @@ def losses_over(
         )
     return Losses(
         sizes=tuple(sizes),
-        log2_lrs=design.log2_lrs,
+        log2_lrs=sweep.design.log2_lrs,
         values=values,
-        chance=design.chance(records, variant),
+        chance=sweep.chance(records, variant),
     )
 
 
 def studies(
-    design: Design,
+    sweep: Sweep,
     records: Records,
     *,
     title: str = "",
@@ -77,12 +78,12 @@ def studies(
     config: Mapping[str, object],
     environment: Mapping[str, object],
 ) -> tuple[Study, ...]:
-    """Judge a design whose runs are done, axis by axis and window by window.
+    """Judge a sweep whose runs are done, axis by axis and window by window.
 
     Args:
-        design: that was run.
+        sweep: that was run.
         records: of its runs.
-        title: of the page; the design's own unless given.
+        title: of the page; the model's own unless given.
         tolerance: octaves per doubling within which an optimum counts as staying.
         config, environment: how it was run, and on what, as JSON can hold it.
 
@@ -91,38 +92,37 @@ def studies(
     """
     return tuple(
         Study(
-            title=title or design.title,
+            title=title or sweep.model.title,
             windows=tuple(
-                _window(design, records, axis, steps, tolerance) for steps in windows_of(design)
+                _window(sweep, records, axis, steps, tolerance) for steps in sweep.design.windows
             ),
             tolerance=tolerance,
             config=config,
             environment=environment,
             axis=axis,
         )
-        for axis in design.axes
+        for axis in sweep.design.axes
     )
 
 
-def _window(design: Design, records: Records, axis: Axis, steps: slice, tolerance: float) -> Window:
+def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance: float) -> Window:
     curves: list[Curve] = []
     transfers: list[Transfer] = []
-    for variant in design.variants:
-        losses = losses_over(design, records, variant, design.sizes(axis), steps)
-        curves += _curves(design, variant, losses)
-        transfers.append(_transfer(design, variant, axis, losses, tolerance))
+    for variant in sweep.design.variants:
+        losses = losses_over(sweep, records, variant, sweep.design.sizes_along(axis), steps)
+        curves += _curves(variant, losses)
+        transfers.append(_transfer(sweep, variant, axis, losses, tolerance))
     return Window(
         start=steps.start, stop=steps.stop, curves=tuple(curves), transfers=tuple(transfers)
     )
 
 
-def _curves(design: Design, variant: Variant, losses: Losses) -> list[Curve]:
+def _curves(variant: Variant, losses: Losses) -> list[Curve]:
     """The curve of every size."""
     return [
         Curve(
             scheme=variant.name,
-            depth=size[1],
-            width=design.shown_width(size),
+            size=dict(size),
             points=tuple(
                 _point(log2_lr, of_seeds)
                 for log2_lr, of_seeds in zip(losses.log2_lrs, of_size, strict=True)
@@ -144,20 +144,19 @@ def _point(log2_lr: float, of_seeds: Array) -> Point:
 
 
 def _transfer(
-    design: Design, variant: Variant, axis: Axis, losses: Losses, tolerance: float
+    sweep: Sweep, variant: Variant, axis: Axis, losses: Losses, tolerance: float
 ) -> Transfer:
     """How a variant's optimum moves along an axis."""
-    i = 0 if axis == "width" else 1
-    along = [size[i] for size in losses.sizes]
+    along = [size[axis] for size in losses.sizes]
     fitted = optima(Curves.of(losses.log2_lrs, losses.values), chance=losses.chance)
-    at_sizes = measured(fitted, [(size[1], design.shown_width(size)) for size in losses.sizes])
+    at_sizes = measured(fitted, losses.sizes)
     inside = [k for k, optimum in enumerate(at_sizes) if optimum.place is Place.INTERIOR]
     drift = UNKNOWN
     if len(inside) > 1:
         positions = np.log2([along[k] for k in inside])
         slope = drifts(positions, optima(fitted.curves[inside]))
         drift = around(float(slope.value), float(slope.half))
-    base, target = along.index(design.base_size[i]), len(along) - 1
+    base, target = along.index(sweep.design.base[axis]), len(along) - 1
     regret = UNKNOWN
     if at_sizes[target].place is Place.FAILED:
         regret = Estimate(value=math.inf, low=math.inf, high=math.inf)

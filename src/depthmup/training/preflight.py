@@ -9,23 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from depthmup.model import Functions, Model, resolved
+from depthmup.model.time_limit import time_limit
+from depthmup.planning import plan as make_plan
 from depthmup.records import Trial
-from depthmup.training.functions import Functions, resolved
+from depthmup.rules import Scheme, scheme
 from depthmup.training.setup import stream
-from depthmup.training.time_limit import time_limit
-from depthmup.training.trial import called, check_loss, planned, prepared, seeded
+from depthmup.training.trial import OWN_INIT, called, check_loss, planned, prepared, seeded
 
 
-def preflight(
-    functions: Functions, trials: Sequence[Trial], *, seconds: float | None = None
-) -> None:
+def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = None) -> None:
     """Try a person's functions at the smallest sizes of a sweep.
 
     Builds the base twice, looks at one batch and its loss, and plans every scheme and optimizer
     once. A person's own ``train`` is not tried: only training itself could tell.
 
     Args:
-        functions: what is tried.
+        model: what is tried.
         trials: the runs of the sweep.
         seconds: the time limit of one run, which each of the tries has too.
 
@@ -33,14 +33,9 @@ def preflight(
         TypeError, ValueError: what is wrong with which function, and what to do.
         TimeoutError: a try took longer than a run may.
     """
-    own = resolved(functions)
+    own = resolved(model)
     if own.train is not None:
         return
-    if not callable(own.make) or not callable(own.batch):
-        raise TypeError(
-            "Expected make(width, depth) and batch(generator), or train(trial); got "
-            f"{', '.join(own.given) or 'none'}."
-        )
     with time_limit(seconds, "Trying the model, the batch and the loss"):
         _try_functions(own, trials)
     smallest: dict[tuple[Any, ...], Trial] = {}
@@ -49,12 +44,33 @@ def preflight(
         smallest.setdefault(variant, replace(trial, seed=0))
     for trial in smallest.values():
         with time_limit(seconds, f"Planning {trial.scheme}"), seeded(0):
-            prepared(trial, *planned(trial, functions))
+            prepared(trial, *planned(trial, model))
+
+
+def suitable_scheme(
+    model: Model, base: Mapping[str, int], optimizer: str, settings: Mapping[str, Any]
+) -> Scheme:
+    """The scheme that the blocks of a model ask for: Depth-muP's, or CompleteP's for deeper ones.
+
+    Args:
+        model: with a factory and a batch.
+        base: the size at which it is read.
+        optimizer: as in ``depthmup.plan``.
+        settings: of the design; ``own_init`` is the plan's.
+    """
+    network = _built(resolved(model).make, (base["width"], base["depth"]))
+    inputs = model.example_inputs()
+    given = make_plan(
+        network,
+        base=network,
+        optimizer=optimizer,
+        example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
+        own_init=settings.get(OWN_INIT, "fixed"),
+    )
+    return scheme(given.scheme)
 
 
 def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
-    assert callable(own.make)
-    assert callable(own.batch)
     base = (trials[0].base_width, trials[0].base_depth)
     model = _same_twice(own.make, base)
     for index, axis in enumerate(("width", "depth")):
@@ -63,7 +79,6 @@ def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
             size = (min(others), base[1]) if axis == "width" else (base[0], min(others))
             _check_grows(model, _built(own.make, size), axis, base[index], min(others))
     inputs, targets = _drawn(own.batch)
-    assert callable(own.loss)
     with seeded(0):
         loss = own.loss(called(model, inputs), targets)
         check_loss(loss)

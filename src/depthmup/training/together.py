@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from depthmup.model import Model, resolved
 from depthmup.records import Record, Status, Trial
 from depthmup.training.divergence import EXPLODED
-from depthmup.training.functions import Functions, resolved
 from depthmup.training.setup import stream
 from depthmup.training.trial import check_loss, planned, prepared, seeded
 
@@ -28,7 +28,7 @@ Weights = dict[str, Tensor]
 
 def run_together(
     trials: Sequence[Trial],
-    functions: Functions,
+    model: Model,
     *,
     on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Iterator[Record[Trial]]:
@@ -41,26 +41,25 @@ def run_together(
     Raises:
         ValueError: the trials, the model or the settings are none of these.
     """
-    own = resolved(functions)
+    own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
         raise ValueError("Expected trials that differ in learning rate and seed alone.")
     members, optimizers, rate = [], [], None
     for trial in trials:
         with seeded(trial.seed):
-            model, plan = planned(trial, functions)
-        made, rate, clip = prepared(trial, model.train(), plan)
-        if clip is not None or any(True for _ in model.buffers()):
+            network, plan = planned(trial, model)
+        made, rate, clip = prepared(trial, network.train(), plan)
+        if clip is not None or any(True for _ in network.buffers()):
             raise ValueError(
                 "Expected no gradient clipping and a model without buffers; train these trials one "
                 "by one, with run_trial."
             )
-        members.append(model)
+        members.append(network)
         optimizers.append(made)
     assert rate is not None
-    assert callable(own.batch)
     weights = {
         name: torch.stack(
-            [dict(model.named_parameters())[name].detach() for model in members]
+            [dict(network.named_parameters())[name].detach() for network in members]
         ).requires_grad_()
         for name, _ in members[0].named_parameters()
     }
@@ -68,7 +67,7 @@ def run_together(
 
     def cost(own_weights: Weights, inputs: Tensor, targets: Tensor) -> Tensor:
         outputs = functional_call(members[0], own_weights, (inputs,))
-        loss: Tensor = own.loss(outputs, targets)  # type: ignore[operator]
+        loss: Tensor = own.loss(outputs, targets)
         return loss
 
     generators = {trial.seed: stream(trial.seed, "batches") for trial in trials}

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from depthmup.model import Model, resolved
 from depthmup.planning import Plan, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.divergence import EXPLODED
-from depthmup.training.functions import Functions, resolved
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.setup import stream
 
@@ -30,7 +30,7 @@ OWN_INIT = "own_init"
 
 def run_trial(
     trial: Trial,
-    functions: Functions,
+    model: Model,
     *,
     device: str = "cpu",
     threads: int = 1,
@@ -45,15 +45,13 @@ def run_trial(
     Raises:
         TypeError, ValueError: a function gave something else than it should.
     """
-    own = resolved(functions)
+    own = resolved(model)
     with seeded(trial.seed), _threads(threads):
         if callable(own.train):
             return _judged(trial, own.train(trial))
-        assert callable(own.batch)
-        assert callable(own.loss)
-        model, plan = planned(trial, functions)
-        model.to(device).train()
-        made, rate, clip = prepared(trial, model, plan)
+        network, plan = planned(trial, model)
+        network.to(device).train()
+        made, rate, clip = prepared(trial, network, plan)
         rates = [(group, group["lr"]) for optimizer in made for group in optimizer.param_groups]
         generator = stream(trial.seed, "batches")
         # Of dropout: the same for all sizes, as far as shapes allow, and not the initialization's.
@@ -61,7 +59,7 @@ def run_trial(
         losses, limit = array("f"), math.inf
         for step in range(trial.steps):
             inputs, targets = moved(own.batch(generator), device)
-            loss = own.loss(called(model, inputs), targets)
+            loss = own.loss(called(network, inputs), targets)
             if step == 0:
                 check_loss(loss)
             value = float(loss.detach())
@@ -76,32 +74,31 @@ def run_trial(
             losses.append(value)
             for group, base in rates:
                 group["lr"] = base * rate((step + 0.5) / trial.steps)
-            model.zero_grad(set_to_none=True)
+            network.zero_grad(set_to_none=True)
             loss.backward()
             if clip is not None:
-                plan.clip_grad_norm_(model, clip)
+                plan.clip_grad_norm_(network, clip)
             for optimizer in made:
                 optimizer.step()
             on_progress((step + 1) / trial.steps)
         return Record(cell=trial, status=Status.FINISHED, losses=losses)
 
 
-def planned(trial: Trial, functions: Functions) -> tuple[nn.Module, Plan]:
+def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
     """A trial's model at its initial weights, from the present random state, and its plan."""
-    own = resolved(functions)
-    assert callable(own.make)
-    model = own.make(trial.width, trial.depth)
+    own = resolved(model)
+    network = own.make(trial.width, trial.depth)
     # One plan serves all seeds and rates of a shape: it holds names and factors.
     declared = {k: v for k, v in trial.settings.items() if k == OWN_INIT}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
     # A person's own plan may depend on everything.
-    plan = _plan(trial if callable(own.plan) else shape, functions)
-    plan.initialize(model)
-    return model, plan
+    plan = _plan(trial if callable(own.plan) else shape, model)
+    plan.initialize(network)
+    return network, plan
 
 
 def prepared(
-    trial: Trial, model: nn.Module, plan: Plan
+    trial: Trial, network: nn.Module, plan: Plan
 ) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
     """A trial's optimizers, the schedule of their rates, and the norm that gradients are cut to."""
     settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
@@ -111,22 +108,20 @@ def prepared(
     if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
         raise ValueError(f"Expected clip to be a positive norm, or None; got {clip!r}.")
     made = optimizers(
-        plan, model, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
+        plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
     )
     return made, rate, clip
 
 
 @lru_cache(maxsize=64)
-def _plan(shape: Trial, functions: Functions) -> Plan:
-    own = resolved(functions)
-    assert callable(own.make)
-    assert callable(own.batch)
+def _plan(shape: Trial, model: Model) -> Plan:
+    own = resolved(model)
     make = own.make
     with seeded(0):
         base, base_drawn = recorded(lambda: make(shape.base_width, shape.base_depth))
-        model, drawn = recorded(lambda: make(shape.width, shape.depth))
+        network, drawn = recorded(lambda: make(shape.width, shape.depth))
     if callable(own.plan):
-        found = own.plan(model, base, shape)
+        found = own.plan(network, base, shape)
         if not isinstance(found, Plan):
             raise TypeError(
                 f"Expected plan(model, base, trial) to give a depthmup.Plan; got "
@@ -136,7 +131,7 @@ def _plan(shape: Trial, functions: Functions) -> Plan:
         return found
     inputs, _ = own.batch(stream(0, "batches"))
     return make_plan(
-        model,
+        network,
         base=base,
         # At the base every scheme prescribes the same.
         scheme="depth-mup" if shape.scheme == BASE_SHAPE else shape.scheme,

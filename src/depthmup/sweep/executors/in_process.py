@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from depthmup.model.errors import told
 from depthmup.sweep.executors.backlog import Backlog
 from depthmup.sweep.executors.executor import Listener
 from depthmup.sweep.jobs import Job
-from depthmup.training.own_errors import told
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from depthmup.model.errors import told
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
-from depthmup.training.own_errors import told
 
 STARTUP = 120.0
 """Seconds for a new process to load its libraries; a job's time limit counts from there."""

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from depthmup.model.errors import told
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
-from depthmup.training.own_errors import told
 
 CONNECT, ANSWER = 5.0, 12.0
 """Seconds for a connection to a cluster, and for its answer; Ray by itself would take 120."""

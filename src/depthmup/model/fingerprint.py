@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from depthmup.training.own_files import (
+from depthmup.model.source_files import (
     PACKAGE,
     Walk,
     add_file,

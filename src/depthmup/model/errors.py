@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from depthmup.training.own_files import PACKAGE, is_library
+from depthmup.model.source_files import PACKAGE, is_library
 
 _RAISES = dis.opmap["RAISE_VARARGS"]
 

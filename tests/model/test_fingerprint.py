@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from depthmup.training.functions import Functions
+from depthmup.model import Model, find_function, resolved
+from depthmup.model.fingerprint import fingerprint
 
 END = """
-from depthmup.training.fingerprint import fingerprint
+from depthmup.model.fingerprint import fingerprint
 CODE = fingerprint(GIVEN)
 """
 MINE = ("mynet", "inner", "pack")
@@ -133,14 +134,14 @@ class TestFunctionsOfOneName:
     def test_which_function_of_a_file_is_given(self, tmp_path):
         path = tmp_path / "two_own.py"
         path.write_text("def make(w, d): ...\ndef one(g): return 1\ndef two(g): return 2\n")
-        first = Functions(make=f"{path}:make", batch=f"{path}:one").code
-        assert Functions(make=f"{path}:make", batch=f"{path}:two").code != first
-        assert Functions(make=f"{path}:make", batch=f"{path}:one").code == first
+        first = Model(make=f"{path}:make", batch=f"{path}:one").code
+        assert Model(make=f"{path}:make", batch=f"{path}:two").code != first
+        assert Model(make=f"{path}:make", batch=f"{path}:one").code == first
 
     def test_files_of_one_name(self, tmp_path):
         def code():
             places = [f"{tmp_path}/{name}/main_own.py" for name in "ab"]
-            return Functions(make=f"{places[0]}:make", batch=f"{places[1]}:batch").code
+            return Model(make=f"{places[0]}:make", batch=f"{places[1]}:batch").code
 
         for name in "ab":
             (tmp_path / name).mkdir()
@@ -149,7 +150,7 @@ class TestFunctionsOfOneName:
         for name in "ab":
             with (tmp_path / name / "main_own.py").open("a") as file:
                 file.write("SCALE = 2\n")
-            Functions.code.fget.__globals__["resolved"].cache_clear()
+            resolved.cache_clear()
             found.append(code())
         assert len({*found}) == 3
 
@@ -159,8 +160,8 @@ class TestFunctionsOfOneName:
             text = f"def make(w, d): return {name!r}\ndef batch(g): return {name!r}\n"
             (tmp_path / name / "main_own.py").write_text(text)
         places = [f"{tmp_path}/{name}/main_own.py" for name in "ab"]
-        first = Functions(make=f"{places[0]}:make", batch=f"{places[1]}:batch").code
-        assert Functions(make=f"{places[1]}:make", batch=f"{places[0]}:batch").code != first
+        first = Model(make=f"{places[0]}:make", batch=f"{places[1]}:batch").code
+        assert Model(make=f"{places[1]}:make", batch=f"{places[0]}:batch").code != first
 
 
 class TestValues:
@@ -262,7 +263,7 @@ class TestClasses:
             name, space = f"<cell {hash(text)}>", {"__name__": "__main__"}
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
             exec(compile(text, name, "exec"), space)
-            return Functions(make=space["make"]).code
+            return fingerprint([space["make"]])
 
         text = f"{self.HEAD}{made}def make(w, d): return Cfg\n"
         assert code(text) == code(text) != code(text.replace("1\n", "2\n"))
@@ -271,14 +272,14 @@ class TestClasses:
 class TestLibraries:
     def test_are_known_by_name_and_version(self, monkeypatch, tmp_path):
         start = time.monotonic()
-        first = Functions(make=F.mse_loss, loss=F.mse_loss).code
+        first = fingerprint([F.mse_loss, F.mse_loss])
         assert time.monotonic() - start < 10  # reading all of torch takes a minute
-        assert Functions(make=F.mse_loss, loss=F.mse_loss).code == first
+        assert fingerprint([F.mse_loss, F.mse_loss]) == first
         losses = (F.l1_loss, torch.dist, F.max_pool1d, F.max_pool2d, F.gelu, max)
-        codes = {first, *(Functions(make=F.mse_loss, loss=loss).code for loss in losses)}
+        codes = {first, *(fingerprint([F.mse_loss, loss]) for loss in losses)}
         assert len(codes) == 1 + len(losses)
         monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0")
-        assert Functions(make=F.mse_loss, loss=F.mse_loss).code != first
+        assert fingerprint([F.mse_loss, F.mse_loss]) != first
 
     def test_links_into_a_store_of_packages_are_installed(self, tmp_path, monkeypatch):
         store, installed = tmp_path / "store", tmp_path / "site-packages"
@@ -287,10 +288,10 @@ class TestLibraries:
         (store / "linked_own.py").write_text("def make(w, d): return 1\n")
         (installed / "linked_own.py").symlink_to(store / "linked_own.py")
         monkeypatch.syspath_prepend(str(installed))
-        first = Functions(make="linked_own:make").code
+        first = fingerprint([find_function("linked_own:make")])
         (store / "linked_own.py").write_text("def make(w, d): return 2\n")
-        Functions.code.fget.__globals__["resolved"].cache_clear()
-        assert Functions(make="linked_own:make").code == first
+        resolved.cache_clear()
+        assert fingerprint([find_function("linked_own:make")]) == first
 
     def test_decorators_of_theirs_do_not_hide_ones_own(self, code):
         script = "import torch\n@torch.no_grad()\ndef make(w, d): return HEADS\nHEADS = 4"
@@ -298,4 +299,4 @@ class TestLibraries:
 
     def test_values_of_an_object_are_no_code(self):
         with pytest.raises(ValueError, match=r"source of .* cannot be found"):
-            _ = Functions(make=[].append).code
+            _ = fingerprint([[].append])

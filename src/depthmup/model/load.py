@@ -1,4 +1,4 @@
-"""``--model module:factory``: how commands are given a user's own model.
+"""``--model module:factory``: how commands are given a person's model.
 
 The module has ``factory(width, depth)``, which makes a model; ``batch(generator)``, which makes
 ``(inputs, targets)``; and, where cross-entropy is not meant, ``loss(outputs, targets)``.
@@ -10,40 +10,18 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UserModel:
-    """A user's model factory with its data and its loss.
-
-    ``batch`` draws one batch from a generator; its inputs are a tensor, a sequence of positional
-    arguments or a mapping of keyword arguments.
-    """
-
-    make: Callable[[int, int], nn.Module]
-    batch: Callable[[torch.Generator], tuple[Any, Any]]
-    loss: Callable[[Any, Any], Tensor]
-
-    def example_inputs(self, seed: int = 0) -> Any:
-        """The inputs of one batch."""
-        return self.batch(torch.Generator().manual_seed(seed))[0]
-
-
-def load_user_model(model: str, *, batch: str = "batch", loss: str = "") -> UserModel:
-    """Import what ``module:factory`` names, and the batch and loss beside it.
+def load_functions(model: str, *, batch: str = "batch", loss: str = "") -> dict[str, Any]:
+    """Import what ``module:factory`` names, and the functions beside it, by their names.
 
     ``module`` is importable from the current directory, or a path to a Python file. ``batch`` and
     ``loss`` name functions of the same module, or ``module:function`` of another; without ``loss``
-    the module's own ``loss`` is used, or cross-entropy if it has none.
+    the module's own ``loss`` is used, if it has one; so is its ``optimizers``.
 
     Raises:
         ValueError: something named is not there; says what the convention is.
@@ -56,16 +34,17 @@ def load_user_model(model: str, *, batch: str = "batch", loss: str = "") -> User
             "batch(generator) -> (inputs, targets)."
         )
     module = _module(where)
-    found_loss: Callable[[Any, Any], Tensor]
+    functions: dict[str, Any] = {
+        "make": _function(module, where, factory, "factory(width, depth)"),
+        "batch": _function(module, where, batch, "batch(generator) -> (inputs, targets)"),
+    }
     if loss:
-        found_loss = _function(module, where, loss, "loss(outputs, targets)")
-    else:
-        found_loss = getattr(module, "loss", cross_entropy)
-    return UserModel(
-        make=_function(module, where, factory, "factory(width, depth)"),
-        batch=_function(module, where, batch, "batch(generator) -> (inputs, targets)"),
-        loss=found_loss,
-    )
+        functions["loss"] = _function(module, where, loss, "loss(outputs, targets)")
+    elif hasattr(module, "loss"):
+        functions["loss"] = module.loss
+    if callable(optimizers := getattr(module, "optimizers", None)):
+        functions["optimizers"] = optimizers
+    return functions
 
 
 def find_function(reference: str) -> Callable[..., Any]:
@@ -83,22 +62,6 @@ def find_function(reference: str) -> Callable[..., Any]:
     return _function(
         _loaded(where) or _module(where), where, name, "a function at the top of the module"
     )
-
-
-def cross_entropy(outputs: Any, targets: Tensor) -> Tensor:
-    """Mean cross-entropy of logits over their last dimension.
-
-    Logits are the outputs, ``outputs.logits`` or ``outputs["logits"]``.
-    """
-    logits = getattr(outputs, "logits", outputs)
-    if isinstance(logits, Mapping) and "logits" in logits:
-        logits = logits["logits"]
-    if not isinstance(logits, Tensor):
-        raise TypeError(
-            f"Expected outputs that are logits, or have them as .logits; got "
-            f"{type(logits).__name__}. Pass loss(outputs, targets), which takes them as they are."
-        )
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def size(text: str) -> tuple[int, int]:

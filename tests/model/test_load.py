@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from depthmup.cli import plan as verb
+from depthmup.model import Model, resolved, size
+from depthmup.model.loss import cross_entropy
 from depthmup.planning import Plan
-from depthmup.planning.user_model import cross_entropy, load_user_model, size
 
 ROOT = Path(__file__).parents[2]
 MINE = """
@@ -42,21 +43,22 @@ def mine(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("where", ["mine_zoo", "mine_zoo.py", "{path}/mine_zoo.py"])
 def test_modules_and_files(mine, where):
-    user = load_user_model(where.format(path=mine) + ":make")
+    given = Model.load(where.format(path=mine) + ":make")
+    user = resolved(given)
     model = user.make(8, 2)
     inputs, targets = user.batch(torch.Generator().manual_seed(0))
-    assert torch.equal(inputs, user.example_inputs(0))
+    assert torch.equal(inputs, given.example_inputs(0))
     expected = torch.nn.functional.cross_entropy(model(inputs), targets)
     assert torch.equal(user.loss(model(inputs), targets), expected)
 
 
 def test_loss_of_the_module_or_named(mine):
-    assert load_user_model("mine_zoo:make").loss is cross_entropy
-    named = load_user_model("mine_zoo:make", loss="losses_zoo:mse")
+    assert resolved(Model.load("mine_zoo:make")).loss is cross_entropy
+    named = Model.load("mine_zoo:make", loss="losses_zoo:mse")
     assert named.loss(torch.ones(2), torch.zeros(2)) == 1
     (mine / "mine_zoo.py").write_text(MINE + "\ndef loss(outputs, targets): return outputs.sum()\n")
     sys.modules.pop("mine_zoo")
-    assert load_user_model("mine_zoo.py:make").loss(torch.ones(2), None) == 2
+    assert Model.load("mine_zoo.py:make").loss(torch.ones(2), None) == 2
 
 
 def test_sequences_are_flattened_and_outputs_with_logits_understood():
@@ -81,7 +83,7 @@ def test_sequences_are_flattened_and_outputs_with_logits_understood():
 )
 def test_errors_say_the_convention(mine, spec, message):
     with pytest.raises(ValueError, match=message):
-        load_user_model(spec)
+        Model.load(spec)
 
 
 @pytest.mark.parametrize("text", ["", "64", "64x", "x4", "64x4x2", "0x4", "-1x4", "axb"])

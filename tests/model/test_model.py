@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from own_models import SOURCE, batch, make
 
-from depthmup.planning.user_model import cross_entropy, load_user_model
-from depthmup.training.functions import Functions, by_reference, resolved
+from depthmup.model import Model, by_reference, resolved
+from depthmup.model.loss import cross_entropy
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def written(tmp_path):
             path.write_text(text)
         for module in [m for m in sys.modules if m.startswith(("mine_own", "layers_own"))]:
             del sys.modules[module]
-        user = load_user_model(f"{tmp_path / name}.py:make")
-        return Functions(make=user.make, batch=user.batch)
+        user = Model.load(f"{tmp_path / name}.py:make")
+        return Model(make=user.make, batch=user.batch)
 
     yield written
     for module in [m for m in sys.modules if m.startswith(("mine_own", "layers_own"))]:
@@ -52,8 +52,8 @@ class TestFingerprint:
         first = written(mine_own=SOURCE).code
         (tmp_path / "moved").mkdir()
         (tmp_path / "moved" / "mine_own.py").write_text(SOURCE)
-        user = load_user_model(f"{tmp_path}/moved/mine_own.py:make")
-        assert Functions(make=user.make, batch=user.batch).code == first
+        user = Model.load(f"{tmp_path}/moved/mine_own.py:make")
+        assert Model(make=user.make, batch=user.batch).code == first
 
     def test_of_a_script_is_that_of_what_its_functions_use(self, tmp_path):
         """Not of the call below them, nor of what they do not use."""
@@ -62,8 +62,8 @@ class TestFingerprint:
             + "\nSCALE = 1.0\n"
             + "def other(): return 1\n"
             + "def loss(outputs, targets): return SCALE * outputs.sum()\n"
-            + "from depthmup.training.functions import Functions\n"
-            + "CODE = Functions(make=make, batch=batch, loss=loss).code\n"
+            + "from depthmup.model import Model\n"
+            + "CODE = Model(make=make, batch=batch, loss=loss).code\n"
         )
 
         def code(text):
@@ -80,11 +80,11 @@ class TestFingerprint:
         with pytest.raises(
             ValueError, match=r"(?s)source of functools.partial.*the version of your code"
         ):
-            _ = Functions(make=partial(make, multiplier=2.0), batch=batch).code
+            _ = Model(make=partial(make, multiplier=2.0), batch=batch).code
         space = {"__name__": "__main__"}
         exec("def typed(width, depth): return None", space)
         with pytest.raises(ValueError, match="source of typed cannot be found"):
-            _ = Functions(make=space["typed"], batch=batch).code
+            _ = Model(make=space["typed"], batch=batch).code
 
 
 class TestReferences:
@@ -111,13 +111,13 @@ class TestReferences:
     )
     def test_what_others_cannot_import(self, function, message):
         with pytest.raises(ValueError, match=message):
-            by_reference(Functions(make=function, batch=batch))
+            by_reference(Model(make=function, batch=batch))
 
     def test_what_is_defined_in_the_session(self):
         space = {"__name__": "__main__"}
         exec("def typed(width, depth): return None", space)
         with pytest.raises(ValueError, match="defined in the session that is running"):
-            by_reference(Functions(make=space["typed"], batch=batch))
+            by_reference(Model(make=space["typed"], batch=batch))
 
     def test_what_was_replaced_in_its_module(self, written):
         first = written(mine_own=SOURCE)
@@ -127,9 +127,9 @@ class TestReferences:
 
     def test_names_that_are_none(self):
         with pytest.raises(ValueError, match="module:function"):
-            resolved(Functions(train="nowhere"))
+            resolved(Model(train="nowhere"))
         with pytest.raises(ValueError, match="no function 'nothing'"):
-            resolved(Functions(train="own_models:nothing"))
+            resolved(Model(train="own_models:nothing"))
 
 
 def test_helpers_are_importable():

@@ -1,0 +1,38 @@
+"""Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH."""
+
+from collections.abc import Sequence
+
+
+def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
+    """The values by axis that words name.
+
+    Args:
+        words: ``NAME=VALUE`` each, or one WIDTHxDEPTH such as ``1024x64``.
+        option: whose words these are, for the message.
+
+    Raises:
+        ValueError: a word is neither.
+
+    Example:
+        >>> parse_size(["depth=64", "width=1024"], option="--target")
+        {'depth': 64, 'width': 1024}
+        >>> parse_size(["1024x64"], option="--target")
+        {'width': 1024, 'depth': 64}
+    """
+    values: dict[str, int] = {}
+    for word in (part for each in words for part in each.replace(",", " ").split()):
+        name, equals, value = word.partition("=")
+        width, cross, depth = word.lower().partition("x")
+        if equals and name.isidentifier() and value.isdecimal() and int(value):
+            pairs = {name: int(value)}
+        elif cross and width.isdecimal() and depth.isdecimal() and int(width) and int(depth):
+            pairs = {"width": int(width), "depth": int(depth)}
+        else:
+            raise ValueError(
+                f"Expected {option} as NAME=VALUE for each axis, such as depth=64 width=1024, or "
+                f"as WIDTHxDEPTH, such as 1024x64; got {word!r}."
+            )
+        if twice := values.keys() & pairs:
+            raise ValueError(f"Expected {option} to name {min(twice)} once; got it twice.")
+        values |= pairs
+    return values

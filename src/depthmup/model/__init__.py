@@ -1,0 +1,6 @@
+"""A person's model, once: its functions, their source, and how processes load them."""
+
+from depthmup.model.load import find_function, size
+from depthmup.model.model import Functions, Model, by_reference, resolved
+
+__all__ = ["Functions", "Model", "by_reference", "find_function", "resolved", "size"]

@@ -1,0 +1,196 @@
+"""A person's model: how it is made and trained, and how another process finds it again."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from depthmup.model.load import find_function, load_functions
+
+Function: TypeAlias = Callable[..., Any]
+
+CROSS_ENTROPY = "depthmup.model.loss:cross_entropy"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that only its owner's code can make: its factory, its data and its loss.
+
+    Each function is given as it is, or as a reference, ``module:function`` or
+    ``path/to/file.py:function``, by which another process finds it: functions are never copied by
+    value.
+
+    Args:
+        make: ``make(width, depth)`` gives the model, with its own initialization.
+        batch: ``batch(generator)`` gives ``(inputs, targets)``, drawn from a torch generator.
+            Inputs are a tensor, a sequence of arguments or a mapping of keyword arguments.
+        loss: ``loss(outputs, targets)`` gives one number; by default the cross-entropy of logits.
+        train: instead of these, ``train(trial)`` does all the work for a ``Trial`` (``width``,
+            ``depth``, ``width_ratio``, ``depth_ratio``, ``lr``, ``seed``, ``scheme``,
+            ``optimizer``, ``steps``, ...) and gives the loss of every step, NaN where it diverged.
+        plan: ``plan(model, base, trial)`` gives a plan, where ``depthmup.plan`` must be told more
+            than the scheme, such as ``branches`` or ``roles``.
+        optimizers: ``optimizers(model, lr)`` gives a list of optimizers; ``check`` needs it for a
+            model whose own code follows a scheme already.
+        version: names the version of the code; by default its source is hashed, so that runs of
+            other code are never taken for this one's.
+
+    Raises:
+        ValueError: neither a factory with its data nor ``train`` is given, or both are.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> def make(width, depth):
+        ...     return nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 4))
+        >>> def batch(generator):
+        ...     x = torch.randn(64, 8, generator=generator)
+        ...     return x, x[:, :4].argmax(-1)
+        >>> Model(make, batch=batch, version="1").name
+        'make'
+    """
+
+    make: Function | str | None = None
+    _: KW_ONLY
+    batch: Function | str | None = None
+    loss: Function | str = CROSS_ENTROPY
+    train: Function | str | None = None
+    plan: Function | str | None = None
+    optimizers: Function | str | None = None
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        _check_complete(self)
+
+    @staticmethod
+    def load(model: str, *, batch: str = "batch", loss: str = "", version: str = "") -> "Model":
+        """The model that ``module:factory`` or ``path/to/file.py:factory`` names.
+
+        The functions beside the factory are used by their names: ``batch``, and where they are
+        there ``loss`` and ``optimizers``.
+
+        Args:
+            model: the factory.
+            batch: the name of the function that gives a batch, or ``module:function``.
+            loss: the name of the loss; without it the module's ``loss``, or cross-entropy.
+            version: of the code, instead of a hash of its source.
+
+        Raises:
+            ValueError: something named is not there; says what the convention is.
+        """
+        return Model(**load_functions(model, batch=batch, loss=loss), version=version)
+
+    @property
+    def functions(self) -> dict[str, Function | str]:
+        """Those that are given, by their names."""
+        # The order in which they are hashed is that of the first version; optimizers do not decide
+        # what a run of ``transfer`` is.
+        names = ("plan", "train") if self.train is not None else ("make", "batch", "loss", "plan")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def name(self) -> str:
+        """The name of the function that makes or trains it."""
+        own = resolved(self)
+        function = own.make or own.train
+        return getattr(function, "__name__", type(function).__name__)
+
+    @property
+    def code(self) -> str:
+        """Its version, or the fingerprint of its source code."""
+        if self.version:
+            return f"version {self.version}"
+        from depthmup.model.fingerprint import fingerprint  # which loads torch
+
+        own = resolved(self)
+        return fingerprint(getattr(own, name) for name in self.functions)
+
+    def example_inputs(self, seed: int = 0) -> Any:
+        """The inputs of one batch."""
+        import torch
+
+        return resolved(self).batch(torch.Generator().manual_seed(seed))[0]
+
+
+def _check_complete(model: Model) -> None:
+    given = [name for name in ("make", "batch", "train", "plan") if getattr(model, name)]
+    if model.train is not None and len(given) > 1:
+        raise ValueError(
+            "Expected either train(trial), which does everything, or make(width, depth) with "
+            f"batch(generator); got {', '.join(given)}."
+        )
+    if model.train is None and not {"make", "batch"} <= set(given):
+        raise ValueError(
+            "Expected make(width, depth) and batch(generator), or train(trial); got "
+            f"{', '.join(given) or 'none of them'}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Functions:
+    """A model's functions themselves; of those that were not given, None."""
+
+    make: Any
+    batch: Any
+    loss: Any
+    train: Any
+    plan: Any
+    optimizers: Any
+
+
+@lru_cache(maxsize=16)
+def resolved(model: Model) -> Functions:
+    """The functions of a model; references are imported once per process."""
+
+    def function(name: str) -> Any:
+        value = getattr(model, name)
+        return find_function(value) if isinstance(value, str) else value
+
+    return Functions(**{f.name: function(f.name) for f in fields(Functions)})
+
+
+def by_reference(model: Model) -> Model:
+    """The model by references, which can be sent to other processes.
+
+    Raises:
+        ValueError: one of its functions cannot be found from elsewhere, and why.
+    """
+    references: dict[str, Any] = {
+        name: value if isinstance(value, str) else _reference(value)
+        for name, value in model.functions.items()
+    }
+    return replace(model, optimizers=None, **references)
+
+
+def _reference(function: Function) -> str:
+    name = getattr(function, "__qualname__", "")
+    module = inspect.getmodule(function)
+    if not name.isidentifier():
+        raise ValueError(
+            f"{name or function!r} is not at the top of a module, so other processes cannot import "
+            "it"
+        )
+    if module is None or module.__name__ == "__main__":
+        raise ValueError(
+            f"{name} is defined in the session that is running (__main__), which other processes "
+            "cannot import"
+        )
+    if getattr(module, name, None) is not function:
+        raise ValueError(
+            f"{module.__name__}.{name} is another function now, so other processes would import "
+            "that one"
+        )
+    file = getattr(module, "__file__", None)
+    if file and file.endswith(".py") and "." not in module.__name__ and not _installed(module):
+        return f"{Path(file).resolve()}:{name}"
+    return f"{module.__name__}:{name}"
+
+
+def _installed(module: ModuleType) -> bool:
+    """Whether a module is a package, whose own imports need its name."""
+    return hasattr(module, "__path__") or module.__name__ in sys.stdlib_module_names

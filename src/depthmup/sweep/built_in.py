@@ -1,0 +1,245 @@
+"""The built-in networks: residual MLPs on images, whose runs are exact cells."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
+from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
+from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, family
+from depthmup.sweep.cost import work
+from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.sweep import Records, Sweep
+
+HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
+INPUT = Role(kind=Kind.INPUT)
+READOUT = Role(kind=Kind.READOUT)
+
+OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
+# (inputs, classes) of the data sets that networks are sized for.
+DATA_SHAPES = {"digits": (64, 10), "mnist": (784, 10), "cifar10": (3072, 10)}
+USUAL_RATES = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
+"""log2 learning rates times width, for Adam: half an octave apart around the optimum of networks
+with a = 1, where those of SGD lie too."""
+
+SETTINGS: dict[str, Any] = {"betas": [0.9, 0.999], "eps": 1e-8, "momentum": 0.0}
+"""What ``Design.settings`` may say of the optimizer, and what holds where it does not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltIn:
+    """Residual MLPs on images, trained by a compiled kernel: a model that needs no code.
+
+        x <- x + a multiplier(L) (phi(W x) - mean)
+
+    At the base W has entries N(0, 1/width), U N(0, 1/inputs) and V N(0, 1/width^2); U and V are
+    not trained. ``Design.settings`` may have ``betas``, ``eps`` and ``momentum``.
+
+    Args:
+        activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos.
+        nonlinearity: "post", phi(W x), or "pre", W phi(x).
+        block_depth: matrices in series in a branch.
+        mean_subtraction: whether the mean over features is subtracted from every branch.
+        layer_norm: whether the input of every branch is normalized.
+        batch_size: examples per step.
+        order: "replacement", each example drawn by itself, or "epochs", all of them once per epoch.
+        data: the digits; others are made by ``depthmup.training.find_data``.
+        precision: of matrix products; other precisions are other runs.
+        numerics: the version of the engines; an older one names records of the past.
+
+    Raises:
+        ValueError: a setting that no network has.
+
+    *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
+
+    Example:
+        >>> BuiltIn(activation="relu").usual_rates({"width": 64, "depth": 8}, "adam")[0]
+        0.000172633491500622
+    """
+
+    activation: str = "abs"
+    nonlinearity: Literal["post", "pre"] = "post"
+    block_depth: int = 1
+    mean_subtraction: bool = True
+    layer_norm: bool = False
+    batch_size: int = 64
+    order: Order = "replacement"
+    data: Data = field(default_factory=Data)
+    precision: Precision = "float32"
+    numerics: int = NUMERICS
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {"kind": "built-in", **plain, "data": asdict(self.data)}
+
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> "BuiltIn":
+        values = {k: v for k, v in raw.items() if k != "kind"}
+        return BuiltIn(**{**values, "data": Data(**values["data"])})
+
+    @property
+    def title(self) -> str:
+        return "Learning-rate transfer"
+
+    @property
+    def code(self) -> str:
+        return ""
+
+    @property
+    def classes(self) -> int:
+        """Of the data."""
+        return DATA_SHAPES[self.data.name][1]
+
+    def usual_rates(self, base: Size, optimizer: str) -> tuple[float, ...]:
+        """Learning rates around the optimum of networks of the base's width."""
+        unit = rate_unit(optimizer, base["width"])
+        return tuple(float(unit * 2.0**k) for k in USUAL_RATES)
+
+    def check(self, design: Design) -> None:
+        if set(design.base) != {"width", "depth"}:
+            raise ValueError(
+                "Expected the axes width and depth for the built-in networks; got "
+                f"{', '.join(design.base)}. A model of your own may have others."
+            )
+        for name in design.optimizers or ():
+            if name not in OPTIMIZER_NAMES:
+                raise ValueError(
+                    f"Expected optimizer to be one of {', '.join(OPTIMIZER_NAMES)} for the "
+                    f"built-in networks; got {name!r}."
+                )
+        if "adam" in (design.optimizers or ()) and any(design.weight_decays):
+            raise ValueError(
+                "Weight decay inside Adam's gradient cannot be made to transfer: its effect "
+                f"depends on the gradient's scale. Got weight_decays={design.weight_decays} with "
+                "optimizer 'adam'; use 'adamw', whose decay is decoupled."
+            )
+        _check_settings(design.settings)
+
+    def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Cell:
+        """The run that a scheme prescribes at this size and base learning rate."""
+        inputs, outputs = DATA_SHAPES[self.data.name]
+        base_width = design.base["width"]
+        m = size["width"] / base_width
+        square = Ratios(fan_in=m, fan_out=m, depth=size["depth"] / design.base["depth"])
+        optimizer = family(variant.optimizer)
+        hidden = variant.scheme.laws(HIDDEN, optimizer)
+        readout = variant.scheme.laws(READOUT, optimizer)
+        settings = {**SETTINGS, **design.settings}
+        # Rounded so that rates equal in theory are equal in bits, and are trained once.
+        exponent = round(log2_lr + math.log2(hidden.lr.at(square)), 9)
+        return Cell(
+            network=Network(
+                inputs=inputs,
+                outputs=outputs,
+                width=size["width"],
+                depth=size["depth"],
+                multiplier=variant.multiplier * variant.scheme.branch.at(square),
+                input_std=inputs**-0.5,
+                hidden_std=base_width**-0.5 * hidden.init.at(square),
+                # V is not trained, so a multiplier on the logits is a factor on its entries.
+                readout_std=(readout.init * readout.forward).at(Ratios(fan_in=m)) / base_width,
+                block_depth=self.block_depth,
+                activation=self.activation,
+                nonlinearity=self.nonlinearity,
+                mean_subtraction=self.mean_subtraction,
+                layer_norm=self.layer_norm,
+            ),
+            optimizer=Optimizer(
+                name=variant.optimizer,
+                lr=2.0**exponent,
+                beta1=settings["betas"][0],
+                beta2=settings["betas"][1],
+                epsilon=settings["eps"] * hidden.epsilon.at(square),
+                momentum=settings["momentum"],
+                weight_decay=variant.weight_decay * hidden.decay.at(square),
+            ),
+            data=self.data,
+            steps=design.steps,
+            batch_size=self.batch_size,
+            seed=seed,
+            numerics=self.numerics,
+            order=self.order,
+            precision=self.precision,
+        )
+
+    def work(self, run: Cell) -> float:
+        return work(run)
+
+    def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
+        return math.log(self.classes)
+
+
+def rate_unit(optimizer: str, width: int) -> float:
+    """muP's learning rate of a hidden matrix: 1 / width for Adam, 1 for SGD.
+
+    In units of it the optimum does not depend on the width.
+    """
+    of: Family = family(optimizer)
+    reference = MAXIMAL_UPDATE.hidden
+    law = reference.update / reference.gradient**of.degree
+    return float(law.at(Ratios(fan_in=width, fan_out=width)))
+
+
+def _check(model: BuiltIn) -> None:
+    """Refuse what no network has, before anything is run."""
+
+    def refuse(what: str, expected: str, got: object) -> None:
+        raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")
+
+    for name in ("batch_size", "block_depth"):
+        if getattr(model, name) < 1:
+            refuse(name, "at least 1", getattr(model, name))
+    if model.activation not in ACTIVATION_NAMES:
+        refuse("activation", f"one of {', '.join(ACTIVATION_NAMES)}", model.activation)
+    if model.nonlinearity not in ("post", "pre"):
+        refuse("nonlinearity", "'post', phi(W x), or 'pre', W phi(x)", model.nonlinearity)
+    if model.data.name not in DATA_SHAPES:
+        refuse("data", f"one of {', '.join(DATA_SHAPES)}", model.data.name)
+    if (model.data.name == "digits") == bool(model.data.digest):
+        raise ValueError(
+            "Expected the digits, which come with the package, to have no digest and other data to "
+            f"have one; got {model.data!r}. depthmup.training.find_data('mnist:FOLDER') makes it."
+        )
+    if model.order not in ORDERS:
+        refuse("order", f"one of {', '.join(ORDERS)}", model.order)
+    if model.precision not in PRECISIONS:
+        refuse("precision", f"one of {', '.join(PRECISIONS)}", model.precision)
+    if not 0 <= model.data.label_noise <= 1:
+        refuse("label_noise", "a fraction in [0, 1]", model.data.label_noise)
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    unknown = sorted(set(settings) - set(SETTINGS))
+    if unknown:
+        raise ValueError(
+            f"Expected settings of the built-in networks among {', '.join(SETTINGS)}; got "
+            f"{', '.join(unknown)}."
+        )
+    betas = settings.get("betas", SETTINGS["betas"])
+    if not isinstance(betas, list | tuple) or len(betas) != 2:
+        raise ValueError(f"Expected betas to be two numbers; got {betas!r}.")
+    numbers = {"eps": settings.get("eps", 0.0), "momentum": settings.get("momentum", 0.0)}
+    for name, value in (*numbers.items(), ("betas", betas[0]), ("betas", betas[1])):
+        if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise ValueError(f"Expected {name} to be finite and not negative; got {value!r}.")
+        if name != "eps" and value >= 1:
+            raise ValueError(f"Expected {name} to be in [0, 1); got {value!r}.")
+
+
+# Known here by name, so that bad input is refused without loading PyTorch.
+ACTIVATION_NAMES = (
+    "abs",
+    "relu",
+    "identity",
+    "tanh",
+    "gelu",
+    "silu",
+    "softplus",
+    "erf",
+    "sin",
+    "cos",
+)

@@ -1,0 +1,74 @@
+"""A custom model in a sweep: its name and its code, without which no run could be told apart."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from depthmup.records import BASE_SHAPE, NUMERICS, Trial
+from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.sweep import Records, Sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Custom:
+    """What a store knows of a model that only its owner's code can make.
+
+    ``name`` and ``code`` name what is trained, as in ``Trial``; ``planned`` says whether the
+    library's plan is applied, under which all schemes agree at the base and share its runs.
+    """
+
+    name: str
+    code: str
+    planned: bool = True
+    numerics: int = NUMERICS
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "custom", **asdict(self)}
+
+    @staticmethod
+    def from_dict(raw: Mapping[str, Any]) -> "Custom":
+        return Custom(**{k: v for k, v in raw.items() if k != "kind"})
+
+    @property
+    def title(self) -> str:
+        return f"Learning-rate transfer: {self.name}"
+
+    def check(self, design: Design) -> None:
+        if set(design.base) != {"width", "depth"}:
+            raise ValueError(
+                "Expected the axes width and depth, which make(width, depth) takes; got "
+                f"{', '.join(design.base)}."
+            )
+
+    def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
+        """The run of a variant at a size; at the base schemes agree, and one run serves all."""
+        shared = self.planned and all(size[axis] == n for axis, n in design.base.items())
+        return Trial(
+            model=self.name,
+            code=self.code,
+            width=size["width"],
+            depth=size["depth"],
+            base_width=design.base["width"],
+            base_depth=design.base["depth"],
+            scheme=BASE_SHAPE if shared else variant.scheme.name,
+            optimizer=variant.optimizer,
+            lr=2.0 ** round(log2_lr, 9),
+            multiplier=variant.multiplier,
+            weight_decay=variant.weight_decay,
+            steps=design.steps,
+            seed=seed,
+            settings=design.settings,
+            numerics=self.numerics,
+        )
+
+    def work(self, run: Trial) -> float:
+        # A model's parameters are about proportional to this; its batches are the same for all.
+        return float(run.depth * run.width**2 * run.steps)
+
+    def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
+        """The base's loss before training, averaged over seeds: what a model must get below."""
+        at_base = sweep.curve(variant, sweep.design.base, sweep.design.log2_lrs[0])
+        first = [records[trial].losses[:1] for trial in at_base]
+        known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
+        return math.exp(math.fsum(known) / len(known)) if known else math.inf

@@ -1,0 +1,159 @@
+"""A design of a model, resolved to runs: what studies and certificates are made from."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+from depthmup.records import Record
+from depthmup.statistics import Array
+from depthmup.sweep.design import Design, Size, Variant
+
+Records: TypeAlias = Mapping[Any, Record[Any]]
+
+STEPS, LAST = 20, 5
+"""Steps of a run that only probes a size, and how many of the last are averaged."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Losses:
+    """Mean losses over a window of training, as a law of the optimum is fitted to them.
+
+    ``values`` is (sizes, learning rates, seeds), infinite where a run diverged. ``chance`` is the
+    loss of guessing.
+    """
+
+    sizes: tuple[Size, ...]
+    log2_lrs: tuple[float, ...]
+    values: Array
+    chance: float
+
+
+class Sweepable(Protocol):
+    """What can be swept: the built-in networks, or a custom model by its name and code."""
+
+    @property
+    def title(self) -> str:
+        """Of the page."""
+
+    @property
+    def code(self) -> str:
+        """The fingerprint of what is trained; empty where the version of the package is all."""
+
+    def check(self, design: Design) -> None:
+        """Refuse a design that cannot be run.
+
+        Raises:
+            ValueError: what was expected.
+        """
+
+    def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
+        """The full description of one run."""
+
+    def work(self, run: Any) -> float:
+        """What a run's time is proportional to: parameters times steps."""
+
+    def chance(self, sweep: "Sweep", records: Records, variant: Variant) -> float:
+        """The loss of guessing, which a size must get below."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold, with its ``kind``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Sizes x variants x learning rates x seeds of a model, as runs."""
+
+    model: Sweepable
+    design: Design
+
+    def __post_init__(self) -> None:
+        for name in ("lrs", "schemes", "optimizers"):
+            if getattr(self.design, name) is None:
+                raise ValueError(f"Expected a design that says its {name}; it leaves them open.")
+        self.model.check(self.design)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; ``sessions.sweep_of`` reads it back."""
+        return {"model": self.model.to_dict(), "design": self.design.to_dict()}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What a page says of how it was run, by name."""
+        design = self.design.to_dict()
+        design["log2_lrs"] = [round(math.log2(lr), 4) for lr in design.pop("lrs")]
+        base, arms = design.pop("base"), design.pop("arms")
+        at_base = {f"base_{axis}": value for axis, value in base.items()}
+        model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
+        empty = [name for name in ("settings", "sizes") if not design[name]]
+        return {**model, **at_base, **arms, **{k: design[k] for k in design if k not in empty}}
+
+    @cached_property
+    def runs(self) -> tuple[Any, ...]:
+        """The different runs, each once: variants that agree somewhere share their runs there."""
+        unique = {
+            run: None
+            for variant in self.design.variants
+            for of_rates in self.points(variant, self.design.all_sizes)
+            for of_seeds in of_rates
+            for run in of_seeds
+        }
+        return tuple(unique)
+
+    def points(self, variant: Variant, sizes: Iterable[Size]) -> list[list[tuple[Any, ...]]]:
+        """The runs of a variant by size, learning rate and seed."""
+        return [
+            [self.curve(variant, size, log2_lr) for log2_lr in self.design.log2_lrs]
+            for size in sizes
+        ]
+
+    def curve(self, variant: Variant, size: Size, log2_lr: float) -> tuple[Any, ...]:
+        """The runs of one point of a curve, one for each seed."""
+        point = (variant.name, tuple(size.items()), log2_lr)
+        if point not in self._points:  # asked for once per window of training
+            first = self.run(variant, size, log2_lr, seed=0)
+            self._points[point] = tuple(
+                replace(first, seed=seed) for seed in range(self.design.seeds)
+            )
+        return self._points[point]
+
+    @cached_property
+    def _points(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        return {}
+
+    def run(self, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
+        """The run of a variant at a size."""
+        return self.model.run(self.design, variant, size, log2_lr, seed)
+
+    def chance(self, records: Records, variant: Variant) -> float:
+        """The loss of guessing."""
+        return self.model.chance(self, records, variant)
+
+    def probed(self, variant: Variant) -> "Probed":
+        """The variant at any size, for a few steps."""
+        short = replace(self.design, steps=STEPS, window=LAST)
+        return Probed(sweep=self, short=replace(self, design=short), variant=variant)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """A variant of a sweep at any size, for a few steps."""
+
+    sweep: Sweep
+    short: Sweep
+    variant: Variant
+
+    def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
+        """The run of ``STEPS`` steps of a size."""
+        whole = {axis: int(value) for axis, value in size.items()}
+        return self.short.run(self.variant, whole, log2_lr, seed)
+
+    def work(self, size: Mapping[str, float]) -> float:
+        """The work of a step."""
+        return self.sweep.model.work(self.run(size, 0.0, 0)) / STEPS
+
+    @cached_property
+    def sweep_work(self) -> float:
+        """The work of all runs that were measured."""
+        return math.fsum(self.sweep.model.work(run) for run in self.sweep.runs)

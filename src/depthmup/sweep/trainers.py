@@ -1,0 +1,95 @@
+"""How the runs of a model are trained: what is refused first, the jobs, and how long they take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from depthmup.model import Model
+from depthmup.records import Cell, Trial
+from depthmup.sweep.cost import check_memory, check_memory_of_models, core_seconds
+from depthmup.sweep.jobs import Job, training
+from depthmup.sweep.trial_jobs import together, trial_jobs
+from depthmup.training import Placement, engine_for
+
+
+class Trainer(Protocol):
+    """What turns the runs of one model into jobs."""
+
+    @property
+    def engine(self) -> str:
+        """What trains, in words."""
+
+    def check(self, runs: Sequence[Any], *, workers: int) -> None:
+        """Refuse what cannot be trained, before anything is written.
+
+        Raises:
+            ValueError, TypeError: what was expected.
+        """
+
+    def jobs(self, runs: Sequence[Any]) -> Sequence[Job]:
+        """Jobs that train these runs."""
+
+    def seconds(self, runs: Sequence[Any]) -> float:
+        """Predicted seconds of one idle core, if no run diverges; NaN where nothing is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltInTrainer:
+    """Trains cells with the engine for them."""
+
+    cell: Cell
+    placement: Placement
+
+    @property
+    def engine(self) -> str:
+        return str(engine_for(self.cell, self.placement))
+
+    def check(self, runs: Sequence[Cell], *, workers: int) -> None:
+        check_memory(
+            [job.cells for job in self.jobs(runs)],
+            workers=workers,
+            stacked=engine_for(self.cell, self.placement).name == "stacked",
+            device=self.placement.device,
+        )
+
+    def jobs(self, runs: Sequence[Cell]) -> Sequence[Any]:
+        return training(runs, placement=self.placement)
+
+    def seconds(self, runs: Sequence[Cell]) -> float:
+        if self.placement.device != "cpu":
+            return float("nan")
+        return core_seconds(runs, engine=engine_for(self.cell, self.placement).name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomTrainer:
+    """Trains trials of a custom model, one by one or stacked."""
+
+    model: Model
+    device: str = "cpu"
+    threads: int = 1
+    stacked: bool = False
+    time_limit: float | None = None
+
+    @property
+    def engine(self) -> str:
+        return "stacked PyTorch networks" if self.stacked else "PyTorch, one run after another"
+
+    def check(self, runs: Sequence[Trial], *, workers: int) -> None:
+        from depthmup.training.preflight import preflight
+
+        preflight(self.model, runs, seconds=self.time_limit)
+        if self.device == "cpu":
+            check_memory_of_models(self.model, runs, workers=workers)
+
+    def jobs(self, runs: Sequence[Trial]) -> Sequence[Job]:
+        if self.stacked:
+            return together(runs, self.model)
+        return trial_jobs(runs, self.model, device=self.device, threads=self.threads)
+
+    def seconds(self, runs: Sequence[Trial]) -> float:
+        from depthmup.training.forecast import seconds_of_trials
+
+        if self.device != "cpu" or not runs:
+            return float("nan")
+        return seconds_of_trials(self.model, runs)

@@ -1,0 +1,112 @@
+"""Jobs that train trials of a custom model, one by one or as stacks."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from depthmup.records import Record, Trial
+from depthmup.sweep.jobs import Tell
+
+if TYPE_CHECKING:
+    from depthmup.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTrial:
+    """The job of training one trial: a job each, so that an error in one costs no other."""
+
+    trial: Trial
+    model: "Model"
+    device: str = "cpu"
+    threads: int = 1
+
+    @property
+    def work(self) -> float:
+        # A model's parameters are about proportional to this; its batches are the same for all.
+        return float(self.trial.depth * self.trial.width**2 * self.trial.steps)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return (self.trial.key,)
+
+    def only(self, keys: Collection[str]) -> "TrainTrial":
+        return self
+
+    def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
+        from depthmup.training.trial import run_trial
+
+        yield run_trial(
+            self.trial,
+            self.model,
+            device=self.device,
+            threads=self.threads,
+            on_progress=tell,
+        )
+
+    def __str__(self) -> str:
+        trial = self.trial
+        return (
+            f"training {trial.model} at width {trial.width} and depth {trial.depth} with "
+            f"{trial.scheme}, learning rate {trial.lr:.4g} and seed {trial.seed}"
+        )
+
+
+def trial_jobs(
+    trials: Iterable[Trial], model: "Model", *, device: str = "cpu", threads: int = 1
+) -> list[TrainTrial]:
+    """A job for each trial, the longest first."""
+    jobs = [
+        TrainTrial(trial=trial, model=model, device=device, threads=threads) for trial in trials
+    ]
+    return sorted(jobs, key=lambda job: -job.work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTogether:
+    """The job of training trials that differ in learning rate and seed alone, as one stack.
+
+    ``cost`` is the work of a step per layer and squared width, in the unit of all jobs.
+    """
+
+    trials: tuple[Trial, ...]
+    model: "Model"
+    cost: float = 1.0
+
+    @property
+    def work(self) -> float:
+        return self.cost * sum(t.depth * t.width**2 * t.steps for t in self.trials)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(trial.key for trial in self.trials)
+
+    def only(self, keys: Collection[str]) -> "TrainTogether":
+        return replace(self, trials=tuple(each for each in self.trials if each.key in keys))
+
+    def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
+        from depthmup.training.together import run_together
+
+        yield from run_together(self.trials, self.model, on_progress=tell)
+
+    def __str__(self) -> str:
+        trial = self.trials[0]
+        return (
+            f"training {trial.model} at width {trial.width} and depth {trial.depth} with "
+            f"{trial.scheme} and {trial.optimizer}, {len(self.trials)} learning rates and seeds"
+        )
+
+
+def together(
+    trials: Iterable[Trial], model: "Model", *, members: int = 12, cost: float = 1.0
+) -> list[TrainTogether]:
+    """Jobs of up to ``members`` trials that can be stacked, in the order of their first ones."""
+    alike: dict[Trial, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        alike[replace(trial, lr=0.0, seed=0)].append(trial)
+    return [
+        TrainTogether(trials=tuple(each[start : start + members]), model=model, cost=cost)
+        for each in alike.values()
+        for start in range(0, len(each), members)
+    ]
