@@ -30,19 +30,19 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from benchmarks.networks import residual
 from depthmup.cli import main as depthmup
 from depthmup.cli.refusals import DEFECT
-from depthmup.rules import DEPTH_MUP, ODE
-from depthmup.sweep import Grid, InProcess, Store, StoreError, run
 from depthmup.model.time_limit import time_limit
+from depthmup.sweep import InProcess, Store, StoreError, run
 
 COUNTS = {"interruptions": 200, "bits": 500, "readers": 2000, "inputs": 300}
 SLICE = 20
 HANG = 60.0
 """Seconds after which a refusal counts as a hang."""
 
-GRID = Grid(
-    schemes=(DEPTH_MUP, ODE),
+GRID = residual(
+    ("depth-mup", "ode"),
     depths=(2, 4, 8),
     base_depth=2,
     log2_lrs=(-5.0, -4.0, -3.0, -2.0),
@@ -53,14 +53,14 @@ GRID = Grid(
     window=10,
 )
 SWEEP = (
-    "transfer --preset tiny --depths 2 4 8 --base-depth 2 --width 32 --steps 4000 --window 100 "
-    "--log2-lrs -4 -3 -2 --seeds 3 --schemes depth-mup sp --workers 2 --json --out"
+    "transfer --preset tiny --depths 2 4 8 --base 32x2 --steps 4000 --window 100 "
+    "--log2-lrs -9 -8 -7 --seeds 3 --schemes depth-mup sp --workers 2 --json --out"
 )
 
 
 def content(store: Store) -> dict[str, Any]:
     """Everything in a store that a verdict depends on."""
-    results = {each.key: store.get(each) for each in GRID.cells}
+    results = {each.key: store.get(each) for each in GRID.runs}
     return {"results": results, "sessions": store.sessions()}
 
 
@@ -68,8 +68,8 @@ def bits(count: int, folder: Path) -> Counter[str]:
     """Single flipped bits anywhere in a store: noticed, or without any effect."""
     path = folder / "results.sqlite"
     with Store(path) as store:
-        about = {"grid": GRID.to_dict(), "tolerance": 0.15, "command": [], "environment": {}}
-        run(GRID.cells, store=store, executor=InProcess(), about=about)
+        about = {"sweep": GRID.to_dict(), "tolerance": 0.15, "command": [], "environment": {}}
+        run(GRID.runs, store=store, executor=InProcess(), about=about)
         whole = content(store)
         store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw, rng, seen = path.read_bytes(), random.Random(0), Counter[str]()
@@ -150,8 +150,8 @@ def command_lines(folder: Path) -> Iterator[list[str]]:
     own = ["--base", "16x2", "--depths", "2", "4", "--steps", "2", "--seeds", "2", "--workers", "1"]
     own += ["--log2-lrs", "-6", "-5", "--own-init", "fan_in", "--out", "out/deep"]
     sizes = ["--widths", "8", "--depths", "2", "4", "8", "--seeds", "2", "--steps", "1"]
-    networks = ["--preset", "tiny", "--depths", "2", "4", "--base-depth", "2", "--steps", "4"]
-    networks += ["--window", "2", "--log2-lrs", "-4", "-3", "--width", "8", "--workers", "1"]
+    networks = ["--preset", "tiny", "--depths", "2", "4", "--base", "8x2", "--steps", "4"]
+    networks += ["--window", "2", "--log2-lrs", "-7", "-6", "--workers", "1"]
     spoilt = {
         ("transfer", "--model", model, *own): (
             *("base", "target", "depths", "widths", "schemes", "optimizers", "log2-lrs", "seeds"),
@@ -159,8 +159,8 @@ def command_lines(folder: Path) -> Iterator[list[str]]:
             *("threads", "device", "log", "out", "batch", "loss", "shard", "trial-seconds"),
         ),
         ("transfer", *networks, "--out", "out/deep"): (
-            *("data", "schemes", "depths", "log2-lrs", "seeds", "width", "steps", "window"),
-            *("tolerance", "target-depth", "device", "multiplier", "epsilon", "out", "batch-size"),
+            *("data", "schemes", "depths", "log2-lrs", "seeds", "base", "steps", "window"),
+            *("tolerance", "target", "device", "multiplier", "epsilon", "out", "batch-size"),
         ),
         ("check", "--model", model, *sizes): ("scheme", "optimizer", "widths", "lr", "out"),
         ("plan", "--model", model, "--base", "16x2", "--target", "32x4"): (

@@ -24,25 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.claims.decoders import SETTINGS, code, normed, small_batch
+from benchmarks.networks import cell_at, residual
+from depthmup.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
+from depthmup.model import by_reference
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
-from depthmup.rules import scheme
 from depthmup.statistics import Curves, Optima, calibrate, optima
 from depthmup.sweep import (
-    Grid,
     Job,
     Processes,
     Store,
-    TrialGrid,
     run,
     together,
     training,
 )
-from depthmup.sweep.design import STEPS as STEPS_OF_GLANCE
-from depthmup.sweep.design import named
 from depthmup.sweep.glance import Train, glance
-from depthmup.training.functions import Functions, by_reference
+from depthmup.sweep.sweep import STEPS as STEPS_OF_GLANCE
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4
@@ -122,34 +119,30 @@ class Configuration:
 
     def trial(self, size: tuple[int, int], rate: float, seed: int) -> Trial:
         """A transformer's run."""
-        functions = Functions(make=normed, batch=small_batch)
-        chosen = scheme(self.scheme)
-        grid = TrialGrid(
-            model=functions.main,
-            code=code(functions),
-            base=self.sizes[0],
-            depths=tuple(sorted({depth for _, depth in (*self.sizes, self.target)})),
-            log2_lrs=(rate,),
-            schemes=(chosen,),
-            optimizers=(self.optimizer,),
+        width, depth = size
+        sweep = custom_sweep(
+            decoder(normed, small_batch),
+            base=named(self.sizes[0]),
+            lrs=[2.0**rate],
+            schemes=self.scheme,
+            optimizers=self.optimizer,
             steps=self.steps,
             window=self.window,
             settings=SETTINGS,
         )
-        return grid.trial(grid.variants[0], size, rate, seed)
+        trial: Trial = sweep.run(sweep.design.variant(), named((width, depth)), rate, seed)
+        return trial
 
     def cell(self, size: tuple[int, int], rate: float, seed: int) -> Cell | Trial:
         """The run at a size, learning rate and seed."""
         if self.decoder:
             return self.trial(size, rate, seed)
-        width, depth = size
         base_width, base_depth = self.sizes[0]
-        grid = Grid(
-            schemes=(scheme(self.scheme),),
-            depths=tuple(sorted({base_depth, depth})),
+        sweep = residual(
+            self.scheme,
+            depths=(base_depth,),
             base_depth=base_depth,
-            width=width,
-            base_width=base_width,
+            width=base_width,
             log2_lrs=(rate,),
             steps=STEPS,
             window=WINDOW,
@@ -157,7 +150,7 @@ class Configuration:
             block_depth=self.block_depth,
             **(BROAD[self.network][0] if self.broad else {"activation": self.network}),
         )
-        return grid.cell(grid.schemes[0], depth, rate, seed)
+        return cell_at(sweep, rate, seed, **named(size))
 
     def cells(
         self, sizes: Sequence[tuple[int, int]], rates: Sequence[float]
@@ -237,6 +230,11 @@ def target_rates(each: Configuration, certificate: Certificate) -> tuple[float, 
         found |= {first - k / 2 for k in range(1, math.ceil(2 * (first - p + 2)) + 1)}
         found |= {last + k / 2 for k in range(1, math.ceil(2 * (p + 2 - last)) + 1)}
     return tuple(sorted(found))
+
+
+def named(size: tuple[int, int]) -> dict[str, int]:
+    """A size by its axes."""
+    return {"width": size[0], "depth": size[1]}
 
 
 def depths(*of: int, width: int = 32) -> dict[str, tuple]:
@@ -325,8 +323,8 @@ Jobs = Callable[[Sequence[Any]], Sequence[Job]]
 def jobs_of(each: Configuration) -> Jobs:
     if not each.decoder:
         return partial(training, members=30)
-    functions = by_reference(Functions(make=normed, batch=small_batch))
-    return lambda trials: together(trials, functions, members=20)
+    model = by_reference(decoder(normed, small_batch))
+    return lambda trials: together(trials, model, members=20)
 
 
 def train(store: Store, sets: Sequence[str], workers: int) -> None:

@@ -11,13 +11,22 @@ import argparse
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from depthmup.claims.decoders import SETTINGS, code, normed, small_batch, unnormed
+from depthmup.claims.common import changed, depths_of
+from depthmup.claims.decoders import (
+    SETTINGS,
+    custom_sweep,
+    decoder,
+    normed,
+    small_batch,
+    unnormed,
+)
+from depthmup.model import Model, by_reference
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
 from depthmup.statistics import Array, jackknife
@@ -25,22 +34,21 @@ from depthmup.sweep import (
     Processes,
     Progress,
     Store,
+    Sweep,
     TrainTogether,
-    TrialGrid,
     losses_over,
     run,
     studies,
     together,
 )
-from depthmup.training.functions import Functions, by_reference
 
-BASE = (32, 2)
+BASE = {"width": 32, "depth": 2}
 DEPTHS = (2, 4, 8, 16)
 WIDTHS = (16, 32, 64)
 SEEDS = 6
 MEMBERS = 18
-FUNCTIONS = {
-    name: Functions(make=make, batch=small_batch)
+MODELS = {
+    name: decoder(make, small_batch)
     for name, make in (("with RMSNorm", normed), ("without", unnormed))
 }
 # Six octaves around the optimum of the base: there AdamW's is near 2^-5.5, Muon's near 2^-3.7 with
@@ -53,33 +61,34 @@ LOG2_LRS = {
 }
 
 
-def along_depth(optimizer: str, norm: str) -> TrialGrid:
+def along_depth(optimizer: str, norm: str) -> Sweep:
     """At a fixed width SP and muP prescribe the same: one row is for both."""
-    return _grid(optimizer, norm, schemes=(SP, DEPTH_MUP, completep()), depths=DEPTHS)
+    return _grid(optimizer, norm, schemes=(SP, DEPTH_MUP, completep()), depth=DEPTHS)
 
 
-def along_width(optimizer: str, norm: str) -> TrialGrid:
+def along_width(optimizer: str, norm: str) -> Sweep:
     """At the base's depth the schemes for depth are muP."""
-    return _grid(optimizer, norm, schemes=(SP, MUP), widths=WIDTHS)
+    return _grid(optimizer, norm, schemes=(SP, MUP), width=WIDTHS)
 
 
-def _grid(optimizer: str, norm: str, **axis: object) -> TrialGrid:
-    functions = FUNCTIONS[norm]
-    shared = {"seeds": SEEDS, "steps": 100, "window": 20, "settings": SETTINGS}
-    return TrialGrid(
-        model=functions.main,
-        code=code(functions),
+def _grid(optimizer: str, norm: str, **axis: Any) -> Sweep:
+    return custom_sweep(
+        MODELS[norm],
         base=BASE,
-        log2_lrs=LOG2_LRS[optimizer, norm],
-        optimizers=(optimizer,),
-        **{**shared, **axis},
+        lrs=[2.0**k for k in LOG2_LRS[optimizer, norm]],
+        optimizers=optimizer,
+        seeds=SEEDS,
+        steps=100,
+        window=20,
+        settings=SETTINGS,
+        **axis,
     )
 
 
-def grids() -> Iterator[tuple[TrialGrid, Functions]]:
+def sweeps() -> Iterator[tuple[Sweep, Model]]:
     for optimizer, norm in LOG2_LRS:
-        yield along_depth(optimizer, norm), FUNCTIONS[norm]
-    yield along_width("adamw", "with RMSNorm"), FUNCTIONS["with RMSNorm"]
+        yield along_depth(optimizer, norm), MODELS[norm]
+    yield along_width("adamw", "with RMSNorm"), MODELS["with RMSNorm"]
 
 
 def jobs(missing: Sequence[Trial]) -> list[TrainTogether]:
@@ -87,18 +96,18 @@ def jobs(missing: Sequence[Trial]) -> list[TrainTogether]:
     left = {trial.key: trial for trial in missing}
     found = []
     for deepest in (False, True):
-        for grid, functions in grids():
+        for grid, model in sweeps():
             trials = [
                 left.pop(trial.key)
                 for trial in grid.runs
                 if trial.key in left and (trial.depth == DEPTHS[-1]) is deepest
             ]
-            found += together(trials, by_reference(functions), members=MEMBERS)
+            found += together(trials, by_reference(model), members=MEMBERS)
     return found
 
 
 def train(store: Store, workers: int) -> None:
-    trials = tuple({trial.key: trial for grid, _ in grids() for trial in grid.runs}.values())
+    trials = tuple({trial.key: trial for grid, _ in sweeps() for trial in grid.runs}.values())
     run(
         trials,
         store=store,
@@ -115,33 +124,35 @@ def _tell(last: list[float], progress: Progress) -> None:
         print(f"{progress.done} of {progress.cells}, {progress.elapsed:.0f} s", flush=True)
 
 
-def available(grid: TrialGrid, store: Store) -> TrialGrid | None:
+def available(grid: Sweep, store: Store) -> Sweep | None:
     """The grid as far as it is there: without its largest depths, but with all of its seeds."""
-    for last in range(len(grid.depths), 1, -1):
-        smaller = replace(grid, depths=grid.depths[:last])
+    depths = depths_of(grid)
+    for last in range(len(depths), 1, -1):
+        smaller = changed(grid, arms={**grid.design.arms, "depth": depths[:last]})
         if not store.missing(smaller.runs):
             return smaller
     return grid if not store.missing(grid.runs) else None
 
 
-def table(grid: TrialGrid, store: Store) -> list[str]:
+def table(grid: Sweep, store: Store) -> list[str]:
     """A row for each scheme: optima and best losses by size, drift, regret, and two ratios.
 
     Ratios of losses are paired by the seeds that both sides share.
     """
-    (axis,) = grid.axes
+    design = grid.design
+    (axis,) = design.axes
     records = store.records(grid.runs)
     (study,) = studies(grid, records, config={}, environment={})
-    last = slice(grid.steps - grid.window, grid.steps)
-    sizes = [f"L = {2 * d}" if axis == "depth" else f"n = {n}" for n, d in grid.sizes(axis)]
+    last = slice(design.steps - design.window, design.steps)
+    sizes = [f"L = {2 * n}" if axis == "depth" else f"n = {n}" for n in design.arm(axis)]
     rows = [
         f"| scheme | best log2 learning rate at {', '.join(sizes)} | drift (95%) | regret (95%) | "
         "best loss | log best loss, largest over smallest (95%) | largest, over SP's (95%) |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     largest = []
-    for variant, found in zip(grid.variants, study.headline.transfers, strict=True):
-        losses = losses_over(grid, records, variant, grid.sizes(axis), last)
+    for variant, found in zip(design.variants, study.headline.transfers, strict=True):
+        losses = losses_over(grid, records, variant, design.sizes_along(axis), last)
         gain = log_ratio(losses.values[-1], losses.values[0])
         largest.append(losses.values[-1])
         ahead = log_ratio(largest[-1], largest[0])
@@ -191,14 +202,14 @@ def _interval(found: Estimate, digits: int) -> str:
 
 def report(store: Store) -> None:
     """The tables that are there, as Markdown."""
-    for grid, functions in grids():
-        what = f"{', '.join(grid.optimizers)}, {functions.main}, along {grid.axes[0]}"
+    for grid, model in sweeps():
+        what = f"{grid.design.variant().optimizer}, {model.name}, along {grid.design.axes[0]}"
         found = available(grid, store)
         if found is None:
             missing = len(store.missing(grid.runs))
             print(f"{what}: {missing} of {len(grid.runs)} runs are missing\n")
             continue
-        print(f"{what}, {found.seeds} seeds\n", *table(found, store), "", sep="\n")
+        print(f"{what}, {found.design.seeds} seeds\n", *table(found, store), "", sep="\n")
 
 
 def main() -> None:

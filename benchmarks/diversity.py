@@ -19,13 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from benchmarks.networks import cell_at, residual
 from depthmup import limits
 from depthmup.data import digits
 from depthmup.diagnostics import diversity, diversity_at_infinite_depth, feature_distances
 from depthmup.models import ResidualMLP
 from depthmup.records import Cell, Data, Estimate
 from depthmup.rules import scheme
-from depthmup.sweep import Grid
 from depthmup.training import batches, build, dataset
 from depthmup.training.loop import optimizer_of
 from depthmup.training.native import BuildError, library
@@ -45,16 +45,17 @@ Array = NDArray[np.float64]
 
 def cell(name: str, depth: int, *, seed: int, log2_lr: float = EARLY, base: int = 1) -> Cell:
     """A residual MLP at a scheme's settings: width 64, batches of 64, 100 steps of Adam."""
-    grid = Grid(
-        schemes=(scheme(name),),
-        depths=(base, depth),
+    sweep = residual(
+        name,
+        depths=(depth,),
         base_depth=base,
+        log2_lrs=(log2_lr,),
         steps=100,
         window=20,
         activation=ACTIVATION,
         data=Data(label_noise=0.0),
     )
-    return grid.cell(scheme(name), depth, log2_lr, seed)
+    return cell_at(sweep, log2_lr, seed, depth=depth)
 
 
 def trained(cell: Cell) -> tuple[ResidualMLP, float]:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from benchmarks.networks import cell_at, residual
 from depthmup import limits
 from depthmup.data import digits
 from depthmup.diagnostics import GaussNewton, agreement, sharpness
@@ -30,7 +31,7 @@ from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
 from depthmup.statistics.drift import rate_estimate
-from depthmup.sweep import Grid, InProcess, Measure, Processes, Store, run, training
+from depthmup.sweep import InProcess, Measure, Processes, Store, run, training
 from depthmup.training.setup import batches as batches_of
 from depthmup.training.setup import build, dataset
 
@@ -78,29 +79,26 @@ class Experiment:
         first, last = round(2 * (centre - self.below)), round(2 * (centre + self.above))
         return tuple(k / 2 for k in range(first, last + 1))
 
-    def grid(self, size: int) -> Grid:
-        depth, width = (size, BASE_WIDTH) if self.axis == "depth" else (BASE_DEPTH, size)
-        return Grid(
-            schemes=(scheme_named(self.scheme),),
-            depths=tuple(sorted({BASE_DEPTH, depth})),
+    def cells(self, size: int) -> list[list[Cell]]:
+        """The runs of a size, (learning rates, seeds)."""
+        sweep = residual(
+            self.scheme,
+            depths=(BASE_DEPTH,),
             base_depth=BASE_DEPTH,
-            width=width,
-            base_width=BASE_WIDTH,
             log2_lrs=self.rates,
+            width=BASE_WIDTH,
+            optimizer=self.optimizer,
             seeds=SEEDS,
             steps=STEPS,
             window=WINDOW,
             activation=self.activation,
             block_depth=self.block_depth,
-            optimizer=self.optimizer,
-            multiplier=self.multiplier,
+            multipliers=self.multiplier,
         )
-
-    def cells(self, size: int) -> list[list[Cell]]:
-        """The runs of one size, by learning rate and seed."""
-        grid = self.grid(size)
-        depth = size if self.axis == "depth" else BASE_DEPTH
-        return [list(grid.curve(grid.schemes[0], depth, rate)) for rate in self.rates]
+        return [
+            [cell_at(sweep, rate, seed, **{self.axis: size}) for seed in range(SEEDS)]
+            for rate in self.rates
+        ]
 
 
 def experiments() -> Iterator[Experiment]:

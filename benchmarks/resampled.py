@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.networks import residual
 from depthmup.rules import BLOCK_MULTIPLIER, DEPTH_MUP, ODE, SP, Scheme
 from depthmup.statistics import Curves, drifts, optima
 from depthmup.statistics.intervals import Array
-from depthmup.sweep import Grid, Processes, Store, losses_over, run
+from depthmup.sweep import Processes, Store, Sweep, losses_over, run
 
 SCHEMES = (DEPTH_MUP, BLOCK_MULTIPLIER, ODE, SP)
 SMALL: dict[str, Any] = {
@@ -57,27 +58,27 @@ PHASES = {
 DRAWS = 300
 
 
-def grid_of(sweep: str, scheme: Scheme) -> Grid:
+def grid_of(sweep: str, scheme: Scheme) -> Sweep:
     """One scheme's half-octave grid."""
     settings, ends = SWEEPS[sweep]
     low, high = ends[scheme.name]
     rates = tuple(low + k / 2 for k in range(round(2 * (high - low)) + 1))
-    return Grid(schemes=(scheme,), log2_lrs=rates, **settings)
+    return residual(scheme.name, log2_lrs=rates, **{"base_depth": 8, **settings})
 
 
 def train(store: Store, workers: int) -> None:
     """Everything that the store does not hold."""
     grids = [grid_of(sweep, scheme) for sweep in SWEEPS for scheme in SCHEMES]
-    cells = tuple(dict.fromkeys(cell for grid in grids for cell in grid.cells))
+    cells = tuple(dict.fromkeys(cell for grid in grids for cell in grid.runs))
     done = run(cells, store=store, executor=Processes(workers=workers), about={})
     print(f"{done} runs")
 
 
-def held(grid: Grid, losses: Array, phase: slice, seeds: int, truth: float) -> tuple[float, float]:
+def held(grid: Sweep, losses: Array, phase: slice, seeds: int, truth: float) -> tuple[float, float]:
     """The share of resampled intervals that hold a drift, and their median half-width."""
-    name = f"{grid.schemes[0].name} {phase} {seeds}"
+    name = f"{grid.design.variant().name} {phase} {seeds}"
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    rates = np.array(grid.log2_lrs)[phase]
+    rates = np.array(grid.design.log2_lrs)[phase]
     draws = [rng.choice(losses.shape[-1], seeds, replace=False) for _ in range(DRAWS)]
     values = np.stack([losses[:, phase][..., draw] for draw in draws])
     grids = np.broadcast_to(rates, values.shape[:-1])
@@ -86,8 +87,8 @@ def held(grid: Grid, losses: Array, phase: slice, seeds: int, truth: float) -> t
     return float(inside.mean()), float(np.median(slope.half))
 
 
-def _positions(grid: Grid, losses: Array) -> Array:
-    return np.asarray(np.log2(grid.depths[: len(losses)]))
+def _positions(grid: Sweep, losses: Array) -> Array:
+    return np.asarray(np.log2(grid.design.arm("depth")[: len(losses)]))
 
 
 def report(store: Store) -> None:
@@ -97,18 +98,18 @@ def report(store: Store) -> None:
     for sweep in SWEEPS:
         for scheme in SCHEMES:
             grid = grid_of(sweep, scheme)
-            stop = grid.steps
+            design = grid.design
             values = losses_over(
                 grid,
                 store.records(grid.runs),
-                grid.variants[0],
-                grid.sizes("depth"),
-                slice(stop - grid.window, stop),
+                design.variant(),
+                design.sizes_along("depth"),
+                slice(design.steps - design.window, design.steps),
             ).values
-            fitted = optima(Curves.of(grid.log2_lrs, values), chance=math.log(10))
+            fitted = optima(Curves.of(design.log2_lrs, values), chance=math.log(10))
             trains = int(np.argmax([*fitted.failed, True]))  # up to the first depth that fails
             values = values[:trains]
-            everything = optima(Curves.of(grid.log2_lrs, values))
+            everything = optima(Curves.of(design.log2_lrs, values))
             if trains < 2 or np.isnan(everything.curvature).any():
                 continue
             truth = drifts(_positions(grid, values), everything)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.networks import residual
 from benchmarks.rivals import Train, jax_loop, plain_loop
 from benchmarks.team import Timing, clocked
 from depthmup.records import Cell
-from depthmup.rules import DEPTH_MUP
-from depthmup.sweep import Grid
 from depthmup.training import train_ensemble, train_native
 
 MEMBERS = 12
@@ -29,9 +28,10 @@ TICKS = 3
 
 def cells(width: int, depth: int, steps: int, members: int = MEMBERS) -> list[Cell]:
     """Residual MLPs (abs, Adam, the digits) that differ in learning rate and seed."""
-    grid = Grid(
-        schemes=(DEPTH_MUP,),
-        depths=tuple(sorted({8, depth})),
+    sweep = residual(
+        "depth-mup",
+        depths=(depth,),
+        base_depth=8,
         log2_lrs=(-6.0, -5.0, -4.0, -3.0),
         seeds=-(-members // 4),
         width=width,
@@ -39,7 +39,7 @@ def cells(width: int, depth: int, steps: int, members: int = MEMBERS) -> list[Ce
         window=1,
         batch_size=BATCH,
     )
-    return [cell for cell in grid.cells if cell.network.depth == depth][:members]
+    return [cell for cell in sweep.runs if cell.network.depth == depth][:members]
 
 
 @lru_cache(maxsize=len(RIVALS))

@@ -148,11 +148,13 @@ def run(
 
     Example:
         >>> import tempfile
-        >>> from depthmup.sweep import Grid, InProcess
-        >>> grid = Grid(depths=(2,), base_depth=2, log2_lrs=(-3,), seeds=1, steps=2, window=1)
+        >>> from depthmup.sweep import BuiltIn, Design, InProcess, Sweep
+        >>> design = Design(base={"width": 64, "depth": 2}, lrs=[0.002], schemes="depth-mup",
+        ...                 optimizers="adam", seeds=1, steps=2)
+        >>> sweep = Sweep(model=BuiltIn(), design=design)
         >>> with Store(tempfile.mkdtemp() + "/results.sqlite") as store:
-        ...     first = run(grid.cells, store=store, executor=InProcess())
-        ...     again = run(grid.cells, store=store, executor=InProcess())
+        ...     first = run(sweep.runs, store=store, executor=InProcess())
+        ...     again = run(sweep.runs, store=store, executor=InProcess())
         >>> first, again
         (1, 0)
     """

@@ -29,8 +29,10 @@ def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
         ValueError: ``at`` is empty, does not increase, or goes beyond the cell's steps.
 
     Example:
-        >>> from depthmup.sweep import Grid
-        >>> cell = Grid(depths=(8,), width=16, steps=3, window=1, seeds=1).cells[0]
+        >>> from depthmup.records import Network, Optimizer
+        >>> network = Network(inputs=64, outputs=10, width=16, depth=8, multiplier=1.0,
+        ...                   input_std=0.125, hidden_std=0.25, readout_std=0.06)
+        >>> cell = Cell(network=network, optimizer=Optimizer(name="adam", lr=0.001), steps=3)
         >>> [len(network.branches) for network in trained(cell, (0, 3))]
         [8, 8]
     """

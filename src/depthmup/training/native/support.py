@@ -10,8 +10,10 @@ def supports(cell: Cell) -> str | None:
     """None if the native engine can train cells of this shape, else why not.
 
     Example:
-        >>> from depthmup.sweep import Grid
-        >>> supports(Grid().cells[0]) is None
+        >>> from depthmup.records import Network, Optimizer
+        >>> network = Network(inputs=64, outputs=10, width=16, depth=2, multiplier=1.0,
+        ...                   input_std=0.125, hidden_std=0.25, readout_std=0.06)
+        >>> supports(Cell(network=network, optimizer=Optimizer(name="adam", lr=0.01))) is None
         True
     """
     network, optimizer = cell.network, cell.optimizer
