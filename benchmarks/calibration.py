@@ -38,8 +38,8 @@ from depthmup.sweep import (
     together,
     training,
 )
-from depthmup.sweep.glance import Train, glance
-from depthmup.sweep.sweep import STEPS as STEPS_OF_GLANCE
+from depthmup.sweep.sweep import STEPS as STEPS_OF_PROBE
+from depthmup.sweep.target_probe import Train, probe_target
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4
@@ -198,7 +198,7 @@ class Configuration:
         certificate = certify()
         if not certificate.issued:
             return certificate
-        probe = glance(certificate, Few(self), store, train)
+        probe = probe_target(certificate, Few(self), store, train)
         return certificate if probe is None else certify(probe=probe)
 
 
@@ -210,7 +210,7 @@ class Few:
 
     def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Cell | Trial:
         where = (int(size["width"]), int(size["depth"]))
-        return replace(self.of.cell(where, round(log2_lr, 6), seed), steps=STEPS_OF_GLANCE)
+        return replace(self.of.cell(where, round(log2_lr, 6), seed), steps=STEPS_OF_PROBE)
 
     def work(self, size: Mapping[str, float]) -> float:
         return size["depth"] * size["width"] ** 2

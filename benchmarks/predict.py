@@ -32,8 +32,8 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
 from depthmup.statistics.drift import rate_estimate
 from depthmup.sweep import InProcess, Measure, Processes, Store, run, training
-from depthmup.training.setup import batches as batches_of
-from depthmup.training.setup import build, dataset
+from depthmup.training.data_and_weights import batches as batches_of
+from depthmup.training.data_and_weights import build, dataset
 
 BASE_WIDTH, BASE_DEPTH = 64, 8
 DEPTHS = (8, 16, 32, 64, 128)

@@ -322,7 +322,7 @@ def _shared(
 
 
 def _tell_time(missing: Sequence[Any], place: _Placed, forecast: Callable[[str], None]) -> None:
-    from depthmup.reports.words import duration
+    from depthmup.reports.sentences import duration
 
     seconds = place.trainer.seconds(missing) / place.workers
     if math.isfinite(seconds):

@@ -20,8 +20,8 @@ from depthmup.sweep import (
     losses_over,
     studies,
 )
-from depthmup.sweep.glance import Train
 from depthmup.sweep.sessions import environment_of, sweep_of
+from depthmup.sweep.target_probe import Train
 
 if TYPE_CHECKING:
     import pandas as pd

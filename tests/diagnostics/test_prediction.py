@@ -15,7 +15,7 @@ from depthmup.diagnostics.prediction import student
 from depthmup.limits import Block, optimal_rate
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.rules import general
-from depthmup.training.setup import stream
+from depthmup.training.data_and_weights import stream
 
 INPUTS = torch.randn(8, 4, generator=stream(0, "inputs"))
 

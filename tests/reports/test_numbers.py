@@ -11,7 +11,7 @@ from rich.table import Table
 
 from depthmup.records import Estimate, Place, Study, Verdict
 from depthmup.reports import plain_table, summary, table, to_pandas
-from depthmup.reports.words import best_rate, headline, number, regret_sentence
+from depthmup.reports.sentences import best_rate, headline, number, regret_sentence
 
 
 def test_summary_has_exactly_the_published_keys(study):

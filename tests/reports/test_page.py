@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 from depthmup.records import UNKNOWN, Place
 from depthmup.reports import page
-from depthmup.reports.words import best_rate, headline, significant
+from depthmup.reports.sentences import best_rate, headline, significant
 
 
 class Reader(HTMLParser):

@@ -123,7 +123,7 @@ def _fig6(setting: Setting) -> Experiment:
     ours, maps = fig6_grid(setting), heat_grids(setting)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.reports.words import number
+        from depthmup.reports.sentences import number
         from depthmup.statistics import drift as fitted
 
         found = judged(ours, store)

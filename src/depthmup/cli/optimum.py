@@ -157,7 +157,7 @@ def _chart(prediction: Any, options: "Options", measured: "Movement | None") -> 
 
 
 def _print(prediction: Any, measured: "Movement | None") -> None:
-    from depthmup.reports.words import number
+    from depthmup.reports.sentences import number
 
     beside = {} if measured is None else dict(zip(measured.sizes, measured.octaves, strict=True))
     header = f"{'depth':>6}  {'factor':>8}  {'octaves':>8}"

@@ -109,7 +109,7 @@ def run(options: Options) -> int:
 
 def _print(prediction: Any) -> None:
     from depthmup.records import sentence
-    from depthmup.reports.words import interval, number
+    from depthmup.reports.sentences import interval, number
 
     what = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
     print(f"{what}: predicted from {prediction.seeds} seeds")

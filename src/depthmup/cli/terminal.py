@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from depthmup.reports.words import duration
+from depthmup.reports.sentences import duration
 from depthmup.sweep import Progress
 
 SECONDS_BETWEEN_LINES = 10.0

@@ -97,7 +97,7 @@ class Metrics:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probe:
-    """A glance at the target: losses there over those at sizes that were measured.
+    """A probe of the target: losses there over those at sizes that were measured.
 
     ``size`` is what was built: the target, or its depth at the base's other values where it is too
     large. ``initial`` is the loss before training, over the base's; ``first_steps`` that after

@@ -3,6 +3,7 @@
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import Section, certificate_section, certificate_text
 from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
+from depthmup.reports.dataframes import Frames, to_pandas
 from depthmup.reports.evidence import (
     evidence_headline,
     evidence_markdown,
@@ -13,16 +14,15 @@ from depthmup.reports.evidence import (
 )
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.files import save_chart, write_text
-from depthmup.reports.frames import Frames, to_pandas
 from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart
 from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
 from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps
 from depthmup.reports.result import notebook, write_result
-from depthmup.reports.rows import strict
+from depthmup.reports.study_rows import strict
 from depthmup.reports.style import configured
-from depthmup.reports.summary import summary
+from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table, table
 
 __all__ = [

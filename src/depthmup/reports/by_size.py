@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from depthmup.records import Place, Study
-from depthmup.reports.marks import (
+from depthmup.reports.chart_layers import (
     CROSS,
     Width,
     band_of,
@@ -16,7 +16,8 @@ from depthmup.reports.marks import (
     shown,
     window_param,
 )
-from depthmup.reports.rows import Row, base_size, optimum_rows, sizes, transfers
+from depthmup.reports.sentences import is_larger_better, number
+from depthmup.reports.study_rows import Row, base_size, optimum_rows, sizes, transfers
 from depthmup.reports.style import (
     BAND,
     MUTED,
@@ -28,7 +29,6 @@ from depthmup.reports.style import (
     scheme_shapes,
     spread,
 )
-from depthmup.reports.words import is_larger_better, number
 
 _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the lines
 

@@ -9,8 +9,8 @@ from typing import Any
 from depthmup.records import Certificate, Verdict
 from depthmup.reports.certificate_charts import law_chart, penalty_chart
 from depthmup.reports.html import page_spec, render
+from depthmup.reports.sentences import interval, number
 from depthmup.reports.style import VERDICT_COLOURS
-from depthmup.reports.words import interval, number
 
 REFUSED = "#a83f00"
 _MOVES = {

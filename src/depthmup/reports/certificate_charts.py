@@ -6,8 +6,8 @@ from typing import Any
 
 from depthmup.records import Certificate
 from depthmup.records.certificate import SizeOptimum, size_name
-from depthmup.reports.marks import WINDOW, Width, data, known
-from depthmup.reports.rows import Row
+from depthmup.reports.chart_layers import WINDOW, Width, data, known
+from depthmup.reports.study_rows import Row
 from depthmup.reports.style import BAND, INK, MUTED, configured
 
 BLUE = "#0072b2"

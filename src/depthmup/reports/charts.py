@@ -10,7 +10,7 @@ from typing import Any
 
 from depthmup.records import Place, Study
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
-from depthmup.reports.marks import (
+from depthmup.reports.chart_layers import (
     CROSS,
     Width,
     band_of,
@@ -23,7 +23,8 @@ from depthmup.reports.marks import (
     shown,
     window_param,
 )
-from depthmup.reports.rows import (
+from depthmup.reports.sentences import number
+from depthmup.reports.study_rows import (
     base_size,
     optimum_rows,
     point_rows,
@@ -43,7 +44,6 @@ from depthmup.reports.style import (
     size_colours,
     study_loss_axis,
 )
-from depthmup.reports.words import number
 
 
 def loss_against_rate(study: Study, *, window: int | None = None) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 from depthmup.records import Comparison, Estimate, Evidence, Finding, Reproduction
 from depthmup.reports.files import write_bytes, write_text
 from depthmup.reports.html import facts, library, render, script_json
-from depthmup.reports.rows import strict
-from depthmup.reports.words import interval, number
+from depthmup.reports.sentences import interval, number
+from depthmup.reports.study_rows import strict
 
 _TONES = {
     Reproduction.REPRODUCED: "#00734f",

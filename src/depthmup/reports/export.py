@@ -6,7 +6,7 @@ from pathlib import Path
 from depthmup.records import Study
 from depthmup.reports.charts import CHARTS
 from depthmup.reports.files import save_chart
-from depthmup.reports.rows import transfers
+from depthmup.reports.study_rows import transfers
 
 FORMATS = ("pdf", "png", "svg")
 

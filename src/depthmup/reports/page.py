@@ -8,17 +8,10 @@ from depthmup.records import Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import certificate_section
+from depthmup.reports.chart_layers import window_param
 from depthmup.reports.charts import drift, rate_panel
 from depthmup.reports.html import facts, library, page_spec, render, script_json
-from depthmup.reports.marks import window_param
-from depthmup.reports.rows import base_size, size_of, transfers
-from depthmup.reports.style import (
-    VERDICT_COLOURS,
-    configured,
-    scheme_colours,
-    size_colours,
-)
-from depthmup.reports.words import (
+from depthmup.reports.sentences import (
     best_rate,
     headline,
     interval,
@@ -26,6 +19,13 @@ from depthmup.reports.words import (
     number,
     regret_sentence,
     significant,
+)
+from depthmup.reports.study_rows import base_size, size_of, transfers
+from depthmup.reports.style import (
+    VERDICT_COLOURS,
+    configured,
+    scheme_colours,
+    size_colours,
 )
 
 _PLACES = {

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.reports.rows import optimum_rows, point_rows, sizes, transfers
+from depthmup.reports.study_rows import optimum_rows, point_rows, sizes, transfers
 
 INK, MUTED, GRID, BAND = "#1f2430", "#5b6472", "#e6e8ec", "#d5d9e0"
 FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from depthmup.records import Place, Study, Transfer
-from depthmup.reports.rows import size_of, transfers
-from depthmup.reports.words import best_rate, headline, interval, number, significant
+from depthmup.reports.sentences import best_rate, headline, interval, number, significant
+from depthmup.reports.study_rows import size_of, transfers
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -74,7 +74,7 @@ def calibrate(
         base: the size from which learning rates are transferred; the smallest unless given.
         early: like ``losses``, for a window in the middle of training.
         chance: the loss of guessing.
-        probe: what a glance at the target showed.
+        probe: what the probe of the target showed.
         tolerance: octaves per doubling within which an optimum counts as staying.
         about: further fields of ``Certificate``: title, scheme, measure, rate_unit, model (the
             fingerprint of the code that was trained), config, environment.

@@ -6,11 +6,11 @@ from depthmup.records import Certificate
 from depthmup.records.certificate import Probe
 from depthmup.statistics import TOLERANCE, calibrate
 from depthmup.sweep.design import Size, Variant
-from depthmup.sweep.glance import Train, glance
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import losses_over
 from depthmup.sweep.sweep import Records, Sweep
+from depthmup.sweep.target_probe import Train, probe_target
 
 
 def certificate(
@@ -31,7 +31,7 @@ def certificate(
         records: of its runs.
         variant: whose learning rate.
         target: a value for every axis.
-        probe: what a glance at the target showed.
+        probe: what the probe of the target showed.
         tolerance: octaves per doubling within which an optimum counts as staying.
         config, environment: how it was run, and on what.
     """
@@ -74,7 +74,7 @@ def certify(
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> tuple[Certificate, ...]:
-    """Every variant's certificate, each resting on a glance at the target.
+    """Every variant's certificate, each resting on a probe of the target.
 
     Args:
         sweep: that was run.
@@ -102,7 +102,7 @@ def certify(
 
         found = of()
         if found.issued:
-            probe = glance(found, sweep.probed(variant), store, train)
+            probe = probe_target(found, sweep.probed(variant), store, train)
             found = found if probe is None else of(probe)
         certificates.append(found)
     return tuple(certificates)

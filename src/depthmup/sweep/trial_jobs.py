@@ -86,7 +86,7 @@ class TrainTogether:
         return replace(self, trials=tuple(each for each in self.trials if each.key in keys))
 
     def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
-        from depthmup.training.together import run_together
+        from depthmup.training.stacked_trials import run_together
 
         yield from run_together(self.trials, self.model, on_progress=tell)
 

@@ -7,10 +7,10 @@ from depthmup.training.engine import Engine, engine_for, train_group
 from depthmup.training.placement import ENGINES, EngineName, Placement
 
 if TYPE_CHECKING:
+    from depthmup.training.data_and_weights import Weights, batches, build, dataset, stream
     from depthmup.training.ensemble import train_ensemble
     from depthmup.training.loop import train
     from depthmup.training.native.train import train_native
-    from depthmup.training.setup import Weights, batches, build, dataset, stream
     from depthmup.training.snapshots import trained
     from depthmup.training.sources import find_data
 

@@ -125,10 +125,10 @@ def train_group(
         ValueError: the cells differ in more than learning rate, decay and seed, or cannot be
             trained.
     """
+    from depthmup.training.cuda_graphs import cuda_graph
     from depthmup.training.ensemble import check_one_shape, train_ensemble
     from depthmup.training.loop import train
     from depthmup.training.native.train import train_native
-    from depthmup.training.recording import cuda_graph
 
     check_one_shape(cells)
     name = engine_for(cells[0], placement).name

@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
+from depthmup.training.cuda_graphs import WARM_UP, Recorder
+from depthmup.training.data_and_weights import Weights, batches, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.placement import check_precision
 from depthmup.training.precision import single_precision
-from depthmup.training.recording import WARM_UP, Recorder
-from depthmup.training.setup import Weights, batches, dataset
 from depthmup.training.stack import Stack, stack_of
 
 Progress = Callable[[float], None]
@@ -107,7 +107,7 @@ def train_ensemble(
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
 
     Members that fail or diverge are yielded at once and leave the ensemble. ``record`` makes of a
-    step what is run in its place, e.g. ``recording.cuda_graph``. ``on_progress`` is told the
+    step what is run in its place, e.g. ``cuda_graphs.cuda_graph``. ``on_progress`` is told the
     fraction of steps done, every step.
 
     Raises:

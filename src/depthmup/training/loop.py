@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
+from depthmup.training.data_and_weights import batches, build, dataset
 from depthmup.training.divergence import ceiling, status_at_init
-from depthmup.training.setup import batches, build, dataset
 
 
 def optimizer_of(cell: Cell, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:

@@ -14,7 +14,7 @@ from depthmup.model.time_limit import time_limit
 from depthmup.planning import plan as make_plan
 from depthmup.records import Trial
 from depthmup.rules import Scheme, scheme
-from depthmup.training.setup import stream
+from depthmup.training.data_and_weights import stream
 from depthmup.training.trial import OWN_INIT, called, check_loss, planned, prepared, seeded
 
 

@@ -9,11 +9,11 @@ from torch.nn import functional
 
 from depthmup.models import ResidualMLP
 from depthmup.records import Cell
+from depthmup.training.data_and_weights import batches, build, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.engine import engine_for
 from depthmup.training.ensemble import one_thread
 from depthmup.training.loop import optimizer_of
-from depthmup.training.setup import batches, build, dataset
 
 # Takes steps [start, stop); the number of steps taken in all, fewer than ``stop`` if it diverged.
 _Advance = Callable[[int, int], int]

@@ -23,8 +23,8 @@ from torch.nn import functional
 
 from depthmup.models import activation
 from depthmup.records import Cell
+from depthmup.training.data_and_weights import Weights
 from depthmup.training.precision import multiply
-from depthmup.training.setup import Weights
 
 
 @dataclass(kw_only=True)

@@ -18,9 +18,9 @@ from depthmup.model import Model, resolved
 from depthmup.planning import Plan, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
+from depthmup.training.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
-from depthmup.training.setup import stream
 
 Tell = Callable[[float], None]
 

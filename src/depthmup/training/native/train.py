@@ -4,12 +4,12 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from depthmup.records import Cell, Record, Status
+from depthmup.training.data_and_weights import Weights, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.ensemble import Progress, one_thread
 from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
 from depthmup.training.native.member import Member, check, drawn, member
-from depthmup.training.setup import Weights, dataset
 
 SECONDS_PER_CALL = 0.1
 OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is told

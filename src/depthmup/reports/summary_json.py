@@ -3,7 +3,7 @@
 from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
-from depthmup.reports.rows import size_of, strict, transfers
+from depthmup.reports.study_rows import size_of, strict, transfers
 
 
 def summary(study: Study, *more: Study) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from depthmup.model import Model, resolved
 from depthmup.records import Record, Status, Trial
+from depthmup.training.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
-from depthmup.training.setup import stream
 from depthmup.training.trial import check_loss, planned, prepared, seeded
 
 Weights = dict[str, Tensor]

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from depthmup.records import Status
 from depthmup.training import Placement, engine, recording, train_ensemble, train_group
-from depthmup.training.recording import WARM_UP, cuda_graph
+from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 
 ASKS_THE_DEVICE = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero")
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.reports.rows import Row, strict
+from depthmup.reports.study_rows import Row, strict
 from depthmup.reports.style import Axis
 
 WINDOW = "window_index"

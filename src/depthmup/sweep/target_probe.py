@@ -1,4 +1,4 @@
-"""A glance at the target before it is certified: a few steps there, at the predicted rate.
+"""A probe of the target before it is certified: a few steps there, at the predicted rate.
 
 Whether a scheme breaks down between the sizes measured and the target shows in none of the smaller
 sizes. It shows at the target, before training and in the first steps (``statistics.refusals``).
@@ -24,7 +24,7 @@ Train = Callable[[Sequence[Any]], None]
 """Trains what the store does not hold."""
 
 
-def glance(
+def probe_target(
     certificate: Certificate, probed: Probed, store: Store, train: Train | None
 ) -> Probe | None:
     """Losses at the target over those at measured sizes, at the certified learning rate.

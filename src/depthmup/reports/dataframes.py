@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from depthmup.records import Study
-from depthmup.reports.rows import optimum_rows, point_rows, transfer_rows
+from depthmup.reports.study_rows import optimum_rows, point_rows, transfer_rows
 
 if TYPE_CHECKING:
     import pandas as pd

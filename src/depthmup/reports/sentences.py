@@ -3,7 +3,7 @@
 import math
 
 from depthmup.records import Axis, Estimate, Optimum, Place, Study, Transfer, Verdict
-from depthmup.reports.rows import base_size, size_of, transfers
+from depthmup.reports.study_rows import base_size, size_of, transfers
 
 UNKNOWN = "–"
 

@@ -12,7 +12,7 @@ from depthmup.model import Model
 from depthmup.models import Transformer, TransformerConfig
 from depthmup.records import Status, Trial
 from depthmup.sweep import InProcess, Store, run, together
-from depthmup.training.together import run_together
+from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import run_trial
 
 TRIAL = Trial(
