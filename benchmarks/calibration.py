@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.networks import cell_at, residual
-from depthmup.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 from depthmup.model import by_reference
+from depthmup.paper.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
 from depthmup.statistics import Curves, Optima, calibrate, optima

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.claims.common import changed, depths_of
-from depthmup.claims.decoders import (
+from depthmup.model import Model, by_reference
+from depthmup.paper.common import changed, depths_of
+from depthmup.paper.decoders import (
     SETTINGS,
     custom_sweep,
     decoder,
@@ -26,7 +27,6 @@ from depthmup.claims.decoders import (
     small_batch,
     unnormed,
 )
-from depthmup.model import Model, by_reference
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
 from depthmup.statistics import Array, jackknife

@@ -24,7 +24,7 @@ EVERYTHING = {
     "sweep",
     "diagnostics",
     "reports",
-    "claims",
+    "paper",
 }
 ARROWS = {
     "rules": set(),
@@ -50,7 +50,7 @@ ARROWS = {
         "rules",
     },
     "reports": {"records", "rules"},
-    "claims": EVERYTHING,
+    "paper": EVERYTHING,
     "cli": EVERYTHING,
 }
 
@@ -74,6 +74,18 @@ def test_imports_follow_the_arrows(package):
     for file in (PACKAGE / package).rglob("*.py"):
         wrong = set(imported_packages(file)) - ARROWS[package] - {package}
         assert not wrong, f"{file.relative_to(PACKAGE)} imports {sorted(wrong)}"
+
+
+def test_the_paper_uses_public_doors_only():
+    """What reproduces the paper could have been written outside of this package."""
+    for file in (PACKAGE / "paper").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("depthmup."):
+                parts = node.module.split(".")
+                inside = parts[1] == "paper"
+                assert inside or len(parts) == 2, f"{file.name} imports {node.module}"
+                names = {} if inside else {alias.name for alias in node.names}
+                assert not any(name.startswith("_") for name in names), file.name
 
 
 def test_every_package_is_on_the_map():

@@ -9,7 +9,7 @@ from itertools import pairwise
 import altair as alt
 import pytest
 
-from depthmup.claims.panels import lines
+from depthmup.paper.panels import lines
 from depthmup.records import Estimate
 from depthmup.reports import (
     CHARTS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from depthmup.claims.panels import heat_map, lines
+from depthmup.paper.panels import heat_map, lines
 from depthmup.records import Accepted, Comparison, Estimate, Evidence, Finding, Picture
 from depthmup.reports import (
     evidence_headline,

@@ -13,7 +13,7 @@ from depthmup.cli.output import print_json
 from depthmup.execution import Execution
 
 if TYPE_CHECKING:
-    from depthmup.claims import Setting
+    from depthmup.paper import Setting
     from depthmup.records import Evidence
     from depthmup.sweep import Store
 
@@ -57,9 +57,9 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.claims import CLAIMS, named, plan_claims, reproduce
     from depthmup.cli.folders import prepare_file, prepare_folder
     from depthmup.cli.terminal import Display
+    from depthmup.paper import CLAIMS, named, plan_claims, reproduce
     from depthmup.records import environment
     from depthmup.sweep import MAIN_STORE, Store
     from depthmup.training import Placement
@@ -115,7 +115,7 @@ def run(options: Options) -> int:
 
 def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> "Setting":
     """The setting that names describe; data are looked for, and refused if they are not there."""
-    from depthmup.claims import Scale, Setting
+    from depthmup.paper import Scale, Setting
     from depthmup.training import find_data
 
     found: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def load_evidence(store: "Store") -> "Evidence":
 
     All claims that sessions of the same scale and data asked for are in it: one page for a store.
     """
-    from depthmup.claims import judge, named, plan_claims
+    from depthmup.paper import judge, named, plan_claims
     from depthmup.sweep.sessions import environment_of
 
     every = [session for session in store.sessions() if "claims" in session]

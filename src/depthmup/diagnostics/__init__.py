@@ -5,6 +5,7 @@ from depthmup.diagnostics.agreement import (
     Approach,
     agreement_with_depth,
     agreement_with_width,
+    approach,
 )
 from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.coordinates import check
@@ -54,6 +55,7 @@ __all__ = [
     "Visit",
     "agreement_with_depth",
     "agreement_with_width",
+    "approach",
     "as_is",
     "branch_linearizations",
     "check",

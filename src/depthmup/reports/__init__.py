@@ -20,6 +20,7 @@ from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_c
 from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps
 from depthmup.reports.result import notebook, write_result
+from depthmup.reports.sentences import number
 from depthmup.reports.study_rows import strict
 from depthmup.reports.style import configured
 from depthmup.reports.summary_json import summary
@@ -47,6 +48,7 @@ __all__ = [
     "loss_against_rate",
     "loss_against_size",
     "notebook",
+    "number",
     "optimum_against_size",
     "optimum_chart",
     "page",

@@ -6,7 +6,15 @@ Plain arrays come in, estimates go out; nothing here knows where the numbers cam
 from depthmup.statistics.best import best_log2_lr, best_log_loss, log_ratio_of_best
 from depthmup.statistics.certificate import calibrate, check_asked
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.drift import TOLERANCE, drift, drifts, excess_loss, judge, measured
+from depthmup.statistics.drift import (
+    DRIFT_UNIT,
+    TOLERANCE,
+    drift,
+    drifts,
+    excess_loss,
+    judge,
+    measured,
+)
 from depthmup.statistics.exponents import (
     Slope,
     local_slopes,
@@ -34,6 +42,7 @@ from depthmup.statistics.optimum import Optima, optima
 
 __all__ = [
     "CONFIDENCE",
+    "DRIFT_UNIT",
     "TOLERANCE",
     "Array",
     "Curves",

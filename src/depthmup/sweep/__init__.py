@@ -2,7 +2,7 @@
 
 from depthmup.sweep.built_in import BuiltIn, rate_unit
 from depthmup.sweep.certify import certificate, certify
-from depthmup.sweep.cost import check_memory, core_seconds
+from depthmup.sweep.cost import check_memory, core_seconds, work
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, WorkerError
@@ -56,4 +56,5 @@ __all__ = [
     "together",
     "training",
     "trial_jobs",
+    "work",
 ]

@@ -9,19 +9,20 @@ from depthmup.training.placement import ENGINES, EngineName, Placement
 if TYPE_CHECKING:
     from depthmup.training.data_and_weights import Weights, batches, build, dataset, stream
     from depthmup.training.ensemble import train_ensemble
-    from depthmup.training.loop import train
+    from depthmup.training.loop import optimizer_of, train
     from depthmup.training.native.train import train_native
     from depthmup.training.snapshots import trained
     from depthmup.training.sources import find_data
 
 # Loaded when first used: to choose an engine needs no PyTorch.
 _LAZY = {
-    "Weights": "setup",
-    "batches": "setup",
-    "build": "setup",
-    "dataset": "setup",
+    "Weights": "data_and_weights",
+    "batches": "data_and_weights",
+    "build": "data_and_weights",
+    "dataset": "data_and_weights",
     "find_data": "sources",
-    "stream": "setup",
+    "optimizer_of": "loop",
+    "stream": "data_and_weights",
     "train": "loop",
     "train_ensemble": "ensemble",
     "train_native": "native.train",
@@ -39,6 +40,7 @@ __all__ = [
     "dataset",
     "engine_for",
     "find_data",
+    "optimizer_of",
     "stream",
     "train",
     "train_ensemble",

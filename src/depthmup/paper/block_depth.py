@@ -1,0 +1,335 @@
+"""Blocks of two matrices against blocks of one, and their optima: Figures 4 to 6 and 21.
+
+With two trained matrices in a block its change has a term of second order in the update,
+
+    delta(W2 phi(W1 x)) = W2 delta(phi) + delta(W2) phi + delta(W2) delta(phi),
+
+and no choice of exponents keeps it and the first-order terms both of order one: as the depth grows
+the block becomes its own linearization in the two updates, so that hyperparameters shift until it
+is.
+
+*Source:* TP6 (arXiv 2310.02244) Sections 9.2 and 9.3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
+from depthmup.paper.common import (
+    base_depth,
+    by_multiplier,
+    depths_of,
+    judged,
+    losses_of,
+    networks,
+    octaves,
+    rates_of,
+    study_pictures,
+    sweep_experiment,
+)
+from depthmup.paper.learning_rates import TOLERANCE, drift
+from depthmup.records import Accepted, Comparison, Study
+from depthmup.rules import Scheme
+from depthmup.sweep import Store, Sweep
+
+if TYPE_CHECKING:
+    from depthmup.statistics import Array
+
+# The second-order term falls beside the first-order ones as the depth grows, so that the learning
+# rate that gives the same change of a block rises.
+SHIFTS_UP = Accepted(low=TOLERANCE)
+
+LOG2_MULTIPLIERS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+LOG2_SMALL = -2.0
+"""log2 a of the small multiplier at which learning rates are large, and with them the term of
+second order."""
+
+Shape = dict[str, object]
+RELU: Shape = {"activation": "relu"}
+ABS_NORMED: Shape = {"activation": "abs", "layer_norm": True}
+
+
+def heat_grids(setting: Setting) -> tuple[Sweep, ...]:
+    """Block depth 2 with abs and LayerNorm over (eta, a), one grid for each a."""
+    sizes = setting.choose(
+        laptop={"depths": (2, 8, 64), "seeds": 4},
+        medium={"depths": (2, 8, 32, 128), "seeds": 5},
+        paper={"depths": (2, 8, 32, 128, 1024), "seeds": 5},
+    )
+    rates = tuple(float(k) for k in range(-7, 1))
+    base = networks(
+        setting,
+        schemes=(setting.depth_mup,),
+        block_depth=2,
+        log2_lrs=rates,
+        **{**ABS_NORMED, **sizes},
+    )
+    return by_multiplier(base, LOG2_MULTIPLIERS)
+
+
+def shift_grid(setting: Setting, shape: Shape, *, lowest: int) -> Sweep:
+    """Block depth 2 at a = 1/4, learning rates from 2^lowest on."""
+    sizes = setting.choose(
+        laptop={"depths": octaves(8, 64), "seeds": 4},
+        medium={"depths": octaves(8, 128), "seeds": 5},
+        paper={"depths": octaves(8, 1024), "seeds": 5},
+    )
+    return networks(
+        setting,
+        schemes=(setting.depth_mup,),
+        block_depth=2,
+        log2_lrs=tuple(float(k) for k in range(lowest, lowest + 8)),
+        multiplier=2.0**LOG2_SMALL,
+        **{**shape, **sizes},
+    )
+
+
+def fig6_grid(setting: Setting) -> Sweep:
+    return shift_grid(setting, ABS_NORMED, lowest=-7)
+
+
+def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Sweep, ...]:
+    """Long training of one number of layers, over (eta, a); block depth 1 has twice the blocks.
+
+    Four times as long as the other figures, with windows of the same length: what is found early
+    and late comes from the same runs.
+    """
+    layers = setting.choose(laptop=16, medium=32, paper=128)
+    sizes = setting.choose(
+        laptop={"steps": 1200, "seeds": 4}, medium={"steps": 1200, "seeds": 5}, paper={}
+    )
+    base = networks(
+        setting,
+        schemes=(setting.depth_mup,),
+        block_depth=block_depth,
+        depths=tuple(sorted({8, layers // block_depth})),
+        log2_lrs=tuple(float(k) for k in range(-7, -1)),
+        **{**shape, **sizes},
+    )
+    return by_multiplier(base, (0.0, 1.0, 2.0))
+
+
+def _shift(found: Study, scheme: Scheme) -> tuple[Comparison, ...]:
+    """The drift as more than what counts as staying; beside, whether it is upward at all."""
+    upward = drift(found, scheme, Accepted(low=0.0), paper="upward by theory")
+    return (
+        drift(found, scheme, SHIFTS_UP, paper="the optimum shifts"),
+        replace(upward, what="the same: upward at all", decisive=False),
+    )
+
+
+def _fig6(setting: Setting) -> Experiment:
+    ours, maps = fig6_grid(setting), heat_grids(setting)
+
+    def conclude(store: Store) -> Conclusion:
+        from depthmup.reports import number
+        from depthmup.statistics import drift as fitted
+
+        found = judged(ours, store)
+        others = []
+        for each, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
+            deep = [d for d in depths_of(each) if d >= base_depth(each)]
+            values = losses_of(each, store, depths=deep)
+            moved = fitted(deep, rates_of(each), values)
+            others.append(
+                Comparison(
+                    what=f"the same at log2 a = {number(log2_a, 0)}, depths {deep[0]} to "
+                    f"{deep[-1]}",
+                    paper="shifts",
+                    ours=replace(moved, unit="octaves of learning rate per doubling of depth"),
+                    accepted=SHIFTS_UP,
+                    decisive=False,
+                )
+            )
+        return Conclusion(
+            comparisons=(*_shift(found, setting.depth_mup), *others),
+            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            notes=("Measured with abs and LayerNorm at a = 1/4.",),
+        )
+
+    return sweep_experiment(ours, *maps, conclude=conclude)
+
+
+def _fig21(setting: Setting) -> Experiment:
+    ours = shift_grid(setting, RELU, lowest=-5)
+
+    def conclude(store: Store) -> Conclusion:
+        found = judged(ours, store)
+        return Conclusion(
+            comparisons=_shift(found, setting.depth_mup),
+            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            notes=("Measured with relu and without LayerNorm at a = 1/4.",),
+        )
+
+    return sweep_experiment(ours, conclude=conclude)
+
+
+def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
+    """Block depth 2 against block depth 1 at the same number of layers, early and late."""
+    two = long_grids(setting, shape, block_depth=2)
+    one = long_grids(setting, shape, block_depth=1)
+    layers = 2 * depths_of(two[0])[-1]
+    assert depths_of(one[0])[-1] == layers
+
+    def conclude(store: Store) -> Conclusion:
+        import numpy as np
+
+        from depthmup.paper.panels import lines
+        from depthmup.statistics import jackknife
+
+        rates, design = rates_of(two[0]), two[0].design
+        count = design.steps // design.window
+        # (windows, block depth 2 or 1, multipliers, learning rates, seeds)
+        values = np.array(
+            [
+                [
+                    [
+                        losses_of(each, store, window=w, depths=[depths_of(each)[-1]])[0]
+                        for each in grids
+                    ]
+                    for grids in (two, one)
+                ]
+                for w in range(-count, 0)
+            ]
+        )
+        early = -(count * 3 // 4) - 1  # the window that ends at a quarter of training
+        stops = [design.steps + (w + 1) * design.window for w in range(-count, 0)]
+
+        def gap(both: "Array") -> float:
+            return _best(rates, both[0]) - _best(rates, both[1])
+
+        def nats(both: "Array") -> float:
+            return float(np.exp(_best(rates, both[0])) - np.exp(_best(rates, both[1])))
+
+        gaps = [jackknife(gap, of_window, "nats") for of_window in values]
+        change = jackknife(lambda ends: gap(ends[1]) - gap(ends[0]), values[[early, -1]], "nats")
+        what = f"log best loss of {layers} layers, block depth 2 over 1"
+        worse = Accepted(low=0.0)
+        comparisons = [
+            Comparison(
+                what=f"{what}, at step {stops[early]}",
+                paper="worse",
+                ours=gaps[early],
+                accepted=worse,
+            ),
+            Comparison(
+                what=f"{what}, at step {stops[-1]}",
+                paper="closes" if closes else "still worse",
+                ours=gaps[-1],
+                accepted=worse,
+                decisive=not closes,
+            ),
+            Comparison(
+                what="change of it by training four times as long",
+                paper="falls" if closes else "does not close",
+                ours=change,
+                accepted=Accepted(high=0.0) if closes else worse,
+                decisive=closes,
+            ),
+        ]
+        comparisons += [
+            Comparison(
+                what=f"loss of block depth 2 minus that of block depth 1, at step {stops[w]}",
+                paper="closes" if closes else "still worse",
+                ours=jackknife(nats, values[w], "nats"),
+                accepted=worse,
+                decisive=False,
+            )
+            for w in (early, -1)
+        ]
+        rows = [
+            {"steps": stop, "gap": g.value, "low": g.low, "high": g.high}
+            for stop, g in zip(stops, gaps, strict=True)
+        ]
+        curves = [
+            {"network": f"block depth {2 - k}", "steps": stop, "loss": float(np.exp(best))}
+            for stop, of_window in zip(stops, values, strict=True)
+            for k, best in enumerate(_best(rates, each) for each in of_window)
+        ]
+        return Conclusion(
+            comparisons=tuple(comparisons),
+            pictures=(
+                lines(
+                    curves,
+                    name="loss",
+                    caption="Training loss at the best learning rate and multiplier of each "
+                    "window.",
+                    x="steps",
+                    y="loss",
+                    x_title="steps",
+                    y_title="best training loss",
+                    by="network",
+                    log_y=True,
+                ),
+                lines(
+                    rows,
+                    name="gap",
+                    caption="The same as the logarithm of the ratio of block depth 2 to 1.",
+                    x="steps",
+                    y="gap",
+                    x_title="steps",
+                    y_title="log of ratio of best losses",
+                    references=(("equal", ((stops[0], 0.0), (stops[-1], 0.0))),),
+                ),
+            ),
+        )
+
+    experiment = sweep_experiment(*two, *one, conclude=conclude)
+    # A grid holds its base depth, which is trained where it has this number of layers only.
+    equal = [c for c in experiment.cells if c.network.depth * c.network.block_depth == layers]
+    return replace(experiment, cells=tuple(equal))
+
+
+def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
+    """The least log loss over (a, eta), from losses (a, eta, seeds)."""
+    import numpy as np
+
+    from depthmup.statistics import best_log_loss
+
+    return float(np.nanmin([best_log_loss(log2_lrs, each) for each in np.asarray(losses)]))
+
+
+_MEMORIZED = (
+    "Data that is not memorized in 43 epochs, as the digits are, where the logarithm of a loss "
+    "near zero is mostly noise: CIFAR-10, --scale paper."
+)
+
+CLAIMS: Sequence[Claim] = (
+    Claim(
+        name="fig4",
+        title="Block depth 2 is worse than block depth 1 (relu); training longer closes the gap",
+        shows="The same number of layers as blocks of two and as blocks of one, each at its best "
+        "learning rate and multiplier. Blocks of two train worse, less so the longer they train.",
+        source="TP6 Figure 4",
+        experiment=lambda setting: _against_one(setting, RELU, closes=True),
+        remedy=_MEMORIZED,
+    ),
+    Claim(
+        name="fig5",
+        title="Block depth 2 is worse than block depth 1 (abs, LayerNorm), however long",
+        shows="The comparison of Figure 4 with abs behind a LayerNorm. Blocks of two train worse "
+        "early and late.",
+        source="TP6 Figure 5",
+        experiment=lambda setting: _against_one(setting, ABS_NORMED, closes=False),
+        remedy=_MEMORIZED,
+    ),
+    Claim(
+        name="fig6",
+        title="With block depth 2 the optimum shifts with depth (abs, LayerNorm)",
+        shows="Loss against learning rate for blocks of two matrices under Depth-muP. The best "
+        "learning rate moves as the term of second order in the update dies out.",
+        source="TP6 Figures 6 and 21",
+        experiment=_fig6,
+        remedy="More seeds and depths, which sharpen the drift: --scale medium.",
+    ),
+    Claim(
+        name="fig21",
+        title="With block depth 2 the optimum shifts with depth (relu)",
+        shows="The same as Figure 6 with relu and without LayerNorm. The best learning rate does "
+        "not stay where it is.",
+        source="TP6 Figures 6 and 21",
+        experiment=_fig21,
+        remedy="More seeds and depths, which sharpen the drift: --scale medium.",
+    ),
+)

@@ -1,0 +1,221 @@
+"""Gradient diversity: how alike the gradients of neighbouring blocks are, Section 8.1.
+
+The gradient of a block's matrix is (phi'(h) * d) x^T, and x and d change little from one block to
+the next. So for one example, wide and deep, the cosine of neighbouring gradients is that of phi'(h)
+at independent h:
+
+    E[phi'] ^ 2 / E[phi'^2]  =  1 (linear),  1/2 (relu),  0 (abs),
+
+and 1 for W phi(x), whose gradient d phi(x)^T has no factor that is drawn anew by every block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.common import beyond_base, cell_of, networks, octaves
+from depthmup.paper.panels import Row, lines
+from depthmup.records import Accepted, Cell, Comparison, Estimate, Task
+from depthmup.statistics import mean
+from depthmup.sweep import Measure, Store, Sweep
+
+LOG2_MULTIPLIER = -1.5
+"""The paper's log2 a for its comparison of nonlinearities."""
+
+LOG2_LR = -1.0
+"""About the best learning rate at that multiplier."""
+
+EXAMPLES, BATCH = 8, 64
+
+REACH = 0.25
+"""Half of what two neighbouring predictions differ by."""
+
+
+def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
+    """Cosines of one network after each number of steps, by that number; none once it diverged.
+
+    ``raw`` and ``centred`` are those of neighbours, ``far`` centred ones of blocks half the depth
+    apart: means over examples, each by itself. ``batch`` is the raw one of a whole batch.
+    """
+    from torch.nn import functional
+
+    from depthmup.diagnostics import gradient_diversity
+    from depthmup.training import dataset, trained
+
+    described = Cell.from_json(cell)
+    data = dataset(described.data)
+    found = {}
+    for step, network in zip(steps, trained(described, steps), strict=False):
+
+        def of(start: int, stop: int, network: Any = network) -> Any:
+            network.zero_grad()
+            outputs = network(data.inputs[start:stop])
+            functional.cross_entropy(outputs, data.labels[start:stop]).backward()
+            return gradient_diversity(network, "branches.*.matrices.0.weight")
+
+        single = [of(i, i + 1) for i in range(EXAMPLES)]
+        found[str(step)] = {
+            "raw": sum(one.raw for one in single) / EXAMPLES,
+            "centred": sum(one.centred for one in single) / EXAMPLES,
+            "far": sum(one.shuffled for one in single) / EXAMPLES,
+            "batch": of(0, BATCH).raw,
+        }
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A kind of block, and the cosine that theory gives its neighbours."""
+
+    title: str
+    expected: float
+    activation: str
+    nonlinearity: str = "post"
+
+    def grid(self, setting: Setting) -> Sweep:
+        return networks(
+            setting,
+            schemes=(setting.depth_mup,),
+            depths=(8, *setting.choose(laptop=octaves(32, 128), medium=octaves(32, 256),
+                                       paper=octaves(64, 1024))),
+            log2_lrs=(LOG2_LR,),
+            seeds=setting.choose(laptop=4, medium=5, paper=5),
+            activation=self.activation,
+            nonlinearity=self.nonlinearity,
+            multiplier=2.0**LOG2_MULTIPLIER,
+        )  # fmt: skip
+
+
+NETWORKS = (
+    Network(title="linear", expected=1.0, activation="identity"),
+    Network(title="W relu(x)", expected=1.0, activation="relu", nonlinearity="pre"),
+    Network(title="relu(W x)", expected=0.5, activation="relu"),
+    Network(title="abs(W x)", expected=0.0, activation="abs"),
+)
+
+
+def _experiment(setting: Setting) -> Experiment:
+    from depthmup.sweep import work
+
+    grids = {network.title: network.grid(setting) for network in NETWORKS}
+    first = next(iter(grids.values()))
+    depths, width = beyond_base(first), first.design.base["width"]
+    seeds = range(first.design.seeds)
+    third = first.design.steps // 3
+    steps = (0, setting.choose(laptop=third, medium=third, paper=1000))
+
+    def cell(title: str, depth: int, seed: int) -> Cell:
+        of = grids[title]
+        return cell_of(of, depth, seed)
+
+    def task(title: str, depth: int, seed: int) -> Task:
+        settings = {"cell": cell(title, depth, seed).to_json(), "steps": list(steps)}
+        return Task(name="gradient cosines", settings=settings)
+
+    tasks = {(t, d, s): task(t, d, s) for t in grids for d in depths for s in seeds}
+
+    def conclude(store: Store) -> Conclusion:
+        def over_seeds(title: str, depth: int, step: int, *names: str) -> Estimate:
+            """The mean of a cosine, or of one less another."""
+            values = []
+            for seed in seeds:
+                found = values_of(store, tasks[title, depth, seed]).get(str(step), {})
+                one, *less = (found.get(name, float("nan")) for name in names)
+                values.append(one - sum(less))
+            return mean(values)
+
+        deepest = depths[-1]
+        comparisons = [
+            Comparison(
+                what=f"{network.title}: cosine of neighbouring blocks' gradients, depth {deepest}, "
+                f"step {step}",
+                paper={1.0: "alike: 1", 0.5: "decorrelated: 1/2", 0.0: "fully: 0"}[
+                    network.expected
+                ],
+                ours=over_seeds(network.title, deepest, step, "raw"),
+                accepted=Accepted(low=network.expected - REACH, high=network.expected + REACH),
+            )
+            for step in steps
+            for network in NETWORKS
+        ]
+        absolute = NETWORKS[-1].title
+        comparisons.append(
+            Comparison(
+                # Only where nothing is shared: what relu's gradients share drifts along depth, so
+                # that neighbours stay alike when its mean is taken off.
+                what=f"{absolute}: with the mean over blocks taken off, neighbours less blocks "
+                f"half the depth apart, step {steps[-1]}",
+                paper="0",
+                ours=over_seeds(absolute, deepest, steps[-1], "centred", "far"),
+                accepted=Accepted(low=-REACH, high=REACH),
+                decisive=False,
+            )
+        )
+        rows: list[list[Row]] = [[], []]
+        for network in NETWORKS:
+            for depth in depths:
+                for window, step in enumerate(steps):
+                    for chart, name in enumerate(("raw", "batch")):
+                        e = over_seeds(network.title, depth, step, name)
+                        rows[chart].append(
+                            {
+                                "block": network.title,
+                                "depth": depth,
+                                "cosine": e.value,
+                                "low": e.low,
+                                "high": e.high,
+                                "window": window,
+                            }
+                        )
+        whats = ("gradients of one example", f"gradients of a batch of {BATCH}")
+        return Conclusion(
+            comparisons=tuple(comparisons),
+            pictures=tuple(
+                lines(
+                    rows[chart],
+                    name=name,
+                    caption=f"Cosine of neighbouring blocks' {what}, with intervals over seeds.",
+                    x="depth",
+                    y="cosine",
+                    x_title="depth",
+                    y_title="cosine",
+                    by="block",
+                    log_x=True,
+                    frames=[f"step {step}" for step in steps],
+                )
+                for chart, (name, what) in enumerate(zip(("single", "batch"), whats, strict=True))
+            ),
+            notes=(
+                f"Of two random matrices of width {width} the cosine has a standard deviation"
+                f" of {1 / width:.3g}.",
+            ),
+        )
+
+    return Experiment(
+        measures=tuple(
+            Measure(
+                task=each,
+                function=cosines_of,
+                # Backward passes of single examples in PyTorch cost about as much as training.
+                work=2 * work(cell(*key)),
+            )
+            for key, each in tasks.items()
+        ),
+        conclude=conclude,
+        config={"sweeps": [each.to_dict() for each in grids.values()], "steps": steps},
+    )
+
+
+CLAIMS: Sequence[Claim] = (
+    Claim(
+        name="sec8.1",
+        title="relu decorrelates the gradients of neighbouring blocks, abs fully",
+        shows="In networks that are linear, or whose nonlinearity comes before the matrix, "
+        "neighbouring blocks get nearly the same gradient, and so learn the same. relu after the "
+        "matrix takes half of that away, abs all of it.",
+        source="TP6 Section 8.1",
+        experiment=_experiment,
+        group="claims",
+    ),
+)

@@ -1,0 +1,339 @@
+"""The limit of infinite width at finite depth: Figure 8, Lemma 4.3 and Theorem 4.1."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from depthmup import limits
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.panels import lines
+from depthmup.paper.problems import IMAGES_LR, images, reference, vectors
+from depthmup.records import Accepted, Comparison, Data, Picture, Task
+from depthmup.statistics import exact, standard_errors, surprising
+from depthmup.sweep import Measure, Store
+
+STEPS = 10
+SHOWN = (1, 5, 10)
+"""Training steps whose residual stream Figure 8 shows."""
+
+
+def stream_of(
+    *,
+    width: int,
+    depth: int,
+    run: int,
+    lr: float,
+    alpha: str,
+    gamma: str,
+    data: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Train one linear network by SGD; its distances from the limit, and RMS of x along depth.
+
+    Distances are mean squares over steps: of the outputs, and of the RMS of x over all layers.
+    """
+    from depthmup.diagnostics import agreement
+
+    steps = images(Data(**data), count=STEPS)
+    exact_outputs, exact_rms = _limit(Data(**data), depth)
+    found = agreement.train(
+        steps, width=width, depth=depth, seed=run, lr=lr, alpha=alpha, gamma=gamma
+    )
+    places = _places(depth)
+    return {
+        "outputs": float(np.mean((found.outputs - exact_outputs) ** 2)),
+        "rms": float(np.mean((found.rms - exact_rms) ** 2)),
+        "stream": {str(t): found.rms[places, t - 1].tolist() for t in SHOWN},
+    }
+
+
+@cache
+def _limit(data: Data, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and RMS under Depth-muP; a network under another rule must be seen to differ."""
+    s = limits.linear(images(data, count=STEPS), depth=depth, lr=IMAGES_LR)
+    return np.concatenate(s.outputs), np.concatenate(s.rms, axis=1)
+
+
+def _places(depth: int) -> list[int]:
+    return [depth * k // 4 for k in range(5)]
+
+
+def _fig8(setting: Setting) -> Experiment:
+    widths = setting.choose(
+        laptop=(128, 256, 512, 1024),
+        medium=(128, 256, 512, 1024, 2048),
+        paper=tuple(2**k for k in range(7, 14)),
+    )
+    runs, depth = setting.choose(laptop=8, medium=8, paper=5), 64
+    rule = setting.depth_mup
+
+    def task(width: int, run: int) -> Task:
+        return Task(
+            name="linear network against infinite width",
+            settings={
+                "width": width,
+                "depth": depth,
+                "run": run,
+                "lr": IMAGES_LR,
+                "alpha": str(rule.alpha),
+                "gamma": str(rule.gamma),
+                "data": asdict(setting.images),
+            },
+        )
+
+    tasks = {(width, run): task(width, run) for width in widths for run in range(runs)}
+
+    def conclude(store: Store) -> Conclusion:
+        found = {key: values_of(store, each) for key, each in tasks.items()}
+        return Conclusion(
+            comparisons=tuple(
+                _approach([[found[w, r][what] for r in range(runs)] for w in widths], widths, words)
+                for what, words in (("rms", "RMS of x at all layers"), ("outputs", "outputs"))
+            ),
+            pictures=(
+                _errors(found, widths, runs),
+                *(_stream(found, widths, runs, depth, step, setting.images) for step in SHOWN),
+            ),
+        )
+
+    return Experiment(
+        measures=tuple(
+            Measure(task=t, function=stream_of, work=60.0 * w * w * depth)
+            for (w, _), t in tasks.items()
+        ),
+        conclude=conclude,
+        config={"widths": widths, "depth": depth, "runs": runs, "steps": STEPS},
+    )
+
+
+def _approach(squares: Sequence[Sequence[float]], widths: Sequence[int], words: str) -> Comparison:
+    from depthmup.diagnostics import approach
+
+    found = approach(widths, np.array(squares), expected=-0.5)
+    return Comparison(
+        what=f"exponent in width of the distance from the limit, {words}",
+        paper="−1/2",
+        ours=found.slope,
+        # Sharp enough to exclude both no convergence and 1/n.
+        accepted=Accepted(contains=-0.5, low=-0.9, high=-0.1),
+    )
+
+
+def _errors(found: Mapping[tuple[int, int], Any], widths: Sequence[int], runs: int) -> Picture:
+    rows = [
+        {
+            "width": w,
+            "error": float(np.sqrt(np.mean([found[w, r][what] for r in range(runs)]))),
+            "of": words,
+        }
+        for what, words in (("rms", "RMS of x"), ("outputs", "outputs"))
+        for w in widths
+    ]
+    top = rows[0]["error"]
+    return lines(
+        rows,
+        name="error",
+        caption="Distance of networks from the infinite-width recursion, root mean square over "
+        "networks; dashed: slope −1/2.",
+        x="width",
+        y="error",
+        x_title="width",
+        y_title="distance",
+        by="of",
+        by_title="",
+        log_x=True,
+        log_y=True,
+        references=[
+            ("n^−1/2", [(w, top * (widths[0] / w) ** 0.5) for w in (widths[0], widths[-1])])
+        ],
+    )
+
+
+def _stream(
+    found: Mapping[tuple[int, int], Any],
+    widths: Sequence[int],
+    runs: int,
+    depth: int,
+    step: int,
+    data: Data,
+) -> Picture:
+    places = _places(depth)
+    _, exact_rms = _limit(data, depth)
+    rows = [
+        {
+            "layer": layer,
+            "rms": float(np.mean([found[w, r]["stream"][str(step)][i] for r in range(runs)])),
+            "width": str(w),
+        }
+        for w in widths
+        for i, layer in enumerate(places)
+    ]
+    rows += [
+        {"layer": layer, "rms": float(exact_rms[layer, step - 1]), "width": "∞"} for layer in places
+    ]
+    return lines(
+        rows,
+        name=f"stream-{step}",
+        caption=f"RMS of x along depth at step {step}: networks and the infinite-width recursion.",
+        x="layer",
+        y="rms",
+        x_title="layer",
+        y_title="RMS of x",
+        by="width",
+    )
+
+
+def _lemma(setting: Setting) -> Experiment:
+    depth = setting.choose(laptop=32, medium=64, paper=128)
+
+    def conclude(store: Store) -> Conclusion:
+        gaps = []
+        for steps in (reference(), vectors()):
+            ours, paper = (
+                limits.linear(steps, depth=depth, lr=0.7, method=method)
+                for method in ("imbedding", "recursion")
+            )
+            gaps += [
+                float(np.abs(np.concatenate(ours.outputs) - np.concatenate(paper.outputs)).max()),
+                float(np.abs(ours.kernel - paper.kernel).max()),
+            ]
+        a, xi = 1.0, reference()
+        first = limits.linear(xi[:2], depth=depth, lr=1.0).outputs[1][0, 0]
+        chi = xi[0].loss.gradient(np.zeros((1, 1)))[0, 0]
+        closed = (
+            -(a**2) * (1 + a**2 / depth) ** (depth - 1) * xi[1].inputs[0, 0] * xi[0].inputs[0, 0]
+        ) * chi
+        return Conclusion(
+            comparisons=(
+                Comparison(
+                    what="the paper's Γ, C recursion against an independent algorithm, largest "
+                    "difference of outputs and kernels",
+                    paper="exact",
+                    ours=exact(max(gaps)),
+                    accepted=Accepted(low=0.0, high=1e-11),
+                ),
+                Comparison(
+                    what="the first update's effect against its closed form "
+                    "−ηa²(1 + a²/L)^(L−1) ξ₁·ξ₀ χ₀",
+                    paper="equal",
+                    ours=exact(float(abs(first - closed))),
+                    accepted=Accepted(low=0.0, high=1e-13),
+                ),
+            ),
+        )
+
+    return Experiment(conclude=conclude, config={"depth": depth})
+
+
+def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> dict[str, Any]:
+    """Squared RMS of x at the last layer and outputs of one trained network, by training step."""
+    from depthmup.diagnostics import agreement
+
+    found = agreement.train(
+        reference(), width=width, depth=depth, seed=run, lr=1.0, alpha=alpha, gamma=gamma
+    )
+    return {
+        "kernel": (found.rms[-1] ** 2).tolist(),
+        "below": (found.rms[-2] ** 2).tolist(),
+        "outputs": found.outputs[:, 0].tolist(),
+    }
+
+
+def kernels(setting: Setting, *, depth: int) -> tuple[Measure, ...]:
+    """Networks of one large width on the reference problem, enough of them for a sharp mean."""
+    width, runs = setting.choose(laptop=512, medium=1024, paper=2048), 24
+    rule = setting.depth_mup
+    return tuple(
+        Measure(
+            task=Task(
+                name="kernel of linear networks",
+                settings={
+                    "width": width,
+                    "depth": depth,
+                    "run": run,
+                    "alpha": str(rule.alpha),
+                    "gamma": str(rule.gamma),
+                },
+            ),
+            function=kernel_of,
+            work=40.0 * width * width * depth,
+        )
+        for run in range(runs)
+    )
+
+
+def deviation(
+    store: Store, measures: Sequence[Measure], name: str, expected: Sequence[float], *, words: str
+) -> Comparison:
+    """How far means over networks are from what is expected, in standard errors, at the worst step.
+
+    Accepted up to what is surprising of all steps that scatter together. What is the same in every
+    network has no error: it must be as expected, to the precision of single numbers.
+    """
+    values, limit = np.array([values_of(store, m.task)[name] for m in measures]), np.array(expected)
+    runs = len(values)
+    scattered = np.ptp(values, axis=0) > 1e-6 * np.abs(values).max(axis=0)
+    fixed = np.allclose(values[0, ~scattered], limit[~scattered], rtol=1e-5, atol=1e-7)
+    ratios = standard_errors(values[:, scattered], limit[scattered])
+    worst = float(ratios.max(initial=0.0)) if fixed else math.inf
+    return Comparison(
+        what=f"{words}: mean of {runs} networks minus the limit, in standard errors, worst step",
+        paper="0",
+        ours=exact(worst),
+        accepted=Accepted(low=0.0, high=surprising(runs, tests=max(1, int(scattered.sum())))),
+    )
+
+
+def _theorem(setting: Setting) -> Experiment:
+    depth = 32
+    measures = kernels(setting, depth=depth)
+
+    def conclude(store: Store) -> Conclusion:
+        s = limits.linear(reference(), depth=depth, lr=1.0)
+        outputs = [float(f[0, 0]) for f in s.outputs]
+        kernel = np.diag(s.kernel).tolist()
+        return Conclusion(
+            comparisons=(
+                deviation(store, measures, "outputs", outputs, words="outputs f_t"),
+                deviation(store, measures, "kernel", kernel, words="kernel ⟨x_t|x_t⟩"),
+            )
+        )
+
+    return Experiment(
+        measures=measures,
+        conclude=conclude,
+        config={"depth": depth, "width": measures[0].task.settings["width"]},
+    )
+
+
+CLAIMS = (
+    Claim(
+        name="fig8",
+        title="Wide linear networks follow the infinite-width recursion",
+        shows="Linear networks of depth 64 and growing width, ten steps of SGD. The RMS of x at "
+        "every depth converges to the recursion's, with an error of n^-1/2.",
+        source="TP6 Figure 8",
+        experiment=_fig8,
+    ),
+    Claim(
+        name="lemma4.3",
+        title="The Γ, C recursion at finite depth",
+        shows="The recursion for coefficients Γ and covariances C is exact at infinite width. An "
+        "independent algorithm (invariant imbedding) and a closed form give the same numbers.",
+        source="TP6 Lemma 4.3",
+        experiment=_lemma,
+        group="claims",
+    ),
+    Claim(
+        name="thm4.1",
+        title="Outputs and kernel have the computed limits",
+        shows="The outputs and the kernel of trained linear networks converge to deterministic "
+        "limits. Means over wide networks meet the computed values within their errors.",
+        source="TP6 Theorem 4.1",
+        experiment=_theorem,
+        group="claims",
+    ),
+)
