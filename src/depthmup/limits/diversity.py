@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
@@ -29,7 +30,9 @@ from depthmup.limits.solution import History, Solution
 from depthmup.limits.volterra import solve_volterra
 
 
-def feature_diversity(solution: Solution, eps: Sequence[float], *, at: float = 0.25) -> Array:
+def feature_diversity(
+    solution: Solution, eps: Sequence[float], *, at: float = 0.25
+) -> Float[Array, "eps vectors"]:
     """``|x(at + eps) - x(at)| / sqrt(n)`` for every training vector: shape (len(eps), N).
 
     It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1. Needs a

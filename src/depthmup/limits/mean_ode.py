@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.chebyshev import Rule, rule
@@ -51,10 +52,10 @@ _MOST_ITERATIONS = 40
 class Optimizer:
     """Heavy-ball SGD: rates per step of W1, W2, U and V, the momentum, W1's and W2's decay."""
 
-    first: Array
-    second: Array
-    input: Array
-    readout: Array
+    first: Float[Array, " steps"]
+    second: Float[Array, " steps"]
+    input: Float[Array, " steps"]
+    readout: Float[Array, " steps"]
     momentum: float
     decay: float
 
@@ -257,7 +258,9 @@ class Network:
             activation=self.phi.name,
         )
 
-    def up(self, xi: Array) -> tuple[Array, Array, bool]:
+    def up(
+        self, xi: Float[Array, "rows rank"]
+    ) -> tuple[Float[Array, "points rows dim"], Float[Array, "points rows dim dim"], bool]:
         """X (points, rows, D), dX'/dX (points, rows, D, D), and whether Newton's method settled."""
         start = xi @ self.input.T
         x = np.repeat(start[None], len(self.rule.points), axis=0)
@@ -276,7 +279,9 @@ class Network:
                 return x, jacobian, True
         return x, jacobian, False
 
-    def flow(self, x: Array) -> tuple[Array, Array]:
+    def flow(
+        self, x: Float[Array, "points rows dim"]
+    ) -> tuple[Float[Array, "points rows dim"], Float[Array, "points rows dim dim"]]:
         """X' and its derivative: (points, rows, D) and (points, rows, D, D)."""
         z, size = self.normalized(x)
         rate, jacobian = np.empty_like(x), np.empty((*x.shape, x.shape[2]))

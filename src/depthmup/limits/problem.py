@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, _matrix
@@ -27,11 +28,11 @@ class Problem:
 
     steps: tuple[Step, ...]
     rows: tuple[slice, ...]
-    held_out: Array | None
+    held_out: Float[Array, "rows d_in"] | None
     scaling: Parametrization
-    hidden: Array
-    input: Array
-    readout: Array
+    hidden: Float[Array, "times vectors"]
+    input: Float[Array, "times vectors"]
+    readout: Float[Array, "times vectors"]
 
     @property
     def vectors(self) -> int:
@@ -106,10 +107,10 @@ class TwoMatrices:
     """
 
     problem: Problem
-    second: Array
+    second: Float[Array, "times vectors"]
     width_ratio: float
-    remains: Array
-    second_remains: Array
+    remains: Float[Array, " times"]
+    second_remains: Float[Array, " times"]
 
 
 def two_matrices(
