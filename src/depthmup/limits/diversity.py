@@ -12,7 +12,8 @@ where Z, T, Y depend on p only through one linear equation each, from I, I, 0 at
     Z^l = (I - P^{l-1} N^l)^-1 Z^{l-1} and so on                                     (finite depth)
 
 c and d being the covariances of the noise that initial weights add: r <x|x> and r <d|d> in a linear
-network, k0 and V1 * <d|d> (times a^2 nu) in a nonlinear one.
+network, k0 and V1 * <d|d> (times a^2 nu) in a nonlinear one (k0 not centred if it has two matrices
+per block).
 
 *Source:* arXiv 2310.02244, Definition 7.4 (feature diversity exponent); the formulas are not there.
 """
