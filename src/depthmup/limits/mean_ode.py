@@ -38,9 +38,9 @@ from numpy.typing import ArrayLike
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array
-from depthmup.limits.momentum import Rate, rates, update_weights
+from depthmup.limits.momentum import Rate, rates
 from depthmup.limits.neurons import Neurons, Quadratic, Sobol, combined
-from depthmup.limits.problem import Problem, check_second_matrix, problem
+from depthmup.limits.problem import Problem, TwoMatrices, check_tol, problem, two_matrices
 from depthmup.limits.solution import Ledger, Solution, Status, exploded
 from depthmup.limits.step import Step
 
@@ -125,32 +125,56 @@ def mean_ode(
         lr_readout=lr_readout,
         held_out=held_out,
     )
-    check_second_matrix(width_ratio, tol)
-    count = len(todo.steps)
-    second = lr if lr_second is None else lr_second
-    update_weights(second, count, momentum, "lr_second", decay)  # checks what has no check yet
-    optimizer = Optimizer(
+    check_tol(tol)
+    matrices = two_matrices(
+        todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=momentum, decay=decay
+    )
+    optimizer = heavy_ball(
+        len(todo.steps),
+        lr=lr,
+        lr_second=lr_second,
+        lr_input=lr_input,
+        lr_readout=lr_readout,
+        momentum=momentum,
+        decay=decay,
+    )
+    return solve_mean_ode(matrices, phi, optimizer, rms_norm=rms_norm, neurons=neurons, tol=tol)
+
+
+def heavy_ball(
+    count: int,
+    *,
+    lr: Rate,
+    lr_second: Rate | None,
+    lr_input: Rate,
+    lr_readout: Rate,
+    momentum: float,
+    decay: float,
+) -> Optimizer:
+    """The rates of ``count`` steps, from arguments that were checked."""
+    return Optimizer(
         first=rates(lr, count),
-        second=rates(second, count, "lr_second"),
+        second=rates(lr if lr_second is None else lr_second, count, "lr_second"),
         input=rates(lr_input, count, "lr_input"),
         readout=rates(lr_readout, count, "lr_readout"),
         momentum=momentum,
         decay=decay,
     )
-    if neurons is None:
-        neurons = Quadratic() if phi.name == "identity" else Sobol()
-    return _solve(todo, phi, optimizer, width_ratio, rms_norm, neurons, tol)
 
 
-def _solve(
-    todo: Problem,
+def solve_mean_ode(
+    matrices: TwoMatrices,
     phi: Activation,
     optimizer: Optimizer,
-    width_ratio: float,
+    *,
     rms_norm: bool,
-    neurons: Neurons,
+    neurons: Neurons | None,
     tol: float,
 ) -> Solution:
+    """Train once per sample of neurons, with as many points in depth as the tolerance needs."""
+    todo, width_ratio = matrices.problem, matrices.width_ratio
+    if neurons is None:
+        neurons = Quadratic() if phi.name == "identity" else Sobol()
     coordinates = _coordinates(todo)
     dimension = coordinates.shape[1] + todo.d_out
     solutions, degrees = [], list(_DEGREES)

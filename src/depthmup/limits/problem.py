@@ -122,7 +122,12 @@ def two_matrices(
     momentum: float,
     decay: float = 0.0,
 ) -> TwoMatrices:
-    """The second matrix's rates, and decay in the weights of both."""
+    """The second matrix's rates, and decay in the weights of both, checked."""
+    if not (math.isfinite(width_ratio) and width_ratio > 0):
+        raise ValueError(
+            "width_ratio is the hidden width over the width, positive and finite; got "
+            f"{width_ratio}."
+        )
     second = lr if lr_second is None else lr_second
     count, sizes = len(problem.steps), [len(step.inputs) for step in problem.steps]
 
@@ -138,12 +143,7 @@ def two_matrices(
     )
 
 
-def check_second_matrix(width_ratio: float, tol: float) -> None:
-    """Raise unless the hidden width and the tolerance are possible ones."""
-    if not (math.isfinite(width_ratio) and width_ratio > 0):
-        raise ValueError(
-            "width_ratio is the hidden width over the width, positive and finite; got "
-            f"{width_ratio}."
-        )
+def check_tol(tol: float) -> None:
+    """Raise unless the tolerance is one that an error can meet."""
     if not tol > 0:
         raise ValueError(f"tol must be positive; got {tol}.")
