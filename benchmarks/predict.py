@@ -3,8 +3,9 @@
     python -m benchmarks.predict look      # sharpness at initialization, and a few full-batch steps
     python -m benchmarks.predict train     # 200 steps of SGD and Adam; some ten core-minutes
     python -m benchmarks.predict           # the tables of docs/predict.md, as Markdown
+    python -m benchmarks.predict decoders  # Adam's sharpness on decoders; some six core-minutes
 
-Both go on from what the store holds.
+All go on from what the store holds.
 
 Residual MLPs on the digits, U and V frozen, half-octave grids. Predicted: ``limits.optimal_rate``
 at infinite width, and ``diagnostics.sharpness`` of the very networks at initialization.
@@ -22,11 +23,12 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from benchmarks import decoder_sharpness
 from benchmarks.networks import cell_at, residual
+from benchmarks.predict_table import header, number, octaves, slope, verdict
 from depthmup import limits
 from depthmup.data import digits
 from depthmup.diagnostics import GaussNewton, agreement, sharpness
-from depthmup.diagnostics.prediction import TOLERANCE
 from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
@@ -295,12 +297,6 @@ def difference(one: Estimate, base: Estimate) -> Estimate:
     return Estimate(value=value, low=value - half, high=value + half)
 
 
-def slope(sizes: Sequence[int], octaves: Sequence[float]) -> float:
-    """Octaves per doubling of the size."""
-    x = np.log2(sizes) - np.mean(np.log2(sizes))
-    return float(x @ np.array(octaves) / (x @ x))
-
-
 def measured_few(
     store: Store, name: str, activation: str, steps: int
 ) -> tuple[list[float], list[Estimate]] | None:
@@ -345,24 +341,6 @@ def predicted(store: Store, experiment: Experiment, kind: str) -> list[float] | 
     return [logs[size] - base for size in experiment.sizes]
 
 
-def number(value: float) -> str:
-    text = f"{value:+.2f}".replace("-", "−")
-    return "0" if text[1:] == "0.00" else text
-
-
-def octaves(estimates: Sequence[Estimate]) -> str:
-    return " ".join(
-        number(e.value) if e.low == e.high else f"{number(e.value)}±{e.high - e.value:.2f}"
-        for e in estimates
-    )
-
-
-def header(*names: str) -> str:
-    return "\n".join(
-        ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
-    )
-
-
 def report(store: Store) -> None:
     """The tables, as Markdown."""
     print(f"Full-batch steps on {FEW} digits, depths {FEW_DEPTHS}, width {FEW_WIDTH}\n")
@@ -390,31 +368,15 @@ def report(store: Store) -> None:
                 "drift per doubling: predicted, measured",
             )
         )  # fmt: skip
-        by_way: dict[str, list[Row]] = {}
+        by_way: dict[str, list[tuple[float, float]]] = {}
         for experiment in experiments():
             if (experiment.optimizer, experiment.axis) == (optimizer, axis):
                 for row in rows(store, experiment):
                     print(row)
                     if row.drifts is not None:
-                        by_way.setdefault(row.way, []).append(row)
+                        by_way.setdefault(row.way, []).append(row.drifts)
         for way, of_way in by_way.items():
             print(f"\nBy {way}: {verdict(of_way)}")
-
-
-def verdict(rows: Sequence["Row"]) -> str:
-    """How far predicted drifts are off, beside predicting none, and how many signs are right."""
-    predicted, measured = np.array([row.drifts for row in rows]).T
-    rms, none = (math.sqrt(np.mean(np.square(x))) for x in (predicted - measured, measured))
-    same = np.sum(direction(predicted) == direction(measured))
-    return (
-        f"error {rms:.2f} octaves per doubling, root mean square ({none:.2f} if nothing moved); "
-        f"down, stays or up right in {same} of {len(rows)}"
-    )
-
-
-def direction(drifts: np.ndarray) -> np.ndarray:
-    """-1, 0 or 1, as the library's default tolerance has it."""
-    return np.sign(drifts) * (np.abs(drifts) > TOLERANCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,7 +434,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", nargs="?", default="report", choices=["look", "train", "report"])
+    parser.add_argument(
+        "action", nargs="?", default="report", choices=["look", "train", "report", "decoders"]
+    )
     parser.add_argument("--store", type=Path, default=Path("runs/predict/results.sqlite"))
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
@@ -483,6 +447,8 @@ def main() -> None:
         elif options.action == "look":
             torch.set_num_threads(1)
             look(store, list(experiments()))
+        elif options.action == "decoders":
+            decoder_sharpness.report(store)
         else:
             report(store)
 

@@ -1,6 +1,7 @@
 """The benchmarks' command: it runs, its tables and charts hold what was measured."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,7 @@ found = predict.optimum(rates, losses)
 few = predict.few(scheme="depth-mup", activation="relu", depth=8, seed=0, rates=[-3.0, 20.0])
 print(json.dumps({
     "rows": [str(one) for one in rows], "missing": str(row([0.0], None)),
-    "verdict": predict.verdict(rows), "drifts": rows[0].drifts,
+    "verdict": predict.verdict([row.drifts for row in rows]), "drifts": rows[0].drifts,
     "optimum": [found.value, found.high - found.low],
     "difference": predict.difference(at(1.0), at(0.5)).value,
     "few": [[value if math.isfinite(value) else None for value in of] for of in few.values()],
@@ -108,6 +109,53 @@ def test_predictions_against_measurements():
     (three, exploded), (ten, _) = found["few"]
     assert ten < three < 0.45  # half the mean square of the labels is 0.45
     assert exploded is None or exploded > 1
+
+
+DECODERS = """
+import json, math, torch
+from benchmarks import decoder_sharpness as of
+from depthmup.records import Trial
+from depthmup.training.data_and_weights import stream
+from depthmup.training.trial import planned, seeded
+curves = list(of.curves())
+base = of.trials(curves[2])[0][0]
+values = of.look(**of.task(base, "with RMSNorm").settings)
+trial, functions = Trial.from_json(base.to_json()), of.FUNCTIONS["with RMSNorm"]
+with seeded(trial.seed):
+    model, _ = planned(trial, functions)
+batch = functions.batch(stream(trial.seed, "batches"))
+g = of.gradient(model, *batch)
+rates = {name: 1 / (t.abs() + 1e-8) for name, t in g.items()}
+step, names = of.best_step(model, batch, rates), dict(model.named_parameters())
+def loss(rate):
+    with torch.no_grad():
+        moved = {n: p - rate * rates[n] * g[n] for n, p in names.items()}
+        outputs = torch.func.functional_call(model, moved, (batch[0],))
+    return float(of.loss_of(outputs, batch[1]))
+small = 0.01 * step
+print(json.dumps({
+    "curves": [[c.title, c.axis, c.sizes, c.octaves] for c in curves],
+    "values": values,
+    "slope": (loss(-small) - loss(small)) / (2 * small),
+    "promised": sum(float((rates[n] * g[n] ** 2).sum()) for n in g),
+}))
+"""
+
+
+def test_sharpness_of_decoders_is_set_beside_measured_optima():
+    done = run("-c", DECODERS)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["curves"]) == 8
+    title, axis, sizes, octaves = found["curves"][0]
+    assert (title, axis, sizes) == ("SP = muP, RMSNorm", "depth", [2, 4, 8, 16])
+    assert octaves[0] == 0
+    assert octaves[-1] < -0.5
+    assert found["curves"][3][2] == [2, 4]  # without norms SP fails beyond
+    assert all(0 < found["values"][way] < math.inf for way in ("initial", "warm", "step"))
+    # In Adam's metric, and a thousand times that of the plain loss.
+    assert found["values"]["initial"] > 50
+    assert found["slope"] == pytest.approx(found["promised"], rel=0.05)
 
 
 @pytest.mark.long

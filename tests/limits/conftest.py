@@ -113,13 +113,17 @@ def simulate_two_matrix(
     phi=None,
     slope=None,
     rms_norm=False,
+    layer_norm=False,
+    input_mean=0.0,
     held_out=None,
     entry=None,
 ):
     """A finite network with two matrices per block and explicit weights; no formula of the library.
 
-    U and V are orthonormalized (up to sqrt(n)), which has the same limit and less scatter. Returns
-    outputs per step, and those of ``held_out`` at the end.
+    U and V are orthonormalized (up to sqrt(n)), which has the same limit and less scatter;
+    ``input_mean`` is then added to every entry of U. ``layer_norm`` subtracts the mean over entries
+    before a block and divides by the standard deviation. Returns outputs per step, and those of
+    ``held_out`` at the end.
     """
     rng = np.random.default_rng(seed)
     d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
@@ -127,7 +131,7 @@ def simulate_two_matrix(
     phi, entry = phi or (lambda h: h), entry or (lambda gradient: gradient)
     slope = slope or np.ones_like
     basis = np.linalg.qr(rng.normal(size=(width, d_in + d_out)))[0] * np.sqrt(width)
-    u, v = basis[:, :d_in].copy(), basis[:, d_in:].copy()
+    u, v = basis[:, :d_in] + input_mean, basis[:, d_in:].copy()
     first = rng.normal(size=(depth, hidden, width)) / np.sqrt(width)
     second = rng.normal(size=(depth, width, hidden)) / np.sqrt(hidden)
     parameters = u, v, first, second
@@ -139,9 +143,11 @@ def simulate_two_matrix(
     def forward(inputs):
         x, stream = inputs @ u.T, []
         for w1, w2 in zip(first, second, strict=True):
-            size = np.sqrt(np.mean(x**2, axis=1, keepdims=True)) if rms_norm else 1.0
-            h = (x / size) @ w1.T
-            stream.append((x / size, size, h))
+            z = x - layer_norm * x.mean(axis=1, keepdims=True)
+            normed = rms_norm or layer_norm
+            size = np.sqrt(np.mean(z**2, axis=1, keepdims=True)) if normed else 1.0
+            h = (z / size) @ w1.T
+            stream.append((z / size, size, h))
             x = x + c * phi(h) @ w2.T
         return x, stream, x @ v / width
 
@@ -158,7 +164,8 @@ def simulate_two_matrix(
             gradients[3][layer] = kick * entry(d.T @ phi(h))
             gradients[2][layer] = kick * entry(e.T @ z)
             back = e @ first[layer]
-            if rms_norm:
+            if rms_norm or layer_norm:
+                back = back - layer_norm * back.mean(axis=1, keepdims=True)
                 back = (back - z * np.mean(z * back, axis=1, keepdims=True)) / size
             d = d + c * back
         gradients[0] = d.T @ step.inputs

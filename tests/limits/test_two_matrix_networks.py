@@ -104,6 +104,18 @@ def test_vector_outputs_and_minibatches_agree(
     assert deviations(runs, limit(steps, activation, **without), width).max() > 3
 
 
+class WithoutProjection(two_matrix_sampled.Blocks):
+    """A norm that divides the gradient and does not take out its part along x."""
+
+    def fall(self, i, step):
+        super().fall(i, step)
+        size = self.sizes(self.cov[i, step.every, step.every])[step.new]
+        own = np.arange(step.n, step.size)
+        along = (self.e[i, step.new] * self.new_h[i]) @ self.weights / size**2
+        self.n[i, own, own] += self.c * self.matrices.width_ratio * along
+        self.back_through(i, step)
+
+
 class WithoutResponses(two_matrix_sampled.Blocks):
     """G01 = G10 = 0: as if x did not feel that W1's own backward images enter it, and so on."""
 
@@ -205,3 +217,71 @@ def test_error_falls_as_one_over_root_width(reference, simulated_two_matrix):
     # slope's is at most 0.15 / (sqrt(5) log 2) = 0.1.
     slope = np.polyfit(np.log(widths), np.log(errors), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.25)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("exponents", [{}, COMPLETEP], ids=["depth-mup", "completep"])
+def test_layer_norm_has_the_limit_of_rms_norm(
+    reference, simulated_two_matrix, left_out, activation, exponents
+):
+    """Means over entries vanish at infinite width: no entry's law prefers a sign."""
+    # Where U and V are trained the gradient's part along x matters most.
+    width = 192
+    options = {"depth": 4, "lr": 0.7, "lr_input": 0.5, "lr_readout": 1.0} | exponents
+    normed = options | {"rms_norm": True}
+    expected = limit(reference, activation, **normed)
+    shared = {"width": width, "count": 32} | options
+    layer, rms = (
+        networks(simulated_two_matrix, reference, activation, **shared, **{norm: True})
+        for norm in ("layer_norm", "rms_norm")
+    )
+    assert deviations(layer, expected, width).max() < 4
+    assert deviations(rms, expected, width).max() < 4
+    assert deviations(layer, limit(reference, activation, **options), width).max() > 10
+    wrong = left_out(WithoutProjection, reference, activation, **normed)
+    assert deviations(layer, wrong, width).max() > 5
+
+
+def test_layer_norm_differs_where_entries_have_a_mean(reference, simulated_two_matrix):
+    """U of mean 3: RMSNorm sees it, LayerNorm takes it out and has the limit of mean 0."""
+    width, options = 192, {"depth": 4, "lr": 1.5, "input_mean": 3.0}
+    layer, rms = (
+        networks(
+            simulated_two_matrix,
+            reference,
+            "tanh",
+            width=width,
+            count=32,
+            **options,
+            **{norm: True},
+        )
+        for norm in ("layer_norm", "rms_norm")
+    )
+    expected = limit(reference, "tanh", depth=4, lr=1.5, rms_norm=True)
+    assert deviations(layer, expected, width).max() < 4
+    assert deviations(rms, expected, width).max() > 10
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_normed_networks_approach_the_mean_ode(reference, simulated_two_matrix, norm):
+    """CompleteP: networks of depth 8 and 16 extrapolated in 1/depth."""
+    width, lr = 160, 0.7
+    shallow, deep = (
+        networks(
+            simulated_two_matrix, reference, "tanh", width=width, count=24, depth=depth, lr=lr,
+            **COMPLETEP, **{norm: True},
+        )
+        for depth in (8, 16)
+    )  # fmt: skip
+    options = {"activation": "tanh", "lr": lr, "neurons": limits.Sobol(points=2**13)}
+
+    def expected(**extra):
+        s = limits.mean_ode(reference, **options, **extra)
+        return np.concatenate(s.outputs).ravel(), s.error_estimate
+
+    extrapolated = 2 * deep - shallow
+    # What is left is of order 1/L^2, an eighth of what was extrapolated away.
+    left = np.abs((deep - shallow).mean(axis=0)).max() / 8
+    predicted, margin = expected(rms_norm=True)
+    assert deviations(extrapolated, (predicted, margin + 2 * left), width).max() < 4
+    assert deviations(extrapolated, expected(), width).max() > 10

@@ -4,6 +4,7 @@ from depthmup.limits.diversity import feature_diversity
 from depthmup.limits.gaussian import Activation, smooth
 from depthmup.limits.kernel import Block, Kernel, kernel
 from depthmup.limits.linear import linear
+from depthmup.limits.linearization import linearization
 from depthmup.limits.losses import Loss, cross_entropy, mse
 from depthmup.limits.mean_ode import mean_ode
 from depthmup.limits.neurons import Hermite, Neurons, Sobol
@@ -38,6 +39,7 @@ __all__ = [
     "feature_diversity",
     "kernel",
     "linear",
+    "linearization",
     "mean_ode",
     "mse",
     "nonlinear",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from jaxtyping import Float
 from numpy.polynomial import chebyshev as series
 
 from depthmup.limits.losses import Array
@@ -20,10 +21,10 @@ class Rule:
     coefficients. All exact for polynomials of degree n.
     """
 
-    points: Array
-    integral: Array
-    derivative: Array
-    coefficients: Array
+    points: Float[Array, " points"]
+    integral: Float[Array, "points points"]
+    derivative: Float[Array, "points points"]
+    coefficients: Float[Array, "points points"]
 
     def evaluate(self, values: Array, at: Array) -> Array:
         """Interpolate ``values`` (n+1, ...) to the points ``at`` (k,); the result is (k, ...)."""

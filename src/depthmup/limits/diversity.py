@@ -12,7 +12,8 @@ where Z, T, Y depend on p only through one linear equation each, from I, I, 0 at
     Z^l = (I - P^{l-1} N^l)^-1 Z^{l-1} and so on                                     (finite depth)
 
 c and d being the covariances of the noise that initial weights add: r <x|x> and r <d|d> in a linear
-network, k0 and V1 * <d|d> (times a^2 nu) in a nonlinear one.
+network, k0 and V1 * <d|d> (times a^2 nu) in a nonlinear one (k0 not centred if it has two matrices
+per block).
 
 *Source:* arXiv 2310.02244, Definition 7.4 (feature diversity exponent); the formulas are not there.
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
@@ -29,7 +31,9 @@ from depthmup.limits.solution import History, Solution
 from depthmup.limits.volterra import solve_volterra
 
 
-def feature_diversity(solution: Solution, eps: Sequence[float], *, at: float = 0.25) -> Array:
+def feature_diversity(
+    solution: Solution, eps: Sequence[float], *, at: float = 0.25
+) -> Float[Array, "eps vectors"]:
     """``|x(at + eps) - x(at)| / sqrt(n)`` for every training vector: shape (len(eps), N).
 
     It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1. Needs a

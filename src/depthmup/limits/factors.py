@@ -8,6 +8,7 @@ combination of earlier ones (a repeated sample) gets pivot 0: it needs no Gaussi
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float
 from scipy.linalg import solve_triangular
 
 from depthmup.limits.losses import Array
@@ -40,7 +41,9 @@ def solved(lower: Array, target: Array) -> Array:
     return _solve(lower, target, transposed=False)
 
 
-def stein(moments: Array, lower: Array) -> Array:
+def stein(
+    moments: Float[Array, "rows old"], lower: Float[Array, "old old"]
+) -> Float[Array, "rows old"]:
     """``E dy/du`` (rows, n) from the moments ``E y z`` (rows, n) of a function of u = lower z.
 
     Stein's lemma, ``E[y z] = E[dy/du] lower``: no derivative of y is taken. The response to a

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
@@ -92,8 +93,8 @@ class Kernel:
     <x^L|x^L>, the covariance of the readout's inputs.
     """
 
-    tangent: Array
-    stream: Array
+    tangent: Float[Array, "inputs inputs"]
+    stream: Float[Array, "inputs inputs"]
 
     @property
     def largest(self) -> float:
@@ -179,10 +180,10 @@ class _Layer:
     (N, N), and ``tangent`` (N, N) the sum over its matrices of J_i S_{i-1}, per unit <d|d'>.
     """
 
-    covariance: Array
-    mean: Array
-    jacobian: Array
-    tangent: Array
+    covariance: Float[Array, "inputs inputs"]
+    mean: Float[Array, " inputs"]
+    jacobian: Float[Array, "inputs inputs"]
+    tangent: Float[Array, "inputs inputs"]
 
     @staticmethod
     def of(block: Block, stream: Array, mean: Array) -> _Layer:

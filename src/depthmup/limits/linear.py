@@ -12,7 +12,7 @@ from depthmup.limits.continuum import solve_continuum
 from depthmup.limits.imbedding import solve_imbedding
 from depthmup.limits.momentum import Rate
 from depthmup.limits.parametrization import check_depth, require_infinite_depth
-from depthmup.limits.problem import problem
+from depthmup.limits.problem import check_tol, problem
 from depthmup.limits.recursion import solve_recursion
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
@@ -86,8 +86,7 @@ def linear(
                 f"method={chosen!r} goes through every layer, so it needs a finite depth; "
                 "leave method out for depth=math.inf."
             )
-    if not tol > 0:
-        raise ValueError(f"tol must be positive; got {tol}.")
+    check_tol(tol)
     if chosen == "continuum":
         return solve_continuum(todo, depth, tol=tol, history=history)
     if chosen == "imbedding":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
@@ -84,7 +85,7 @@ def cross_entropy(labels: ArrayLike, *, classes: int) -> Loss:
     return Loss(value=value, gradient=gradient, shape=(len(given), classes))
 
 
-def _matrix(values: ArrayLike, what: str, shape: str) -> Array:
+def _matrix(values: ArrayLike, what: str, shape: str) -> Float[Array, "rows columns"]:
     """A finite two-dimensional float array, or an error that says what is wrong with it."""
     array = np.array(values, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape:

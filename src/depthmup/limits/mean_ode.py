@@ -32,14 +32,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array
-from depthmup.limits.momentum import Rate, rates, update_weights
+from depthmup.limits.momentum import Rate, rates
 from depthmup.limits.neurons import Neurons, Quadratic, Sobol, combined
-from depthmup.limits.problem import Problem, check_second_matrix, problem
+from depthmup.limits.problem import Problem, TwoMatrices, check_tol, problem, two_matrices
 from depthmup.limits.solution import Ledger, Solution, Status, exploded
 from depthmup.limits.step import Step
 
@@ -51,10 +52,10 @@ _MOST_ITERATIONS = 40
 class Optimizer:
     """Heavy-ball SGD: rates per step of W1, W2, U and V, the momentum, W1's and W2's decay."""
 
-    first: Array
-    second: Array
-    input: Array
-    readout: Array
+    first: Float[Array, " steps"]
+    second: Float[Array, " steps"]
+    input: Float[Array, " steps"]
+    readout: Float[Array, " steps"]
     momentum: float
     decay: float
 
@@ -124,32 +125,56 @@ def mean_ode(
         lr_readout=lr_readout,
         held_out=held_out,
     )
-    check_second_matrix(width_ratio, tol)
-    count = len(todo.steps)
-    second = lr if lr_second is None else lr_second
-    update_weights(second, count, momentum, "lr_second", decay)  # checks what has no check yet
-    optimizer = Optimizer(
+    check_tol(tol)
+    matrices = two_matrices(
+        todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=momentum, decay=decay
+    )
+    optimizer = heavy_ball(
+        len(todo.steps),
+        lr=lr,
+        lr_second=lr_second,
+        lr_input=lr_input,
+        lr_readout=lr_readout,
+        momentum=momentum,
+        decay=decay,
+    )
+    return solve_mean_ode(matrices, phi, optimizer, rms_norm=rms_norm, neurons=neurons, tol=tol)
+
+
+def heavy_ball(
+    count: int,
+    *,
+    lr: Rate,
+    lr_second: Rate | None,
+    lr_input: Rate,
+    lr_readout: Rate,
+    momentum: float,
+    decay: float,
+) -> Optimizer:
+    """The rates of ``count`` steps, from arguments that were checked."""
+    return Optimizer(
         first=rates(lr, count),
-        second=rates(second, count, "lr_second"),
+        second=rates(lr if lr_second is None else lr_second, count, "lr_second"),
         input=rates(lr_input, count, "lr_input"),
         readout=rates(lr_readout, count, "lr_readout"),
         momentum=momentum,
         decay=decay,
     )
-    if neurons is None:
-        neurons = Quadratic() if phi.name == "identity" else Sobol()
-    return _solve(todo, phi, optimizer, width_ratio, rms_norm, neurons, tol)
 
 
-def _solve(
-    todo: Problem,
+def solve_mean_ode(
+    matrices: TwoMatrices,
     phi: Activation,
     optimizer: Optimizer,
-    width_ratio: float,
+    *,
     rms_norm: bool,
-    neurons: Neurons,
+    neurons: Neurons | None,
     tol: float,
 ) -> Solution:
+    """Train once per sample of neurons, with as many points in depth as the tolerance needs."""
+    todo, width_ratio = matrices.problem, matrices.width_ratio
+    if neurons is None:
+        neurons = Quadratic() if phi.name == "identity" else Sobol()
     coordinates = _coordinates(todo)
     dimension = coordinates.shape[1] + todo.d_out
     solutions, degrees = [], list(_DEGREES)
@@ -257,7 +282,9 @@ class Network:
             activation=self.phi.name,
         )
 
-    def up(self, xi: Array) -> tuple[Array, Array, bool]:
+    def up(
+        self, xi: Float[Array, "rows rank"]
+    ) -> tuple[Float[Array, "points rows dim"], Float[Array, "points rows dim dim"], bool]:
         """X (points, rows, D), dX'/dX (points, rows, D, D), and whether Newton's method settled."""
         start = xi @ self.input.T
         x = np.repeat(start[None], len(self.rule.points), axis=0)
@@ -276,7 +303,9 @@ class Network:
                 return x, jacobian, True
         return x, jacobian, False
 
-    def flow(self, x: Array) -> tuple[Array, Array]:
+    def flow(
+        self, x: Float[Array, "points rows dim"]
+    ) -> tuple[Float[Array, "points rows dim"], Float[Array, "points rows dim dim"]]:
         """X' and its derivative: (points, rows, D) and (points, rows, D, D)."""
         z, size = self.normalized(x)
         rate, jacobian = np.empty_like(x), np.empty((*x.shape, x.shape[2]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from depthmup.limits.losses import Array
 
 Rate = float | Sequence[float] | Array
 
 
-def rates(lr: Rate, steps: int, name: str = "lr") -> Array:
+def rates(lr: Rate, steps: int, name: str = "lr") -> Float[Array, " steps"]:
     """One learning rate per step, from one number or as many as there are steps."""
     per_step = np.asarray(lr, dtype=np.float64)
     if per_step.ndim == 0:
@@ -27,7 +28,7 @@ def rates(lr: Rate, steps: int, name: str = "lr") -> Array:
 
 def update_weights(
     lr: Rate, steps: int, momentum: float = 0.0, name: str = "lr", decay: float = 0.0
-) -> Array:
+) -> Float[Array, "times steps"]:
     """``w[t, s]``: the weight at step t has moved by ``-w[t, s]`` times step s's gradient.
 
     ``w[t, s] = sum_{tau=s}^{t-1} lr[tau] momentum^(tau-s)`` for s < t, else 0; shape
@@ -53,7 +54,7 @@ def update_weights(
     return weights
 
 
-def remaining(lr: Rate, steps: int, decay: float, name: str = "lr") -> Array:
+def remaining(lr: Rate, steps: int, decay: float, name: str = "lr") -> Float[Array, " times"]:
     """The part of its initial value that decay leaves of a weight at each step: (steps + 1,).
 
     >>> remaining(0.5, 2, decay=0.2)

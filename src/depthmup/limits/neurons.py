@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 from scipy import special, stats
 from scipy.stats import qmc
 
@@ -147,7 +148,9 @@ def require_memory(size: float, advice: str) -> None:
         )
 
 
-def student(values: Array) -> tuple[Array, float]:
+def student(
+    values: Float[Array, " solves *shape"],
+) -> tuple[Float[Array, "*shape"], float]:
     """The mean of independent solves, and half the width of its widest 95 % interval.
 
     >>> mean, margin = student(np.array([[1.0], [2.0], [3.0]]))

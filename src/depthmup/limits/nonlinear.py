@@ -44,7 +44,7 @@ from depthmup.limits.neurons import combined
 from depthmup.limits.nonlinear_passes import Training
 from depthmup.limits.parametrization import check_depth, require_infinite_depth
 from depthmup.limits.particles import OneMatrix, Particles
-from depthmup.limits.problem import Problem, problem
+from depthmup.limits.problem import Problem, check_tol, problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent
@@ -108,8 +108,7 @@ def nonlinear(
         held_out=held_out,
     )
     tol = tol if tol is not None else (1e-9 if depth == math.inf else 5e-3)
-    if not tol > 0:
-        raise ValueError(f"tol must be positive; got {tol}.")
+    check_tol(tol)
     if depth != math.inf:
         return _finite_depth(todo, phi, int(depth), particles or Particles(), tol)
     require_infinite_depth(todo.scaling)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, _matrix
@@ -27,11 +28,11 @@ class Problem:
 
     steps: tuple[Step, ...]
     rows: tuple[slice, ...]
-    held_out: Array | None
+    held_out: Float[Array, "rows d_in"] | None
     scaling: Parametrization
-    hidden: Array
-    input: Array
-    readout: Array
+    hidden: Float[Array, "times vectors"]
+    input: Float[Array, "times vectors"]
+    readout: Float[Array, "times vectors"]
 
     @property
     def vectors(self) -> int:
@@ -106,10 +107,10 @@ class TwoMatrices:
     """
 
     problem: Problem
-    second: Array
+    second: Float[Array, "times vectors"]
     width_ratio: float
-    remains: Array
-    second_remains: Array
+    remains: Float[Array, " times"]
+    second_remains: Float[Array, " times"]
 
 
 def two_matrices(
@@ -121,7 +122,12 @@ def two_matrices(
     momentum: float,
     decay: float = 0.0,
 ) -> TwoMatrices:
-    """The second matrix's rates, and decay in the weights of both."""
+    """The second matrix's rates, and decay in the weights of both, checked."""
+    if not (math.isfinite(width_ratio) and width_ratio > 0):
+        raise ValueError(
+            "width_ratio is the hidden width over the width, positive and finite; got "
+            f"{width_ratio}."
+        )
     second = lr if lr_second is None else lr_second
     count, sizes = len(problem.steps), [len(step.inputs) for step in problem.steps]
 
@@ -137,12 +143,7 @@ def two_matrices(
     )
 
 
-def check_second_matrix(width_ratio: float, tol: float) -> None:
-    """Raise unless the hidden width and the tolerance are possible ones."""
-    if not (math.isfinite(width_ratio) and width_ratio > 0):
-        raise ValueError(
-            "width_ratio is the hidden width over the width, positive and finite; got "
-            f"{width_ratio}."
-        )
+def check_tol(tol: float) -> None:
+    """Raise unless the tolerance is one that an error can meet."""
     if not tol > 0:
         raise ValueError(f"tol must be positive; got {tol}.")

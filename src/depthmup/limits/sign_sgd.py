@@ -20,7 +20,7 @@ from depthmup.limits.momentum import Rate
 from depthmup.limits.neurons import combined
 from depthmup.limits.parametrization import check_depth
 from depthmup.limits.particles import OneMatrix, Particles, Population, TwoMatrix
-from depthmup.limits.problem import TwoMatrices, check_second_matrix, problem, two_matrices
+from depthmup.limits.problem import TwoMatrices, check_tol, problem, two_matrices
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent
@@ -86,7 +86,7 @@ def sign_sgd(
     """
     depth, phi = check_depth(depth), resolve(activation)
     todo = problem(steps, multiplier=multiplier, lr=lr, alpha=alpha, gamma=gamma, held_out=held_out)
-    check_second_matrix(width_ratio, tol)
+    check_tol(tol)
     if block_depth not in (1, 2):
         raise ValueError(f"block_depth is 1 or 2 matrices per block; got {block_depth}.")
     if block_depth == 1 and (lr_second is not None or width_ratio != 1.0):

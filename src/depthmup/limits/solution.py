@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
@@ -45,17 +46,17 @@ class History:
     (N, d_in) and ``chi`` (N, d_out), the loss's gradients, in the same order of vectors.
     """
 
-    x: Array
-    d: Array
-    xd: Array
-    p: Array
-    q: Array
-    m: Array
-    n: Array
-    fresh_x: Array
-    fresh_d: Array
-    inputs: Array
-    chi: Array
+    x: Float[Array, "depths vectors vectors"]
+    d: Float[Array, "depths vectors vectors"]
+    xd: Float[Array, "depths vectors vectors"]
+    p: Float[Array, "depths vectors vectors"]
+    q: Float[Array, "depths vectors vectors"]
+    m: Float[Array, "layers vectors vectors"]
+    n: Float[Array, "layers vectors vectors"]
+    fresh_x: Float[Array, "depths vectors vectors"]
+    fresh_d: Float[Array, "depths vectors vectors"]
+    inputs: Float[Array, "vectors d_in"]
+    chi: Float[Array, "vectors d_out"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,12 +74,12 @@ class Solution:
     network with ``activation``.
     """
 
-    outputs: tuple[Array, ...]
-    losses: Array
-    rms: tuple[Array, ...]
-    positions: Array
-    kernel: Array
-    held_out: Array | None
+    outputs: tuple[Float[Array, "_ d_out"], ...]
+    losses: Float[Array, " steps"]
+    rms: tuple[Float[Array, "depths _"], ...]
+    positions: Float[Array, " depths"]
+    kernel: Float[Array, "known known"]
+    held_out: Float[Array, "steps+1 rows d_out"] | None
     status: Status
     error_estimate: float
     problem: Problem

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, Loss, _matrix
@@ -20,7 +21,7 @@ class Step:
     (1, 2)
     """
 
-    inputs: Array
+    inputs: Float[Array, "batch d_in"]
     loss: Loss
 
     def __init__(self, inputs: ArrayLike, loss: Loss) -> None:
@@ -43,7 +44,7 @@ class Step:
         object.__setattr__(self, "inputs", rows)
         object.__setattr__(self, "loss", loss)
 
-    def gradient(self, outputs: Array) -> Array:
+    def gradient(self, outputs: Float[Array, "batch d_out"]) -> Float[Array, "batch d_out"]:
         """The loss's gradient at these outputs, once it is known to be one: (batch, d_out)."""
         gradient = np.asarray(self.loss.gradient(outputs), dtype=np.float64)
         if gradient.shape != outputs.shape:

@@ -22,12 +22,12 @@ from numpy.typing import ArrayLike
 
 from depthmup.limits.continuum import solve_continuum
 from depthmup.limits.gaussian import Activation, resolve, uncentred
-from depthmup.limits.mean_ode import mean_ode
+from depthmup.limits.mean_ode import heavy_ball, solve_mean_ode
 from depthmup.limits.momentum import Rate
 from depthmup.limits.neurons import Neurons, Quadratic, Sobol
 from depthmup.limits.nonlinear import solve_nonlinear
 from depthmup.limits.parametrization import check_depth, require_infinite_depth
-from depthmup.limits.problem import TwoMatrices, check_second_matrix, problem, two_matrices
+from depthmup.limits.problem import TwoMatrices, check_tol, problem, two_matrices
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
 from depthmup.limits.two_matrix_imbedding import solve_two_matrix_imbedding
@@ -126,7 +126,7 @@ def two_matrix(
     averaged = not linear and (at_one or not infinite)
     if tol is None:
         tol = _AVERAGED if averaged else _EXACT
-    check_second_matrix(width_ratio, tol)
+    check_tol(tol)
     if neurons is not None and not averaged:
         raise ValueError(
             "This limit has no averages over neurons, so there is nothing for `neurons` to do: "
@@ -140,22 +140,16 @@ def two_matrix(
             raise ValueError(
                 "The mean ODE has no covariances to keep: leave history out, or use a finite depth."
             )
-        return mean_ode(
-            steps,
-            activation=phi,
+        optimizer = heavy_ball(
+            len(todo.steps),
             lr=lr,
             lr_second=lr_second,
-            width_ratio=width_ratio,
-            multiplier=multiplier,
-            momentum=momentum,
-            decay=decay,
             lr_input=lr_input,
             lr_readout=lr_readout,
-            rms_norm=rms_norm,
-            held_out=held_out,
-            neurons=neurons,
-            tol=tol,
+            momentum=momentum,
+            decay=decay,
         )
+        return solve_mean_ode(matrices, phi, optimizer, rms_norm=rms_norm, neurons=neurons, tol=tol)
     if infinite:
         return _infinite_depth(matrices, phi, rms_norm=rms_norm, tol=tol, history=history)
     if linear and not rms_norm and not decay:

@@ -1,17 +1,16 @@
 """The best log losses of curves, and their ratios, paired by seeds."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, around, jackknife_error, student
+from depthmup.statistics.intervals import Array, Numbers, around, jackknife_error, student
 from depthmup.statistics.optimum import optima
 
 
-def best_log_loss(log2_lrs: Sequence[float], losses: Array) -> float:
+def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
     """The log loss at the optimum of one seed-averaged curve, from losses (learning rates, seeds).
 
     NaN where nothing is finite.
@@ -25,7 +24,7 @@ def best_log_loss(log2_lrs: Sequence[float], losses: Array) -> float:
     return level if math.isfinite(level) else math.nan
 
 
-def best_log2_lr(log2_lrs: Sequence[float], losses: Array) -> float:
+def best_log2_lr(log2_lrs: Numbers, losses: Array) -> float:
     """The optimum of one seed-averaged curve, from losses (learning rates, seeds).
 
     Example:
@@ -36,9 +35,7 @@ def best_log2_lr(log2_lrs: Sequence[float], losses: Array) -> float:
     return float(optima(Curves.of(log2_lrs, [losses])).at[0])
 
 
-def log_ratio_of_best(
-    above: tuple[Sequence[float], Array], below: tuple[Sequence[float], Array]
-) -> Estimate:
+def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]) -> Estimate:
     """log(best loss of one curve / best loss of another), paired by the seeds that they share.
 
     Each is (log2 learning rates, losses (learning rates, seeds)). Seeds share data, order and

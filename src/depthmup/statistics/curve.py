@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
-from depthmup.statistics.intervals import Array
+from depthmup.statistics.intervals import Array, Flags, Index
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,11 +27,11 @@ class Curves:
             data, order and initialization over sizes, where they do.
     """
 
-    log2_lrs: Array
-    losses: Array
+    log2_lrs: Float[Array, "*batch sizes rates"]
+    losses: Float[Array, "*batch sizes rates seeds"]
 
     @staticmethod
-    def of(log2_lrs: Sequence[Any] | Array, losses: Sequence[Any] | Array) -> "Curves":
+    def of(log2_lrs: Sequence[Any] | Array | Index, losses: Sequence[Any] | Array) -> "Curves":
         """Curves from one grid of learning rates for all sizes, or from one for each.
 
         Args:
@@ -85,7 +86,7 @@ class Curves:
         return Curves(log2_lrs=self.log2_lrs[..., sizes, :], losses=self.losses[..., sizes, :, :])
 
     @cached_property
-    def seeds(self) -> Array:
+    def seeds(self) -> Bool[Flags, "*batch sizes seeds"]:
         """Whether a seed has any run at a size: (..., sizes, seeds)."""
         return np.asarray(~np.isnan(self.losses).all(-2))
 
@@ -95,7 +96,7 @@ class Curves:
         return int(self.seeds.sum(-1).min())
 
     @cached_property
-    def groups(self) -> list[Array]:
+    def groups(self) -> list[Int[Index, " _"]]:
         """Indices of the seeds that were trained at the same sizes, group by group."""
         present = self.seeds.reshape(-1, self.seeds.shape[-1])
         patterns: dict[bytes, list[int]] = {}
@@ -104,23 +105,25 @@ class Curves:
         return [np.array(group) for group in patterns.values()]
 
     @cached_property
-    def log_losses(self) -> Array:
+    def log_losses(self) -> Float[Array, "*batch sizes rates seeds"]:
         """Logarithms, (..., sizes, rates, seeds)."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.log(self.losses))
 
-    def averages(self) -> Array:
+    def averages(self) -> Float[Array, "*batch sizes rates"]:
         """Seed-averaged log losses, (..., sizes, rates)."""
         return average(self.log_losses)
 
-    def without_each_seed(self) -> Array:
+    def without_each_seed(self) -> Float[Array, "*batch sizes seeds rates"]:
         """Averages that leave out a seed each, (..., sizes, seeds, rates)."""
         y = self.log_losses
         seeds = range(y.shape[-1])
         return np.stack([average(np.delete(y, s, axis=-1)) for s in seeds], axis=-2)
 
 
-def average(log_losses: Array) -> Array:
+def average(
+    log_losses: Float[Array, "*batch rates seeds"],
+) -> Float[Array, "*batch rates"]:
     """Log losses (..., rates, seeds) averaged over seeds.
 
     A learning rate at which any seed diverged is none that one would choose: infinite. Where runs

@@ -23,7 +23,7 @@ import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import CONFIDENCE, Array, around, student
+from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima, optima
 
 TOLERANCE = 0.15
@@ -44,7 +44,7 @@ class Drifts:
     half: Array
 
 
-def drifts(positions: Sequence[float] | Array, fitted: Optima) -> Drifts:
+def drifts(positions: Numbers, fitted: Optima) -> Drifts:
     """The least-squares slope of optima against positions, with its interval.
 
     Args:
@@ -87,7 +87,7 @@ def _from_sizes(x: Array, weights: Array, value: Array, fitted: Optima) -> Array
 
 def drift(
     sizes: Sequence[float],
-    log2_lrs: Sequence[float] | Array,
+    log2_lrs: Sequence[Numbers] | Numbers,
     losses: Sequence[Array] | Array,
     *,
     axis: Axis = "depth",

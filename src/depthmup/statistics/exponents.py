@@ -20,7 +20,7 @@ import numpy as np
 from scipy import optimize, special
 
 from depthmup.records import Estimate
-from depthmup.statistics.intervals import Array, around, mean, p_beyond, student
+from depthmup.statistics.intervals import Array, Index, Numbers, around, mean, p_beyond, student
 
 # The level at which the scatter of seeds is heard beside the residuals.
 HEARD = 0.9
@@ -64,7 +64,7 @@ class Slope:
 
 
 def log_slopes(
-    sizes: Sequence[tuple[float, ...]], values: Sequence[float], seeds: Sequence[int]
+    sizes: Sequence[tuple[float, ...]], values: Numbers, seeds: Sequence[int] | Index
 ) -> tuple[Slope, ...]:
     """Exponents of ``value = c(seed) * size_1**b_1 * size_2**b_2 * ...``, by least squares on logs.
 
@@ -178,7 +178,7 @@ def _inverse_trigamma(y: float) -> float:
     )
 
 
-def _centred(a: Array, of: Array, groups: int) -> Array:
+def _centred(a: Array, of: Index, groups: int) -> Array:
     result = a.copy()
     for g in range(groups):
         result[of == g] -= a[of == g].mean(axis=0)
@@ -222,7 +222,7 @@ def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]]) -> Esti
     return mean([float(s) for s in exponents])
 
 
-def slope_weights(positions: Sequence[float] | Array) -> Array:
+def slope_weights(positions: Numbers) -> Array:
     """Weights w with w . y = the least-squares slope of y against positions.
 
     Example:

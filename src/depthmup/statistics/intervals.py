@@ -16,6 +16,7 @@ from depthmup.records import UNKNOWN, Estimate
 Array: TypeAlias = NDArray[np.float64]
 Index: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
+Numbers: TypeAlias = Sequence[float] | Array | Index
 _Key = TypeVar("_Key", bound=Hashable)
 
 CONFIDENCE = 0.95
@@ -74,7 +75,7 @@ def geometric_mean(values: Sequence[float], *, confidence: float = CONFIDENCE) -
     return Estimate(value=value, low=low, high=high)
 
 
-def jackknife_error(without: Array, groups: Sequence[Array] | None = None) -> tuple[Array, Array]:
+def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tuple[Array, Array]:
     """Standard error and degrees of freedom from leaving out one seed at a time.
 
     Seeds of one group were trained at the same sizes and are exchangeable. A group g of m_g seeds

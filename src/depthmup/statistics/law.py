@@ -74,7 +74,7 @@ class Law:
     sizes: tuple[Size, ...]
     values: Array
     without: Array
-    groups: Sequence[Array]
+    groups: Sequence[Index]
     known: Array
     scale: float = 1.0
     stream: int = 0

@@ -87,7 +87,7 @@ def sides_of(
     row = np.zeros_like(y)
     np.put_along_axis(row, lowest.reshape(-1, 1), 1.0, -1)
     middle, reach, step = (a.reshape(-1) for a in (centre, bandwidth, spacing))
-    before, after = (a.reshape(-1) for a in neighbours)
+    before, after = (a.reshape(-1).tolist() for a in neighbours)
     for i in np.flatnonzero(~alone.reshape(-1)):
         fit = _fit(x[i], y[i], middle[i], reach[i], (before[i], after[i]), STEP * step[i])
         if fit is not None:
@@ -115,7 +115,7 @@ def _mean_offset(offsets: Array) -> tuple[Array, Array]:
     lean = np.where(known, offsets, 0.0).sum(-1) / np.maximum(count, 1)
     square = np.where(known, (offsets - lean[..., None]) ** 2, 0.0).sum(-1)
     variance = square / np.maximum(count - 1, 1) * (1 + 1 / np.maximum(count, 1))
-    return lean, np.sqrt(variance)
+    return np.asarray(lean), np.asarray(np.sqrt(variance))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
