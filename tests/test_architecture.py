@@ -55,6 +55,17 @@ ARROWS = {
 }
 
 
+# The public functions, which join packages into one road.
+TOP = {
+    "__init__": set(),
+    "__main__": {"cli"},
+    "_version": set(),
+    "execution": {"records", "sweep"},
+    "measure": {"model", "sweep", "statistics", "training", "reports", "records", "rules"},
+    "report": {"sweep", "reports", "records"},
+}
+
+
 def imported_packages(file):
     """The depthmup packages that a file imports anywhere, inside functions too."""
     for node in ast.walk(ast.parse(file.read_text())):
@@ -86,6 +97,12 @@ def test_the_paper_uses_public_doors_only():
                 assert inside or len(parts) == 2, f"{file.name} imports {node.module}"
                 names = {} if inside else {alias.name for alias in node.names}
                 assert not any(name.startswith("_") for name in names), file.name
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.glob("*.py")), ids=lambda file: file.stem)
+def test_files_at_the_top_follow_the_arrows_too(file):
+    wrong = set(imported_packages(file)) - TOP[file.stem]
+    assert not wrong, f"{file.name} imports {sorted(wrong)}"
 
 
 def test_every_package_is_on_the_map():

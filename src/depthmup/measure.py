@@ -175,7 +175,7 @@ def resolved_sweep(
                 design,
                 optimizers=optimizers,
                 schemes=design.schemes or (rule,),
-                lrs=design.lrs or model.usual_rates(design.base, optimizers[0]),
+                lrs=design.lrs or _usual_rates(model, design.base, optimizers),
             ),
         ), target
     if not isinstance(model, Model):
@@ -193,6 +193,11 @@ def resolved_sweep(
         custom.check(design)
         design = replace(design, schemes=(_scheme_for(model, custom, design),))
     return Sweep(model=custom, design=design), target
+
+
+def _usual_rates(model: BuiltIn, base: Size, optimizers: Sequence[str]) -> tuple[float, ...]:
+    """Those of every optimizer, as all share one grid."""
+    return tuple(sorted({lr for name in optimizers for lr in model.usual_rates(base, name)}))
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design) -> Scheme:

@@ -331,8 +331,9 @@ def _design(
     schemes = options.schemes or (SCHEMES if preset is not None else None)
     lrs: tuple[float, ...] | None = None
     if preset is not None:
-        unit = rate_unit(_first(options.optimizers, "adam"), sizes["width"])
-        lrs = tuple(unit * 2.0**k for k in preset.get("rates", ())) or None
+        units = {rate_unit(name, sizes["width"]) for name in options.optimizers or ("adam",)}
+        rates = preset.get("rates", ())
+        lrs = tuple(sorted({unit * 2.0**k for unit in units for k in rates})) or None
     if options.log2_lrs is not None:
         check_octaves(options.log2_lrs)
         lrs = tuple(2.0**k for k in options.log2_lrs)
@@ -353,10 +354,6 @@ def _design(
         steps=_given(options.steps, at.get("steps", 300 if preset else 200)),
         window=options.window,
     )
-
-
-def _first(names: Names, usual: str) -> str:
-    return names[0] if names else usual
 
 
 def _given(value: int | None, usual: int) -> int:
