@@ -104,7 +104,8 @@ def transfer(
         [2, 4]
     """
     leave_if_starting()
-    sweep, target = resolved_sweep(model, design, target)
+    seconds = getattr(on, "trial_seconds", None) or None
+    sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     _check_asked(sweep, target, tolerance)
     place = _placed(model, sweep, on)
     folder = None if out is None else Path(out)
@@ -153,7 +154,11 @@ def transfer(
 
 
 def resolved_sweep(
-    model: Model | BuiltIn, design: Design, target: Size | None = None
+    model: Model | BuiltIn,
+    design: Design,
+    target: Size | None = None,
+    *,
+    seconds: float | None = None,
 ) -> tuple[Sweep, Size | None]:
     """The sweep of a design, and the target with a value for every axis.
 
@@ -191,7 +196,7 @@ def resolved_sweep(
     )
     if not design.schemes:
         custom.check(design)
-        design = replace(design, schemes=(_scheme_for(model, custom, design),))
+        design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
     return Sweep(model=custom, design=design), target
 
 
@@ -200,14 +205,14 @@ def _usual_rates(model: BuiltIn, base: Size, optimizers: Sequence[str]) -> tuple
     return tuple(sorted({lr for name in optimizers for lr in model.usual_rates(base, name)}))
 
 
-def _scheme_for(model: Model, custom: Custom, design: Design) -> Scheme:
+def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:
     """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own."""
     if not custom.planned:
         return DEPTH_MUP
     from depthmup.training.preflight import suitable_scheme
 
     optimizer, *_ = design.optimizers or ("adamw",)
-    return suitable_scheme(model, design.base, optimizer, design.settings)
+    return suitable_scheme(model, design.base, optimizer, design.settings, seconds=seconds)
 
 
 def _target(design: Design, target: Size) -> Size:

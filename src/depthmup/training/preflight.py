@@ -48,7 +48,12 @@ def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = 
 
 
 def suitable_scheme(
-    model: Model, base: Mapping[str, int], optimizer: str, settings: Mapping[str, Any]
+    model: Model,
+    base: Mapping[str, int],
+    optimizer: str,
+    settings: Mapping[str, Any],
+    *,
+    seconds: float | None = None,
 ) -> Scheme:
     """The scheme that the blocks of a model ask for: Depth-muP's, or CompleteP's for deeper ones.
 
@@ -57,16 +62,24 @@ def suitable_scheme(
         base: the size at which it is read.
         optimizer: as in ``depthmup.plan``.
         settings: of the design; ``own_init`` is the plan's.
+        seconds: the time limit of each try.
+
+    Raises:
+        TypeError, ValueError: the factory or the batch is none that can be trained.
+        TimeoutError: a try took longer.
     """
-    network = _built(resolved(model).make, (base["width"], base["depth"]))
-    inputs = model.example_inputs()
-    given = make_plan(
-        network,
-        base=network,
-        optimizer=optimizer,
-        example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
-        own_init=settings.get(OWN_INIT, "fixed"),
-    )
+    own = resolved(model)
+    with time_limit(seconds, "Building the model and its batch"):
+        network = _built(own.make, (base["width"], base["depth"]))
+        inputs, _ = _drawn(own.batch)
+    with time_limit(seconds, "Reading the model"), seeded(0):
+        given = make_plan(
+            network,
+            base=network,
+            optimizer=optimizer,
+            example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
+            own_init=settings.get(OWN_INIT, "fixed"),
+        )
     return scheme(given.scheme)
 
 
