@@ -123,20 +123,83 @@ def test_attention_logits_follow_the_head_size_however_they_are_scaled(how):
     assert not plan.notes
 
 
-def test_logits_that_cannot_be_read_are_a_note():
-    plan = planned(attention="learned")
-    assert not [m for m in plan.multipliers if m.where is Where.LOGITS]
+class Learned(Attention):
+    """A learned temperature on plain products, as people hold it."""
+
+    def __init__(self, width, how):
+        super().__init__(width, "number")
+        root = torch.tensor(self.root)
+        self.held = how
+        start = {
+            "one number": 1 / root,
+            "divisor": root,
+            "logarithm": -root.log(),
+            "of each head": (-root.log()).expand(HEADS, 1, 1).clone(),
+            "the same at every size": torch.tensor(0.3),
+            "one beside a constant": torch.ones(()),
+        }[how]
+        self.temperature = nn.Parameter(start)
+
+    def logits(self, q, k):
+        product = q @ k.transpose(-1, -2)
+        match self.held:
+            case "divisor":
+                return product / self.temperature
+            case "logarithm" | "of each head":
+                return product * self.temperature.exp().clamp(max=100)
+            case "one beside a constant":
+                return product * (self.temperature / self.root)
+        return product * self.temperature
+
+
+LEARNED = (
+    "one number",
+    "divisor",
+    "logarithm",
+    "of each head",
+    "the same at every size",
+    "one beside a constant",
+)
+
+
+@pytest.mark.parametrize("own_init", [None, "fan_in"])
+@pytest.mark.parametrize("how", LEARNED)
+def test_logits_with_a_learned_temperature_follow_the_head_size(how, own_init):
+    """What multiplies the product at the start is 1/ratio times the base's, however it is held:
+    the factor on the queries, the model's own constant, and the temperature together."""
+
+    def make(width):
+        torch.manual_seed(0)
+        model = Model(width)
+        model.blocks = nn.ModuleList(Learned(width, how) for _ in range(2))
+        return model
+
+    def coefficient(model):
+        """Of each head: the logits of unit vectors."""
+        unit = torch.zeros(1, HEADS, 1, 2).index_fill(-1, torch.tensor([0]), 1.0)
+        with torch.no_grad():
+            return model.blocks[0].logits(unit, unit).flatten()
+
+    model, base = make(64), make(16)
+    plan = depthmup.plan(
+        model, base=base, example_inputs=tokens(), scheme="depth-mup", own_init=own_init
+    )
+    plan.initialize(model)
+    factors = [m.value for m in plan.multipliers if m.where is Where.LOGITS]
+    assert factors[0] * coefficient(model) == approx(coefficient(base) / 4)
+    assert plan["blocks.0.temperature"].lr == 1
+    assert not plan.notes
+
+
+def test_a_temperature_whose_start_in_the_base_is_unknown_is_a_note():
+    with torch.device("meta"):
+        base = Model(16, "learned")
+    plan = depthmup.plan(
+        Model(64, "learned"), base=base, example_inputs=tokens(), own_init="fan_in",
+        scheme="depth-mup",
+    )  # fmt: skip
     assert len(plan.notes) == 1
-    assert "heads grows 4-fold at blocks.*, but the attention logits take no" in plan.notes[0]
-    assert not planned((16,), (16,), attention="learned").notes
-
-
-def test_a_constant_on_a_learned_temperature_is_the_logits_own():
-    """It is left where it is, with a note, and not divided out of the temperature."""
-    plan = planned(attention="learned and constant")
-    assert not plan.multipliers or all(m.where is not Where.CONSTANT for m in plan.multipliers)
-    assert plan["blocks.0.temperature"].init == 1
-    assert "the attention logits take no" in plan.notes[0]
+    assert "blocks.*.temperature multiplies a product of activations" in plan.notes[0]
 
 
 def test_a_tied_embedding_that_scales_its_own_output():

@@ -36,7 +36,7 @@ from depthmup.planning.roles import (
     matrix_use,
     structural_uses,
 )
-from depthmup.planning.sites import Site, Where, product_sites, unread_products
+from depthmup.planning.sites import Site, Where, product_sites, temperatures
 from depthmup.rules import Kind, Ratios, Role
 from depthmup.tracing import (
     Carriers,
@@ -44,6 +44,7 @@ from depthmup.tracing import (
     Facts,
     Hook,
     How,
+    Product,
     TraceError,
     Use,
     pattern_of,
@@ -74,11 +75,15 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anatomy:
-    """A model measured against its base."""
+    """A model measured against its base.
+
+    ``temperatures`` are the parameters that multiply products of activations.
+    """
 
     places: tuple[Place, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
+    temperatures: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
 
 
@@ -137,6 +142,7 @@ def anatomy(
             "('layers.*.norm1',), ...}."
         )
     notes: list[str] = []
+    pairs: list[tuple[Product, Product]] = []
     if facts is not None and base_facts is not None:
         uses = dict(facts.uses)
         pairs = list(counterparts(facts, base_facts, match))
@@ -214,10 +220,13 @@ def anatomy(
     if facts is not None and base_facts is not None:
         sites += _scale_sites(facts, base_facts, own, places)
         sites += product_sites(facts, pairs)
-        notes += unread_products(pairs)
         notes += _unattributed(own, match)
     return Anatomy(
-        places=tuple(places), sites=tuple(sites), notes=tuple(notes), depths=found.depths
+        places=tuple(places),
+        sites=tuple(sites),
+        notes=tuple(notes),
+        temperatures=temperatures(pairs),
+        depths=found.depths,
     )
 
 

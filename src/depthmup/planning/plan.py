@@ -1,7 +1,7 @@
 """The plan: a scheme applied to a model, parameter by parameter."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.default_scheme import default_scheme
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.initializers import Drawn
-from depthmup.planning.measured import Measured, exactly
+from depthmup.planning.measured import Measured, exactly, measure
 from depthmup.planning.own_init import (
     OwnInit,
     OwnLaw,
@@ -27,7 +27,7 @@ from depthmup.planning.own_init import (
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import ExampleInputs, parameters, plain_name
+from depthmup.tracing import ExampleInputs, parameters, pattern_of, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,6 +227,14 @@ def plan(
     names = [p.name for p in prescriptions]
     check_patterns(own_init, names)
     seen, base_seen = drawn or ({}, {})
+    base_names = {place.name: place.base_name for place in found.places}
+    # A scheme without a theory of width leaves a model's own scales alone.
+    gains = found.temperatures if chosen.follows_width else ()
+    seen = {**_numbers(model, gains), **seen}
+    base_seen = {**_numbers(base, [base_names[name] for name in gains]), **base_seen}
+    unknown = [n for n in gains if parameters(base)[base_names[n]].is_meta]
+    if unknown and not all(base_names[name] in base_seen for name in unknown):
+        notes += (_unknown_start(unknown),)
     model_init = _exact(model, seen)
     ours = apply.sizes_of(model, model_init)
     theirs = apply.sizes_of(base, _exact(base, base_seen))
@@ -252,6 +260,25 @@ def plan(
         model_init=model_init,
         own_laws=own_laws,
         depths=found.depths,
+    )
+
+
+def _numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:
+    """Parameters of one value, taken for what they are set to and not for a draw."""
+    tensors = parameters(model)
+    values = {name: measure(tensors[name]) for name in names}
+    return {
+        name: Drawn(rms=value.rms, constant=value.constant)
+        for name, value in values.items()
+        if value is not None and value.constant is not None
+    }
+
+
+def _unknown_start(names: Sequence[str]) -> str:
+    return (
+        f"{pattern_of(names[0])} multiplies a product of activations, and how "
+        "it starts in the base is not known, as that is on the meta device. It is taken to start "
+        "as own_init says; where it starts at 1/sqrt(head size), pass a base with values."
     )
 
 

@@ -31,13 +31,13 @@ _KEEPS_WEIGHTS = TRANSPARENT | {"mul", "div", "where", "masked_fill", "add", "re
 class Product:
     """A sum over ``size`` coordinates of one activation times another.
 
-    ``constant`` is the model's own number behind the product and ``scale`` that times those on both
-    operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
-    normalized to length one counts as scaled by size^-1/2. ``learned``: a parameter multiplies the
-    result. ``softmax``: it feeds one. ``weighted``: an operand is itself a softmax, so that the sum
-    is a mean. ``distance``: it is no product, but a distance. ``carriers`` say where a
-    multiplier of the query, or of the key, can go, and ``parts`` which part of a module's output
-    either is.
+    ``constant`` is the model's own number behind the product and ``scale`` that times those on
+    both operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
+    normalized to length one counts as scaled by size^-1/2. ``gains`` are the parameters that
+    multiply the result (a learned temperature). ``softmax``: it feeds one. ``weighted``: an
+    operand is itself a softmax, so that the sum is a mean. ``distance``: it is no product, but a
+    distance. ``carriers`` say where a multiplier of the query, or of the key, can go, and ``parts``
+    which part of a module's output either is.
     """
 
     module: str
@@ -46,7 +46,7 @@ class Product:
     scale: float
     between: frozenset[int] = field(repr=False)
     scaling: frozenset[int] = field(repr=False)
-    learned: bool
+    gains: frozenset[str]
     softmax: bool
     weighted: bool
     distance: bool
@@ -85,7 +85,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             scale=constant * ways[0].scale * ways[1].scale,
             between=behind.nodes,
             scaling=behind.nodes | ways[0].nodes | ways[1].nodes,
-            learned=behind.learned,
+            gains=behind.gains,
             softmax=behind.softmax or node.op.startswith(_FUSED),
             weighted=any(_is_softmax(graph, ref) for ref in (query, key)),
             distance=node.op in _DISTANCES,
@@ -153,13 +153,13 @@ class _Way:
 
     scale: float = 1.0
     nodes: frozenset[int] = frozenset()
-    learned: bool = False
+    gains: frozenset[str] = frozenset()
     softmax: bool = False
 
 
 def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
     """What multiplies a product as far as the next operation that mixes or bends."""
-    scale, nodes, learned = 1.0, set[int](), False
+    scale, nodes, gains = 1.0, set[int](), set[str]()
     node = product.index if product.op != "mul" else graph.consumers[product.index][0]
     while True:
         readers = [graph.nodes[n] for n in graph.consumers[node] if n in live]
@@ -177,9 +177,9 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
                 number, where = _on_gain(graph, usage, gain)
                 scale *= number
                 nodes |= where
+                gains.add(usage.derived[gain])
             elif not (masked or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
                 continue
-            learned |= gained
             following = this.index
             break
         if following is None:
@@ -187,7 +187,7 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
             return _Way(
                 scale=scale,
                 nodes=frozenset(nodes),
-                learned=learned,
+                gains=frozenset(gains),
                 softmax=bool(ends & _SOFTMAX),
             )
         node = following
