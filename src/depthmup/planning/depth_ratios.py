@@ -165,6 +165,14 @@ def from_dataflow(
         for s in ours.streams
         if s.normalized
     ]
+    notes += [
+        f"The stream of {ours.branches[s.branches[0]].label} is itself multiplied by {s.kept:.4g} "
+        "from one addition to the next, with no norm between, so that what a layer adds does not "
+        "stay as it is up to the end. The depth rules were derived for streams that do. Check the "
+        "transfer of this model before relying on it."
+        for i, s in enumerate(ours.streams)
+        if s.kept != 1 and not s.normalized and stream_ratio[i] != 1
+    ]
     return Membership(
         sites=sites,
         inside=inside,

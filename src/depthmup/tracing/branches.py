@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from depthmup.tracing.graph import Graph, Ref
+from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage
 
@@ -18,6 +18,8 @@ class Branch:
     an earlier point of it in parallel blocks). ``path`` are the nodes from there to ``output``;
     ``feeders`` those that only feed the path from the side (projections of an encoder's output,
     tables of relative positions). ``parents`` are the branches this one lies inside, by index.
+    ``scale`` is the number by which the stream is multiplied between ``origin`` and the addition:
+    ``scale * x + f(x)`` is ``scale`` times what a branch with the multiplier ``1 / scale`` gives.
     """
 
     index: int
@@ -29,18 +31,21 @@ class Branch:
     path: frozenset[int] = field(repr=False)
     feeders: frozenset[int] = field(repr=False)
     parents: tuple[int, ...] = ()
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
     """Consecutive residual additions, and how many of them lie on the longest path.
 
-    ``normalized``: a norm stands on the stream between its additions (post-norm).
+    ``normalized``: a norm stands on the stream between its additions (post-norm). ``kept`` is the
+    number other than 1 by which the stream itself is multiplied from one addition to the next.
     """
 
     branches: tuple[int, ...]
     depth: int
     normalized: bool
+    kept: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +82,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         ['0', '1']
     """
     finder = _Finder(graph, usage)
-    found: list[tuple[int, int, int, int]] = []  # addition, stream, output, origin
+    found: list[_Addition] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
         if node.op not in _SUMS or len(node.args) < 2:
@@ -85,12 +90,22 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         left, right = node.args[0], node.args[1]
         if not (isinstance(left, Ref) and isinstance(right, Ref)) or left.node == right.node:
             continue
-        match = finder.residual(left.node, right.node, node.shape, streams)
+        match = finder.residual(node, left.node, right.node, streams)
         if match is not None:
-            stream, output, origin = match
-            streams[node.index] = stream
-            found.append((node.index, stream, output, origin))
+            streams[node.index] = match.stream
+            found.append(match)
     return _assemble(graph, usage, found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Addition:
+    """A residual addition by its nodes; ``scale`` as in ``Branch``."""
+
+    addition: int
+    stream: int
+    output: int
+    origin: int
+    scale: float = 1.0
 
 
 class _Finder:
@@ -106,20 +121,26 @@ class _Finder:
         self.ignored = usage.constant | usage.derived.keys()
 
     def residual(
-        self, left: int, right: int, shape: tuple[int, ...], streams: Mapping[int, int]
-    ) -> tuple[int, int, int] | None:
+        self, addition: Node, left: int, right: int, streams: Mapping[int, int]
+    ) -> _Addition | None:
         for stream, output in ((left, right), (right, left)):
-            if output in self.ignored or self.graph.nodes[stream].shape != shape:
+            if output in self.ignored or self.graph.nodes[stream].shape != addition.shape:
                 continue
             if stream in self.ignored and not self.begins(stream):
                 continue
-            for origin in self.points(stream, streams):
+            for origin, scale in self.points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
                     if any(node in self.used_at for node in path):
-                        return stream, output, origin
+                        return _Addition(
+                            addition=addition.index,
+                            stream=stream,
+                            output=output,
+                            origin=origin,
+                            scale=scale,
+                        )
                     break
-        return None if {left, right} & self.ignored else self.projection(left, right)
+        return None if {left, right} & self.ignored else self.projection(addition, left, right)
 
     def begins(self, node: int) -> bool:
         """Whether a stream may begin with a tensor that no input made.
@@ -141,23 +162,28 @@ class _Finder:
         ]
         return len(additions) == 1
 
-    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[int]:
+    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[tuple[int, float]]:
         """The stream's operand, and what the stream was before each step that made it.
 
-        Steps are residual additions, and operations that leave the values alone (a copy before an
-        in-place addition).
+        Steps are residual additions, operations that leave the values alone (a copy before an
+        in-place addition), and multiplications by numbers, whose product comes with each point.
         """
-        yield stream
+        scale = 1.0
+        yield stream, scale
         while True:
             if stream in streams:
                 stream = streams[stream]
-            elif self.graph.nodes[stream].op in TRANSPARENT and stream not in self.ignored:
-                stream = self.graph.nodes[stream].inputs[0].node
-            else:
+            elif stream in self.ignored:
                 return
-            yield stream
+            else:
+                number, before = _step_back(self.graph, stream)
+                if before is None:
+                    return
+                scale *= number
+                stream = before
+            yield stream, scale
 
-    def projection(self, left: int, right: int) -> tuple[int, int, int] | None:
+    def projection(self, addition: Node, left: int, right: int) -> _Addition | None:
         graph = self.graph
         for shortcut, output in ((left, right), (right, left)):
             # Walk the shortcut back through one projection: it must be a plain chain.
@@ -180,7 +206,9 @@ class _Finder:
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
             if in_series >= 2 and nonlinear:
-                return shortcut, output, node
+                return _Addition(
+                    addition=addition.index, stream=shortcut, output=output, origin=node
+                )
         return None
 
     def _single_chain(self, node: int) -> tuple[int, ...]:
@@ -202,20 +230,34 @@ class _Finder:
         return max(longest.values(), default=0)
 
 
-def _assemble(graph: Graph, usage: Usage, found: list[tuple[int, int, int, int]]) -> Residuals:
-    paths = [frozenset(graph.between(origin, output)) for _, _, output, origin in found]
-    additions = [addition for addition, *_ in found]
+def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
+    """What a tensor was before a number multiplied it, or its place alone changed; and by what."""
+    this = graph.nodes[node]
+    if this.op in TRANSPARENT and this.inputs:
+        return 1.0, this.inputs[0].node
+    tensors = [a for a in this.args[:2] if isinstance(a, Ref) and graph.number(a) is None]
+    if node in graph.factors:
+        return graph.factors[node], tensors[0].node
+    # Python's sum starts from the number 0.
+    if this.op == "add" and len(tensors) == 1 and 0 in this.args[:2]:
+        return 1.0, tensors[0].node
+    return 1.0, None
+
+
+def _assemble(graph: Graph, usage: Usage, found: list[_Addition]) -> Residuals:
+    paths = [frozenset(graph.between(a.origin, a.output)) for a in found]
+    additions = [a.addition for a in found]
     # Streams and what happens inside branches are not feeders of another branch.
     stop = set(additions)
-    for _, stream, _, origin in found:
-        stop |= {stream, origin}
+    for a in found:
+        stop |= {a.stream, a.origin}
     inside: list[tuple[int, ...]] = [
         tuple(j for j, path in enumerate(paths) if j != i and addition in path)
         for i, addition in enumerate(additions)
     ]
     innermost_paths = set().union(*paths) if paths else set()
     branches = []
-    for i, (addition, stream, output, origin) in enumerate(found):
+    for i, a in enumerate(found):
         feeders: set[int] = set()
         todo = list(paths[i])
         while todo:
@@ -232,11 +274,12 @@ def _assemble(graph: Graph, usage: Usage, found: list[tuple[int, int, int, int]]
         branches.append(
             Branch(
                 index=i,
-                addition=addition,
-                stream=stream,
-                output=output,
-                origin=origin,
-                label=_label(graph, usage, paths[i], output),
+                addition=a.addition,
+                stream=a.stream,
+                output=a.output,
+                origin=a.origin,
+                scale=a.scale,
+                label=_label(graph, usage, paths[i], a.output),
                 path=paths[i],
                 feeders=frozenset(feeders),
                 parents=inside[i],
@@ -261,6 +304,17 @@ def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str
             keep += 1
         common = common[:keep]
     return ".".join(common) or graph.nodes[output].module or "model"
+
+
+def _kept(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> float:
+    """By what the stream is multiplied since the addition before, if nothing else happens to it."""
+    node, product = branch.stream, 1.0
+    while node not in by_addition:
+        number, before = _step_back(graph, node)
+        if before is None:
+            return 1.0
+        node, product = before, product * number
+    return product
 
 
 def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
@@ -305,6 +359,9 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
             depth=max(depth[i] for i in indices),
             # Half: a stage of a convolutional network may begin with one norm of its own.
             normalized=2 * sum(links.get(root, [])) > len(links.get(root, [])),
+            kept=next(
+                (k for i in indices if (k := _kept(graph, branches[i], by_addition)) != 1), 1
+            ),
         )
         for root, indices in members.items()
     )

@@ -8,7 +8,7 @@ its terms.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from depthmup.tracing.branches import Residuals
+from depthmup.tracing.branches import Branch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
@@ -29,7 +29,8 @@ class Constants:
     """The numbers that multiply in a forward pass, and the places to which each may belong.
 
     ``factors`` maps nodes to numbers. ``branches`` are the nodes at the end of each branch,
-    ``alphas`` the numbers inside their additions. ``behind`` and ``before`` are the nodes around
+    ``alphas`` the numbers inside their additions, divided by those on the stream since the branch
+    left it, which stand at the nodes ``stream``. ``behind`` and ``before`` are the nodes around
     each use of a parameter, by its name and node. ``modules`` says where each factor stands.
     """
 
@@ -39,6 +40,7 @@ class Constants:
     alphas: tuple[float, ...]
     behind: Mapping[tuple[str, int], tuple[int, ...]]
     before: Mapping[tuple[str, int], tuple[int, ...]]
+    stream: frozenset[int] = frozenset()
 
 
 def scaled_behind(graph: Graph, node: int) -> list[int]:
@@ -80,10 +82,21 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
         factors=factors,
         modules={n: graph.nodes[n].module for n in factors},
         branches=tuple(tuple(n for n in nodes if n in factors) for nodes, _ in ends),
-        alphas=tuple(alpha for _, alpha in ends),
+        alphas=tuple(
+            alpha / b.scale for (_, alpha), b in zip(ends, residuals.branches, strict=True)
+        ),
+        stream=frozenset(n for b in residuals.branches for n in _on_stream(graph, b) & {*factors}),
         behind=_behind_uses(graph, usage, factors),
         before=_before_uses(graph, usage, factors),
     )
+
+
+def _on_stream(graph: Graph, branch: Branch) -> set[int]:
+    """The nodes between the point that a branch leaves and the addition, if a number stands there.
+
+    That number is a part of the branch's own multiplier (``Branch.scale``).
+    """
+    return graph.between(branch.origin, branch.stream) if branch.scale != 1 else set()
 
 
 def _end_of_branch(
