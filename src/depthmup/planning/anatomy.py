@@ -36,7 +36,7 @@ from depthmup.planning.roles import (
     matrix_use,
     structural_uses,
 )
-from depthmup.planning.sites import Site, Where, product_sites, temperatures
+from depthmup.planning.sites import Site, Where, growing_sums, product_sites, temperatures
 from depthmup.rules import Kind, Ratios, Role
 from depthmup.tracing import (
     Carriers,
@@ -177,6 +177,7 @@ def anatomy(
         name
         for name in _repeated(base_of)
         if name not in found.inside
+        and name not in found.beside
         and matrix_use(uses.get(name, ())) is not None
         and declared_role(name, roles) is None
     ]
@@ -220,6 +221,7 @@ def anatomy(
     if facts is not None and base_facts is not None:
         sites += _scale_sites(facts, base_facts, own, places)
         sites += product_sites(facts, pairs)
+        notes += growing_sums(pairs)
         notes += _unattributed(own, match)
     return Anatomy(
         places=tuple(places),

@@ -31,8 +31,9 @@ class StreamDepth:
 class Membership:
     """Where parameters stand in branches: labels (outermost first), depth ratio, shared, last.
 
-    ``stacked`` are those in branches that were declared, or that are one of several of their
-    stream.
+    ``beside`` are those that serve some branches, and what is outside of them as well, which needs
+    no depth factor. ``stacked`` are those in branches that were declared, or that are one of
+    several of their stream.
     """
 
     sites: tuple[Site, ...]
@@ -41,6 +42,7 @@ class Membership:
     stacked: frozenset[str]
     notes: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
+    beside: frozenset[str] = frozenset()
 
 
 def from_dataflow(
@@ -110,6 +112,10 @@ def from_dataflow(
     total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
     inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
     stacked: set[str] = set()
+    copies = Counter(base_of.values())
+    deeper = declared is None and len(ours.branches) != len(theirs.branches)
+    both: list[str] = []  # serving all branches, and what is outside of them
+    outside: list[str] = []  # serving some branches, and what is outside of them
     starts = {facts.usage.derived.get(b.stream) for b in ours.branches}
     for name, pairs in holders.items():
         if name in starts:  # a learned token with which a stream begins
@@ -119,12 +125,15 @@ def from_dataflow(
         r = total[innermost]
         if len(ours.streams[ours.stream_of(innermost)].branches) > 1:
             stacked.add(name)
-        uses = facts.uses[name]
-        if not all(use.branches for use in uses):
+        if deeper and r == 1 and copies[base_of[name]] > 1:
             raise NotUnderstood(
-                f"Parameter {name} is used both inside residual branches (first in {labels[-1]}) "
-                "and outside of them, so no depth rule covers it. Use separate parameters."
+                f"The model repeats {pattern_of(name)} more often than the base and has other "
+                f"residual additions ({len(ours.branches)} against {len(theirs.branches)}), but "
+                "as many along the stream of that parameter, so its depth is not understood. Say "
+                "how much deeper the model is: depth=..., or declare the branches: "
+                "branches={'layers.*.attention': ()}."
             )
+        uses = facts.uses[name]
         times = len({b for b, _ in pairs if level[b] == level[innermost]})
         base_pairs = base_holders.get(base_of[name], ())
         base_times = len({b for b, _ in base_pairs if base_level[b] == level[innermost]})
@@ -134,6 +143,11 @@ def from_dataflow(
                 f"counterpart {base_of[name]} in no branch of the base. Build both with the same "
                 "code."
             )
+        if not all(use.branches for use in uses):
+            if times == base_times:  # of one branch in many, and of what is outside: as the latter
+                outside.append(name)
+                continue
+            both.append(name)
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
         elif math.isclose(times / base_times, r):
@@ -165,6 +179,7 @@ def from_dataflow(
         for s in ours.streams
         if s.normalized
     ]
+    notes += [_in_and_out(both)] if both else []
     notes += [
         f"The stream of {ours.branches[s.branches[0]].label} is itself multiplied by {s.kept:.4g} "
         "from one addition to the next, with no norm between, so that what a layer adds does not "
@@ -180,6 +195,18 @@ def from_dataflow(
         stacked=frozenset(stacked),
         notes=tuple(notes),
         depths=tuple(depths),
+        beside=frozenset(outside),
+    )
+
+
+def _in_and_out(names: list[str]) -> str:
+    patterns = list(dict.fromkeys(map(pattern_of, names)))
+    more = f" and {len(patterns) - 1} more" if len(patterns) > 1 else ""
+    return (
+        f"{patterns[0]}{more} serves every branch and what is outside of the branches as well. It "
+        "takes the depth factor of its branches, the largest with which they stay stable; what is "
+        "outside alone would let it learn faster in deep models. Separate parameters would give "
+        "each its own."
     )
 
 

@@ -202,6 +202,8 @@ class _Finder:
                 continue
             if graph.nodes[node].shape == graph.nodes[shortcut].shape:
                 continue
+            if not self._behind_a_matrix(node):  # what is put in is no stream yet
+                continue
             path = graph.between(node, output)
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
@@ -210,6 +212,12 @@ class _Finder:
                     addition=addition.index, stream=shortcut, output=output, origin=node
                 )
         return None
+
+    def _behind_a_matrix(self, node: int) -> bool:
+        return any(
+            self._is_matrix(n) or How.LOOKUP in self.used_at.get(n, ())
+            for n in self.graph.ancestors(node)
+        )
 
     def _single_chain(self, node: int) -> tuple[int, ...]:
         return (node,) if self._activation(node) is not None else ()
@@ -252,8 +260,22 @@ def _assemble(graph: Graph, usage: Usage, found: list[_Addition]) -> Residuals:
     for a in found:
         stop |= {a.stream, a.origin}
     inside: list[tuple[int, ...]] = [
-        tuple(j for j, path in enumerate(paths) if j != i and addition in path)
-        for i, addition in enumerate(additions)
+        tuple(j for j in range(len(found)) if j != i and _nested(found, paths, i, j))
+        for i in range(len(found))
+    ]
+    # What another stream gives a branch to read is not the branch's own.
+    paths = [
+        _own_path(
+            graph,
+            paths[j],
+            found[j].output,
+            {
+                a.addition
+                for i, a in enumerate(found)
+                if a.addition in paths[j] and j not in inside[i]
+            },
+        )
+        for j in range(len(found))
     ]
     innermost_paths = set().union(*paths) if paths else set()
     branches = []
@@ -286,6 +308,35 @@ def _assemble(graph: Graph, usage: Usage, found: list[_Addition]) -> Residuals:
             )
         )
     return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
+
+
+def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int]) -> frozenset[int]:
+    """The part of a path behind the additions of other streams."""
+    if not others - {output}:
+        return path
+    own, todo = set[int](), [output]
+    while todo:
+        node = todo.pop()
+        own.add(node)
+        sources = {ref.node for ref in graph.nodes[node].inputs}
+        todo += (sources & path) - others - own
+    return frozenset(own)
+
+
+def _nested(found: list[_Addition], paths: list[frozenset[int]], i: int, j: int) -> bool:
+    """Whether addition ``i`` belongs to a stream inside of branch ``j``.
+
+    In reversible networks a branch of one stream reads another stream: that passes through the
+    branch, but neither begins nor ends in it.
+    """
+    inner, outer = found[i], found[j]
+    if inner.addition not in paths[j]:
+        return False
+    begins = inner.origin in paths[j] or inner.origin == outer.origin
+    goes_on = any(
+        a.origin == inner.addition and a.addition not in paths[j] and a is not outer for a in found
+    )
+    return begins and not goes_on
 
 
 def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str:

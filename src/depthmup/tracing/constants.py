@@ -132,7 +132,7 @@ def _behind_uses(
             return True
         others = [r.node for r in this.inputs if r.node != before]
         return this.op in _ADDITIONS and all(
-            _is_weight(usage, other) or _made_by(graph, other) in lookups for other in others
+            _is_weight(usage, other) or made_by(graph, other) in lookups for other in others
         )
 
     behind: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -166,7 +166,7 @@ def _is_added(graph: Graph, use: Use) -> bool:
     return node.op in _ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
 
 
-def _made_by(graph: Graph, node: int) -> int:
+def made_by(graph: Graph, node: int) -> int:
     """The operation that made a tensor, whatever its shape became since."""
     while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
         node = graph.nodes[node].inputs[0].node
@@ -208,7 +208,7 @@ def _before_uses(
 
 def _of_a_mean_or_norm(graph: Graph, node: int) -> bool:
     """Whether a constant makes a mean of a sum, or stands in the statistics of a norm."""
-    if any(graph.nodes[_made_by(graph, r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
+    if any(graph.nodes[made_by(graph, r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
         return True
     todo = [(node, 0)]
     while todo:

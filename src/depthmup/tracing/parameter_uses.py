@@ -310,6 +310,12 @@ def _fills(graph: Graph, use: Use) -> bool:
     return len(shape) > 1 and (collected or math.prod(shape) >= math.prod(result.shape))
 
 
+def alpha_of(node: Node, name: str = "alpha") -> float:
+    """The number by which ``addmm`` and its like multiply the product (or, ``beta``, the sum)."""
+    number = node.kwargs.get(name, 1)
+    return float(number) if isinstance(number, (int, float)) else 1.0
+
+
 def _node_of(argument: Any) -> int | None:
     return argument.node if isinstance(argument, Ref) else None
 
@@ -339,7 +345,8 @@ def _use(
     if use is None:
         how = How.ELEMENTWISE if _entrywise(node, source) else How.UNKNOWN
         out = tuple(sorted(rest)) if how is How.ELEMENTWISE else ()
-        use = Use(parameter="", node=node.index, how=how, fan_out=out)
+        added = alpha_of(node, "beta") if node.op in MATRIX_PRODUCTS else 1.0
+        use = Use(parameter="", node=node.index, how=how, fan_out=out, scale=added)
     return replace(use, parameter=tensor.parameter, slices=slices, bent=tensor.bent)
 
 
@@ -377,6 +384,7 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
             fan_out=_axes(labels, [out]),
             batch=_axes(labels, range(rank - 2)),
             activation=left if right == source else right,
+            scale=alpha_of(node),
         )
     if node.op in ("mv", "dot"):
         other = [ref.node for ref in node.inputs if ref.node != source]
