@@ -189,6 +189,9 @@ class Mixed(nn.Module):
             self.start = nn.Parameter(torch.zeros(depth))
         if how == "FiLM":
             self.film = nn.ModuleList(nn.Linear(6, 2 * width) for _ in range(depth))
+        if how == "modulated":
+            self.condition = nn.Linear(6, width)
+            self.modulate = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(depth))
         if how == "one norm":
             self.norm = nn.LayerNorm(width)
             for block in self.blocks:
@@ -202,7 +205,11 @@ class Mixed(nn.Module):
             if self.how == "FiLM":
                 gain, bias = self.film[i](given).chunk(2, -1)
                 x = x * (1 + gain) + bias
-            if self.how == "one norm":
+            if self.how == "modulated":
+                gain, bias = self.modulate[i](F.silu(self.condition(given))).chunk(2, -1)
+                y = F.layer_norm(x, x.shape[-1:]) * (1 + gain) + bias
+                x = x + block.down(F.relu(block.up(block.norm(y))))
+            elif self.how == "one norm":
                 x = x + block.down(F.relu(block.up(self.norm(x))))
             else:
                 x = block(x)
@@ -223,6 +230,45 @@ def test_what_is_put_in_is_no_stream():
     assert at["inp.weight"].role.in_branch is False
     assert at["blocks.7.up.weight"].ratios.depth == 4
     assert any("keep, start act on the stream itself once per layer" in n for n in found.notes)
+
+
+def test_a_shift_inside_of_a_branch_is_no_residual_addition():
+    """A normalized stream times a gain, plus a shift, both from a condition (DiT, PixArt)."""
+    found = mixed("modulated")
+    assert [(d.additions, d.base_additions) for d in found.depths] == [(8, 2)]
+    at = {p.name: p for p in found.places}
+    assert at["modulate.7.weight"].ratios.depth == 4
+    assert (at["condition.weight"].role.shared, at["condition.weight"].ratios.depth) == (True, 4)
+
+
+class TwoStreams(nn.Module):
+    """SD3: the second stream ends a layer early, and one condition serves both."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.inp, self.other, self.condition = (nn.Linear(6, width) for _ in range(3))
+        self.one = nn.ModuleList(MLPBlock(width) for _ in range(depth))
+        self.two = nn.ModuleList(MLPBlock(width) for _ in range(depth - 1))
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, given):
+        condition = F.silu(self.condition(given))
+        x, y = self.inp(given), self.other(given)
+        for i, block in enumerate(self.one):
+            x = x + block.down(F.relu(block.up(block.norm(x) * y)) * condition.repeat(1, 2))
+            if i < len(self.two):
+                two = self.two[i]
+                y = y + two.down(F.relu(two.up(two.norm(y))) * condition.repeat(1, 2))
+        return self.head(x)
+
+
+def test_a_condition_of_two_streams_of_different_depth():
+    found = anatomy(TwoStreams(64, 6), TwoStreams(16, 2), example_inputs=vectors())
+    at = {p.name: p for p in found.places}
+    assert at["one.5.up.weight"].ratios.depth == 3
+    assert at["two.4.up.weight"].ratios.depth == 5
+    condition = at["condition.weight"]
+    assert (condition.role.shared, condition.ratios.depth) == (True, approx(11 / 3))
 
 
 def test_film_between_blocks_is_refused_by_its_name():

@@ -96,6 +96,7 @@ def anatomy(
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     depth: float | None = None,
+    read_before: tuple[Facts, Facts] | None = None,
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.
 
@@ -107,6 +108,7 @@ def anatomy(
         branches: where the residual branches are, if the dataflow does not show it.
         roles: what single parameters are, if their use does not show it.
         depth: how many times as deep the model is, in place of the additions that are counted.
+        read_before: what ``tracing.read`` gave for the model and for the base.
 
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
@@ -125,8 +127,9 @@ def anatomy(
     check_role_patterns(roles, names)
     declared = declared_branches(model, branches)
     base_declared = declared_branches(base, branches)
-    facts, base_facts, failure = None, None, None
-    if example_inputs is not None:
+    facts, base_facts = read_before if read_before is not None else (None, None)
+    failure = None
+    if facts is None and example_inputs is not None:
         try:
             facts = read(model, example_inputs)
             base_facts = read(base, base_inputs if base_inputs is not None else example_inputs)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from depthmup.planning.declared import DeclaredBranch
@@ -11,7 +11,7 @@ from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
-from depthmup.tracing import Branch, Facts, Hook, Use, pattern_of
+from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +72,7 @@ def from_dataflow(
     holders, base_holders = _holders(facts), _holders(base)
     stream_ratio: dict[int, float] = {}
     depths: list[StreamDepth] = []
+    counterpart: dict[int, int] = {}  # stream -> that of the base
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}  # branch -> branches of the base with the same parameters
     level = {b.index: len(b.parents) for b in ours.branches}
@@ -91,7 +92,7 @@ def from_dataflow(
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
-        best = votes[index].most_common(1)[0][0]
+        best = counterpart[index] = votes[index].most_common(1)[0][0]
         base_depth = theirs.streams[best].depth
         outer = not level[stream.branches[0]]
         stream_ratio[index] = declared if declared and outer else stream.depth / base_depth
@@ -150,7 +151,10 @@ def from_dataflow(
             both.append(name)
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
-        elif math.isclose(times / base_times, r):
+        elif math.isclose(times / base_times, r) or math.isclose(
+            times, _expected(theirs, base_pairs, counterpart, stream_ratio)
+        ):
+            r = times / base_times
             if _one_slice_each(uses):  # a stack of layers in one parameter
                 inside[name] = (labels, r, False)
                 continue
@@ -197,6 +201,21 @@ def from_dataflow(
         depths=tuple(depths),
         beside=frozenset(outside),
     )
+
+
+def _expected(
+    base: Residuals,
+    pairs: Iterable[tuple[int, bool]],
+    counterpart: Mapping[int, int],
+    ratios: Mapping[int, float],
+) -> float:
+    """How many branches a parameter of all branches serves, where their streams differ in depth.
+
+    Minus infinity where a stream of the base has no counterpart.
+    """
+    of_base = {there: ratios[here] for here, there in counterpart.items()}
+    branches = {branch for branch, _ in pairs}
+    return sum(of_base.get(base.stream_of(branch), -math.inf) for branch in branches)
 
 
 def _in_and_out(names: list[str]) -> str:

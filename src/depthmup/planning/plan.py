@@ -27,7 +27,7 @@ from depthmup.planning.own_init import (
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import ExampleInputs, parameters, pattern_of, plain_name
+from depthmup.tracing import ExampleInputs, Facts, parameters, pattern_of, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,6 +144,7 @@ def plan(
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
     drawn: tuple[Mapping[str, Drawn], Mapping[str, Drawn]] | None = None,
+    facts: tuple[Facts, Facts] | None = None,
     depth: float | None = None,
     folding: bool = True,
     multiplier: float = 1.0,
@@ -171,6 +172,8 @@ def plan(
             pattern names is measured.
         drawn: what the parameters of the model and of the base were drawn from, as
             ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
+        facts: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
+            read before.
         depth: how many times as deep as the base the model is (r), in place of the residual
             additions that are counted along each stream; the printed plan says what was counted.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
@@ -217,6 +220,7 @@ def plan(
         branches=branches,
         roles=roles,
         depth=depth,
+        read_before=facts,
     )
     chosen, why = (given, "") if given is not None else default_scheme(found.places)
     run = Ratios(batch=batch, duration=duration)

@@ -140,7 +140,9 @@ class _Finder:
                             scale=scale,
                         )
                     break
-        return None if {left, right} & self.ignored else self.projection(addition, left, right)
+        if {left, right} & self.ignored:
+            return None
+        return self.projection(addition, left, right, streams)
 
     def begins(self, node: int) -> bool:
         """Whether a stream may begin with a tensor that no input made.
@@ -183,7 +185,9 @@ class _Finder:
                 stream = before
             yield stream, scale
 
-    def projection(self, addition: Node, left: int, right: int) -> _Addition | None:
+    def projection(
+        self, addition: Node, left: int, right: int, streams: Mapping[int, int]
+    ) -> _Addition | None:
         graph = self.graph
         for shortcut, output in ((left, right), (right, left)):
             # Walk the shortcut back through one projection: it must be a plain chain.
@@ -205,6 +209,8 @@ class _Finder:
             if not self._behind_a_matrix(node):  # what is put in is no stream yet
                 continue
             path = graph.between(node, output)
+            if self._modulates(path, chain, node, streams):
+                continue
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
             if in_series >= 2 and nonlinear:
@@ -212,6 +218,17 @@ class _Finder:
                     addition=addition.index, stream=shortcut, output=output, origin=node
                 )
         return None
+
+    def _modulates(
+        self, path: set[int], shortcut: list[int], source: int, streams: Mapping[int, int]
+    ) -> bool:
+        """Whether a shortcut only shifts a stream (FiLM): its source is no point of that stream.
+
+        The same matrix gives the shift and the gain, or the path from the source joins a stream
+        that does not come from it.
+        """
+        joins = (a for a in path & streams.keys() if streams[a] not in path | {source})
+        return bool(path & set(shortcut)) or any(joins)
 
     def _behind_a_matrix(self, node: int) -> bool:
         return any(
