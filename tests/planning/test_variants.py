@@ -1,5 +1,7 @@
 """Variants of what people write, each of which was once planned wrongly and without a word."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from planning_zoo import VOCABULARY, MLPBlock, tokens, vectors
@@ -8,7 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import NotUnderstood, Where, anatomy
+from depthmup.planning import NotUnderstood, UnrelatedModels, Where, anatomy
+from depthmup.planning.matching import match_models
 from depthmup.rules import Kind
 
 HEADS = 2
@@ -302,3 +305,100 @@ def test_what_is_repeated_while_its_stream_is_not_is_refused():
     with pytest.raises(NotUnderstood, match="its depth is not understood"):
         anatomy(Parallel(64, 8), Parallel(16, 2), example_inputs=vectors())
     anatomy(Parallel(64, 8), Parallel(16, 2), example_inputs=vectors(), depth=1)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, width, kind):
+        super().__init__()
+        self.rnn = kind(6, width, num_layers=2, batch_first=True)
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_layers_on_the_cpu(kind):
+    """From the input: fan-in fixed. From the layer below and from the step before: hidden."""
+    x = torch.zeros(2, 5, 6)
+    plan = depthmup.plan(
+        Recurrent(64, kind), base=Recurrent(16, kind), example_inputs=x, scheme="mup"
+    )
+    roles = {p.name.removeprefix("rnn."): (str(p.role.kind), p.lr) for p in plan.prescriptions}
+    assert roles["weight_ih_l0"] == ("input", 1)
+    for name in ("weight_hh_l0", "weight_ih_l1", "weight_hh_l1"):
+        assert roles[name] == ("hidden", 0.25), name
+    assert {roles[f"bias_{n}_l{i}"] for n in ("ih", "hh") for i in (0, 1)} == {("vector", 1)}
+    model = Recurrent(64, kind)
+    plan.initialize(model)
+    assert torch.isfinite(model(torch.randn(2, 5, 6))).all()
+
+
+def test_recurrent_layers_inside_of_branches():
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.rnn, self.out = nn.LSTM(width, width, batch_first=True), nn.Linear(width, width)
+
+        def forward(self, x):
+            return x + self.out(self.rnn(x)[0])
+
+    def make(width, depth):
+        blocks = (Block(width) for _ in range(depth))
+        return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 3))
+
+    plan = depthmup.plan(
+        make(64, 8), base=make(16, 2), example_inputs=torch.zeros(2, 5, 6), scheme="depth-mup"
+    )
+    assert plan["1.rnn.weight_hh_l0"].lr == approx(1 / 4 / 2)
+    assert plan["1.out.weight"].folded == approx(1 / 2)
+
+
+class Resized(nn.Module):
+    """A table of positions at another resolution, and a bias of which a third is set to zero."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.positions = nn.Parameter(0.02 * torch.randn(1, width, 4, 4))
+        self.patch = nn.Conv2d(3, width, 4, 4)
+        self.weight = nn.Parameter(torch.randn(3 * width, width) * width**-0.5)
+        self.bias = nn.Parameter(torch.zeros(3 * width))
+        self.head = nn.Linear(3 * width, 5)
+
+    def forward(self, images):
+        x = self.patch(images)
+        x = x + F.interpolate(self.positions, size=x.shape[-2:], mode="bicubic", antialias=True)
+        bias = self.bias.clone()
+        bias[len(bias) // 3 : 2 * len(bias) // 3].zero_()
+        return self.head(F.relu(F.linear(x.flatten(2).mean(-1), self.weight, bias)))
+
+
+def test_tables_that_are_resized_and_biases_that_are_cut():
+    plan = depthmup.plan(
+        Resized(64), base=Resized(16), example_inputs=torch.zeros(2, 3, 32, 32), scheme="mup"
+    )
+    assert [str(plan[n].role.kind) for n in ("positions", "bias", "weight")] == [
+        "vector", "vector", "hidden",
+    ]  # fmt: skip
+    assert plan["positions"].ratios.fan_out == 4
+
+
+def channels(width, depth):
+    """MobileNet's flat sequence: in each stage a layer that widens, then some that do not."""
+    sizes = [width] + [width] * depth + [2 * width] * depth + [4 * width]
+    layers = [nn.Conv2d(a, b, 1) for a, b in pairwise(sizes)]
+    return nn.ModuleList([nn.Conv2d(3, width, 3), *layers])
+
+
+def test_flat_stages_are_matched_run_by_run():
+    names = match_models(channels(32, 4), channels(16, 2)).parameters
+    source = {int(k.split(".")[0]): int(v.split(".")[0]) for k, v in names.items()}
+    assert [source[i] for i in range(10)] == [0, 1, 1, 2, 2, 3, 4, 4, 4, 5]
+
+
+def test_layers_that_read_all_before_them_are_refused_with_the_way_out():
+    def dense(width, depth):
+        return nn.Sequential(*(nn.Linear((i + 1) * width, width) for i in range(depth)))
+
+    with pytest.raises(UnrelatedModels, match="Use a base of 6 such layers"):
+        match_models(dense(32, 6), dense(16, 2))

@@ -98,6 +98,21 @@ def _split_view(labels: Labels, old: Sequence[int], new: Sequence[int]) -> Label
     return tuple(result)
 
 
+# "zero" is a part of a bias that is set to zero.
+_CUTS = frozenset(
+    {
+        "slice",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "narrow",
+        "unsafe_split",
+        "unsafe_chunk",
+        "zero",
+    }
+)
+
+
 def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
     """The labels of what ``node`` makes of a tensor with these labels; None if it is not a view."""
     rank, args = len(labels), node.args
@@ -124,7 +139,7 @@ def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
         where = [dims] if isinstance(dims, int) else list(dims or range(rank))
         gone = {d % rank for d in where if old[d % rank] == 1}
         return tuple(label for d, label in enumerate(labels) if d not in gone)
-    if node.op in ("slice", "split", "split_with_sizes", "chunk", "narrow", "unsafe_split"):
+    if node.op in _CUTS or "upsample" in node.op:  # a table of positions, at another resolution
         return labels
     if node.op in ("select", "unbind"):
         dim = (args[1] if len(args) > 1 else 0) % rank

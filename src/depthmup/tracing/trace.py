@@ -244,7 +244,8 @@ def _as_written(model: nn.Module, *, training: bool) -> Iterator[None]:
     try:
         for module in modes:
             module.training = training
-        with torch.compiler.set_stance("force_eager"):
+        # Without oneDNN, recurrent layers are made of operations that can be read.
+        with torch.compiler.set_stance("force_eager"), torch.backends.mkldnn.flags(enabled=False):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
