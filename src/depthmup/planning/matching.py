@@ -229,8 +229,8 @@ def _common_ends(
 
 def _each_of_its_own(at: str, same: list[str], base_keys: list[str]) -> str:
     return (
-        f"The layers {_join(at, same[0])} to {_join(at, same[-1])} all have different shapes (stages "
-        "that widen, or layers that each read what all before them gave, as in DenseNet): more of "
+        f"The layers {_join(at, same[0])} to {_join(at, same[-1])} have all different shapes "
+        "(stages that widen, or layers that each read what all before them gave): more of "
         "them change what the others read, for which no depth rule is known. Use a base of "
         f"{len(same)} such "
         f"layers (it has {len(base_keys)}) and scale the width alone."

@@ -241,13 +241,16 @@ def _as_written(model: nn.Module, *, training: bool) -> Iterator[None]:
                     del table[key]
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    # Without oneDNN, recurrent layers are made of operations that can be read.
+    onednn = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
     try:
         for module in modes:
             module.training = training
-        # Without oneDNN, recurrent layers are made of operations that can be read.
-        with torch.compiler.set_stance("force_eager"), torch.backends.mkldnn.flags(enabled=False):
+        with torch.compiler.set_stance("force_eager"):
             yield
     finally:
+        torch._C._set_mkldnn_enabled(onednn)
         torch.backends.mha.set_fastpath_enabled(fast)
         for module, mode in modes.items():
             module.training = mode
