@@ -395,10 +395,10 @@ def of_timm() -> Iterator[Architecture]:
             num_classes=10,
         ),
         "EfficientNet": lambda w, d: efficientnet._gen_efficientnet(
-            "efficientnet_b0", channel_multiplier=w / 16, depth_multiplier=d / 2, num_classes=10
+            "efficientnet_b0", channel_multiplier=w / 16, depth_multiplier=d, num_classes=10
         ),
         "MobileNetV2": lambda w, d: efficientnet._gen_mobilenet_v2(
-            "mobilenetv2_100", channel_multiplier=w / 16, depth_multiplier=d / 2, num_classes=10
+            "mobilenetv2_100", channel_multiplier=w / 16, depth_multiplier=d, num_classes=10
         ),
     }
     for name, make in makes.items():

@@ -402,3 +402,33 @@ def test_layers_that_read_all_before_them_are_refused_with_the_way_out():
 
     with pytest.raises(UnrelatedModels, match="Use a base of 6 such layers"):
         match_models(dense(32, 6), dense(16, 2))
+
+
+@pytest.mark.parametrize(
+    ("branch", "scheme", "noted"),
+    [
+        (lambda linear, x: linear(x).relu(), "depth-mup", True),
+        (lambda linear, x: F.gelu(linear(x)), "depth-mup", True),
+        (lambda linear, x: linear(x).relu(), "completep", False),
+        (lambda linear, x: linear(x).tanh(), "depth-mup", False),
+        (lambda linear, x: linear(x.relu()), "depth-mup", False),
+        (lambda linear, x: (y := linear(x).relu()) - y.mean(-1, keepdim=True), "depth-mup", False),
+    ],
+)
+def test_branches_that_all_add_in_one_direction_are_a_note(branch, scheme, noted):
+    """Means of L branches add up to L^(1 - alpha) instead of L^(1/2 - alpha)."""
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.linear, self.branch = nn.Linear(width, width), depthmup.Branch()
+
+        def forward(self, x):
+            return x + self.branch(branch(self.linear, x))
+
+    def make(width, depth):
+        blocks = (Block(width, width) for _ in range(depth))
+        return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 3))
+
+    plan = depthmup.plan(make(64, 8), base=make(16, 2), example_inputs=vectors(), scheme=scheme)
+    assert any("whose mean is positive" in note for note in plan.notes) == noted

@@ -77,13 +77,15 @@ class Place:
 class Anatomy:
     """A model measured against its base.
 
-    ``temperatures`` are the parameters that multiply products of activations.
+    ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
+    branches of deeper streams that end in a nonlinearity of positive mean.
     """
 
     places: tuple[Place, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
     temperatures: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
 
 
@@ -231,6 +233,9 @@ def anatomy(
         sites=tuple(sites),
         notes=tuple(notes),
         temperatures=temperatures(pairs),
+        positive=facts.positive_branches
+        if facts is not None and any(d.ratio > 1 for d in found.depths)
+        else (),
         depths=found.depths,
     )
 

@@ -228,6 +228,8 @@ def plan(
         found, chosen, family, run=run, folding=folding, multiplier=multiplier
     )
     notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
+    if found.positive and 0 < chosen.alpha < 1:
+        notes += (_coherent(found.positive[0], chosen),)
     names = [p.name for p in prescriptions]
     check_patterns(own_init, names)
     seen, base_seen = drawn or ({}, {})
@@ -276,6 +278,16 @@ def _numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:
         for name, value in values.items()
         if value is not None and value.constant is not None
     }
+
+
+def _coherent(label: str, scheme: Scheme) -> str:
+    return (
+        f"The branch {pattern_of(label)} ends in a nonlinearity whose mean is positive, so what "
+        "branches add does not cancel: at the start the stream grows as "
+        f"depth^{1 - scheme.alpha} under {scheme.title}. Subtract the mean over features from the "
+        "branch (as the paper does), put the nonlinearity before the matrix, or take "
+        "scheme='completep' (alpha = 1)."
+    )
 
 
 def _unknown_start(names: Sequence[str]) -> str:

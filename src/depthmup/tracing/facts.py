@@ -13,7 +13,7 @@ from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
-from depthmup.tracing.operations import HOMOGENEOUS, LENGTHS, MAPS, TRANSPARENT
+from depthmup.tracing.operations import HOMOGENEOUS, LENGTHS, MAPS, POSITIVE, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.trace import ExampleInputs, trace
@@ -40,6 +40,16 @@ class Facts:
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+
+    @property
+    def positive_branches(self) -> tuple[str, ...]:
+        """Branches that end in a nonlinearity of positive mean, by label."""
+        graph = self.graph
+        return tuple(
+            b.label
+            for b in self.residuals.branches
+            if graph.nodes[made_by(graph, b.output)].op in POSITIVE
+        )
 
     @property
     def attentions(self) -> tuple[Product, ...]:
