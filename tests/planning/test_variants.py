@@ -427,7 +427,7 @@ def test_branches_that_all_add_in_one_direction_are_a_note(branch, scheme, noted
             return x + self.branch(branch(self.linear, x))
 
     def make(width, depth):
-        blocks = (Block(width, width) for _ in range(depth))
+        blocks = (Block(width) for _ in range(depth))
         return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 3))
 
     plan = depthmup.plan(make(64, 8), base=make(16, 2), example_inputs=vectors(), scheme=scheme)
