@@ -199,11 +199,15 @@ def verdict(architecture: Architecture) -> tuple[Verdict, int]:
 
 
 def built(architecture: Architecture) -> bool:
-    """Whether this version of its package builds an architecture from these settings."""
+    """Whether its package builds an architecture from these settings, and it runs."""
     try:
         with torch.device("meta"):
-            architecture.make(*BASE), architecture.make(*TARGET)
-    except Exception:  # whatever a foreign constructor raises
+            architecture.make(*TARGET)
+        with torch.no_grad():
+            _output(architecture.make(*BASE).double().eval(), architecture.inputs)
+    except RuntimeError as problem:  # a kernel without double precision runs all the same
+        return "Double" in str(problem) or "double" in str(problem)
+    except Exception:  # whatever a foreign constructor or forward raises
         return False
     return True
 

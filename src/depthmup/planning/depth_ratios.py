@@ -78,12 +78,16 @@ def from_dataflow(
     level = {b.index: len(b.parents) for b in ours.branches}
     base_level = {b.index: len(b.parents) for b in theirs.branches}
     for name, pairs in holders.items():
+        base_pairs = base_holders.get(base_of[name], ())
+        # What serves one stream alone says better which one it is than what serves several.
+        alone = len({theirs.stream_of(other) for other, _ in base_pairs}) == 1
+        weight = len(holders) * len(ours.branches) if alone else 1
         for branch, _ in pairs:
-            for other, _ in base_holders.get(base_of[name], ()):
+            for other, _ in base_pairs:
                 if base_level[other] == level[branch]:
                     votes.setdefault(ours.stream_of(branch), Counter())[
                         theirs.stream_of(other)
-                    ] += 1
+                    ] += weight
                     alike.setdefault(branch, Counter())[other] += 1
     for index, stream in enumerate(ours.streams):
         if index not in votes:
