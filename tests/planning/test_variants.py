@@ -432,3 +432,35 @@ def test_branches_that_all_add_in_one_direction_are_a_note(branch, scheme, noted
 
     plan = depthmup.plan(make(64, 8), base=make(16, 2), example_inputs=vectors(), scheme=scheme)
     assert any("whose mean is positive" in note for note in plan.notes) == noted
+
+
+def test_a_bias_on_logits_that_layers_share_is_no_stream():
+    """Made once, from positions and the input's mask; every later layer's logits follow from it."""
+
+    class Layer(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+
+        def forward(self, x, bias):
+            logits = self.q(x) @ self.k(x).transpose(-1, -2) / 8 + bias
+            return x + self.out(logits.softmax(-1) @ self.v(x))
+
+    class Model(nn.Module):
+        def __init__(self, width, depth):
+            super().__init__()
+            self.tokens, self.bias = nn.Embedding(VOCABULARY, width), nn.Embedding(8, 1)
+            self.layers = nn.ModuleList(Layer(width) for _ in range(depth))
+            self.head = nn.Linear(width, VOCABULARY)
+
+        def forward(self, ids):
+            places = torch.arange(ids.shape[1])
+            bias = self.bias((places[:, None] - places).abs()).squeeze(-1)
+            bias = bias + (ids == 0)[:, None] * -1e9
+            x = self.tokens(ids)
+            for layer in self.layers:
+                x = layer(x, bias)
+            return self.head(x)
+
+    found = anatomy(Model(16, 6), Model(16, 2), example_inputs=torch.zeros(2, 8).long())
+    assert [(d.additions, d.base_additions) for d in found.depths] == [(6, 2)]

@@ -8,6 +8,8 @@ from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZER
 from depthmup.tracing.parameter_uses import How, Usage
 
 _SUMS = frozenset({"add", "sub"})
+# Shapes, masks and copies between a bias on logits and the softmax.
+_MASKS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
     found: list[_Addition] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
-        if node.op not in _SUMS or len(node.args) < 2:
+        if node.op not in _SUMS or len(node.args) < 2 or _of_logits(graph, node.index):
             continue
         left, right = node.args[0], node.args[1]
         if not (isinstance(left, Ref) and isinstance(right, Ref)) or left.node == right.node:
@@ -95,6 +97,24 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
             streams[node.index] = match.stream
             found.append(match)
     return _assemble(graph, usage, found)
+
+
+def _of_logits(graph: Graph, node: int) -> bool:
+    """Whether a sum is only a softmax's to read, but for masks: a bias of positions on logits.
+
+    One that all layers share lies before each, and is made from a layer's stream by none.
+    """
+    for _ in range(_MASKS):
+        readers = graph.consumers[node]
+        if len(readers) != 1:
+            return False
+        this = graph.nodes[readers[0]]
+        if "softmax" in this.op:
+            return True
+        if this.op not in TRANSPARENT | {"add", "where", "masked_fill"}:
+            return False
+        node = this.index
+    return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
