@@ -155,7 +155,8 @@ class _Matcher:
                 if not pool:
                     pool = available
                     if len({_proportions(theirs[k]) for k in pool}) > 1:
-                        if len(same) > 1 and len({_shapes(ours[k]) for k in same}) == len(same):
+                        distinct = len({_shapes(ours[k]) for k in same}) == len(same)
+                        if distinct and len(same) > len(available):
                             raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
                         raise UnrelatedModels(
                             f"The {what} {_join(at, alike[0])} could correspond to several of the "
