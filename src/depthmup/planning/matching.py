@@ -156,7 +156,7 @@ class _Matcher:
                     pool = available
                     if len({_proportions(theirs[k]) for k in pool}) > 1:
                         distinct = len({_shapes(ours[k]) for k in same}) == len(same)
-                        if distinct and len(same) > len(available):
+                        if distinct and len(same) > len(base_keys):
                             raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
                         raise UnrelatedModels(
                             f"The {what} {_join(at, alike[0])} could correspond to several of the "
