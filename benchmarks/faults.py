@@ -150,6 +150,24 @@ def of_blocks(block: Callable[[int], nn.Module]) -> Callable[[int, int], nn.Modu
     return make
 
 
+class Bare(nn.Module):
+    """A readout and a table of vectors of every layer that are no modules: (h * v).sum(-1)."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(6, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.table = nn.Parameter(torch.zeros(depth, width))
+        self.norm = nn.LayerNorm(width)
+        self.readout = nn.Parameter(torch.randn(CLASSES, width) / width**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.input(x)
+        for vector, block in zip(self.table, self.blocks, strict=True):
+            x = x + block.down(F.relu(block.up(block.norm(x) + vector)))
+        return (self.norm(x)[:, None] * self.readout).sum(-1)
+
+
 def tied(width: int, depth: int) -> nn.Module:
     return Transformer(width, depth, tied=True)
 
@@ -179,6 +197,7 @@ ARCHITECTURES = {
     "tied transformer": Architecture(make=tied, batch=tokens, depths=(2, 4, 8)),
     "gated mlp, layer scale": Architecture(make=of_blocks(Gated), batch=vectors, depths=(4, 8, 16)),
     "functional mlp": Architecture(make=of_blocks(Functional), batch=vectors, depths=(4, 8, 16)),
+    "bare readout and tables": Architecture(make=Bare, batch=vectors, depths=(4, 8, 16)),
 }
 WIDTHS = (32, 64, 128)
 
@@ -300,7 +319,7 @@ class Fault:
 
 
 def _faults() -> tuple[Fault, ...]:
-    one, two, net, table, gated, bare = ARCHITECTURES
+    one, two, net, table, gated, bare, vector = ARCHITECTURES
     return (
         Fault(
             name="branch multiplier 1/L where 1/sqrt(L) is meant", architecture=one, instead="1,0",
@@ -429,6 +448,24 @@ def _faults() -> tuple[Fault, ...]:
             name="no branch multiplier", architecture=bare, scheme="completep",
             spoil=initial(only(last, lambda p: p.ratios.depth)), observable="branch output",
             axis="depth",
+        ),
+        Fault(
+            name="readout at standard initialization", architecture=vector,
+            spoil=initial(only(readout, lambda p: width_of(p) ** 0.5)), observable="readout",
+        ),
+        Fault(
+            name="readout's learning rate not scaled with width", architecture=vector,
+            spoil=rate(only(readout, width_of)), observable="readout update",
+        ),
+        Fault(
+            name="tables of each layer without their depth factor", architecture=vector,
+            spoil=rate(only(lambda p: p.name == "table", root_depth)), observable="entry update",
+            axis="depth", module="table",
+        ),
+        Fault(
+            name="tables of each layer scaled like a hidden matrix", architecture=vector,
+            spoil=rate(only(lambda p: p.name == "table", lambda p: 1 / width_of(p))),
+            observable="entry update", module="table",
         ),
     )  # fmt: skip
 

@@ -102,7 +102,9 @@ def mlp(block: Callable[[int], nn.Module], *, norm: bool = True) -> Callable[[in
 
 
 def one_matrix(width: int) -> nn.Module:
-    return Residual(nn.Linear(width, width), nn.ReLU(), nn.Identity())
+    """With the nonlinearity last, whose mean is positive, branches would add up in one direction:
+    the stream grows as depth^1/2 under Depth-muP, and the check fails."""
+    return Residual(nn.ReLU(), nn.Linear(width, width))
 
 
 def two_matrices(width: int) -> nn.Module:
@@ -400,7 +402,7 @@ def examine(
     name: str,
     *,
     widths: tuple[int, ...] = (32, 64, 128),
-    depths: tuple[int, ...] = (2, 4, 8),
+    depths: tuple[int, ...] = (4, 8, 16),
     seeds: int = 3,
     steps: int = 3,
     **options: Any,

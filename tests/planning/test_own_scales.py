@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from planning_zoo import VOCABULARY, tokens, vectors
+from planning_zoo import VOCABULARY, MLPBlock, ResidualMLP, tokens, vectors
 from pytest import approx
 from torch import nn
 from torch.nn import functional as F
@@ -123,20 +123,83 @@ def test_attention_logits_follow_the_head_size_however_they_are_scaled(how):
     assert not plan.notes
 
 
-def test_logits_that_cannot_be_read_are_a_note():
-    plan = planned(attention="learned")
-    assert not [m for m in plan.multipliers if m.where is Where.LOGITS]
+class Learned(Attention):
+    """A learned temperature on plain products, as people hold it."""
+
+    def __init__(self, width, how):
+        super().__init__(width, "number")
+        root = torch.tensor(self.root)
+        self.held = how
+        start = {
+            "one number": 1 / root,
+            "divisor": root,
+            "logarithm": -root.log(),
+            "of each head": (-root.log()).expand(HEADS, 1, 1).clone(),
+            "the same at every size": torch.tensor(0.3),
+            "one beside a constant": torch.ones(()),
+        }[how]
+        self.temperature = nn.Parameter(start)
+
+    def logits(self, q, k):
+        product = q @ k.transpose(-1, -2)
+        match self.held:
+            case "divisor":
+                return product / self.temperature
+            case "logarithm" | "of each head":
+                return product * self.temperature.exp().clamp(max=100)
+            case "one beside a constant":
+                return product * (self.temperature / self.root)
+        return product * self.temperature
+
+
+LEARNED = (
+    "one number",
+    "divisor",
+    "logarithm",
+    "of each head",
+    "the same at every size",
+    "one beside a constant",
+)
+
+
+@pytest.mark.parametrize("own_init", [None, "fan_in"])
+@pytest.mark.parametrize("how", LEARNED)
+def test_logits_with_a_learned_temperature_follow_the_head_size(how, own_init):
+    """What multiplies the product at the start is 1/ratio times the base's, however it is held:
+    the factor on the queries, the model's own constant, and the temperature together."""
+
+    def make(width):
+        torch.manual_seed(0)
+        model = Model(width)
+        model.blocks = nn.ModuleList(Learned(width, how) for _ in range(2))
+        return model
+
+    def coefficient(model):
+        """Of each head: the logits of unit vectors."""
+        unit = torch.zeros(1, HEADS, 1, 2).index_fill(-1, torch.tensor([0]), 1.0)
+        with torch.no_grad():
+            return model.blocks[0].logits(unit, unit).flatten()
+
+    model, base = make(64), make(16)
+    plan = depthmup.plan(
+        model, base=base, example_inputs=tokens(), scheme="depth-mup", own_init=own_init
+    )
+    plan.initialize(model)
+    factors = [m.value for m in plan.multipliers if m.where is Where.LOGITS]
+    assert factors[0] * coefficient(model) == approx(coefficient(base) / 4)
+    assert plan["blocks.0.temperature"].lr == 1
+    assert not plan.notes
+
+
+def test_a_temperature_whose_start_in_the_base_is_unknown_is_a_note():
+    with torch.device("meta"):
+        base = Model(16, "learned")
+    plan = depthmup.plan(
+        Model(64, "learned"), base=base, example_inputs=tokens(), own_init="fan_in",
+        scheme="depth-mup",
+    )  # fmt: skip
     assert len(plan.notes) == 1
-    assert "heads grows 4-fold at blocks.*, but the attention logits take no" in plan.notes[0]
-    assert not planned((16,), (16,), attention="learned").notes
-
-
-def test_a_constant_on_a_learned_temperature_is_the_logits_own():
-    """It is left where it is, with a note, and not divided out of the temperature."""
-    plan = planned(attention="learned and constant")
-    assert not plan.multipliers or all(m.where is not Where.CONSTANT for m in plan.multipliers)
-    assert plan["blocks.0.temperature"].init == 1
-    assert "the attention logits take no" in plan.notes[0]
+    assert "blocks.*.temperature multiplies a product of activations" in plan.notes[0]
 
 
 def test_a_tied_embedding_that_scales_its_own_output():
@@ -279,3 +342,113 @@ def test_a_constant_on_the_stream_that_follows_depth_is_a_note():
     assert any("multiplies by a number that follows its size at blocks.*" in n for n in plan.notes)
     assert plan["blocks.3.up.weight"].folded == 1
     assert not scales("stream", "completep", target=(64, 2)).notes
+
+
+class Uniform(MLPBlock):
+    """Constants that are held in every entry of a tensor."""
+
+    def __init__(self, width, depth, how):
+        super().__init__(width)
+        self.depth, self.how = depth, how
+        self.register_buffer("one", torch.full((1,), depth**-0.5))
+        self.register_buffer("each", torch.full((width,), depth**-0.5))
+
+    def forward(self, x):
+        y = F.relu(self.up(self.norm(x)))
+        if self.how == "on the weight":
+            weight = self.down.weight * self.each.new_full((1,), self.down.in_features**-0.5)
+            return x + F.linear(y, weight)
+        y = self.down(y)
+        match self.how:
+            case "buffer":
+                return x + y * self.each
+            case "made on the way":
+                return x + y * torch.full((1,), self.depth**-0.5)
+            case "computed on the way":
+                return x + y * torch.ones(y.shape[-1]).mul(self.depth).rsqrt()
+        return x + y
+
+
+def blocks_of(block):
+    """Vectors in, two numbers out, through these blocks, each made from width and depth."""
+
+    def make(width, depth):
+        model = ResidualMLP(width, 0)
+        model.blocks = nn.ModuleList(block(width, depth) for _ in range(depth))
+        return model
+
+    return make
+
+
+def planned_blocks(block, **options):
+    make = blocks_of(block)
+    return depthmup.plan(
+        make(64, 8), base=make(16, 2), example_inputs=vectors(), scheme="depth-mup", **options
+    )
+
+
+@pytest.mark.parametrize("how", ["buffer", "made on the way", "computed on the way"])
+def test_a_branch_multiplier_held_in_a_tensor_counts_once(how):
+    plan = planned_blocks(lambda w, d: Uniform(w, d, how))
+    assert plan["blocks.0.down.weight"].folded == approx(1)
+    assert planned_blocks(lambda w, d: Uniform(w, d, "none"))["blocks.0.down.weight"].folded == (
+        approx(0.5)
+    )
+
+
+def test_a_weights_own_scale_held_in_a_tensor_counts_once():
+    """W / sqrt(2n), four times as wide: the matrix carries 2, and 1/2 of its branch."""
+
+    def block(width, depth):
+        made = Uniform(width, depth, "on the weight")
+        made.down.bias = None
+        return made
+
+    assert planned_blocks(block)["blocks.0.down.weight"].folded == approx(1)
+
+
+class OnStream(MLPBlock):
+    """DeepNorm's block, with or without its norm, and a sum that is scaled as a whole."""
+
+    def __init__(self, width, depth, how):
+        super().__init__(width)
+        self.how, self.alpha = how, (2 * depth) ** 0.25
+        if how not in ("DeepNorm", "as a branch multiplier"):
+            self.norm = nn.Identity()
+
+    def forward(self, x):
+        y = self.down(F.relu(self.up(x)))
+        match self.how:
+            case "DeepNorm":
+                return self.norm(x * self.alpha + y)
+            case "as a branch multiplier":
+                return self.norm(x + y / self.alpha)
+            case "whole sum":
+                return (x + y) * 0.5**0.5
+            case "stream":
+                return 0.9 * x + y
+        return sum([x, y])
+
+
+def test_a_number_on_the_stream_is_one_over_a_branch_multiplier():
+    """A norm undoes the common factor of alpha x + f and x + f / alpha."""
+    plans = [
+        planned_blocks(lambda w, d, how=how: OnStream(w, d, how))
+        for how in ("DeepNorm", "as a branch multiplier")
+    ]
+    values = [m.value for m in plans[0].multipliers if m.where is Where.BRANCH]
+    assert values == approx([0.5 * 4**0.25] * 8)
+    assert values == approx([m.value for m in plans[1].multipliers if m.where is Where.BRANCH])
+    assert [note.split(" is ")[0] for note in plans[0].notes] == ["The stream of blocks.0"]
+    assert "post-norm" in plans[0].notes[0]
+
+
+@pytest.mark.parametrize(("how", "number"), [("whole sum", "0.7071"), ("stream", "0.9")])
+def test_a_stream_that_forgets_is_a_note(how, number):
+    plan = planned_blocks(lambda w, d: OnStream(w, d, how))
+    (note,) = plan.notes
+    assert f"is itself multiplied by {number} from one addition to the next" in note
+    assert not planned_blocks(lambda w, d: OnStream(w, d, "sum")).notes
+    assert (
+        planned_blocks(lambda w, d: OnStream(w, d, "sum"))["blocks.0.up.weight"].ratios.depth == 4
+    )

@@ -11,6 +11,7 @@ from pytest import approx
 from depthmup.rules import (
     CATALOGUE,
     DEPTH_MUP,
+    HYPERP,
     ODE,
     ONE,
     OPTIMIZERS,
@@ -37,12 +38,18 @@ ROLES = [
     and not (shared and not inside)
     and not (tied and kind is not Kind.READOUT)
 ]
-CASES = list(product(SCHEMES, Family, ROLES))
 
 
-def label(value):
-    """The same in every process: a scheme's text has a set in it."""
-    return getattr(value, "name", None) or str(value)
+def each_role(scheme, family):
+    """Every role under a scheme and a family, and what to say of it where it fails."""
+    for role in ROLES:
+        yield role, f"{scheme.name}, {family}, {role}"
+
+
+def of_every_pair(test):
+    """A test of every scheme under every family; one test is of all roles."""
+    named = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+    return named(pytest.mark.parametrize("family", Family)(test))
 
 
 def gradient(scheme, role):
@@ -64,59 +71,69 @@ def gradient(scheme, role):
     return width * Power(depth=summed - scheme.alpha)
 
 
-@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=label)
-def test_lr_times_decay_has_the_power_it_must(scheme, family, role):
+@of_every_pair
+def test_lr_times_decay_has_the_power_it_must(scheme, family):
     """Constant, for every family; but vectors keep the person's decay where steps are normalized,
     and CompleteP's own row, which is AdamW's alone."""
-    served = family.serving(role.kind)
-    laws = scheme.laws(role, family)
-    product = laws.lr * laws.decay / (scheme.run.lr * scheme.run.decay)
-    lr = laws.lr / scheme.run.lr
-    if scheme.name.startswith("completep") and served is Family.ENTRYWISE:
-        if role.kind is Kind.HIDDEN:  # decay m: in-branch rates r^(alpha - 1) are left in
-            expected = Power(depth=scheme.alpha - 1) if role.in_branch else ONE
-        else:  # no decay factor
+    for role, case in each_role(scheme, family):
+        served = family.serving(role.kind)
+        laws = scheme.laws(role, family)
+        product = laws.lr * laws.decay / (scheme.run.lr * scheme.run.decay)
+        lr = laws.lr / scheme.run.lr
+        if scheme.name.startswith("completep") and served is Family.ENTRYWISE:
+            if role.kind is Kind.HIDDEN:  # decay m: in-branch rates r^(alpha - 1) are left in
+                expected = Power(depth=scheme.alpha - 1) if role.in_branch else ONE
+            else:  # no decay factor
+                expected = lr
+        elif role.kind is Kind.VECTOR and served is not Family.RAW:
             expected = lr
-    elif role.kind is Kind.VECTOR and served is not Family.RAW:
-        expected = lr
-    else:
-        expected = ONE
-    assert product == expected
+        else:
+            expected = ONE
+        assert product == expected, case
 
 
-@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=label)
-def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family, role):
+@of_every_pair
+def test_epsilon_over_what_it_is_added_to_has_the_power_it_must(scheme, family):
     """Constant, but for CompleteP's AdamW outside of branches, where its table leaves it alone.
 
     Entrywise and relative steps add it to entries of the gradient; orthogonalized ones to its
     norm, sqrt(in * out) times an entry for aligned gradients; Shampoo to the square of that norm.
     """
-    served = family.serving(role.kind)
-    laws, one = scheme.laws(role, family), gradient(scheme, role)
-    norm = one * Power(fan_in=HALF, fan_out=HALF)
-    added_to = {
-        Family.RAW: one,
-        Family.ENTRYWISE: one,
-        Family.RELATIVE: one,
-        Family.NORM_BALL: one,
-        Family.MATRIX_ENTRYWISE: one,
-        Family.SPECTRAL_INVERSE: norm**2,
-    }.get(served, norm)
-    ratio = laws.epsilon / scheme.run.epsilon / added_to
-    table = scheme.name.startswith("completep") and served is Family.ENTRYWISE
-    if table and not role.in_branch:
-        assert laws.epsilon == ONE
-    else:
-        assert ratio == ONE
+    for role, case in each_role(scheme, family):
+        served = family.serving(role.kind)
+        laws, one = scheme.laws(role, family), gradient(scheme, role)
+        norm = one * Power(fan_in=HALF, fan_out=HALF)
+        added_to = {
+            Family.RAW: one,
+            Family.ENTRYWISE: one,
+            Family.RELATIVE: one,
+            Family.NORM_BALL: one,
+            Family.MATRIX_ENTRYWISE: one,
+            Family.SPECTRAL_INVERSE: norm**2,
+        }.get(served, norm)
+        ratio = laws.epsilon / scheme.run.epsilon / added_to
+        table = scheme.name.startswith("completep") and served is Family.ENTRYWISE
+        if table and not role.in_branch:
+            assert laws.epsilon == ONE, case
+        else:
+            assert ratio == ONE, case
 
 
-@pytest.mark.parametrize(("scheme", "family", "role"), CASES, ids=label)
-def test_an_update_moves_its_output_as_the_scheme_says(scheme, family, role):
-    """Whatever the optimizer: r^-gamma in branches, and nothing of width."""
+@of_every_pair
+def test_an_update_moves_its_output_as_the_scheme_says(scheme, family):
+    """Whatever the optimizer: r^-gamma in branches, and nothing of width.
+
+    HyperP's own r^-1/2 stands outside of branches as well, on the sphere and beside it.
+    """
     if not scheme.follows_width:
         pytest.skip("a scheme without a theory of width")
-    expected = Power(depth=-scheme.gamma) if role.in_branch else ONE
-    assert effect(scheme, family, role) == expected
+    for role, case in each_role(scheme, family):
+        served = family.serving(role.kind)
+        hyperp = scheme is HYPERP and served in (
+            {Family.SPHERE} if role.kind is Kind.HIDDEN else {Family.ENTRYWISE}
+        )
+        expected = Power(depth=-scheme.gamma) if role.in_branch or hyperp else ONE
+        assert effect(scheme, family, role) == expected, case
 
 
 def matrices(rows, columns, generator, *, isotropic):

@@ -8,6 +8,7 @@ import pytest
 from depthmup.rules import (
     CATALOGUE,
     DEPTH_MUP,
+    HYPERP,
     MAXIMAL_UPDATE,
     ODE,
     SP,
@@ -28,13 +29,21 @@ ROLES = [Role(kind=k, in_branch=b) for k in Kind for b in (False, True) if k is 
 READOUT = Role(kind=Kind.READOUT)
 
 
+def on_every_group(scheme, family, role):
+    """Whether r^-1/2 stands outside of branches, too: HyperP's, on the sphere and beside it."""
+    served = family.serving(role.kind)
+    on_sphere = Family.SPHERE if role.kind is Kind.HIDDEN else Family.ENTRYWISE
+    return scheme is HYPERP and served is on_sphere
+
+
 @pytest.mark.parametrize("scheme", FOLLOWING, ids=lambda s: s.name)
 @pytest.mark.parametrize("family", Family)
 @pytest.mark.parametrize("role", ROLES, ids=str)
 def test_relative_updates_ignore_width_and_shrink_by_gamma(scheme, family, role):
     """The defining property of maximal updates, for every scheme, family and role."""
     found = predict(scheme, family, Observable.UPDATE, role=role)
-    assert (found.width, found.depth) == (0, -scheme.gamma if role.in_branch else 0)
+    everywhere = on_every_group(scheme, family, role)
+    assert (found.width, found.depth) == (0, -scheme.gamma if role.in_branch or everywhere else 0)
 
 
 @pytest.mark.parametrize("scheme", FOLLOWING, ids=lambda s: s.name)
@@ -43,7 +52,7 @@ def test_relative_updates_ignore_width_and_shrink_by_gamma(scheme, family, role)
 def test_the_readout_moves_the_logits_by_order_one(scheme, family, tied):
     role = replace(READOUT, tied=tied)
     found = predict(scheme, family, Observable.READOUT_UPDATE, role=role)
-    assert (found.width, found.depth) == (0, 0)
+    assert (found.width, found.depth) == (0, -HALF * on_every_group(scheme, family, role))
 
 
 @pytest.mark.parametrize(

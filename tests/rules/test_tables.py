@@ -282,3 +282,27 @@ class TestSharedByAllBranches:
     def test_only_parameters_of_branches_are_shared_by_them(self):
         with pytest.raises(ValueError, match="must be in a branch"):
             Role(kind=Kind.HIDDEN, shared=True)
+
+
+class TestHyperP:
+    """arXiv 2603.28743 Table 1: 1/sqrt(d) on every group, no factor of width."""
+
+    @pytest.mark.parametrize("optimizer", ["muonh", "adamh"])
+    def test_learning_rates(self, optimizer):
+        at = Ratios(fan_in=4, fan_out=4, depth=9)
+        for kind in Kind:
+            for inside in (False, True):
+                role = Role(kind=kind, in_branch=inside)
+                assert factors("hyperp", optimizer, role, at)["lr"] == approx(1 / 3), role
+
+    def test_initial_scale_and_branches(self):
+        at = Ratios(fan_in=4, fan_out=4, depth=9)
+        hidden = Role(kind=Kind.HIDDEN, in_branch=True)
+        assert factors("hyperp", "muonh", hidden, at)["init"] == approx(1 / 2)
+        assert scheme("hyperp").branch.at(at) == approx(1 / 3)
+
+    def test_batch_and_duration(self):
+        """Their code: eta0 sqrt(B/B0) (T/t0)^-0.32."""
+        at = Ratios(batch=4, duration=10)
+        role = Role(kind=Kind.HIDDEN, in_branch=True)
+        assert factors("hyperp", "muonh", role, at)["lr"] == approx(2 * 10**-0.32)

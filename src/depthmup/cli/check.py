@@ -23,8 +23,9 @@ class Options:
     batch(generator) -> (inputs, targets) and, where cross-entropy is not meant,
     loss(outputs, targets)."""
 
-    scheme: str = "depth-mup"
-    """A scheme's name, or alpha,gamma such as 1/2,1/2."""
+    scheme: str | None = None
+    """A scheme's name, or alpha,gamma such as 1/2,1/2; by default the one that suits the depth of
+    the model's blocks."""
 
     optimizer: str = "adamw"
     """sgd, adam, adamw, muon, ... or a family: raw, entrywise, spectral."""

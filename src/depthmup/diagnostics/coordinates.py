@@ -30,6 +30,7 @@ from depthmup.planning import plan, recorded
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
+from depthmup.tracing import read
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
 RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
@@ -43,7 +44,7 @@ RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
 def check(
     subject: Subject,
     *,
-    scheme: str | Scheme = "depth-mup",
+    scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
     widths: Sequence[int] = (32, 64, 128, 256),
     depths: Sequence[int] = (4, 8, 16, 32),
@@ -61,7 +62,8 @@ def check(
         subject: the factory, its data, and whether the plan is applied (``prepare=planned``, the
             default) or the model's own code is expected to follow the scheme (``prepare=as_is,
             applied=False``).
-        scheme, optimizer: what is expected; as in ``depthmup.plan``.
+        scheme, optimizer: what is expected; as in ``depthmup.plan``, whose default of the scheme
+            follows the depth of blocks.
         widths, depths: three sizes or more of each, or a single one to leave it out.
         seeds, steps: repetitions, and training steps before the second look.
         lr: the learning rate at the smallest size.
@@ -88,7 +90,6 @@ def check(
         'pass'
     """
     started = time.perf_counter()
-    scheme = scheme_named(scheme)
     widths, depths = distinct(widths, "widths"), distinct(depths, "depths")
     if len(widths) == len(depths) == 1:
         raise ValueError(
@@ -107,7 +108,8 @@ def check(
     base, base_drawn = recorded(lambda: fresh(subject.make, widths[0], depths[0], 0))
     sites = survey(subject.make, widths, depths, base, inputs)
     grid = staircase(widths, depths)
-    branches = {depth: sites[widths[0], depth].branches for depth in depths}
+    branches = {depth: sites[widths[0], depth].points.branches for depth in depths}
+    base_facts = sites[widths[0], depths[0]].facts
     looks: list[Look] = []
     losses: dict[str, list[tuple[float, ...]]] = {}
     nonfinite: NonFinite | None = None
@@ -115,20 +117,24 @@ def check(
     roles: dict[Key, Role] = {}
     done = 0
     family = None
+    # The default follows the depth of blocks, which is that of every size.
+    chosen = None if scheme is None else scheme_named(scheme)
     for width, depth in grid:
         model, drawn = recorded(partial(fresh, subject.make, width, depth, 0))
         # Modules have the same names at every width.
-        points = sites[widths[0], depth]
+        points = sites[widths[0], depth].points
+        site = sites.get((width, depth))
         made = plan(
             model,
             base=base,
-            scheme=scheme,
+            scheme=chosen,
             optimizer=optimizer,
             example_inputs=inputs,
             drawn=(drawn, base_drawn),
+            facts=(site.facts if site is not None else read(model, inputs), base_facts),
             **options,
         )
-        family = made.family
+        chosen, family = chosen or scheme_named(made.scheme), made.family
         said = made.notes if subject.applied else ()
         notes += [n for n in said if n not in notes]
         notes += [
@@ -177,9 +183,10 @@ def check(
             done += 1
             progress(done, seeds * len(grid))
     assert family is not None
-    last = sites[widths[-1], depths[0]]
-    heads = tuple(h for p in sites.values() for h in p.heads)
-    exponents, more = judge(looks, scheme, family, roles, replace(last, heads=heads), modules)
+    assert chosen is not None
+    last = sites[widths[-1], depths[0]].points
+    heads = tuple(h for s in sites.values() for h in s.points.heads)
+    exponents, more = judge(looks, chosen, family, roles, replace(last, heads=heads), modules)
     notes += more
     if not any(look.key.observable is Observable.DECAY for look in looks):
         notes.append("No optimizer has a weight decay here, so lr * decay is not looked at.")
@@ -188,11 +195,11 @@ def check(
             f"The stream has {', '.join(str(branches[d]) for d in depths)} branches at depths "
             f"{', '.join(map(str, depths))}; exponents of depth are those of their number."
         )
-    if not scheme.follows_depth and len(depths) > 1:
-        notes.append(f"{scheme.title} has no theory of depth; exponents of depth are its shape's.")
+    if not chosen.follows_depth and len(depths) > 1:
+        notes.append(f"{chosen.title} has no theory of depth; exponents of depth are its shape's.")
     return Check(
         title=subject.title,
-        scheme=scheme.title,
+        scheme=chosen.title,
         optimizer=named(optimizer)[0],
         applied=subject.applied,
         widths=widths,

@@ -5,7 +5,7 @@ update alone, so it needs a copy of the initial weights and no activation.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,13 +144,21 @@ def compare_weights(
     model: nn.Module,
     weights: Mapping[str, Tensor],
     prescriptions: Mapping[str, Prescription],
+    *,
+    applied: bool = True,
 ) -> None:
-    """Updates relative to weights: entrywise for all, in spectral norm for matrices."""
+    """Updates relative to weights: entrywise for all, in spectral norm for matrices.
+
+    Those of vectors and tables that start at zero are relative to what they would have started at,
+    which follows size in nothing but a multiplier that they carry.
+    """
     for name, p in parameters(model).items():
         role = prescriptions[name].role
         start = whole(weights[name])
         delta = whole(p) - start
         size = mean_square(start)
+        if size == 0 and role.kind in (Kind.VECTOR, Kind.INPUT):
+            size = prescriptions[name].folded ** 2 if applied else 1.0
         if size == 0 or not p.requires_grad:
             continue
         label = layer_pattern(name)
@@ -159,6 +167,32 @@ def compare_weights(
         if p.ndim == 2 and role.kind is Kind.HIDDEN:
             key = Key(observable=Observable.SPECTRAL_UPDATE, module=label)
             seen.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
+
+
+def bare_readouts(
+    seen: Seen,
+    model: nn.Module,
+    covered: Set[str],
+    prescriptions: Mapping[str, Prescription],
+    weights: Mapping[str, Tensor] | None,
+) -> None:
+    """Readouts that are bare parameters, (h * v).sum(-1): judged by what their numbers must give.
+
+    On n random coordinates of order one a fresh readout gives sqrt(n) times its entries; its update
+    is aligned with its input and gives n times its own. Both times the model's own constant.
+    """
+    for name, p in parameters(model).items():
+        prescription = prescriptions[name]
+        if name in covered or prescription.role.kind is not Kind.READOUT:
+            continue
+        own = prescription.laws.forward.at(prescription.ratios) / prescription.folded
+        value = whole(p.detach())
+        entries, observable = value.numel(), Observable.READOUT
+        if weights is not None:
+            value, entries = value - whole(weights[name]), entries**2
+            observable = Observable.READOUT_UPDATE
+        key = Key(observable=observable, module=layer_pattern(name))
+        seen.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)
 
 
 def independent_inputs(x: Tensor) -> float:

@@ -9,6 +9,7 @@ from depthmup.rules import Observable
 from depthmup.tracing import (
     Branch,
     ExampleInputs,
+    Facts,
     into_parameters,
     onto_modules,
     parameters,
@@ -32,7 +33,11 @@ def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
         >>> points.branches, sorted({str(p.key.observable) for p in points.points})
         (4, ['branch output', 'stream'])
     """
-    traced = read(unwrapped(model), inputs)
+    return points_of(read(unwrapped(model), inputs), model)
+
+
+def points_of(traced: Facts, model: nn.Module) -> Points:
+    """The same, from a model's dataflow that was read before."""
     branches = [b for b in traced.residuals.branches if not b.parents]
     hidden: list[str] = []
     points: list[Point] = []

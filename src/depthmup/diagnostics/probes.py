@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.attention import attention_logits
-from depthmup.diagnostics.effects import Effects, compare_weights
+from depthmup.diagnostics.effects import Effects, bare_readouts, compare_weights
 from depthmup.diagnostics.observations import Key, Observation, Points, Seen, mean_square
 from depthmup.diagnostics.sharding import look
 from depthmup.planning import Plan
@@ -42,6 +42,7 @@ def observe(
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]
+    covered: set[str] = set()
     with ExitStack() as stack:
         inner.eval()
         for module in training:
@@ -52,6 +53,7 @@ def observe(
             owned = dict(module.named_parameters(recurse=False))
             if owned and not any(True for _ in module.children()):
                 owned_names = {key: named[id(p)] for key, p in owned.items()}
+                covered |= set(owned_names.values())
                 effects = Effects(
                     name=name,
                     names=owned_names,
@@ -69,7 +71,8 @@ def observe(
     seen.logits = mean_square(logits)
     seen.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
     if initial is not None and weights is not None:
-        compare_weights(seen, inner, weights, prescriptions)
+        compare_weights(seen, inner, weights, prescriptions, applied=applied)
+    bare_readouts(seen, inner, covered, prescriptions, weights)
     return seen.finish()
 
 

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, layer_pattern
-from depthmup.diagnostics.points import locate
+from depthmup.diagnostics.points import points_of
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
 from depthmup.diagnostics.subject import Make, Subject
 from depthmup.planning import Plan
 from depthmup.rules import Observable
-from depthmup.tracing import parameters
+from depthmup.tracing import Facts, parameters, read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,13 +97,27 @@ def visited(
     return (first, second), tuple(curve), None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """What one forward pass of a size shows, and where to look in it."""
+
+    facts: Facts
+    points: Points
+
+
+def surveyed(model: nn.Module, inputs: Any) -> Surveyed:
+    """Follow one forward pass of a model."""
+    facts = read(model, inputs)
+    return Surveyed(facts=facts, points=points_of(facts, model))
+
+
 def survey(
     make: Make, widths: Sequence[int], depths: Sequence[int], base: nn.Module, inputs: Any
-) -> dict[tuple[int, int], Points]:
+) -> dict[tuple[int, int], Surveyed]:
     """Look at the corners of the grid; refuse a factory that ignores a size."""
     shapes = {name: tuple(p.shape) for name, p in parameters(base).items()}
-    found = {(widths[0], depths[0]): locate(base, inputs)}
-    branches = found[widths[0], depths[0]].branches
+    found = {(widths[0], depths[0]): surveyed(base, inputs)}
+    branches = found[widths[0], depths[0]].points.branches
     if branches == 0:
         raise ValueError(
             "No residual branch was found in the model's forward pass, so there is no depth to "
@@ -117,11 +131,11 @@ def survey(
                 f"The factory ignores width: at {widths[0]} and {width} every parameter has the "
                 "same shape. Expected factory(width, depth) to pass width on to the model."
             )
-        found[width, depths[0]] = locate(wider, inputs)
+        found[width, depths[0]] = surveyed(wider, inputs)
     for depth in depths[1:]:
         deeper = fresh(make, widths[0], depth, 0)
-        found[widths[0], depth] = locate(deeper, inputs)
-        if found[widths[0], depth].branches == branches:
+        found[widths[0], depth] = surveyed(deeper, inputs)
+        if found[widths[0], depth].points.branches == branches:
             raise ValueError(
                 f"The factory ignores depth: at {depths[0]} and {depth} the residual stream has "
                 f"{branches} branches. Expected their number to grow with depth; exponents refer "

@@ -36,7 +36,7 @@ from depthmup.planning.roles import (
     matrix_use,
     structural_uses,
 )
-from depthmup.planning.sites import Site, Where, product_sites, unread_products
+from depthmup.planning.sites import Site, Where, growing_sums, product_sites, temperatures
 from depthmup.rules import Kind, Ratios, Role
 from depthmup.tracing import (
     Carriers,
@@ -44,6 +44,7 @@ from depthmup.tracing import (
     Facts,
     Hook,
     How,
+    Product,
     TraceError,
     Use,
     pattern_of,
@@ -74,11 +75,17 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anatomy:
-    """A model measured against its base."""
+    """A model measured against its base.
+
+    ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
+    branches of deeper streams that end in a nonlinearity of positive mean.
+    """
 
     places: tuple[Place, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
+    temperatures: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
 
 
@@ -91,6 +98,7 @@ def anatomy(
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     depth: float | None = None,
+    read_before: tuple[Facts, Facts] | None = None,
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.
 
@@ -102,6 +110,7 @@ def anatomy(
         branches: where the residual branches are, if the dataflow does not show it.
         roles: what single parameters are, if their use does not show it.
         depth: how many times as deep the model is, in place of the additions that are counted.
+        read_before: what ``tracing.read`` gave for the model and for the base.
 
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
@@ -120,8 +129,9 @@ def anatomy(
     check_role_patterns(roles, names)
     declared = declared_branches(model, branches)
     base_declared = declared_branches(base, branches)
-    facts, base_facts, failure = None, None, None
-    if example_inputs is not None:
+    facts, base_facts = read_before if read_before is not None else (None, None)
+    failure = None
+    if facts is None and example_inputs is not None:
         try:
             facts = read(model, example_inputs)
             base_facts = read(base, base_inputs if base_inputs is not None else example_inputs)
@@ -137,6 +147,7 @@ def anatomy(
             "('layers.*.norm1',), ...}."
         )
     notes: list[str] = []
+    pairs: list[tuple[Product, Product]] = []
     if facts is not None and base_facts is not None:
         uses = dict(facts.uses)
         pairs = list(counterparts(facts, base_facts, match))
@@ -171,6 +182,7 @@ def anatomy(
         name
         for name in _repeated(base_of)
         if name not in found.inside
+        and name not in found.beside
         and matrix_use(uses.get(name, ())) is not None
         and declared_role(name, roles) is None
     ]
@@ -214,10 +226,17 @@ def anatomy(
     if facts is not None and base_facts is not None:
         sites += _scale_sites(facts, base_facts, own, places)
         sites += product_sites(facts, pairs)
-        notes += unread_products(pairs)
+        notes += growing_sums(pairs)
         notes += _unattributed(own, match)
     return Anatomy(
-        places=tuple(places), sites=tuple(sites), notes=tuple(notes), depths=found.depths
+        places=tuple(places),
+        sites=tuple(sites),
+        notes=tuple(notes),
+        temperatures=temperatures(pairs),
+        positive=facts.positive_branches
+        if facts is not None and any(d.ratio > 1 for d in found.depths)
+        else (),
+        depths=found.depths,
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from depthmup.planning.declared import DeclaredBranch
@@ -11,7 +11,7 @@ from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
-from depthmup.tracing import Branch, Facts, Hook, Use, pattern_of
+from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,8 +31,9 @@ class StreamDepth:
 class Membership:
     """Where parameters stand in branches: labels (outermost first), depth ratio, shared, last.
 
-    ``stacked`` are those in branches that were declared, or that are one of several of their
-    stream.
+    ``beside`` are those that serve some branches, and what is outside of them as well, which needs
+    no depth factor. ``stacked`` are those in branches that were declared, or that are one of
+    several of their stream.
     """
 
     sites: tuple[Site, ...]
@@ -41,6 +42,7 @@ class Membership:
     stacked: frozenset[str]
     notes: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
+    beside: frozenset[str] = frozenset()
 
 
 def from_dataflow(
@@ -70,17 +72,22 @@ def from_dataflow(
     holders, base_holders = _holders(facts), _holders(base)
     stream_ratio: dict[int, float] = {}
     depths: list[StreamDepth] = []
+    counterpart: dict[int, int] = {}  # stream -> that of the base
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}  # branch -> branches of the base with the same parameters
     level = {b.index: len(b.parents) for b in ours.branches}
     base_level = {b.index: len(b.parents) for b in theirs.branches}
     for name, pairs in holders.items():
+        base_pairs = base_holders.get(base_of[name], ())
+        # What serves one stream alone says better which one it is than what serves several.
+        alone = len({theirs.stream_of(other) for other, _ in base_pairs}) == 1
+        weight = len(holders) * len(ours.branches) if alone else 1
         for branch, _ in pairs:
-            for other, _ in base_holders.get(base_of[name], ()):
+            for other, _ in base_pairs:
                 if base_level[other] == level[branch]:
                     votes.setdefault(ours.stream_of(branch), Counter())[
                         theirs.stream_of(other)
-                    ] += 1
+                    ] += weight
                     alike.setdefault(branch, Counter())[other] += 1
     for index, stream in enumerate(ours.streams):
         if index not in votes:
@@ -89,7 +96,7 @@ def from_dataflow(
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
-        best = votes[index].most_common(1)[0][0]
+        best = counterpart[index] = votes[index].most_common(1)[0][0]
         base_depth = theirs.streams[best].depth
         outer = not level[stream.branches[0]]
         stream_ratio[index] = declared if declared and outer else stream.depth / base_depth
@@ -110,6 +117,10 @@ def from_dataflow(
     total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
     inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
     stacked: set[str] = set()
+    copies = Counter(base_of.values())
+    deeper = declared is None and len(ours.branches) != len(theirs.branches)
+    both: list[str] = []  # serving all branches, and what is outside of them
+    outside: list[str] = []  # serving some branches, and what is outside of them
     starts = {facts.usage.derived.get(b.stream) for b in ours.branches}
     for name, pairs in holders.items():
         if name in starts:  # a learned token with which a stream begins
@@ -119,12 +130,15 @@ def from_dataflow(
         r = total[innermost]
         if len(ours.streams[ours.stream_of(innermost)].branches) > 1:
             stacked.add(name)
-        uses = facts.uses[name]
-        if not all(use.branches for use in uses):
+        if deeper and r == 1 and copies[base_of[name]] > 1:
             raise NotUnderstood(
-                f"Parameter {name} is used both inside residual branches (first in {labels[-1]}) "
-                "and outside of them, so no depth rule covers it. Use separate parameters."
+                f"The model repeats {pattern_of(name)} more often than the base and has other "
+                f"residual additions ({len(ours.branches)} against {len(theirs.branches)}), but "
+                "as many along the stream of that parameter, so its depth is not understood. Say "
+                "how much deeper the model is: depth=..., or declare the branches: "
+                "branches={'layers.*.attention': ()}."
             )
+        uses = facts.uses[name]
         times = len({b for b, _ in pairs if level[b] == level[innermost]})
         base_pairs = base_holders.get(base_of[name], ())
         base_times = len({b for b, _ in base_pairs if base_level[b] == level[innermost]})
@@ -134,9 +148,17 @@ def from_dataflow(
                 f"counterpart {base_of[name]} in no branch of the base. Build both with the same "
                 "code."
             )
+        if not all(use.branches for use in uses):
+            if times == base_times:  # of one branch in many, and of what is outside: as the latter
+                outside.append(name)
+                continue
+            both.append(name)
         if times == base_times or r == 1:
             inside[name] = (labels, r, False)
-        elif math.isclose(times / base_times, r):
+        elif math.isclose(times / base_times, r) or math.isclose(
+            times, _expected(theirs, base_pairs, counterpart, stream_ratio)
+        ):
+            r = times / base_times
             if _one_slice_each(uses):  # a stack of layers in one parameter
                 inside[name] = (labels, r, False)
                 continue
@@ -165,6 +187,15 @@ def from_dataflow(
         for s in ours.streams
         if s.normalized
     ]
+    notes += [_in_and_out(both)] if both else []
+    notes += [
+        f"The stream of {ours.branches[s.branches[0]].label} is itself multiplied by {s.kept:.4g} "
+        "from one addition to the next, with no norm between, so that what a layer adds does not "
+        "stay as it is up to the end. The depth rules were derived for streams that do. Check the "
+        "transfer of this model before relying on it."
+        for i, s in enumerate(ours.streams)
+        if s.kept != 1 and not s.normalized and stream_ratio[i] != 1
+    ]
     return Membership(
         sites=sites,
         inside=inside,
@@ -172,6 +203,33 @@ def from_dataflow(
         stacked=frozenset(stacked),
         notes=tuple(notes),
         depths=tuple(depths),
+        beside=frozenset(outside),
+    )
+
+
+def _expected(
+    base: Residuals,
+    pairs: Iterable[tuple[int, bool]],
+    counterpart: Mapping[int, int],
+    ratios: Mapping[int, float],
+) -> float:
+    """How many branches a parameter of all branches serves, where their streams differ in depth.
+
+    Minus infinity where a stream of the base has no counterpart.
+    """
+    of_base = {there: ratios[here] for here, there in counterpart.items()}
+    branches = {branch for branch, _ in pairs}
+    return sum(of_base.get(base.stream_of(branch), -math.inf) for branch in branches)
+
+
+def _in_and_out(names: list[str]) -> str:
+    patterns = list(dict.fromkeys(map(pattern_of, names)))
+    more = f" and {len(patterns) - 1} more" if len(patterns) > 1 else ""
+    return (
+        f"{patterns[0]}{more} serves every branch and what is outside of the branches as well. It "
+        "takes the depth factor of its branches, the largest with which they stay stable; what is "
+        "outside alone would let it learn faster in deep models. Separate parameters would give "
+        "each its own."
     )
 
 

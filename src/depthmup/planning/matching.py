@@ -110,7 +110,8 @@ class _Matcher:
             try:
                 result.update(self.siblings(ours, theirs, keys, base_keys, at, what))
             except UnrelatedModels:
-                repeated = _common_ends(ours, theirs, keys, base_keys)
+                repeated = _same_runs(ours, theirs, keys, base_keys)
+                repeated = repeated or _common_ends(ours, theirs, keys, base_keys)
                 if repeated is None:
                     raise
                 result.update(repeated)
@@ -154,6 +155,9 @@ class _Matcher:
                 if not pool:
                     pool = available
                     if len({_proportions(theirs[k]) for k in pool}) > 1:
+                        distinct = len({_shapes(ours[k]) for k in same}) == len(same)
+                        if distinct and len(same) > len(base_keys):
+                            raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
                         raise UnrelatedModels(
                             f"The {what} {_join(at, alike[0])} could correspond to several of the "
                             f"base ({', '.join(_join(at, k) for k in pool)}), whose proportions "
@@ -162,6 +166,33 @@ class _Matcher:
                 for i, key in enumerate(alike):
                     result[key] = pool[i * len(pool) // len(alike)]
         return result
+
+
+def _same_runs(
+    ours: Mapping[str, object], theirs: Mapping[str, object], keys: list[str], base_keys: list[str]
+) -> dict[str, str] | None:
+    """Match flat sequences that are the same runs of equal layers, each run longer or shorter.
+
+    Stages of MobileNet and its like: a layer that changes the channels, then some that keep them.
+    None if they are other sequences, or grow in different ways.
+    """
+
+    def equal_layers(items: Mapping[str, object], names: list[str]) -> list[list[str]]:
+        alike = groupby(names, key=lambda name: (structure(items[name]), _shapes(items[name])))
+        return [list(run) for _, run in alike]
+
+    runs, base_runs = equal_layers(ours, keys), equal_layers(theirs, base_keys)
+    if len(runs) != len(base_runs):
+        return None
+    firsts = [(run[0], base[0]) for run, base in zip(runs, base_runs, strict=True)]
+    alike = all(structure(ours[a]) == structure(theirs[b]) for a, b in firsts)
+    if not alike or not _one_growth([(_shapes(ours[a]), _shapes(theirs[b])) for a, b in firsts]):
+        return None
+    return {
+        key: base[i * len(base) // len(run)]
+        for run, base in zip(runs, base_runs, strict=True)
+        for i, key in enumerate(run)
+    }
 
 
 def _common_ends(
@@ -195,6 +226,16 @@ def _common_ends(
             if repeats and alike and _one_growth(pairs):
                 return {keys[i]: base_keys[j] for i, j in enumerate(source)}
     return None
+
+
+def _each_of_its_own(at: str, same: list[str], base_keys: list[str]) -> str:
+    return (
+        f"The layers {_join(at, same[0])} to {_join(at, same[-1])} have all different shapes "
+        "(stages that widen, or layers that each read what all before them gave): more of "
+        "them change what the others read, for which no depth rule is known. Use a base of "
+        f"{len(same)} such "
+        f"layers (it has {len(base_keys)}) and scale the width alone."
+    )
 
 
 def _shapes(part: object) -> tuple[tuple[int, ...], ...]:

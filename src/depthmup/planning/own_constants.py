@@ -31,7 +31,7 @@ class OwnConstants:
 
 def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
     """Give every number to one place; those of ``owned`` nodes are the logits'."""
-    factors, taken = constants.factors, set(owned)
+    factors, taken = constants.factors, set(owned | constants.stream)
 
     def product(nodes: tuple[int, ...]) -> float:
         return math.prod(factors[n] for n in nodes if n not in taken)

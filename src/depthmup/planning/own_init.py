@@ -477,6 +477,8 @@ def declared(
         if law is None:
             continue
         if ours is not None and theirs is not None:
+            if constant and ours.exact and theirs.exact:  # numbers that are known say it better
+                law = _exact(p, ours, theirs, (), ())
             _check_declared(p, law, ours, theirs)
         result[p.name] = law
     return result

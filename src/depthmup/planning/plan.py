@@ -1,7 +1,7 @@
 """The plan: a scheme applied to a model, parameter by parameter."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.default_scheme import default_scheme
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.initializers import Drawn
-from depthmup.planning.measured import Measured, exactly
+from depthmup.planning.measured import Measured, exactly, measure
 from depthmup.planning.own_init import (
     OwnInit,
     OwnLaw,
@@ -27,7 +27,7 @@ from depthmup.planning.own_init import (
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import ExampleInputs, parameters, plain_name
+from depthmup.tracing import ExampleInputs, Facts, parameters, pattern_of, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,6 +144,7 @@ def plan(
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
     drawn: tuple[Mapping[str, Drawn], Mapping[str, Drawn]] | None = None,
+    facts: tuple[Facts, Facts] | None = None,
     depth: float | None = None,
     folding: bool = True,
     multiplier: float = 1.0,
@@ -171,6 +172,8 @@ def plan(
             pattern names is measured.
         drawn: what the parameters of the model and of the base were drawn from, as
             ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
+        facts: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
+            read before.
         depth: how many times as deep as the base the model is (r), in place of the residual
             additions that are counted along each stream; the printed plan says what was counted.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
@@ -217,6 +220,7 @@ def plan(
         branches=branches,
         roles=roles,
         depth=depth,
+        read_before=facts,
     )
     chosen, why = (given, "") if given is not None else default_scheme(found.places)
     run = Ratios(batch=batch, duration=duration)
@@ -224,9 +228,19 @@ def plan(
         found, chosen, family, run=run, folding=folding, multiplier=multiplier
     )
     notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
+    if found.positive and 0 < chosen.alpha < 1:
+        notes += (_coherent(found.positive[0], chosen),)
     names = [p.name for p in prescriptions]
     check_patterns(own_init, names)
     seen, base_seen = drawn or ({}, {})
+    base_names = {place.name: place.base_name for place in found.places}
+    # A scheme without a theory of width leaves a model's own scales alone.
+    gains = found.temperatures if chosen.follows_width else ()
+    seen = {**_numbers(model, gains), **seen}
+    base_seen = {**_numbers(base, [base_names[name] for name in gains]), **base_seen}
+    unknown = [n for n in gains if parameters(base)[base_names[n]].is_meta]
+    if unknown and not all(base_names[name] in base_seen for name in unknown):
+        notes += (_unknown_start(unknown),)
     model_init = _exact(model, seen)
     ours = apply.sizes_of(model, model_init)
     theirs = apply.sizes_of(base, _exact(base, base_seen))
@@ -252,6 +266,35 @@ def plan(
         model_init=model_init,
         own_laws=own_laws,
         depths=found.depths,
+    )
+
+
+def _numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:
+    """Parameters of one value, taken for what they are set to and not for a draw."""
+    tensors = parameters(model)
+    values = {name: measure(tensors[name]) for name in names}
+    return {
+        name: Drawn(rms=value.rms, constant=value.constant)
+        for name, value in values.items()
+        if value is not None and value.constant is not None
+    }
+
+
+def _coherent(label: str, scheme: Scheme) -> str:
+    return (
+        f"The branch {pattern_of(label)} ends in a nonlinearity whose mean is positive, so what "
+        "branches add does not cancel: at the start the stream grows as "
+        f"depth^{1 - scheme.alpha} under {scheme.title}. Subtract the mean over features from the "
+        "branch (as the paper does), put the nonlinearity before the matrix, or take "
+        "scheme='completep' (alpha = 1)."
+    )
+
+
+def _unknown_start(names: Sequence[str]) -> str:
+    return (
+        f"{pattern_of(names[0])} multiplies a product of activations, and how "
+        "it starts in the base is not known, as that is on the meta device. It is taken to start "
+        "as own_init says; where it starts at 1/sqrt(head size), pass a base with values."
     )
 
 

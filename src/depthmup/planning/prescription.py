@@ -1,5 +1,6 @@
 """Prescriptions: what a scheme says about each parameter and each multiplier of one model."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -61,6 +62,8 @@ def served_by(family: Family, kind: Kind, rank: int) -> Family:
     return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
 
 
+# A model's own numbers may be held in single precision.
+_SINGLE = 1e-6
 # Their factors are those of the longer side of a matrix, which no power of the ratios knows.
 _BY_LONGER_SIDE = (Family.SPECTRAL, Family.SPECTRAL_RMS)
 
@@ -196,7 +199,7 @@ def _multiplier(
     else:  # the tied embedding's forward law is the readout's, not the lookup's
         law = ONE
     value = base * law.at(site.ratios) / own
-    if value == 1.0:
+    if math.isclose(value, 1.0, rel_tol=_SINGLE):
         return None
     folds = site.folds if folding else ()
     if not folds and not site.hooks:

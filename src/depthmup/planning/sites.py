@@ -128,7 +128,8 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
     """
     for product, counterpart in pairs:
         ratio = product.size / counterpart.size
-        if product.distance and ratio != 1:
+        evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
+        if product.distance and ratio != 1 and not (product.total and evened):
             raise NotUnderstood(
                 f"A distance between activations at {pattern_of(product.module)} sums over a "
                 f"dimension that grows {ratio:g}-fold, and no rule says by what. Normalize the "
@@ -140,12 +141,8 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
             if ratio != 1
             else product.constant / counterpart.constant
         )
-        if (
-            product.weighted
-            or product.learned
-            or product.distance
-            or (ratio == 1 and equal(own, 1))
-        ):
+        skipped = product.weighted or product.distance or product.total
+        if skipped or (ratio == 1 and equal(own, 1)):
             continue
         carriers = [
             placement
@@ -166,24 +163,27 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
         )
 
 
-def unread_products(pairs: Iterable[tuple[Product, Product]]) -> Iterator[str]:
-    """A note on products over a growing dimension that take no factor."""
-    growing = {
-        product.module: product.size / counterpart.size
-        for product, counterpart in pairs
-        if product.size != counterpart.size
-        and product.learned
-        and not equal(product.scale * product.size, counterpart.scale * counterpart.size)
-    }
-    if growing:
-        module, ratio = next(iter(growing.items()))
-        yield (
-            f"The size of heads grows {ratio:g}-fold at {pattern_of(module)}, but the attention "
-            "logits take no factor: what multiplies their product is not only constants, masks, "
-            "shifts and limits. Unless it undoes that growth itself, divide the product by the "
-            "head size instead of its root, use scaled_dot_product_attention, or grow the number "
-            "of heads."
-        )
+def growing_sums(pairs: Iterable[tuple[Product, Product]]) -> Iterator[str]:
+    """A note on sums of an activation's coordinates whose number grows."""
+    for product, counterpart in pairs:
+        ratio = product.size / counterpart.size
+        evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
+        if product.total and not product.distance and ratio != 1 and not evened:
+            yield (
+                f"The model sums {ratio:g} times as many coordinates as the base at "
+                f"{pattern_of(product.module) or 'its top level'}, with no weight on them, so that "
+                "training lets the sum grow as much; no rule covers it and it takes no factor. "
+                "Take the mean, or divide by their number."
+            )
+            return
+
+
+def temperatures(pairs: Iterable[tuple[Product, Product]]) -> tuple[str, ...]:
+    """The parameters that multiply products of activations.
+
+    The product takes the factor; a temperature is one number that must start as the base's does.
+    """
+    return tuple(sorted({name for product, _ in pairs for name in product.gains}))
 
 
 # Former names of what ``tracing.read`` gives as values.

@@ -1,5 +1,6 @@
 """The schemes that have been published, each as its own source states it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from depthmup.rules.family import Family
@@ -121,8 +122,49 @@ COMPLETE_DP = Scheme(
     ),
 )
 
+_INVERSE_ROOT_DEPTH = Power(depth=Fraction(-1, 2))
+
+
+def _on_every_group(kinds: frozenset[Kind], family: Family) -> tuple[Departure, ...]:
+    """r^-1/2 on the learning rate outside of branches as well; lr * decay stays what it is."""
+    lr = Departure(
+        quantity="lr",
+        law=_INVERSE_ROOT_DEPTH,
+        kinds=kinds,
+        in_branch=False,
+        families=frozenset({family}),
+    )
+    decay = replace(lr, quantity="decay", law=_INVERSE_ROOT_DEPTH**-1, kinds=kinds - {Kind.VECTOR})
+    return lr, decay
+
+
+HYPERP = Scheme(
+    name="hyperp",
+    title="HyperP",
+    alpha=Fraction(1, 2),
+    gamma=Fraction(1, 2),
+    source="HyperP (arXiv 2603.28743) Table 1 and Section 3; code microsoft/ArchScale",
+    readout=Readout.MULTIPLIER,
+    departures=(
+        *_on_every_group(frozenset({Kind.HIDDEN}), Family.SPHERE),
+        *_on_every_group(_MATRICES_OUTSIDE | {Kind.VECTOR}, Family.ENTRYWISE),
+    ),
+    run=RunLaws(lr=Power(batch=Fraction(1, 2), duration=Fraction(-8, 25))),
+)
+"""HyperP: Depth-muP for weights on spheres of a fixed norm (``muonh``, ``adamh``).
+
+No group has a width factor: on the sphere a step is a part of the weight's own norm, and the
+logits' 1/width is a multiplier. Branches are multiplied by r^-1/2, and every learning rate, also of
+what lies outside of branches, by r^-1/2. There is no weight decay on the sphere (parameter groups
+refuse it), where it would only shrink the radius. The learning rate follows b^1/2 T^-0.32 with
+batch size and duration.
+
+*Source:* arXiv 2603.28743 Table 1, Theorems 1 to 3 and equation 8. The paper gives T^-0.32 for
+hidden matrices and none for the rest; its code has one learning rate for all, as here.
+"""
+
 _FIXED: dict[str, Scheme] = {
-    s.name: s for s in (SP, MUP, DEPTH_MUP, ODE, BLOCK_MULTIPLIER, completep(), COMPLETE_DP)
+    s.name: s for s in (SP, MUP, DEPTH_MUP, ODE, BLOCK_MULTIPLIER, completep(), COMPLETE_DP, HYPERP)
 }
 _ALIASES = {"depthmup": "depth-mup", "1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from depthmup.tracing.graph import Graph, Ref
+from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage
 
 _SUMS = frozenset({"add", "sub"})
+# Shapes, masks and copies between a bias on logits and the softmax.
+_MASKS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +20,8 @@ class Branch:
     an earlier point of it in parallel blocks). ``path`` are the nodes from there to ``output``;
     ``feeders`` those that only feed the path from the side (projections of an encoder's output,
     tables of relative positions). ``parents`` are the branches this one lies inside, by index.
+    ``scale`` is the number by which the stream is multiplied between ``origin`` and the addition:
+    ``scale * x + f(x)`` is ``scale`` times what a branch with the multiplier ``1 / scale`` gives.
     """
 
     index: int
@@ -29,18 +33,21 @@ class Branch:
     path: frozenset[int] = field(repr=False)
     feeders: frozenset[int] = field(repr=False)
     parents: tuple[int, ...] = ()
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stream:
     """Consecutive residual additions, and how many of them lie on the longest path.
 
-    ``normalized``: a norm stands on the stream between its additions (post-norm).
+    ``normalized``: a norm stands on the stream between its additions (post-norm). ``kept`` is the
+    number other than 1 by which the stream itself is multiplied from one addition to the next.
     """
 
     branches: tuple[int, ...]
     depth: int
     normalized: bool
+    kept: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,20 +84,48 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         ['0', '1']
     """
     finder = _Finder(graph, usage)
-    found: list[tuple[int, int, int, int]] = []  # addition, stream, output, origin
+    found: list[_Addition] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
-        if node.op not in _SUMS or len(node.args) < 2:
+        if node.op not in _SUMS or len(node.args) < 2 or _of_logits(graph, node.index):
             continue
         left, right = node.args[0], node.args[1]
         if not (isinstance(left, Ref) and isinstance(right, Ref)) or left.node == right.node:
             continue
-        match = finder.residual(left.node, right.node, node.shape, streams)
+        match = finder.residual(node, left.node, right.node, streams)
         if match is not None:
-            stream, output, origin = match
-            streams[node.index] = stream
-            found.append((node.index, stream, output, origin))
+            streams[node.index] = match.stream
+            found.append(match)
     return _assemble(graph, usage, found)
+
+
+def _of_logits(graph: Graph, node: int) -> bool:
+    """Whether a sum is only a softmax's to read, but for masks: a bias of positions on logits.
+
+    One that all layers share lies before each, and is made from a layer's stream by none.
+    """
+    for _ in range(_MASKS):
+        readers = graph.consumers[node]
+        if len(readers) != 1:
+            return False
+        this = graph.nodes[readers[0]]
+        if "softmax" in this.op:
+            return True
+        if this.op not in TRANSPARENT | {"add", "where", "masked_fill"}:
+            return False
+        node = this.index
+    return False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Addition:
+    """A residual addition by its nodes; ``scale`` as in ``Branch``."""
+
+    addition: int
+    stream: int
+    output: int
+    origin: int
+    scale: float = 1.0
 
 
 class _Finder:
@@ -106,20 +141,28 @@ class _Finder:
         self.ignored = usage.constant | usage.derived.keys()
 
     def residual(
-        self, left: int, right: int, shape: tuple[int, ...], streams: Mapping[int, int]
-    ) -> tuple[int, int, int] | None:
+        self, addition: Node, left: int, right: int, streams: Mapping[int, int]
+    ) -> _Addition | None:
         for stream, output in ((left, right), (right, left)):
-            if output in self.ignored or self.graph.nodes[stream].shape != shape:
+            if output in self.ignored or self.graph.nodes[stream].shape != addition.shape:
                 continue
             if stream in self.ignored and not self.begins(stream):
                 continue
-            for origin in self.points(stream, streams):
+            for origin, scale in self.points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
                     if any(node in self.used_at for node in path):
-                        return stream, output, origin
+                        return _Addition(
+                            addition=addition.index,
+                            stream=stream,
+                            output=output,
+                            origin=origin,
+                            scale=scale,
+                        )
                     break
-        return None if {left, right} & self.ignored else self.projection(left, right)
+        if {left, right} & self.ignored:
+            return None
+        return self.projection(addition, left, right, streams)
 
     def begins(self, node: int) -> bool:
         """Whether a stream may begin with a tensor that no input made.
@@ -141,23 +184,30 @@ class _Finder:
         ]
         return len(additions) == 1
 
-    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[int]:
+    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[tuple[int, float]]:
         """The stream's operand, and what the stream was before each step that made it.
 
-        Steps are residual additions, and operations that leave the values alone (a copy before an
-        in-place addition).
+        Steps are residual additions, operations that leave the values alone (a copy before an
+        in-place addition), and multiplications by numbers, whose product comes with each point.
         """
-        yield stream
+        scale = 1.0
+        yield stream, scale
         while True:
             if stream in streams:
                 stream = streams[stream]
-            elif self.graph.nodes[stream].op in TRANSPARENT and stream not in self.ignored:
-                stream = self.graph.nodes[stream].inputs[0].node
-            else:
+            elif stream in self.ignored:
                 return
-            yield stream
+            else:
+                number, before = _step_back(self.graph, stream)
+                if before is None:
+                    return
+                scale *= number
+                stream = before
+            yield stream, scale
 
-    def projection(self, left: int, right: int) -> tuple[int, int, int] | None:
+    def projection(
+        self, addition: Node, left: int, right: int, streams: Mapping[int, int]
+    ) -> _Addition | None:
         graph = self.graph
         for shortcut, output in ((left, right), (right, left)):
             # Walk the shortcut back through one projection: it must be a plain chain.
@@ -176,12 +226,35 @@ class _Finder:
                 continue
             if graph.nodes[node].shape == graph.nodes[shortcut].shape:
                 continue
+            if not self._behind_a_matrix(node):  # what is put in is no stream yet
+                continue
             path = graph.between(node, output)
+            if self._modulates(path, chain, node, streams):
+                continue
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
             if in_series >= 2 and nonlinear:
-                return shortcut, output, node
+                return _Addition(
+                    addition=addition.index, stream=shortcut, output=output, origin=node
+                )
         return None
+
+    def _modulates(
+        self, path: set[int], shortcut: list[int], source: int, streams: Mapping[int, int]
+    ) -> bool:
+        """Whether a shortcut only shifts a stream (FiLM): its source is no point of that stream.
+
+        The same matrix gives the shift and the gain, or the path from the source joins a stream
+        that does not come from it.
+        """
+        joins = (a for a in path & streams.keys() if streams[a] not in path | {source})
+        return bool(path & set(shortcut)) or any(joins)
+
+    def _behind_a_matrix(self, node: int) -> bool:
+        return any(
+            self._is_matrix(n) or How.LOOKUP in self.used_at.get(n, ())
+            for n in self.graph.ancestors(node)
+        )
 
     def _single_chain(self, node: int) -> tuple[int, ...]:
         return (node,) if self._activation(node) is not None else ()
@@ -202,20 +275,48 @@ class _Finder:
         return max(longest.values(), default=0)
 
 
-def _assemble(graph: Graph, usage: Usage, found: list[tuple[int, int, int, int]]) -> Residuals:
-    paths = [frozenset(graph.between(origin, output)) for _, _, output, origin in found]
-    additions = [addition for addition, *_ in found]
+def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
+    """What a tensor was before a number multiplied it, or its place alone changed; and by what."""
+    this = graph.nodes[node]
+    if this.op in TRANSPARENT and this.inputs:
+        return 1.0, this.inputs[0].node
+    tensors = [a for a in this.args[:2] if isinstance(a, Ref) and graph.number(a) is None]
+    if node in graph.factors:
+        return graph.factors[node], tensors[0].node
+    # Python's sum starts from the number 0.
+    if this.op == "add" and len(tensors) == 1 and 0 in this.args[:2]:
+        return 1.0, tensors[0].node
+    return 1.0, None
+
+
+def _assemble(graph: Graph, usage: Usage, found: list[_Addition]) -> Residuals:
+    paths = [frozenset(graph.between(a.origin, a.output)) for a in found]
+    additions = [a.addition for a in found]
     # Streams and what happens inside branches are not feeders of another branch.
     stop = set(additions)
-    for _, stream, _, origin in found:
-        stop |= {stream, origin}
+    for a in found:
+        stop |= {a.stream, a.origin}
     inside: list[tuple[int, ...]] = [
-        tuple(j for j, path in enumerate(paths) if j != i and addition in path)
-        for i, addition in enumerate(additions)
+        tuple(j for j in range(len(found)) if j != i and _nested(found, paths, i, j))
+        for i in range(len(found))
+    ]
+    # What another stream gives a branch to read is not the branch's own.
+    paths = [
+        _own_path(
+            graph,
+            paths[j],
+            found[j].output,
+            {
+                a.addition
+                for i, a in enumerate(found)
+                if a.addition in paths[j] and j not in inside[i]
+            },
+        )
+        for j in range(len(found))
     ]
     innermost_paths = set().union(*paths) if paths else set()
     branches = []
-    for i, (addition, stream, output, origin) in enumerate(found):
+    for i, a in enumerate(found):
         feeders: set[int] = set()
         todo = list(paths[i])
         while todo:
@@ -232,17 +333,47 @@ def _assemble(graph: Graph, usage: Usage, found: list[tuple[int, int, int, int]]
         branches.append(
             Branch(
                 index=i,
-                addition=addition,
-                stream=stream,
-                output=output,
-                origin=origin,
-                label=_label(graph, usage, paths[i], output),
+                addition=a.addition,
+                stream=a.stream,
+                output=a.output,
+                origin=a.origin,
+                scale=a.scale,
+                label=_label(graph, usage, paths[i], a.output),
                 path=paths[i],
                 feeders=frozenset(feeders),
                 parents=inside[i],
             )
         )
     return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
+
+
+def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int]) -> frozenset[int]:
+    """The part of a path behind the additions of other streams."""
+    if not others - {output}:
+        return path
+    own, todo = set[int](), [output]
+    while todo:
+        node = todo.pop()
+        own.add(node)
+        sources = {ref.node for ref in graph.nodes[node].inputs}
+        todo += (sources & path) - others - own
+    return frozenset(own)
+
+
+def _nested(found: list[_Addition], paths: list[frozenset[int]], i: int, j: int) -> bool:
+    """Whether addition ``i`` belongs to a stream inside of branch ``j``.
+
+    In reversible networks a branch of one stream reads another stream: that passes through the
+    branch, but neither begins nor ends in it.
+    """
+    inner, outer = found[i], found[j]
+    if inner.addition not in paths[j]:
+        return False
+    begins = inner.origin in paths[j] or inner.origin == outer.origin
+    goes_on = any(
+        a.origin == inner.addition and a.addition not in paths[j] and a is not outer for a in found
+    )
+    return begins and not goes_on
 
 
 def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str:
@@ -261,6 +392,17 @@ def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str
             keep += 1
         common = common[:keep]
     return ".".join(common) or graph.nodes[output].module or "model"
+
+
+def _kept(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> float:
+    """By what the stream is multiplied since the addition before, if nothing else happens to it."""
+    node, product = branch.stream, 1.0
+    while node not in by_addition:
+        number, before = _step_back(graph, node)
+        if before is None:
+            return 1.0
+        node, product = before, product * number
+    return product
 
 
 def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
@@ -305,6 +447,9 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
             depth=max(depth[i] for i in indices),
             # Half: a stage of a convolutional network may begin with one norm of its own.
             normalized=2 * sum(links.get(root, [])) > len(links.get(root, [])),
+            kept=next(
+                (k for i in indices if (k := _kept(graph, branches[i], by_addition)) != 1), 1
+            ),
         )
         for root, indices in members.items()
     )

@@ -8,7 +8,7 @@ its terms.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from depthmup.tracing.branches import Residuals
+from depthmup.tracing.branches import Branch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
@@ -29,7 +29,8 @@ class Constants:
     """The numbers that multiply in a forward pass, and the places to which each may belong.
 
     ``factors`` maps nodes to numbers. ``branches`` are the nodes at the end of each branch,
-    ``alphas`` the numbers inside their additions. ``behind`` and ``before`` are the nodes around
+    ``alphas`` the numbers inside their additions, divided by those on the stream since the branch
+    left it, which stand at the nodes ``stream``. ``behind`` and ``before`` are the nodes around
     each use of a parameter, by its name and node. ``modules`` says where each factor stands.
     """
 
@@ -39,6 +40,7 @@ class Constants:
     alphas: tuple[float, ...]
     behind: Mapping[tuple[str, int], tuple[int, ...]]
     before: Mapping[tuple[str, int], tuple[int, ...]]
+    stream: frozenset[int] = frozenset()
 
 
 def scaled_behind(graph: Graph, node: int) -> list[int]:
@@ -80,10 +82,21 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
         factors=factors,
         modules={n: graph.nodes[n].module for n in factors},
         branches=tuple(tuple(n for n in nodes if n in factors) for nodes, _ in ends),
-        alphas=tuple(alpha for _, alpha in ends),
+        alphas=tuple(
+            alpha / b.scale for (_, alpha), b in zip(ends, residuals.branches, strict=True)
+        ),
+        stream=frozenset(n for b in residuals.branches for n in _on_stream(graph, b) & {*factors}),
         behind=_behind_uses(graph, usage, factors),
         before=_before_uses(graph, usage, factors),
     )
+
+
+def _on_stream(graph: Graph, branch: Branch) -> set[int]:
+    """The nodes between the point that a branch leaves and the addition, if a number stands there.
+
+    That number is a part of the branch's own multiplier (``Branch.scale``).
+    """
+    return graph.between(branch.origin, branch.stream) if branch.scale != 1 else set()
 
 
 def _end_of_branch(
@@ -119,7 +132,7 @@ def _behind_uses(
             return True
         others = [r.node for r in this.inputs if r.node != before]
         return this.op in _ADDITIONS and all(
-            _is_weight(usage, other) or _made_by(graph, other) in lookups for other in others
+            _is_weight(usage, other) or made_by(graph, other) in lookups for other in others
         )
 
     behind: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -153,7 +166,7 @@ def _is_added(graph: Graph, use: Use) -> bool:
     return node.op in _ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
 
 
-def _made_by(graph: Graph, node: int) -> int:
+def made_by(graph: Graph, node: int) -> int:
     """The operation that made a tensor, whatever its shape became since."""
     while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
         node = graph.nodes[node].inputs[0].node
@@ -195,7 +208,7 @@ def _before_uses(
 
 def _of_a_mean_or_norm(graph: Graph, node: int) -> bool:
     """Whether a constant makes a mean of a sum, or stands in the statistics of a norm."""
-    if any(graph.nodes[_made_by(graph, r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
+    if any(graph.nodes[made_by(graph, r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
         return True
     todo = [(node, 0)]
     while todo:

@@ -11,9 +11,9 @@ from torch import nn
 
 from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
-from depthmup.tracing.constants import Constants, find_constants, scaled_behind
-from depthmup.tracing.graph import Graph, Hook, ModuleCall, Ref
-from depthmup.tracing.operations import LENGTHS, TRANSPARENT
+from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
+from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.operations import HOMOGENEOUS, LENGTHS, MAPS, POSITIVE, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.trace import ExampleInputs, trace
@@ -40,6 +40,16 @@ class Facts:
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+
+    @property
+    def positive_branches(self) -> tuple[str, ...]:
+        """Branches that end in a nonlinearity of positive mean, by label."""
+        graph = self.graph
+        return tuple(
+            b.label
+            for b in self.residuals.branches
+            if graph.nodes[made_by(graph, b.output)].op in POSITIVE
+        )
 
     @property
     def attentions(self) -> tuple[Product, ...]:
@@ -120,9 +130,11 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         if any(reader in products or reader in leading for reader in readers):
             leading.add(node.index)
     normalized: set[int] = set()  # what a norm follows
+    by_hand = {n for node in graph.nodes for n in _divided_by_length(graph, node)}
     for node in reversed(graph.nodes):
         readers = graph.consumers[node.index]
-        if any(graph.nodes[r].op in LENGTHS or r in normalized for r in readers):
+        direct = node.index in by_hand or any(graph.nodes[r].op in LENGTHS for r in readers)
+        if direct or any(r in normalized for r in readers):
             normalized.add(node.index)
     following: set[int] = set()
     downstream: set[int] = set()  # of a residual addition
@@ -158,6 +170,24 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     return replace(
         usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
     )
+
+
+def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:
+    """The tensor that an operation divides by a length of its own, written out, if it does.
+
+    x / x.abs().sum(), x / (x * x).sum().sqrt(). Exponentials over their sum are no such thing: the
+    size of what they are taken of matters.
+    """
+    tensors = [argument.node for argument in node.args[:2] if isinstance(argument, Ref)]
+    if node.op != "div" or len(tensors) != 2:
+        return ()
+    whole = made_by(graph, tensors[0])
+    if graph.nodes[whole].op in MAPS - HOMOGENEOUS:
+        return ()
+    way = graph.between(whole, tensors[1])
+    reduced = any(graph.nodes[n].op in ("sum", "mean", "amax") for n in way)
+    bent = any(graph.nodes[n].op == "exp" for n in way)
+    return (whole,) if reduced and not bent else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

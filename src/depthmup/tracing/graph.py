@@ -20,7 +20,7 @@ class Node:
     ``op`` is the ATen name without overload (``add_`` is written ``add``), or ``parameter``,
     ``buffer``, ``input``, ``constant``. ``args`` are the operation's arguments with tensors
     replaced by references; ``module`` is the innermost module that was running; ``value`` is the
-    number that a buffer or constant of one element holds, where it is known.
+    number that a buffer or constant holds in all its entries, where it is known.
     """
 
     index: int

@@ -47,6 +47,9 @@ NONLINEAR = _names(
     softplus threshold"""
 )
 
+POSITIVE = _names("relu abs sigmoid softplus gelu silu mish exp square _softmax elu leaky_relu")
+"""Their mean over random inputs is positive."""
+
 NORMALIZING = _names(
     """native_layer_norm rsqrt _fused_rms_norm native_group_norm native_batch_norm
     _native_batch_norm_legit _native_batch_norm_legit_no_training"""

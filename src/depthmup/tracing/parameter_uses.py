@@ -98,6 +98,21 @@ def _split_view(labels: Labels, old: Sequence[int], new: Sequence[int]) -> Label
     return tuple(result)
 
 
+# "zero" is a part of a bias that is set to zero.
+_CUTS = frozenset(
+    {
+        "slice",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "narrow",
+        "unsafe_split",
+        "unsafe_chunk",
+        "zero",
+    }
+)
+
+
 def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
     """The labels of what ``node`` makes of a tensor with these labels; None if it is not a view."""
     rank, args = len(labels), node.args
@@ -124,7 +139,7 @@ def _carried(node: Node, labels: Labels, old: tuple[int, ...]) -> Labels | None:
         where = [dims] if isinstance(dims, int) else list(dims or range(rank))
         gone = {d % rank for d in where if old[d % rank] == 1}
         return tuple(label for d, label in enumerate(labels) if d not in gone)
-    if node.op in ("slice", "split", "split_with_sizes", "chunk", "narrow", "unsafe_split"):
+    if node.op in _CUTS or "upsample" in node.op:  # a table of positions, at another resolution
         return labels
     if node.op in ("select", "unbind"):
         dim = (args[1] if len(args) > 1 else 0) % rank
@@ -310,6 +325,12 @@ def _fills(graph: Graph, use: Use) -> bool:
     return len(shape) > 1 and (collected or math.prod(shape) >= math.prod(result.shape))
 
 
+def alpha_of(node: Node, name: str = "alpha") -> float:
+    """The number by which ``addmm`` and its like multiply the product (or, ``beta``, the sum)."""
+    number = node.kwargs.get(name, 1)
+    return float(number) if isinstance(number, (int, float)) else 1.0
+
+
 def _node_of(argument: Any) -> int | None:
     return argument.node if isinstance(argument, Ref) else None
 
@@ -339,7 +360,8 @@ def _use(
     if use is None:
         how = How.ELEMENTWISE if _entrywise(node, source) else How.UNKNOWN
         out = tuple(sorted(rest)) if how is How.ELEMENTWISE else ()
-        use = Use(parameter="", node=node.index, how=how, fan_out=out)
+        added = alpha_of(node, "beta") if node.op in MATRIX_PRODUCTS else 1.0
+        use = Use(parameter="", node=node.index, how=how, fan_out=out, scale=added)
     return replace(use, parameter=tensor.parameter, slices=slices, bent=tensor.bent)
 
 
@@ -377,6 +399,7 @@ def _product(node: Node, source: int, labels: Labels, derived: Mapping[int, str]
             fan_out=_axes(labels, [out]),
             batch=_axes(labels, range(rank - 2)),
             activation=left if right == source else right,
+            scale=alpha_of(node),
         )
     if node.op in ("mv", "dot"):
         other = [ref.node for ref in node.inputs if ref.node != source]

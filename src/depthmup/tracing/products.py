@@ -5,6 +5,7 @@ to agree is of size n. Each is described with the model's own constants on its o
 it, whatever it feeds (a softmax, another nonlinearity, the output).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
-from depthmup.tracing.parameter_uses import Usage
+from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
 
 # Masks, biases, soft caps, limits and shifts: their slope is one where logits are small.
@@ -23,6 +24,8 @@ _SOFTMAX = frozenset({"_softmax", "_safe_softmax", "_log_softmax"})
 _FUSED = "_scaled_dot_product"
 _DISTANCES = frozenset({"_cdist_forward", "_euclidean_dist", "cdist"})
 _TERMS = frozenset({"add", "sub", "cat", "stack"})
+# Shapes, an epsilon, limits and a count of terms stand between a sum and the root of it.
+_STATISTIC_STEPS = 6
 # From a softmax to what it weights: dropout, masks, renormalization.
 _KEEPS_WEIGHTS = TRANSPARENT | {"mul", "div", "where", "masked_fill", "add", "repeat", "slice"}
 
@@ -31,13 +34,14 @@ _KEEPS_WEIGHTS = TRANSPARENT | {"mul", "div", "where", "masked_fill", "add", "re
 class Product:
     """A sum over ``size`` coordinates of one activation times another.
 
-    ``constant`` is the model's own number behind the product and ``scale`` that times those on both
-    operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
-    normalized to length one counts as scaled by size^-1/2. ``learned``: a parameter multiplies the
-    result. ``softmax``: it feeds one. ``weighted``: an operand is itself a softmax, so that the sum
-    is a mean. ``distance``: it is no product, but a distance. ``carriers`` say where a
-    multiplier of the query, or of the key, can go, and ``parts`` which part of a module's output
-    either is.
+    ``constant`` is the model's own number behind the product and ``scale`` that times those on
+    both operands; ``between`` and ``scaling`` are the nodes on which they stand. An operand that is
+    normalized to length one counts as scaled by size^-1/2. ``gains`` are the parameters that
+    multiply the result (a learned temperature). ``softmax``: it feeds one. ``weighted``: an
+    operand is itself a softmax, so that the sum is a mean. ``distance``: it is no product, but a
+    distance. ``total``: it is a sum of the coordinates of one activation, and no product.
+    ``carriers`` say where a multiplier of the query, or of the key, can go, and ``parts`` which
+    part of a module's output either is.
     """
 
     module: str
@@ -46,10 +50,11 @@ class Product:
     scale: float
     between: frozenset[int] = field(repr=False)
     scaling: frozenset[int] = field(repr=False)
-    learned: bool
+    gains: frozenset[str]
     softmax: bool
     weighted: bool
     distance: bool
+    total: bool = False
     query: Ref
     key: Ref
     reader: int
@@ -64,10 +69,16 @@ class Product:
 
 
 def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
-    """Every product of two activations, in the order of the forward pass."""
+    """Every product of two activations, and every sum of one, in the order of the forward pass."""
     inside = {n: b.origin for b in residuals.branches for n in b.path}
     weights, live = usage.constant | usage.derived.keys(), graph.live
+    multiplied = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
     for node in graph.nodes:
+        if node.op == "sum" and node.index in live:
+            total = _total(graph, usage, node, multiplied)
+            if total is not None:
+                yield total
+            continue
         operands = _operands(graph, node)
         if operands is None or any(ref.node in weights for ref in operands):
             continue
@@ -85,7 +96,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             scale=constant * ways[0].scale * ways[1].scale,
             between=behind.nodes,
             scaling=behind.nodes | ways[0].nodes | ways[1].nodes,
-            learned=behind.learned,
+            gains=behind.gains,
             softmax=behind.softmax or node.op.startswith(_FUSED),
             weighted=any(_is_softmax(graph, ref) for ref in (query, key)),
             distance=node.op in _DISTANCES,
@@ -102,6 +113,75 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
                 part_hook(graph, usage, key, node.index),
             ),
         )
+
+
+def _total(graph: Graph, usage: Usage, node: Node, multiplied: set[int]) -> Product | None:
+    """A sum of an activation's coordinates, if it is no product's and no statistic of a norm."""
+    weights = usage.constant | usage.derived.keys()
+    ref = node.inputs[0]
+    summed = graph.nodes[ref.node]
+    is_product = summed.op == "mul" and (
+        summed.index in multiplied or _operands(graph, summed) is not None
+    )
+    if ref.node in weights or is_product or _is_statistic(graph, node):
+        return None
+    shape = graph.shape(ref)
+    dims = node.args[1] if len(node.args) > 1 and node.args[1] else range(len(shape))
+    size = math.prod(shape[d] for d in ([dims] if isinstance(dims, int) else dims))
+    behind = _behind(graph, usage, node, graph.live)
+    return Product(
+        module=node.module,
+        size=size,
+        constant=behind.scale,
+        scale=behind.scale,
+        between=behind.nodes,
+        scaling=behind.nodes,
+        gains=behind.gains,
+        softmax=False,
+        weighted=False,
+        distance=_is_squared_difference(graph, usage, summed),
+        total=True,
+        query=ref,
+        key=ref,
+        reader=node.index,
+        after=-1,
+        carriers=(Carriers(), Carriers()),
+    )
+
+
+def _is_squared_difference(graph: Graph, usage: Usage, node: Node) -> bool:
+    squares = node.op == "square" or (
+        node.op == "pow" and len(node.args) > 1 and graph.number(node.args[1]) == 2
+    )
+    if node.op == "mul":
+        squares = node.args[0] == node.args[1]
+    difference = graph.nodes[node.inputs[0].node] if squares else None
+    return (
+        difference is not None
+        and difference.op == "sub"
+        and len({ref.node for ref in difference.inputs} - usage.constant) == 2
+    )
+
+
+def _is_statistic(graph: Graph, node: Node) -> bool:
+    """Whether a sum is what something is divided by, or a root or a logarithm is taken of."""
+    index = node.index
+    for _ in range(_STATISTIC_STEPS):
+        readers = [graph.nodes[n] for n in graph.consumers[index]]
+        for this in readers:
+            divides = this.op == "div" and this.args[1] in (Ref(index), *node.inputs[1:])
+            if divides or this.op in ("sqrt", "rsqrt", "reciprocal", "log", "pow"):
+                return True
+        on = [
+            this.index
+            for this in readers
+            if this.op in TRANSPARENT | {"add", "clamp", "clamp_min", "maximum"}
+            or this.index in graph.factors
+        ]
+        if len(on) != 1:
+            return False
+        index = on[0]
+    return False
 
 
 def _operands(graph: Graph, node: Node) -> tuple[Ref, Ref] | None:
@@ -144,7 +224,7 @@ def _size(graph: Graph, node: Node, operands: tuple[Ref, Ref]) -> tuple[int, flo
     if node.op.startswith(_FUSED):
         given = node.kwargs.get("scale")
         return size, float(given) if given is not None else size**-0.5
-    return size, 1.0
+    return size, alpha_of(node)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,13 +233,13 @@ class _Way:
 
     scale: float = 1.0
     nodes: frozenset[int] = frozenset()
-    learned: bool = False
+    gains: frozenset[str] = frozenset()
     softmax: bool = False
 
 
 def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
     """What multiplies a product as far as the next operation that mixes or bends."""
-    scale, nodes, learned = 1.0, set[int](), False
+    scale, nodes, gains = 1.0, set[int](), set[str]()
     node = product.index if product.op != "mul" else graph.consumers[product.index][0]
     while True:
         readers = [graph.nodes[n] for n in graph.consumers[node] if n in live]
@@ -169,6 +249,8 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
             others = [r.node for r in this.inputs if r.node != node]
             gained = this.op in ("mul", "div") and any(n in usage.derived for n in others)
             masked = this.op == "mul" and all(n in usage.constant for n in others)
+            # A gate or a temperature that is computed from the data, and not from the product.
+            gated = this.op in ("mul", "div") and not any(graph.descends(n, node) for n in others)
             if factor is not None:
                 scale *= factor
                 nodes.add(this.index)
@@ -177,9 +259,9 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
                 number, where = _on_gain(graph, usage, gain)
                 scale *= number
                 nodes |= where
-            elif not (masked or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
+                gains.add(usage.derived[gain])
+            elif not (masked or gated or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
                 continue
-            learned |= gained
             following = this.index
             break
         if following is None:
@@ -187,7 +269,7 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
             return _Way(
                 scale=scale,
                 nodes=frozenset(nodes),
-                learned=learned,
+                gains=frozenset(gains),
                 softmax=bool(ends & _SOFTMAX),
             )
         node = following

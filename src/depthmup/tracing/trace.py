@@ -111,7 +111,7 @@ class _Recorder(TorchDispatchMode):
             as_refs[1],
             inputs,
             tuple(tuple(t.shape) for t in made),
-            value=self._result(func, op, *as_refs) if made[0].numel() == 1 and inputs else None,
+            value=self._result(func, op, *as_refs) if inputs else _filled(op, args, kwargs),
         )
         for output, tensor in enumerate(made):
             self.bind(tensor, Ref(index, output))
@@ -125,7 +125,12 @@ class _Recorder(TorchDispatchMode):
     def _result(
         self, func: Any, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> float | None:
-        """What an operation makes of numbers that are known."""
+        """What an operation makes of numbers that are known; of tensors of one value, such another.
+
+        ``new_full`` and its like take the shape alone of what they are given.
+        """
+        if op in _FILLS:
+            return _filled(op, args, kwargs)
         if op not in SCALAR_MAPS | SAME | RESHAPES or not args:
             return None
         unknown = [a for a in args if isinstance(a, Ref) and self.nodes[a.node].value is None]
@@ -143,15 +148,36 @@ class _Recorder(TorchDispatchMode):
             return _finite(given[1 if op == "copy" else 0])
 
 
-def _number(tensor: Tensor) -> float | None:
-    """The one number that a tensor holds, if it holds one and its value is at hand."""
-    elsewhere = isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
-    if elsewhere or is_traceable_wrapper_subclass(tensor) or tensor.numel() != 1:
+# Where a tensor of one value has that value among its arguments; "ones" has none.
+_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0} | dict.fromkeys(
+    ("ones", "ones_like", "new_ones"), None
+)
+# A model's constants are numbers or as large as a layer; larger buffers are tables and masks.
+_LARGEST_CONSTANT = 1 << 20
+
+
+def _filled(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
+    """The one value of a new tensor that has one."""
+    if op not in _FILLS:
         return None
-    if tensor.dtype.is_complex:
+    where = _FILLS[op]
+    value = 1.0 if where is None else kwargs.get("fill_value", (*args, None, None)[where])
+    usable = isinstance(value, (int, float)) and math.isfinite(value)
+    return float(value) if usable else None
+
+
+def _number(tensor: Tensor) -> float | None:
+    """The one number that a tensor holds, once or in all its entries, if it is at hand."""
+    elsewhere = isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
+    if elsewhere or is_traceable_wrapper_subclass(tensor) or tensor.dtype.is_complex:
+        return None
+    if tensor.numel() != 1 and (
+        not tensor.is_floating_point() or not 0 < tensor.numel() <= _LARGEST_CONSTANT
+    ):
         return None
     with _disable_current_modes():
-        return _finite(tensor.detach())
+        first = tensor.detach().flatten()[0]
+        return _finite(first) if bool((tensor.detach() == first).all()) else None
 
 
 def _finite(tensor: Tensor) -> float | None:
@@ -215,12 +241,16 @@ def _as_written(model: nn.Module, *, training: bool) -> Iterator[None]:
                     del table[key]
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    # Without oneDNN, recurrent layers are made of operations that can be read.
+    onednn = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
     try:
         for module in modes:
             module.training = training
         with torch.compiler.set_stance("force_eager"):
             yield
     finally:
+        torch._C._set_mkldnn_enabled(onednn)
         torch.backends.mha.set_fastpath_enabled(fast)
         for module, mode in modes.items():
             module.training = mode
