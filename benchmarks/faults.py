@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from depthmup.diagnostics import Subject, check, planned
+from depthmup.diagnostics import check, planned
+from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import Plan, plan
 from depthmup.planning.hooks import MultiplyInput
@@ -516,7 +517,8 @@ def run(
         return optimizers
 
     return check(
-        Subject(make=a.make, batch=a.batch, prepare=prepare, title=architecture),
+        Model(make=a.make, batch=a.batch),
+        prepare=prepare,
         scheme=scheme,
         optimizer=optimizer,
         widths=WIDTHS,

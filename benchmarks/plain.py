@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from depthmup.diagnostics import Subject, check
+from depthmup.diagnostics import check
+from depthmup.model import Model
 from depthmup.planning import Plan, plan, recorded
 from depthmup.records import Check, Outcome
 
@@ -410,7 +411,7 @@ def examine(
     """The check of one model, with no flag."""
     plain = PLAIN[name]
     return check(
-        Subject(make=plain.make, batch=plain.batch, title=name),
+        Model(make=plain.make, batch=plain.batch),
         scheme=plain.scheme,
         widths=widths,
         depths=depths,

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.diagnostics import Subject
+from depthmup.model import Model
 
 BASE, DEPTHS = (128, 4), (4, 8, 16)
 OWN_INIT = "fan_in"
@@ -73,7 +73,7 @@ def main(log2_lrs: list[float] | None = None) -> dict[str, float]:
     drifts = {}
     for scheme in ("depth-mup", "1/2,0"):
         prediction = depthmup.predict(
-            Subject(make=make, batch=batch), base=BASE, depths=DEPTHS, scheme=scheme,
+            Model(make=make, batch=batch), base=BASE, depths=DEPTHS, scheme=scheme,
             plan_options={"own_init": OWN_INIT},
         )  # fmt: skip
         drift = prediction.drift("depth")

@@ -12,7 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from depthmup.diagnostics import (
     Paths,
-    Subject,
     branch_linearizations,
     check,
     feature_distances,
@@ -21,6 +20,7 @@ from depthmup.diagnostics import (
     locate,
     observe,
 )
+from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
 from depthmup.tracing import parameters
@@ -106,7 +106,7 @@ def checked(how):
         )
 
     found = check(
-        Subject(make=made, batch=faults.vectors),
+        Model(make=made, batch=faults.vectors),
         widths=(16, 32, 64),
         depths=(2, 4, 8),
         seeds=2,

@@ -10,7 +10,8 @@ from pytest import approx
 from torch import nn
 
 from depthmup.cli.main import main
-from depthmup.diagnostics import SAMPLE, Key, Subject, as_is, check, locate, observe, spectral_norm
+from depthmup.diagnostics import SAMPLE, Key, as_is, check, locate, observe, spectral_norm
+from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
 from depthmup.records import Outcome
@@ -28,7 +29,7 @@ def make(width, depth):
     return ResidualMLP(inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5)
 
 
-MINE = Subject(make=make, batch=batch)
+MINE = Model(make=make, batch=batch)
 
 
 def exponents(found, observable, axis):
@@ -103,17 +104,24 @@ def test_a_model_whose_own_code_follows_the_scheme_passes_as_it_is():
             model.readout.weight.mul_((16 / width) ** 0.5)
         return model
 
-    def optimizers(model, made, lr):
+    def optimizers(model, lr):
+        made = plan(
+            model,
+            base=own(SMALL["widths"][0], SMALL["depths"][0]),
+            scheme="depth-mup",
+            example_inputs=batch(torch.Generator())[0],
+            own_init="fan_in",
+        )
         groups = [
             {"params": [p], "lr": lr * made[name].laws.lr.at(made[name].ratios)}
             for name, p in model.named_parameters()
         ]
         return [torch.optim.AdamW(groups, weight_decay=0.0)]
 
-    mine = Subject(make=own, batch=batch, prepare=optimizers, applied=False)
-    options = {**SMALL, "plan_options": {"own_init": "fan_in"}}
+    mine = Model(make=own, batch=batch, optimizers=optimizers)
+    options = {**SMALL, "plan_options": {"own_init": "fan_in"}, "prepare": as_is}
     assert check(mine, **options).outcome is not Outcome.FAIL
-    assert check(replace(mine, prepare=as_is), **options).outcome is Outcome.FAIL
+    assert check(replace(mine, optimizers=None), **options).outcome is Outcome.FAIL
     assert check(replace(mine, make=make), **options).outcome is Outcome.FAIL
 
 
@@ -409,7 +417,7 @@ class TestCommand:
 
 
 def test_the_page_escapes_what_users_name():
-    found = check(replace(MINE, title="<script>alert(1)</script>"), **SMALL)
+    found = replace(check(MINE, **SMALL), title="<script>alert(1)</script>")
     assert "<script>alert(1)" not in check_page(found)
 
 
@@ -433,7 +441,7 @@ def test_models_of_transformers_are_not_failed(scheme):
         return {"input_ids": ids}, targets
 
     found = check(
-        Subject(make=llama, batch=named), scheme=scheme, widths=(32, 64, 128), depths=(2, 4, 8),
+        Model(make=llama, batch=named), scheme=scheme, widths=(32, 64, 128), depths=(2, 4, 8),
         seeds=2, steps=2,
     )  # fmt: skip
     assert found.outcome is not Outcome.FAIL, found.failures

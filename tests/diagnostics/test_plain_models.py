@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from depthmup.diagnostics import Subject, check, locate, planned
+from depthmup.diagnostics import check, locate, planned
 from depthmup.diagnostics.effects import independent_inputs
 from depthmup.diagnostics.visits import staircase
+from depthmup.model import Model
 from depthmup.records import Outcome
 from depthmup.rules import CATALOGUE, Family, Kind, Observable, Role, completep, predict
 from depthmup.tracing import parameters
@@ -74,7 +75,7 @@ class TestBranches:
     def test_a_branch_is_what_is_added_and_not_what_a_module_gives(self, block):
         """The multiplier is folded behind the module: its output has none."""
         make = plain.mlp(block)
-        found = check(Subject(make=make, batch=plain.vectors), scheme="completep", **SIZES)
+        found = check(Model(make=make, batch=plain.vectors), scheme="completep", **SIZES)
         assert found.outcome is not Outcome.FAIL, found.failures
         (outcome,) = outcomes(found, Observable.BRANCH, "depth").values()
         assert outcome is Outcome.PASS
@@ -95,13 +96,13 @@ class TestBranches:
                         weights[p.name].mul_(p.ratios.depth)
             return optimizers
 
-        subject = Subject(make=plain.mlp(Both), batch=plain.vectors)
+        subject = Model(make=plain.mlp(Both), batch=plain.vectors)
         right = check(subject, scheme="completep", **SIZES)
         assert any("is not looked at" in note for note in right.notes)
         streams = outcomes(right, Observable.STREAM, "depth")
         assert streams.pop("stream at 1 of depth") is Outcome.PASS
         wrong = check(
-            Subject(make=subject.make, batch=subject.batch, prepare=spoiled),
+            subject, prepare=spoiled,
             scheme="completep", widths=(64,), depths=(2, 8, 32), seeds=3, steps=1,
         )  # fmt: skip
         assert Outcome.FAIL in outcomes(wrong, Observable.STREAM, "depth").values()
@@ -117,7 +118,7 @@ class TestBranches:
             def forward(self, x):
                 return self.end(self.extra(self.body(x)))
 
-        found = check(Subject(make=Extra, batch=plain.vectors), scheme="completep", **SIZES)
+        found = check(Model(make=Extra, batch=plain.vectors), scheme="completep", **SIZES)
         assert found.outcome is not Outcome.FAIL, found.failures
         assert any("3, 5, 9 branches at depths 2, 4, 8" in note for note in found.notes)
 
@@ -141,7 +142,7 @@ class TestDecay:
 
     def test_no_decay_is_said(self):
         found = check(
-            Subject(make=plain.mlp(plain.two_matrices), batch=plain.vectors),
+            Model(make=plain.mlp(plain.two_matrices), batch=plain.vectors),
             scheme="completep", widths=(16, 32, 64), depths=(2,), seeds=2, steps=1,
         )  # fmt: skip
         assert any("lr * decay is not looked at" in note for note in found.notes)
@@ -180,7 +181,7 @@ class TestManyInputs:
             ids, targets = (torch.randint(256, (8, 32), generator=generator) for _ in range(2))
             return {"input_ids": ids}, targets
 
-        found = check(Subject(make=llama, batch=words), scheme="completep", **SIZES)
+        found = check(Model(make=llama, batch=words), scheme="completep", **SIZES)
         assert found.outcome is not Outcome.FAIL, found.failures
 
 
@@ -188,7 +189,7 @@ class TestManyInputs:
 def test_the_bias_of_a_readout_is_a_part_of_the_logits():
     """Relative to a readout that starts at 1/sqrt(n), a bias of one size would grow."""
     make = plain.mlp(plain.one_matrix, norm=False)
-    found = check(Subject(make=make, batch=plain.vectors), scheme="depth-mup", **SIZES)
+    found = check(Model(make=make, batch=plain.vectors), scheme="depth-mup", **SIZES)
     assert outcomes(found, Observable.READOUT_UPDATE, "width")["end.bias"] is Outcome.PASS
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import depthmup
-from depthmup.diagnostics import Subject, predict
+from depthmup.diagnostics import predict
 from depthmup.diagnostics.prediction import student
 from depthmup.limits import Block, optimal_rate
+from depthmup.model import Model
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.rules import general
 from depthmup.training.data_and_weights import stream
@@ -57,7 +58,7 @@ def subject(multiplier=0.5, **changes):
         "batch": lambda generator: (INPUTS, torch.zeros(len(INPUTS), 1)),
         "loss": lambda f, y: 0.5 * (f - y).square().sum() / len(y),
     }
-    return Subject(**{**options, **changes})
+    return Model(**{**options, **changes})
 
 
 def zero_readout(width, depth):

@@ -4,7 +4,8 @@ import pytest
 import torch
 from pytest import approx
 
-from depthmup.diagnostics import Subject, measured_map, measured_regime
+from depthmup.diagnostics import measured_map, measured_regime
+from depthmup.model import Model
 from depthmup.models import ResidualMLP
 
 
@@ -16,7 +17,7 @@ def make(width, depth):
     return ResidualMLP(inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5)
 
 
-SUBJECT = Subject(make=make, batch=batch)
+SUBJECT = Model(make=make, batch=batch)
 OPTIONS = {"plan_options": {"own_init": "fan_in"}}
 
 
@@ -63,7 +64,7 @@ def test_without_the_names_of_blocks_diversity_is_inferred_from_initialization()
 
 @pytest.mark.long
 def test_a_network_that_explodes_is_unstable_at_initialization():
-    full = Subject(
+    full = Model(
         make=lambda width, depth: ResidualMLP(inputs=6, width=width, depth=depth, outputs=8),
         batch=batch,
     )

@@ -75,13 +75,13 @@ class Options:
 def run(options: Options) -> int:
     from depthmup.cli.folders import prepare_file
     from depthmup.cli.terminal import NetworksDone
-    from depthmup.diagnostics import check
+    from depthmup.diagnostics import as_is, check, planned
     from depthmup.records import Outcome
     from depthmup.reports import strict, write_text
     from depthmup.reports.check_page import check_page, check_text
 
     _limit_threads()
-    subject = load(options)
+    model = load(options)
     if options.out is not None:
         if not options.out.parent.is_dir():
             raise ValueError(
@@ -89,7 +89,7 @@ def run(options: Options) -> int:
             )
         prepare_file(options.out, option="--out")
     found = check(
-        subject,
+        model,
         scheme=options.scheme,
         optimizer=options.optimizer,
         widths=options.widths,
@@ -99,6 +99,7 @@ def run(options: Options) -> int:
         lr=options.lr,
         modules=options.modules,
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
+        prepare=planned if options.apply == "plan" else as_is,
         progress=NetworksDone(),
     )
     if options.out is not None:
@@ -113,23 +114,10 @@ def run(options: Options) -> int:
 
 
 def load(options: Options) -> Any:
-    """The model that the options name, as it is checked."""
-    from depthmup.diagnostics import Subject, as_is, planned
-    from depthmup.model import Model, resolved
+    """The model that the options name."""
+    from depthmup.model import Model
 
-    given = resolved(Model.load(options.model, batch=options.batch, loss=options.loss))
-    prepare: Any = planned
-    if options.apply == "as-is":
-        own: Any = given.optimizers
-        prepare = as_is if own is None else lambda model, plan, lr: own(model, lr)
-    return Subject(
-        make=given.make,
-        batch=given.batch,
-        loss=given.loss,
-        prepare=prepare,
-        applied=options.apply == "plan",
-        title=options.model,
-    )
+    return Model.load(options.model, batch=options.batch, loss=options.loss)
 
 
 def _limit_threads() -> None:

@@ -67,8 +67,8 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.terminal import NetworksDone
-    from depthmup.diagnostics import Subject, predict
-    from depthmup.model import Model, resolved, size
+    from depthmup.diagnostics import predict
+    from depthmup.model import Model, size
     from depthmup.reports import prediction_chart, save_chart, strict
     from depthmup.reports.files import CHART_FORMATS
 
@@ -82,9 +82,9 @@ def run(options: Options) -> int:
                 f"Expected --out to end in {', '.join(CHART_FORMATS)}; got {options.out.name!r}."
             )
     torch.set_num_threads(1)  # networks this small lose by more
-    given = resolved(Model.load(options.model, batch=options.batch, loss=options.loss))
+    model = Model.load(options.model, batch=options.batch, loss=options.loss)
     prediction = predict(
-        Subject(make=given.make, batch=given.batch, loss=given.loss, title=options.model),
+        model,
         base=size(options.base),
         widths=options.widths,
         depths=options.depths,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.cli.output import print_json
+from depthmup.model import Model
 from depthmup.rules import exponent, regime
 
 Pair = tuple[Fraction, Fraction]
@@ -216,7 +217,6 @@ def _networks(*, branches: float) -> Any:
     """Residual MLPs with branches of this size at depth 1, and random data."""
     import torch
 
-    from depthmup.diagnostics import Subject
     from depthmup.models import ResidualMLP
 
     def make(width: int, depth: int) -> torch.nn.Module:
@@ -230,4 +230,4 @@ def _networks(*, branches: float) -> Any:
         examples = torch.randn(32, 8, generator=generator)
         return examples, torch.randint(8, (32,), generator=generator)
 
-    return Subject(make=make, batch=batch)
+    return Model(make=make, batch=batch)

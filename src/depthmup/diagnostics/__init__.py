@@ -22,6 +22,7 @@ from depthmup.diagnostics.linearization import branch_linearizations, linearizat
 from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
 from depthmup.diagnostics.points import locate
 from depthmup.diagnostics.prediction import predict
+from depthmup.diagnostics.preparation import Prepare, as_is, planned
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.regimes import (
     DECISIVE,
@@ -31,7 +32,6 @@ from depthmup.diagnostics.regimes import (
     measured_regime,
 )
 from depthmup.diagnostics.sharpness import GaussNewton, Sharpness, sharpness
-from depthmup.diagnostics.subject import Subject, as_is, cross_entropy, planned
 from depthmup.diagnostics.visits import Visit
 from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
 
@@ -48,10 +48,10 @@ __all__ = [
     "Observation",
     "Paths",
     "Points",
+    "Prepare",
     "Property",
     "Sharpness",
     "Slope",
-    "Subject",
     "Visit",
     "agreement_with_depth",
     "agreement_with_width",
@@ -59,7 +59,6 @@ __all__ = [
     "as_is",
     "branch_linearizations",
     "check",
-    "cross_entropy",
     "diversity",
     "diversity_at_infinite_depth",
     "feature_distances",

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from depthmup.diagnostics.observations import Key
-from depthmup.diagnostics.subject import Subject
+from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
 from depthmup.diagnostics.verdicts import CONFIDENCE, MARGIN, judge, outcome_of, summaries
 from depthmup.diagnostics.visits import (
     Look,
@@ -26,6 +26,7 @@ from depthmup.diagnostics.visits import (
     survey,
     visited,
 )
+from depthmup.model import Model, resolved
 from depthmup.planning import plan, recorded
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
@@ -42,7 +43,7 @@ RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
 
 
 def check(
-    subject: Subject,
+    model: Model,
     *,
     scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
@@ -53,15 +54,13 @@ def check(
     lr: float | None = None,
     modules: str | None = None,
     plan_options: Mapping[str, Any] | None = None,
+    prepare: Prepare = planned,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    visit: Callable[[Visit], None] = lambda visit: None,
 ) -> Check:
     """Check how a model's observables grow with width and depth.
 
     Args:
-        subject: the factory, its data, and whether the plan is applied (``prepare=planned``, the
-            default) or the model's own code is expected to follow the scheme (``prepare=as_is,
-            applied=False``).
+        model: the factory and its data.
         scheme, optimizer: what is expected; as in ``depthmup.plan``, whose default of the scheme
             follows the depth of blocks.
         widths, depths: three sizes or more of each, or a single one to leave it out.
@@ -69,8 +68,10 @@ def check(
         lr: the learning rate at the smallest size.
         modules: judge only observables of modules whose pattern of names matches.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
+        prepare: ``planned`` applies the plan; ``as_is`` leaves the model to its own code, which is
+            expected to follow the scheme, with its own ``optimizers`` where it has them. Any other
+            ``prepare(network, plan, lr)`` applies the plan in its own way and gives optimizers.
         progress: told how many networks of how many are done.
-        visit: shown every network after training, for what else is to be measured on it.
 
     Raises:
         ValueError: sizes from which no exponent follows; a factory that ignores one of them; a
@@ -84,11 +85,46 @@ def check(
         ...                        activation_name="relu", layer_norm=True)
         >>> def batch(generator):
         ...     return torch.randn(8, 8, generator=generator), torch.arange(8) % 4
-        >>> found = check(Subject(make=make, batch=batch), scheme="completep",
+        >>> found = check(Model(make, batch=batch), scheme="completep",
         ...               widths=(16, 32, 64), depths=(2, 4, 8), seeds=3, steps=2)
         >>> str(found.outcome)
         'pass'
     """
+    return checked(
+        model,
+        scheme=scheme,
+        optimizer=optimizer,
+        widths=widths,
+        depths=depths,
+        seeds=seeds,
+        steps=steps,
+        lr=lr,
+        modules=modules,
+        plan_options=plan_options,
+        prepare=prepare,
+        progress=progress,
+    )
+
+
+def checked(
+    model: Model,
+    *,
+    scheme: str | Scheme | None,
+    widths: Sequence[int],
+    depths: Sequence[int],
+    optimizer: str | Family | type = "adamw",
+    seeds: int = 3,
+    steps: int = 5,
+    lr: float | None = None,
+    modules: str | None = None,
+    plan_options: Mapping[str, Any] | None = None,
+    prepare: Prepare = planned,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    visit: Callable[[Visit], None] = lambda visit: None,
+) -> Check:
+    """``check``, with ``visit`` shown every network after training."""
+    own, applied = resolved(model), prepare is not as_is
+    ready = prepared_by(prepare, own)
     started = time.perf_counter()
     widths, depths = distinct(widths, "widths"), distinct(depths, "depths")
     if len(widths) == len(depths) == 1:
@@ -102,11 +138,11 @@ def check(
         )
     if lr is not None and not 0 < lr < math.inf:
         raise ValueError(f"Expected lr to be a positive number; got {lr!r}.")
-    inputs, _ = subject.batch(seeded(0))
+    inputs, _ = own.batch(seeded(0))
     check_finite(inputs)
     options = dict(plan_options or {})
-    base, base_drawn = recorded(lambda: fresh(subject.make, widths[0], depths[0], 0))
-    sites = survey(subject.make, widths, depths, base, inputs)
+    base, base_drawn = recorded(lambda: fresh(own.make, widths[0], depths[0], 0))
+    sites = survey(own.make, widths, depths, base, inputs)
     grid = staircase(widths, depths)
     branches = {depth: sites[widths[0], depth].points.branches for depth in depths}
     base_facts = sites[widths[0], depths[0]].facts
@@ -120,22 +156,22 @@ def check(
     # The default follows the depth of blocks, which is that of every size.
     chosen = None if scheme is None else scheme_named(scheme)
     for width, depth in grid:
-        model, drawn = recorded(partial(fresh, subject.make, width, depth, 0))
+        network, drawn = recorded(partial(fresh, own.make, width, depth, 0))
         # Modules have the same names at every width.
         points = sites[widths[0], depth].points
         site = sites.get((width, depth))
         made = plan(
-            model,
+            network,
             base=base,
             scheme=chosen,
             optimizer=optimizer,
             example_inputs=inputs,
             drawn=(drawn, base_drawn),
-            facts=(site.facts if site is not None else read(model, inputs), base_facts),
+            facts=(site.facts if site is not None else read(network, inputs), base_facts),
             **options,
         )
         chosen, family = chosen or scheme_named(made.scheme), made.family
-        said = made.notes if subject.applied else ()
+        said = made.notes if applied else ()
         notes += [n for n in said if n not in notes]
         notes += [
             f"{name} is no input or output of a module and is not looked at."
@@ -145,10 +181,12 @@ def check(
         for seed in range(seeds):
             if nonfinite is not None:
                 break
-            model = fresh(subject.make, width, depth, seed)
-            data = subject.batch(seeded(seed))
+            network = fresh(own.make, width, depth, seed)
+            data = own.batch(seeded(seed))
             rate = RATES[made.family] if lr is None else lr
-            seen, curve, where = visited(subject, model, made, points, data, rate, steps)
+            seen, curve, where = visited(
+                own.loss, ready, applied, network, made, points, data, rate, steps
+            )
             if where is not None:
                 nonfinite = NonFinite(
                     module=where[0], step=where[1], width=width, depth=depth, seed=seed
@@ -158,7 +196,7 @@ def check(
             first, second = seen
             visit(
                 Visit(
-                    model=model,
+                    model=network,
                     inputs=data[0],
                     width=width,
                     depth=depth,
@@ -198,10 +236,10 @@ def check(
     if not chosen.follows_depth and len(depths) > 1:
         notes.append(f"{chosen.title} has no theory of depth; exponents of depth are its shape's.")
     return Check(
-        title=subject.title,
+        title=model.name,
         scheme=chosen.title,
         optimizer=named(optimizer)[0],
-        applied=subject.applied,
+        applied=applied,
         widths=widths,
         depths=depths,
         seeds=seeds,

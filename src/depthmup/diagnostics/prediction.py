@@ -17,8 +17,8 @@ from scipy.special import stdtrit
 from torch import nn
 
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
-from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.visits import check_finite, fresh, seeded, survey
+from depthmup.model import Functions, Model, resolved
 from depthmup.planning import Plan, plan
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
 from depthmup.records.study import Axis
@@ -41,7 +41,7 @@ NOT_FOR_ADAM = (
 
 
 def predict(
-    subject: Subject,
+    model: Model,
     *,
     base: tuple[int, int],
     widths: Sequence[int] = (),
@@ -61,7 +61,7 @@ def predict(
     the learning rate. The best learning rate is predicted to be inversely proportional to it.
 
     Args:
-        subject: the factory, its data and its loss, as for ``check``.
+        model: the factory, its data and its loss, as for ``check``.
         base: width and depth where the best learning rate is known or cheap to find.
         widths, depths: further sizes, each with the base's other size.
         scheme, optimizer: as in ``depthmup.plan``; the optimizer is SGD, with momentum or not.
@@ -90,7 +90,7 @@ def predict(
         ...     return model
         >>> def batch(generator):
         ...     return torch.randn(32, 8, generator=generator), torch.arange(32) % 4
-        >>> moving = predict(Subject(make=make, batch=batch), base=(64, 4), depths=(8, 16),
+        >>> moving = predict(Model(make, batch=batch), base=(64, 4), depths=(8, 16),
         ...                 scheme="1/2,0", plan_options={"own_init": "fan_in"})
         >>> moving.moves("depth"), moving.drift("depth").value < -0.3  # by about -1/2 per doubling
         (True, True)
@@ -104,7 +104,7 @@ def predict(
             f"Expected at least 2 seeds, for an interval, and 1 batch; got {seeds=}, {batches=}."
         )
     task = _Task(
-        subject=subject,
+        own=resolved(model),
         base=base,
         scheme=chosen,
         optimizer=optimizer,
@@ -126,7 +126,7 @@ def predict(
                 notes.append(note)
             progress(done * seeds + seed + 1, len(everything) * seeds)
     return Prediction(
-        title=subject.title,
+        title=model.name,
         scheme=chosen.title,
         optimizer=str(optimizer),
         base=base,
@@ -146,7 +146,7 @@ def predict(
 class _Task:
     """What is looked at, the same for every size."""
 
-    subject: Subject
+    own: Functions
     base: tuple[int, int]
     scheme: Scheme
     optimizer: str | Family
@@ -155,15 +155,15 @@ class _Task:
 
     def check(self, sizes: Mapping[Axis, Sequence[tuple[int, int]]]) -> None:
         """Refuse data that are not finite, and a factory that ignores a size."""
-        inputs, _ = self.subject.batch(seeded(0))
+        inputs, _ = self.own.batch(seeded(0))
         check_finite(inputs)
         width, depth = self.base
-        model = fresh(self.subject.make, width, depth, 0)
+        model = fresh(self.own.make, width, depth, 0)
         wider = [w for w, _ in sizes.get("width", ()) if w != width]
         deeper = [d for _, d in sizes.get("depth", ()) if d != depth]
         if deeper:
-            survey(self.subject.make, (width, *wider[:1]), (depth, *deeper), model, inputs)
-        elif _shapes(fresh(self.subject.make, wider[0], depth, 0)) == _shapes(model):
+            survey(self.own.make, (width, *wider[:1]), (depth, *deeper), model, inputs)
+        elif _shapes(fresh(self.own.make, wider[0], depth, 0)) == _shapes(model):
             raise ValueError(
                 f"The factory ignores width: at {width} and {wider[0]} every parameter has the "
                 "same shape. Expected factory(width, depth) to pass width on to the model."
@@ -171,26 +171,26 @@ class _Task:
 
     def plan(self, size: tuple[int, int]) -> Plan:
         return plan(
-            fresh(self.subject.make, *size, 0),
-            base=fresh(self.subject.make, *self.base, 0),
+            fresh(self.own.make, *size, 0),
+            base=fresh(self.own.make, *self.base, 0),
             scheme=self.scheme,
             optimizer=self.optimizer,
-            example_inputs=self.subject.batch(seeded(0))[0],
+            example_inputs=self.own.batch(seeded(0))[0],
             **self.options,
         )
 
     def sharpness(self, size: tuple[int, int], own_plan: Plan, seed: int) -> Sharpness:
         """That of one network, per unit of the base's learning rate."""
-        model = fresh(self.subject.make, *size, seed)
+        model = fresh(self.own.make, *size, seed)
         own_plan.initialize(model)
         generator = seeded(seed)
-        data = [self.subject.batch(generator) for _ in range(self.batches)]
+        data = [self.own.batch(generator) for _ in range(self.batches)]
         rates = {name: p.lr for p in own_plan.prescriptions for name in p.names}
         try:
             # A model may draw in its forward pass (dropout): the same at every size.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                sharp = sharpness(model, data, loss=self.subject.loss, rates=rates)
+                sharp = sharpness(model, data, loss=self.own.loss, rates=rates)
         except ValueError as error:
             raise ValueError(f"At width {size[0]} and depth {size[1]}: {error}") from error
         if not sharp.value > 0:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from depthmup.diagnostics.coordinates import check
+from depthmup.diagnostics.coordinates import checked
 from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, feature_distances
 from depthmup.diagnostics.observations import Key
-from depthmup.diagnostics.subject import Subject
 from depthmup.diagnostics.visits import Visit
 from depthmup.limits import depth_exponents
+from depthmup.model import Model
 from depthmup.records import Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
 from depthmup.statistics import log_slopes
@@ -70,7 +70,7 @@ class MeasuredRegime:
 
 
 def measured_regime(
-    subject: Subject,
+    model: Model,
     alpha: Exponent,
     gamma: Exponent,
     *,
@@ -119,8 +119,8 @@ def measured_regime(
             found = feature_distances(network.model, network.inputs, blocks, eps=EPS, at=PLACES)
             distances[network.depth].append(found)
 
-    found = check(
-        subject,
+    found = checked(
+        model,
         scheme=scheme,
         widths=(width,),
         depths=depths,
@@ -177,10 +177,10 @@ def _region(properties: Sequence[Property], found: Check) -> str:
 
 
 def measured_map(
-    subject: Subject,
+    model: Model,
     pairs: Sequence[tuple[Exponent, Exponent]],
     *,
-    full: Subject | None = None,
+    full: Model | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     **options: Any,
 ) -> tuple[MeasuredRegime, ...]:
@@ -188,13 +188,13 @@ def measured_map(
 
     Changes fall cleanly with depth where branches are small, as they are measured beside the noise
     of initialization; that this noise explodes is seen at modest depth only where branches have
-    their full size. ``full`` is the subject with such branches: given, it says for every alpha
+    their full size. ``full`` is the model with such branches: given, it says for every alpha
     whether initialization is stable.
     """
     result: list[MeasuredRegime] = []
     at_init: dict[Fraction, Property] = {}
     for alpha, gamma in pairs:
-        found = measured_regime(subject, alpha, gamma, **options)
+        found = measured_regime(model, alpha, gamma, **options)
         if full is not None:
             if found.alpha not in at_init:
                 started = {**options, "steps": 1, "blocks": None}

@@ -1,6 +1,6 @@
 """Networks of every size: made, looked at, trained for a few steps, and looked at again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,9 @@ from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, layer_pattern
 from depthmup.diagnostics.points import points_of
+from depthmup.diagnostics.preparation import Make, Prepare
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
-from depthmup.diagnostics.subject import Make, Subject
 from depthmup.planning import Plan
 from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
@@ -48,7 +48,9 @@ class Look:
 
 
 def visited(
-    subject: Subject,
+    loss_of: Callable[[Any, Any], Tensor],
+    prepare: Prepare,
+    applied: bool,
     model: nn.Module,
     made: Plan,
     points: Points,
@@ -58,8 +60,7 @@ def visited(
 ) -> tuple[tuple[Observation, ...], tuple[float, ...], tuple[str, int] | None]:
     """Look, train, look again; or where and when a value stopped being finite."""
     inputs, targets = data
-    applied = subject.applied
-    optimizers = subject.prepare(model, made, lr)
+    optimizers = prepare(model, made, lr)
     bad = first_nonfinite(model, inputs)
     if bad is not None:
         return (), (), (bad, 0)
@@ -71,7 +72,7 @@ def visited(
     weights = {name: p.detach().clone() for name, p in parameters(model).items()}
     paths, curve = Paths(model), []
     for step in range(1, steps + 1):
-        loss = subject.loss(call(model, inputs), targets)
+        loss = loss_of(call(model, inputs), targets)
         if not torch.isfinite(loss):  # before a step spreads it to every weight
             return (), (), (first_nonfinite(model, inputs) or "loss", step)
         for optimizer in optimizers:

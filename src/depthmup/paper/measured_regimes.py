@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from depthmup import rules
+from depthmup.model import Model
 from depthmup.paper.claim import Setting, values_of
 from depthmup.paper.panels import framed
 from depthmup.records import Accepted, Comparison, Data, Estimate, Picture, Task
@@ -80,7 +81,7 @@ def regime_of(
     where it could not be decided."""
     import torch
 
-    from depthmup.diagnostics import DECISIVE, Subject, measured_regime
+    from depthmup.diagnostics import DECISIVE, measured_regime
     from depthmup.models import ResidualMLP
     from depthmup.training import dataset
 
@@ -105,7 +106,7 @@ def regime_of(
         return examples.inputs[chosen], examples.labels[chosen]
 
     found = measured_regime(
-        Subject(make=make, batch=batch),
+        Model(make=make, batch=batch),
         alpha,
         gamma,
         width=width,

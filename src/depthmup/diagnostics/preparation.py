@@ -1,0 +1,39 @@
+"""Who makes a model of a check ready to train: the plan, or the model's own code."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from depthmup.model import Functions
+from depthmup.planning import Plan
+from depthmup.training.optimizers import optimizer_class, optimizers
+
+Make: TypeAlias = Callable[[int, int], nn.Module]
+Prepare: TypeAlias = Callable[[nn.Module, Plan, float], Sequence[torch.optim.Optimizer]]
+
+
+def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
+    """Initialize a model by its plan, and build the optimizers that the plan is for."""
+    plan.initialize(model)
+    return optimizers(plan, model, lr=lr)
+
+
+def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
+    """Leave a model as its own code makes it, with one learning rate for everything."""
+    if plan.family.matrices_only:
+        raise ValueError(
+            f"A model that is checked as it is with {plan.optimizer} must say how its parameters "
+            "are divided among optimizers: give optimizers(model, lr) beside the factory."
+        )
+    made_by = optimizer_class(plan.optimizer)
+    return [made_by(list(model.parameters()), lr=lr, weight_decay=0.0)]
+
+
+def prepared_by(prepare: Prepare, own: Functions) -> Prepare:
+    """How networks are prepared: a model as it is may say how it is optimized."""
+    if prepare is not as_is or own.optimizers is None:
+        return prepare
+    given: Any = own.optimizers
+    return lambda model, plan, lr: given(model, lr)
