@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from depthmup.planning import hooks
+from depthmup.planning.declared_init import declared
 from depthmup.planning.initializers import by_default
 from depthmup.planning.measured import Measured, drawn_from, exactly, measure, with_exact
-from depthmup.planning.own_init import OwnLaw, Sizes, UnrecognizedInit, declared, recognize
+from depthmup.planning.own_init import OwnLaw, Sizes, UnrecognizedInit, recognize
 from depthmup.planning.sites import Where
 from depthmup.tracing import parameters, plain_name, unwrapped
 

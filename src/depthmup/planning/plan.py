@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from depthmup.planning import apply, clipping, document, export, groups, hooks, table
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.declared_init import check_patterns, declared
 from depthmup.planning.default_scheme import default_scheme
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.initializers import Drawn
@@ -20,8 +21,6 @@ from depthmup.planning.own_init import (
     OwnLaw,
     Sizes,
     UnrecognizedInit,
-    check_patterns,
-    declared,
     recognize,
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
