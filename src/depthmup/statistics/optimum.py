@@ -112,11 +112,17 @@ class Optima:
     def averages_without(self) -> Array:
         """Averages without each seed at the learning rates of the fit, (..., sizes, seeds, rates).
 
-        The fitted points stay when a seed is left out, and zero where no loss is finite.
+        The fitted points stay when a seed is left out, and zero where no loss is finite. A rate
+        that this seed alone was trained at stays as it is, if most others are left; where fewer
+        than two thirds are, nothing is left to measure.
         """
         finite = np.isfinite(self.log_losses)[..., None, :]
         without = self.curves.without_each_seed()
-        return np.where(finite, np.where(np.isfinite(without), without, math.nan), 0.0)
+        left = np.isfinite(without) & finite
+        enough = 3 * left.sum(-1) >= 2 * finite.sum(-1)
+        full = np.where(finite, self.log_losses[..., None, :], 0.0)
+        stays = np.where(enough[..., None], full, math.nan)
+        return np.where(finite, np.where(left, without, stays), 0.0)
 
     @cached_property
     def curvature_without(self) -> Array:

@@ -1,0 +1,207 @@
+"""What is wrong with a table of runs: pure tests on arrays, each with a reason for its threshold.
+
+Every test returns flags and changes nothing. Thresholds are such that a sound table loses no row:
+what a threshold says is derived beside it, and simulated (benchmarks/fit.py).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.statistics.intervals import Array, Flags, Index
+
+APART = 8.0
+"""Octaves of empty space between rates of one sweep that no grid leaves: a factor of 256."""
+
+FEW = 0.05
+"""Share of all runs that may lie beyond such a space and still be a mistake."""
+
+FAR_ABOVE, ABOVE_SLOW = math.log(4.0), math.log(2.0)
+"""A run diverged if its loss is four times its size's best one and twice the worst at smaller rates:
+rates that are too small leave a network as it was, so that more than that was done by the rate."""
+
+IMPOSSIBLE, STANDS_OUT = math.log(2.0), 4.0
+"""How far below all others a loss must lie: a factor of two, and four times as far as the best run
+of a size usually stands out from its third."""
+
+CUT = 0.01
+"""Steps that lack, as a fraction, from which on a run counts as cut short."""
+
+OUTLYING = 8.0
+"""Robust standard deviations beyond which a whole size is off. Of normal errors none in 1e15 is;
+of Student's t with 3 degrees of freedom, averaged over a curve's points, fewer than 1e-4."""
+
+LOSS_FACTORS = (1 / math.log(2), math.log(2), *(10.0**k for k in (1, 2, 3, -1, -2, -3)))
+"""Units of loss that are mistaken for each other: bits and nats, percent, thousandths."""
+
+NEAR_FACTOR = 0.12
+"""How near the logarithm of such a factor a shift must lie."""
+
+RATE_JUMP, RATE_SCATTER = 2.5, 0.3
+"""Octaves by which a size's rates must be off to be of another unit, and the least scatter of
+optima about their law that is believed."""
+
+LOSS_JUMP, LOSS_SCATTER = 0.2, 0.01
+"""The same for logarithms of best losses."""
+
+
+def beyond_sense(log2_rate: Array) -> Flags:
+    """Runs whose rate lies alone, far beyond all others.
+
+    Example:
+        >>> beyond_sense(np.array([-9.0, -8.0, -7.0] * 20 + [3.3])).sum()
+        np.int64(1)
+    """
+    beyond = np.zeros(len(log2_rate), bool)
+    if len(log2_rate) < 2:
+        return beyond
+    order = np.argsort(log2_rate, kind="stable")
+    gaps = np.flatnonzero(np.diff(log2_rate[order]) > APART)
+    total = len(log2_rate)
+    for gap in gaps:
+        below, above = gap + 1, total - gap - 1
+        if above <= FEW * total:
+            beyond[order[gap + 1 :]] = True
+            break
+        if below <= FEW * total:
+            beyond[order[: gap + 1]] = True
+    return beyond
+
+
+def impossible(size: Index, log_loss: Array) -> Flags:
+    """Runs that end far below every other run of the table.
+
+    The floor is the least of all sizes' third best runs; a size stands out from its third best by
+    what is usual for the median size. Two mistakes in one size are both noticed.
+
+    Example:
+        >>> losses = np.log(np.array([2.5, 2.2, 2.4, 2.3, 2.0, 2.2, 2.1, 1.9, 3e-4]))
+        >>> impossible(np.repeat([0, 1, 2], 3), losses).nonzero()[0].tolist()
+        [8]
+    """
+    order = np.lexsort((log_loss, size))
+    s, y = size[order], log_loss[order]
+    starts = np.flatnonzero(np.diff(s, prepend=-1) != 0)
+    counts = np.diff(np.append(starts, len(s)))
+    third = y[starts + np.minimum(counts - 1, 2)]
+    finite = np.isfinite(third) & np.isfinite(y[starts])
+    if not finite.any():
+        return np.zeros(len(size), bool)
+    usual = float(np.median((third - y[starts])[finite]))
+    floor = float(third[finite].min())
+    # A size of one or two runs may itself be the mistake, so that its "third" is none.
+    if (enough := finite & (counts >= 3)).any():
+        floor = float(third[enough].min())
+        usual = float(np.median((third - y[starts])[enough]))
+    return np.asarray(floor - log_loss > max(IMPOSSIBLE, STANDS_OUT * usual))
+
+
+def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
+    """Finite runs that diverged all the same; only rates above their size's best one can.
+
+    Example:
+        >>> rates = np.array([-3.0, -2.0, -1.0, 0.0])
+        >>> far_above(np.zeros(4, int), rates, np.log([2.6, 2.4, 2.5, 1e4])).tolist()
+        [False, False, False, True]
+    """
+    count = int(size.max(initial=0)) + 1
+    finite = np.isfinite(log_loss)
+    best = np.full(count, math.inf)
+    np.minimum.at(best, size[finite], log_loss[finite])
+    at_best = np.full(count, math.inf)
+    lowest = finite & (log_loss == best[size])
+    np.minimum.at(at_best, size[lowest], log2_rate[lowest])
+    slow = finite & (log2_rate <= at_best[size])
+    worst = np.full(count, -math.inf)
+    np.maximum.at(worst, size[slow], log_loss[slow])
+    above = (log_loss > best[size] + FAR_ABOVE) & (log_loss > worst[size] + ABOVE_SLOW)
+    return np.asarray(finite & above & (log2_rate > at_best[size]))
+
+
+def usual_steps(size: Index, steps: Array) -> Array:
+    """The number of steps that most runs of each run's size took; the larger one of a tie.
+
+    Example:
+        >>> usual_steps(np.zeros(4, int), np.array([500.0, 500.0, 120.0, 500.0])).tolist()
+        [500.0, 500.0, 500.0, 500.0]
+    """
+    pairs, runs = np.unique(np.stack([size, steps]), axis=1, return_counts=True)
+    order = np.lexsort((pairs[1], runs, pairs[0]))
+    usual = np.zeros(int(size.max(initial=0)) + 1)
+    usual[pairs[0][order].astype(np.int64)] = pairs[1][order]  # the last of a size wins
+    return np.asarray(usual[size])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slip:
+    """A size whose values are off by a constant, in logarithms."""
+
+    size: int
+    shift: float
+
+
+def slipped_rates(positions: Array, optima: Array) -> list[Slip]:
+    """Sizes whose optima are octaves off the law of all others: rates of another unit.
+
+    Args:
+        positions: log2 of the sizes, (sizes, axes).
+        optima: log2 rates; NaN where there is none.
+
+    Example:
+        >>> x = np.arange(6.0)[:, None]
+        >>> slipped_rates(x, np.array([-9.0, -9.1, -9.2, 0.6, -9.4, -9.6]))[0].size
+        3
+    """
+    return [
+        Slip(size=i, shift=shift)
+        for i, shift in _outlying(positions, optima, RATE_JUMP, RATE_SCATTER)
+    ]
+
+
+def slipped_losses(positions: Array, log_losses: Array) -> list[Slip]:
+    """Sizes whose best losses are off the trend of all others by a factor between known units.
+
+    Example:
+        >>> x = np.arange(6.0)[:, None]
+        >>> trend = np.array([1.1, 1.05, 1.0, 0.96, 0.92, 0.9])
+        >>> [s.size for s in slipped_losses(x, trend + np.array([0, 0, 0.3665, 0, 0, 0]))]
+        [2]
+    """
+    factors = np.log(LOSS_FACTORS)
+    return [
+        Slip(size=i, shift=shift)
+        for i, shift in _outlying(positions, log_losses, LOSS_JUMP, LOSS_SCATTER)
+        if np.abs(factors - shift).min() <= NEAR_FACTOR
+    ]
+
+
+def _outlying(
+    positions: Array, values: Array, jump: float, scatter: float
+) -> list[tuple[int, float]]:
+    """Sizes off a plane through most sizes, by more than a jump and than all scatter, and how far.
+
+    Least absolute deviations, so that a few sizes that are off do not bend the plane to them. At
+    least five sizes beyond those that fix the plane must say what is usual.
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    x, y = positions[known], values[known]
+    x = x[:, np.ptp(x, axis=0) > 0] if len(x) else x
+    design = np.column_stack([np.ones(len(x)), x])
+    rank = int(np.linalg.matrix_rank(design)) if len(x) else 0
+    if len(known) - rank < 3:
+        return []
+    weights = np.ones(len(y))
+    residual = y
+    for _ in range(60):  # iteratively reweighted least squares; converged well before
+        root = np.sqrt(weights)
+        coefficients = np.linalg.lstsq(design * root[:, None], y * root, rcond=None)[0]
+        residual = y - design @ coefficients
+        weights = 1 / np.maximum(np.abs(residual), 1e-4)
+    # The plane passes through `rank` sizes: their residuals of zero say nothing about scatter.
+    free = np.sort(np.abs(residual))[rank:]
+    usual = max(scatter, 1.4826 * float(np.median(free)))
+    off = np.abs(residual) > np.maximum(jump, OUTLYING * usual)
+    if off.sum() > len(y) / 3:
+        return []  # more than a few slips: there is no "most sizes" to compare with
+    return [(int(known[i]), float(residual[i])) for i in np.flatnonzero(off)]
