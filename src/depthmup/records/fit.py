@@ -208,4 +208,3 @@ class Fit:
         if lacking := {f.name for f in fields(Fit)} - raw.keys():
             raise ValueError(f"Expected a fit; it lacks {', '.join(sorted(lacking))}.")
         return decode(Fit, {f.name: raw[f.name] for f in fields(Fit)}, "the fit")
-

@@ -5,8 +5,18 @@ Plain arrays come in, estimates go out; nothing here knows where the numbers cam
 
 from depthmup.statistics.best import best_log2_lr, best_log_loss, log_ratio_of_best
 from depthmup.statistics.certificate import calibrate, check_asked
+from depthmup.statistics.cost import centre_error, cost
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.drift import TOLERANCE, drift, drifts, excess_loss, judge, measured
+from depthmup.statistics.drift import (
+    TOLERANCE,
+    drift,
+    drifts,
+    excess_loss,
+    judge,
+    loss_estimate,
+    measured,
+    rate_estimate,
+)
 from depthmup.statistics.exponents import (
     Slope,
     local_slopes,
@@ -30,7 +40,9 @@ from depthmup.statistics.intervals import (
     student,
     surprising,
 )
+from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.regression import Regression
 
 __all__ = [
     "CONFIDENCE",
@@ -38,12 +50,16 @@ __all__ = [
     "Array",
     "Curves",
     "Optima",
+    "Regression",
+    "Size",
     "Slope",
     "around",
     "best_log2_lr",
     "best_log_loss",
     "calibrate",
+    "centre_error",
     "check_asked",
+    "cost",
     "drift",
     "drifts",
     "exact",
@@ -57,10 +73,12 @@ __all__ = [
     "log_ratio_of_best",
     "log_slope",
     "log_slopes",
+    "loss_estimate",
     "mean",
     "measured",
     "moderated",
     "optima",
+    "rate_estimate",
     "share",
     "slope_weights",
     "standard_errors",

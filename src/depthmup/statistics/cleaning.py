@@ -18,8 +18,8 @@ FEW = 0.05
 """Share of all runs that may lie beyond such a space and still be a mistake."""
 
 FAR_ABOVE, ABOVE_SLOW = math.log(4.0), math.log(2.0)
-"""A run diverged if its loss is four times its size's best one and twice the worst at smaller rates:
-rates that are too small leave a network as it was, so that more than that was done by the rate."""
+"""A run diverged if its loss is four times its size's best and twice the worst at smaller rates.
+Rates that are too small leave a network as it was, so that more than that was done by the rate."""
 
 IMPOSSIBLE, STANDS_OUT = math.log(2.0), 4.0
 """How far below all others a loss must lie: a factor of two, and four times as far as the best run
@@ -182,7 +182,7 @@ def _outlying(
     """Sizes off a plane through most sizes, by more than a jump and than all scatter, and how far.
 
     Least absolute deviations, so that a few sizes that are off do not bend the plane to them. At
-    least five sizes beyond those that fix the plane must say what is usual.
+    least three sizes beyond those that fix the plane must say what is usual.
     """
     known = np.flatnonzero(np.isfinite(values))
     x, y = positions[known], values[known]

@@ -13,6 +13,7 @@ from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
 from depthmup.statistics.optimum import Optima
+from depthmup.statistics.regression import PRIOR_FREEDOM
 
 FARTHEST = 16
 """How many times the largest size measured a target may be, along each axis."""
@@ -48,14 +49,16 @@ def volume(size: Size) -> float:
     return math.prod(size.values())
 
 
-def refuse_measurements(measured: Sequence[SizeOptimum], fitted: Optima) -> list[Refusal]:
-    """What is wrong with the measurements, size by size."""
+def refuse_measurements(
+    measured: Sequence[SizeOptimum], fitted: Optima, *, one_seed: bool = False
+) -> list[Refusal]:
+    """What is wrong with the measurements, size by size; one seed is, unless it is enough."""
     refusals = []
 
     def named(which: Sequence[SizeOptimum]) -> str:
         return ", ".join(size_name(o.size) for o in which)
 
-    if fitted.curves.fewest_seeds < 2:
+    if fitted.curves.fewest_seeds < 2 and not one_seed:
         refusals.append(
             Refusal(
                 lack=Lack.SEEDS,
@@ -114,6 +117,8 @@ def _noisy(fitted: Optima) -> list[int]:
     sizes, relative to each curvature, at Bonferroni's level.
     """
     errors, freedoms = fitted.seed_error(fitted.curvature_without)
+    if fitted.curves.fewest_seeds < 2:
+        errors, freedoms = fitted.curvature_scatter, np.full(len(errors), PRIOR_FREEDOM)
     relative = errors / fitted.curvature
     pooled = math.sqrt(float(np.mean(relative**2)))
     count = len(relative)
@@ -294,8 +299,10 @@ def _independent(column: Array, columns: Array) -> bool:
 def _half(law: Law, weights: Array, without: Array) -> float:
     """Half-width of a combination of optima, seeds and fit, at Bonferroni's level over axes."""
     confidence = 1 - SIGNIFICANCE / len(law.axes)
-    error, freedom = jackknife_error(without, law.groups)
     misfit = math.sqrt(float((weights**2) @ (law.known**2)))
+    if not len(law.without):  # one seed: what is known of its scatter stands in the misfit
+        return float(student(PRIOR_FREEDOM, confidence)) * misfit
+    error, freedom = jackknife_error(without, law.groups)
     return math.hypot(
         float(student(freedom, confidence) * error),
         float(student(math.inf, confidence)) * misfit,

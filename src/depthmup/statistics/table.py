@@ -1,4 +1,4 @@
-"""A person's table as arrays: which runs make one size, one curve, one slice, and what is confounded.
+"""A person's table as arrays: which runs make a size, a curve, a slice; what is confounded.
 
 Rows are runs. A size is a row of values, one for each axis; ``size`` numbers the sizes. Everything
 here is a pure function of plain arrays.
