@@ -8,10 +8,12 @@ from depthmup._version import __version__
 # Loaded when first used, so that importing the rules does not load PyTorch.
 _LAZY = {
     "Branch": "depthmup.planning",
+    "FitReport": "depthmup.fitting",
     "Plan": "depthmup.planning",
     "Report": "depthmup.report",
     "Trial": "depthmup.records",
     "family_of": "depthmup.planning",
+    "fit": "depthmup.fitting",
     "plan": "depthmup.planning",
     "predict": "depthmup.diagnostics",
     "transfer": "depthmup.measure",
@@ -20,12 +22,14 @@ _PACKAGES = ("diagnostics", "limits", "rules")
 
 __all__ = [
     "Branch",
+    "FitReport",
     "Plan",
     "Report",
     "Trial",
     "__version__",
     "diagnostics",
     "family_of",
+    "fit",
     "limits",
     "plan",
     "predict",

@@ -35,12 +35,12 @@ of Student's t with 3 degrees of freedom, averaged over a curve's points, fewer 
 LOSS_FACTORS = (1 / math.log(2), math.log(2), *(10.0**k for k in (1, 2, 3, -1, -2, -3)))
 """Units of loss that are mistaken for each other: bits and nats, percent, thousandths."""
 
-NEAR_FACTOR = 0.12
-"""How near the logarithm of such a factor a shift must lie."""
+NEAR_FACTOR = 0.2
+"""How near the logarithm of such a factor a shift must lie: a coarse grid misses its best loss."""
 
-RATE_JUMP, RATE_SCATTER = 2.5, 0.3
-"""Octaves by which a size's rates must be off to be of another unit, and the least scatter of
-optima about their law that is believed."""
+RATE_JUMP, RATE_BOUND_JUMP, RATE_SCATTER = 2.5, 4.0, 0.3
+"""Octaves by which a size's optimum, or else all rates tried there, must be off to be of another
+unit, and the least scatter of optima about their law that is believed."""
 
 LOSS_JUMP, LOSS_SCATTER = 0.2, 0.01
 """The same for logarithms of best losses."""
@@ -88,12 +88,10 @@ def impossible(size: Index, log_loss: Array) -> Flags:
     finite = np.isfinite(third) & np.isfinite(y[starts])
     if not finite.any():
         return np.zeros(len(size), bool)
-    usual = float(np.median((third - y[starts])[finite]))
-    floor = float(third[finite].min())
     # A size of one or two runs may itself be the mistake, so that its "third" is none.
-    if (enough := finite & (counts >= 3)).any():
-        floor = float(third[enough].min())
-        usual = float(np.median((third - y[starts])[enough]))
+    enough = finite & (counts >= 3)
+    third, best = (v[enough if enough.any() else finite] for v in (third, y[starts]))
+    usual, floor = float(np.median(third - best)), float(third.min())
     return np.asarray(floor - log_loss > max(IMPOSSIBLE, STANDS_OUT * usual))
 
 
@@ -141,67 +139,88 @@ class Slip:
     shift: float
 
 
-def slipped_rates(positions: Array, optima: Array) -> list[Slip]:
-    """Sizes whose optima are octaves off the law of all others: rates of another unit.
+def slipped_rates(positions: Array, optima: Array, low: Array, high: Array) -> list[Slip]:
+    """Sizes whose rates are octaves off the law of all others' optima: rates of another unit.
+
+    A size without an optimum is off if all rates that were tried there are.
 
     Args:
         positions: log2 of the sizes, (sizes, axes).
         optima: log2 rates; NaN where there is none.
+        low, high: the smallest and largest log2 rate that was tried.
 
     Example:
-        >>> x = np.arange(6.0)[:, None]
-        >>> slipped_rates(x, np.array([-9.0, -9.1, -9.2, 0.6, -9.4, -9.6]))[0].size
+        >>> x, best = np.arange(6.0)[:, None], np.array([-9.0, -9.1, -9.2, 0.6, -9.4, -9.6])
+        >>> slipped_rates(x, best, best - 3, best + 3)[0].size
         3
     """
-    return [
-        Slip(size=i, shift=shift)
-        for i, shift in _outlying(positions, optima, RATE_JUMP, RATE_SCATTER)
-    ]
+    law = _most(positions, optima, RATE_SCATTER)
+    if law is None:
+        return []
+    above, below = low - law.expected, high - law.expected
+    bound = np.where(above > 0, above, np.where(below < 0, below, 0.0))
+    known = np.isfinite(optima)
+    off = np.where(known, optima - law.expected, bound)
+    jump = np.maximum(np.where(known, RATE_JUMP, RATE_BOUND_JUMP), OUTLYING * law.scatter)
+    return law.slips(off, np.abs(off) > jump)
 
 
-def slipped_losses(positions: Array, log_losses: Array) -> list[Slip]:
+def slipped_losses(positions: Array, log_losses: Array, inside: Flags) -> list[Slip]:
     """Sizes whose best losses are off the trend of all others by a factor between known units.
+
+    Args:
+        positions: log2 of the sizes, (sizes, axes).
+        log_losses: of the best runs; NaN where there is none.
+        inside: whether the optimum lies inside its grid: the trend is of these sizes.
 
     Example:
         >>> x = np.arange(6.0)[:, None]
         >>> trend = np.array([1.1, 1.05, 1.0, 0.96, 0.92, 0.9])
-        >>> [s.size for s in slipped_losses(x, trend + np.array([0, 0, 0.3665, 0, 0, 0]))]
+        >>> off = trend + np.array([0, 0, 0.3665, 0, 0, 0])
+        >>> [s.size for s in slipped_losses(x, off, np.ones(6, bool))]
         [2]
     """
-    factors = np.log(LOSS_FACTORS)
-    return [
-        Slip(size=i, shift=shift)
-        for i, shift in _outlying(positions, log_losses, LOSS_JUMP, LOSS_SCATTER)
-        if np.abs(factors - shift).min() <= NEAR_FACTOR
-    ]
-
-
-def _outlying(
-    positions: Array, values: Array, jump: float, scatter: float
-) -> list[tuple[int, float]]:
-    """Sizes off a plane through most sizes, by more than a jump and than all scatter, and how far.
-
-    Least absolute deviations, so that a few sizes that are off do not bend the plane to them. At
-    least three sizes beyond those that fix the plane must say what is usual.
-    """
-    known = np.flatnonzero(np.isfinite(values))
-    x, y = positions[known], values[known]
-    x = x[:, np.ptp(x, axis=0) > 0] if len(x) else x
-    design = np.column_stack([np.ones(len(x)), x])
-    rank = int(np.linalg.matrix_rank(design)) if len(x) else 0
-    if len(known) - rank < 3:
+    law = _most(positions, np.where(inside, log_losses, math.nan), LOSS_SCATTER)
+    if law is None:
         return []
+    off = np.where(np.isfinite(log_losses), log_losses - law.expected, 0.0)
+    factor = np.abs(np.log(LOSS_FACTORS)[:, None] - off).min(0) <= NEAR_FACTOR
+    return law.slips(off, factor & (np.abs(off) > max(LOSS_JUMP, OUTLYING * law.scatter)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Plane:
+    """What most sizes say of all: expected values, and how far they scatter."""
+
+    expected: Array
+    scatter: float
+
+    def slips(self, off: Array, flags: Flags) -> list[Slip]:
+        """The sizes that are off; none if more than a third are, as there is no "most" then."""
+        if flags.sum() > len(flags) / 3:
+            return []
+        return [Slip(size=int(i), shift=float(off[i])) for i in np.flatnonzero(flags)]
+
+
+def _most(positions: Array, values: Array, scatter: float) -> _Plane | None:
+    """A plane through most sizes, by least absolute deviations: a few that are off do not bend it.
+
+    None where fewer than three sizes beyond those that fix the plane say what is usual.
+    """
+    known = np.isfinite(values)
+    x = positions[:, np.ptp(positions[known], axis=0) > 0] if known.any() else positions
+    design = np.column_stack([np.ones(len(x)), x])
+    rank = int(np.linalg.matrix_rank(design[known])) if known.any() else 0
+    if known.sum() - rank < 3:
+        return None
+    y, inner = values[known], design[known]
     weights = np.ones(len(y))
-    residual = y
+    coefficients = np.zeros(design.shape[1])
     for _ in range(60):  # iteratively reweighted least squares; converged well before
         root = np.sqrt(weights)
-        coefficients = np.linalg.lstsq(design * root[:, None], y * root, rcond=None)[0]
-        residual = y - design @ coefficients
-        weights = 1 / np.maximum(np.abs(residual), 1e-4)
+        coefficients = np.linalg.lstsq(inner * root[:, None], y * root, rcond=None)[0]
+        weights = 1 / np.maximum(np.abs(y - inner @ coefficients), 1e-4)
     # The plane passes through `rank` sizes: their residuals of zero say nothing about scatter.
-    free = np.sort(np.abs(residual))[rank:]
+    free = np.sort(np.abs(y - inner @ coefficients))[rank:]
     usual = max(scatter, 1.4826 * float(np.median(free)))
-    off = np.abs(residual) > np.maximum(jump, OUTLYING * usual)
-    if off.sum() > len(y) / 3:
-        return []  # more than a few slips: there is no "most sizes" to compare with
-    return [(int(known[i]), float(residual[i])) for i in np.flatnonzero(off)]
+    return _Plane(expected=design @ coefficients, scatter=usual)

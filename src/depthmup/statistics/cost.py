@@ -57,6 +57,10 @@ def cost(
         0.105
     """
     tail = (1 - confidence) / 2
+    if not math.isfinite(error):
+        with np.errstate(over="ignore"):
+            value = float(np.exp(fitted.log_loss[size]) * np.expm1(fitted.excess(size, octaves)))
+        return Estimate(value=value, low=0.0, high=math.inf, unit=UNIT)
     steps = ndtri((np.arange(NODES) + 0.5) / NODES)
     distances = np.append(octaves, octaves + error * steps)
     level = float(np.exp(fitted.log_loss[size]))

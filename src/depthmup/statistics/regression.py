@@ -18,6 +18,7 @@ than the others'. It cannot see a shift that all runs of the one seed share alon
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,6 +30,10 @@ PRIOR_FREEDOM = 4
 """Weight, in degrees of freedom, of the scatter within curves beside that about the law."""
 
 
+DEPARTURE = 0.1
+"""Octaves by which sizes depart from a law, for their weights in it."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regression:
     """Coefficients of a design, ``optima ~ design @ coefficients``.
@@ -36,10 +41,17 @@ class Regression:
     Attributes:
         fitted: the optima, over (..., sizes).
         design: (sizes, terms).
+        weighted: whether sizes count by the inverse of ``misfit^2 + 0.1^2``, so that a size whose
+            grid is coarse, or that has a divergence beside its optimum, does not blur the others;
+            0.1 octaves is how far sizes themselves depart from a law.
+        lenient: whether the scatter of sizes is taken where the seeds' is unknown, because leaving
+            out one of them leaves nothing to measure.
     """
 
     fitted: Optima
     design: Array
+    weighted: bool = False
+    lenient: bool = False
 
     @property
     def rank(self) -> int:
@@ -50,10 +62,18 @@ class Regression:
         """Sizes beyond those that fix the coefficients."""
         return len(self.design) - self.rank
 
-    @property
+    @cached_property
     def rows(self) -> Array:
         """Weights of the optima in each coefficient, (terms, sizes)."""
-        return np.asarray(np.linalg.pinv(self.design), float)
+        if not self.weighted:
+            return np.asarray(np.linalg.pinv(self.design), float)
+        root = np.sqrt(self.shares)
+        return np.asarray(np.linalg.pinv(self.design * root[:, None]) * root, float)
+
+    @property
+    def shares(self) -> Array:
+        """Weights of sizes in a weighted law, (..., sizes)."""
+        return np.asarray(1 / (self.fitted.misfit**2 + DEPARTURE**2))
 
     @property
     def coefficients(self) -> Array:
@@ -72,19 +92,27 @@ class Regression:
         without = np.einsum("...ns,n->...s", self.fitted.centre_without, weights)
         error, freedom = self.fitted.seed_error(without)
         misfit = np.sqrt((weights**2 * self.fitted.misfit**2).sum(-1))
-        return np.hypot(
+        half = np.hypot(
             student(freedom, confidence) * error, float(student(math.inf, confidence)) * misfit
         )
+        if not self.lenient:
+            return np.asarray(half)
+        return np.where(np.isfinite(half), half, self._from_sizes(weights, confidence))
 
     def _from_sizes(self, weights: Array, confidence: float) -> Array:
         """The half-width from the scatter of sizes, for one seed."""
         within = self.fitted.scatter**2 + self.fitted.misfit**2
-        mean = within.mean(-1)
         freedom = PRIOR_FREEDOM + self.freedom
-        about = (self.residuals**2).sum(-1)
-        variance = (PRIOR_FREEDOM * mean + about) / freedom
-        share = (weights**2 * within).sum(-1) / np.where(mean > 0, mean, 1.0)
-        spread = np.maximum(float(weights @ weights), share)
+        if self.weighted:
+            # Of variances proportional to 1 / share: all in units of a size of share 1.
+            share = self.shares / self.shares.mean(-1, keepdims=True)
+            prior, about = (share * within).mean(-1), (share * self.residuals**2).sum(-1)
+            spread = (weights**2 / share).sum(-1)
+        else:
+            prior, about = within.mean(-1), (self.residuals**2).sum(-1)
+            of_sizes = (weights**2 * within).sum(-1) / np.where(prior > 0, prior, 1.0)
+            spread = np.maximum(float(weights @ weights), of_sizes)
+        variance = (PRIOR_FREEDOM * prior + about) / freedom
         return np.asarray(student(freedom, confidence) * np.sqrt(variance * spread))
 
     def estimate(self, term: int, *, scale: float = 1.0, unit: str = "") -> Estimate:
