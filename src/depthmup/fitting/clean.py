@@ -433,9 +433,10 @@ def _slips(
             "all others: another unit"
         )
         out = out | work.tell(Defect.UNIT, size == slip.size, sentence)
-    best = np.where(np.isfinite(fitted.log_loss), fitted.log_loss, np.nan)
+    finite = np.where(np.isfinite(fitted.log_losses), fitted.log_losses, np.inf).min(-1)
+    lowest = np.where(np.isfinite(finite) & (tried >= 3), finite, np.nan)
     sure = inside & ~_ends(positions)
-    for slip in slipped_losses(positions, best, inside):
+    for slip in slipped_losses(positions, fitted.log_loss, lowest, inside, fitted.spacing):
         where = ", ".join(f"{v:g}" for v in sizes[slip.size])
         sentence = (
             f"of size {where} have losses {math.exp(slip.shift):.3g} times the trend of all others: "

@@ -9,11 +9,15 @@ from depthmup.fitting.clean import Group
 from depthmup.fitting.measure import usable
 from depthmup.records import Certificate
 from depthmup.records.printable import printable
-from depthmup.statistics import calibrate
+from depthmup.statistics import calibrate, noisy_sizes, optima
 from depthmup.statistics.intervals import Index
 
 MOST_SIZES = 48
 """Sizes that a prediction rests on, the largest ones: the time grows with their cube."""
+
+
+FEWEST = 4
+"""Sizes that are kept however much they scatter; the certificate then says so."""
 
 
 def predict(
@@ -54,6 +58,11 @@ def predict(
 def chosen(group: Group) -> Index:
     """The sizes that a prediction rests on."""
     good = np.flatnonzero(usable(group) & ~group.fitted.wall & (group.fitted.curvature > 0))
+    # What a size with too much scatter says of its curvature would spoil the others' law.
+    while len(good) > FEWEST and (bad := noisy_sizes(optima(group.cells.curves[good]))):
+        if len(good) - len(bad) < FEWEST:
+            break
+        good = np.delete(good, bad)
     volume = np.log2(group.sizes[good]).sum(-1)
     return np.asarray(np.sort(good[np.argsort(-volume, kind="stable")[:MOST_SIZES]]))
 

@@ -42,6 +42,7 @@ from depthmup.statistics.intervals import (
 )
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.refusals import noisy_sizes
 from depthmup.statistics.regression import Regression
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "mean",
     "measured",
     "moderated",
+    "noisy_sizes",
     "optima",
     "rate_estimate",
     "share",

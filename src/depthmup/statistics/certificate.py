@@ -156,19 +156,20 @@ def calibrate(
 def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
     """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
 
+    alone = fitted.curves.fewest_seeds < 2
+
     def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
         return Law(
             base=base,
             sizes=tuple(sizes),
             values=values,
-            without=np.moveaxis(without, -1, 0) if fitted.curves.fewest_seeds > 1 else without[:0],
+            without=np.zeros((0, len(sizes))) if alone else np.moveaxis(without, -1, 0),
             groups=fitted.curves.groups,
             known=known,
             scale=scale,
             stream=stream,
         )
 
-    alone = fitted.curves.fewest_seeds < 2
     nothing = np.zeros(len(sizes))
     misfit = np.hypot(fitted.misfit, fitted.scatter) if alone else fitted.misfit
     level = np.full(len(sizes), math.sqrt(float(fitted.point_variance))) if alone else nothing

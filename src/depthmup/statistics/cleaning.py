@@ -32,6 +32,12 @@ OUTLYING = 8.0
 """Robust standard deviations beyond which a whole size is off. Of normal errors none in 1e15 is;
 of Student's t with 3 degrees of freedom, averaged over a curve's points, fewer than 1e-4."""
 
+OUTLYING_LOSS = 5.0
+"""The same for best losses, which must be off by a factor between known units besides."""
+
+FINE = 1.1
+"""Octaves between rates up to which a curve shows its best loss to a few percent."""
+
 LOSS_FACTORS = (1 / math.log(2), math.log(2), *(10.0**k for k in (1, 2, 3, -1, -2, -3)))
 """Units of loss that are mistaken for each other: bits and nats, percent, thousandths."""
 
@@ -165,27 +171,39 @@ def slipped_rates(positions: Array, optima: Array, low: Array, high: Array) -> l
     return law.slips(off, np.abs(off) > jump)
 
 
-def slipped_losses(positions: Array, log_losses: Array, inside: Flags) -> list[Slip]:
+def slipped_losses(
+    positions: Array, fitted: Array, lowest: Array, inside: Flags, spacing: Array
+) -> list[Slip]:
     """Sizes whose best losses are off the trend of all others by a factor between known units.
+
+    A coarse curve's fitted minimum may lie too low, and its lowest run too high: what is taken is
+    the one that is nearer to the trend.
 
     Args:
         positions: log2 of the sizes, (sizes, axes).
-        log_losses: of the best runs; NaN where there is none.
-        inside: whether the optimum lies inside its grid: the trend is of these sizes.
+        fitted: log losses at the optima; NaN where there is none.
+        lowest: of the best runs; NaN where too few are known.
+        inside: whether the optimum lies inside its grid: the trend is of these sizes, and of those
+            with a fine grid alone if there are enough.
+        spacing: of the grids, in octaves.
 
     Example:
         >>> x = np.arange(6.0)[:, None]
         >>> trend = np.array([1.1, 1.05, 1.0, 0.96, 0.92, 0.9])
         >>> off = trend + np.array([0, 0, 0.3665, 0, 0, 0])
-        >>> [s.size for s in slipped_losses(x, off, np.ones(6, bool))]
+        >>> [s.size for s in slipped_losses(x, off, off, np.ones(6, bool), np.ones(6))]
         [2]
     """
-    law = _most(positions, np.where(inside, log_losses, math.nan), LOSS_SCATTER)
+    law = _most(
+        positions, np.where(inside & (spacing <= FINE), fitted, math.nan), LOSS_SCATTER, curved=True
+    ) or _most(positions, np.where(inside, fitted, math.nan), LOSS_SCATTER)
     if law is None:
         return []
-    off = np.where(np.isfinite(log_losses), log_losses - law.expected, 0.0)
+    both = np.stack([np.where(inside, fitted, lowest), lowest]) - law.expected
+    least = np.where((both > 0).all(0), both.min(0), np.where((both < 0).all(0), both.max(0), 0.0))
+    off = np.where(np.isfinite(least), least, 0.0)
     factor = np.abs(np.log(LOSS_FACTORS)[:, None] - off).min(0) <= NEAR_FACTOR
-    return law.slips(off, factor & (np.abs(off) > max(LOSS_JUMP, OUTLYING * law.scatter)))
+    return law.slips(off, factor & (np.abs(off) > max(LOSS_JUMP, OUTLYING_LOSS * law.scatter)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,14 +220,20 @@ class _Plane:
         return [Slip(size=int(i), shift=float(off[i])) for i in np.flatnonzero(flags)]
 
 
-def _most(positions: Array, values: Array, scatter: float) -> _Plane | None:
+def _most(
+    positions: Array, values: Array, scatter: float, *, curved: bool = False
+) -> _Plane | None:
     """A plane through most sizes, by least absolute deviations: a few that are off do not bend it.
 
-    None where fewer than three sizes beyond those that fix the plane say what is usual.
+    None where fewer than three sizes beyond those that fix the plane say what is usual. ``curved``
+    adds a square of the total size: losses flatten towards their floor.
     """
     known = np.isfinite(values)
     x = positions[:, np.ptp(positions[known], axis=0) > 0] if known.any() else positions
-    design = np.column_stack([np.ones(len(x)), x])
+    total = x.sum(-1) - x.sum(-1).mean()
+    # A bend needs sizes to spare, or it follows what is off.
+    bent = [total**2] if curved and known.sum() >= 6 + 2 * x.shape[1] else []
+    design = np.column_stack([np.ones(len(x)), x, *bent])
     rank = int(np.linalg.matrix_rank(design[known])) if known.any() else 0
     if known.sum() - rank < 3:
         return None

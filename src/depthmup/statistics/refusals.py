@@ -96,7 +96,7 @@ def refuse_measurements(
             )
         )
     flat = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
-    noisy = flat if refusals or flat else _noisy(fitted)
+    noisy = flat if refusals or flat else noisy_sizes(fitted)
     if noisy:
         refusals.append(_noise(named([measured[i] for i in noisy])))
     return refusals
@@ -110,18 +110,21 @@ def _noise(where: str) -> Refusal:
     )
 
 
-def _noisy(fitted: Optima) -> list[int]:
+def noisy_sizes(fitted: Optima) -> list[int]:
     """Sizes at which the curvature around the optimum is not above zero beyond the seeds' scatter.
 
     The curvature is linear in the log losses of a seed, so this is a t test: of errors pooled over
     sizes, relative to each curvature, at Bonferroni's level.
     """
-    errors, freedoms = fitted.seed_error(fitted.curvature_without)
+    count = len(fitted.curvature)
     if fitted.curves.fewest_seeds < 2:
-        errors, freedoms = fitted.curvature_scatter, np.full(len(errors), PRIOR_FREEDOM)
+        # The scatter of points is pooled over sizes already.
+        relative = fitted.curvature_scatter / fitted.curvature
+        bound = float(student(PRIOR_FREEDOM * count, 1 - 2 * SIGNIFICANCE / count))
+        return [int(i) for i in np.flatnonzero(bound * relative >= 1)]
+    errors, freedoms = fitted.seed_error(fitted.curvature_without)
     relative = errors / fitted.curvature
     pooled = math.sqrt(float(np.mean(relative**2)))
-    count = len(relative)
     bound = float(student(float(np.sum(freedoms)), 1 - 2 * SIGNIFICANCE / count))
     return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
 
