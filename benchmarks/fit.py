@@ -182,7 +182,9 @@ def judged(truth: Truth, target: dict[str, int] | None = None) -> Outcome:
 def tables(count: int, *, seeds: int, planted: bool, start: int = 0) -> Iterator[Truth]:
     """Tables that are the same in every run."""
     for number in range(start, start + count):
-        yield simulated(np.random.default_rng([number, seeds, planted]), seeds=seeds, planted=planted)
+        yield simulated(
+            np.random.default_rng([number, seeds, planted]), seeds=seeds, planted=planted
+        )
 
 
 def report_coverage(count: int) -> None:

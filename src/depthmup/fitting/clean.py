@@ -119,7 +119,9 @@ class _Work:
         )
         if not out:
             return np.zeros(len(flags), bool)
-        texts = [sentence] * count if reasons is None else [reasons[i] for i in np.flatnonzero(flags)]
+        texts = (
+            [sentence] * count if reasons is None else [reasons[i] for i in np.flatnonzero(flags)]
+        )
         self.excluded += [
             Excluded(row=int(row), group=self.name, defect=defect, reason=text)
             for row, text in zip(rows, texts, strict=True)
@@ -280,9 +282,7 @@ def _repeats(work: _Work, columns: Columns, size: Index) -> None:
     out = work.tell(Defect.DUPLICATE, same, "stand in the table before, with the same loss")
     if columns.seed:
         left = ~out
-        _, again, counts = np.unique(
-            key[left], axis=0, return_inverse=True, return_counts=True
-        )
+        _, again, counts = np.unique(key[left], axis=0, return_inverse=True, return_counts=True)
         twice = np.zeros(len(run), bool)
         twice[left] = counts[again.reshape(-1)] > 1
         sentence = "repeat a run of the same size, rate and seed with another loss"
@@ -296,9 +296,7 @@ def _digits(value: float) -> int:
     return len(f"{value:.15g}".split("e")[0].replace(".", "").replace("-", "").strip("0"))
 
 
-def _settings(
-    work: _Work, columns: Columns, size: Index, count: int
-) -> dict[str, Array]:
+def _settings(work: _Work, columns: Columns, size: Index, count: int) -> dict[str, Array]:
     """Unnamed columns that look like settings, each as one code for every size.
 
     Raises:
@@ -325,8 +323,8 @@ def _settings(
         others = "".join(f", and {printable(repr(n))} too" for n in list(mixed)[1:4])
         raise ValueError(
             f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
-            f"values{others}{_of(work.name)}. Say what that means: --by makes groups of it, --where "
-            "picks a value, --ignore says that it does not matter, --axes makes it an axis."
+            f"values{others}{_of(work.name)}. Say what that means: --by makes groups of it, "
+            "--where picks a value, --ignore says that it does not matter, --axes makes it an axis."
         )
     return settings
 
@@ -364,7 +362,10 @@ def _steps(work: _Work, columns: Columns, size: Index) -> Index:
             f"{printable(repr(columns.steps))} they differ. Make it an axis: --axes "
             f"steps={printable(columns.steps)}."
         )
-    reasons = [f"{s:g} steps, where others of its size have {u:g}" for s, u in zip(steps, usual, strict=True)]
+    reasons = [
+        f"{s:g} steps, where others of its size have {u:g}"
+        for s, u in zip(steps, usual, strict=True)
+    ]
     sentence = "were trained for another number of steps than most of their size"
     out = work.tell(Defect.SHORT, ~usually, sentence, reasons)
     if {"batch", "tokens"} <= columns.axes.keys():
@@ -373,7 +374,9 @@ def _steps(work: _Work, columns: Columns, size: Index) -> Index:
         middle = float(np.median(ratio[finite & ~out])) if (finite & ~out).any() else 0.0
         off = (np.abs(ratio - middle) > COUNT_OFF) & finite & ~out
         if off.mean() <= 1 / 3:
-            reasons = [f"tokens are {math.exp(r - middle):.3g} times batch x steps x length" for r in ratio]
+            reasons = [
+                f"tokens are {math.exp(r - middle):.3g} times batch x steps x length" for r in ratio
+            ]
             sentence = "count their tokens otherwise than batch x steps x length"
             out = out | work.tell(Defect.UNIT, off, sentence, reasons)
     work.drop(out)
@@ -412,14 +415,14 @@ def _rates_and_losses(
     diverged = above | np.isinf(loss)
     if not again:
         far = int(above.sum())
-        also = f", {far} of them with a finite loss far above what smaller rates leave" if far else ""
+        also = (
+            f", {far} of them with a finite loss far above what smaller rates leave" if far else ""
+        )
         work.tell(Defect.DIVERGED, diverged, f"diverged{also}")
     return rate, np.where(diverged, math.inf, loss)
 
 
-def _slips(
-    work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str
-) -> Flags:
+def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -> Flags:
     """Runs of sizes whose rates or losses are in another unit than the others'."""
     positions, x = np.log2(sizes), fitted.curves.log2_lrs
     tried = (~np.isnan(x)).sum(-1)
@@ -439,8 +442,8 @@ def _slips(
     for slip in slipped_losses(positions, fitted.log_loss, lowest, inside, fitted.spacing):
         where = ", ".join(f"{v:g}" for v in sizes[slip.size])
         sentence = (
-            f"of size {where} have losses {math.exp(slip.shift):.3g} times the trend of all others: "
-            "bits for nats, or percent?"
+            f"of size {where} have losses {math.exp(slip.shift):.3g} times the trend of all "
+            "others: bits for nats, or percent?"
         )
         flags = (size == slip.size) & ~out
         if not sure[slip.size]:
@@ -526,7 +529,9 @@ def _notes(work: _Work, columns: Columns, cells: Cells) -> tuple[str, ...]:
     if columns.seed and not cells.shared and cells.seeds == 1:
         notes.append("Seeds are not repeated over rates: every run counts as one of its own.")
     if not columns.seed and (like := [n for n in work.table.others if n.lower().endswith("seed")]):
-        notes.append(f"The column {printable(repr(like[0]))} looks like a seed: name it with --seed.")
+        notes.append(
+            f"The column {printable(repr(like[0]))} looks like a seed: name it with --seed."
+        )
     if cells.seeds == 1:
         notes.append(
             "One run for each rate: intervals are from the scatter of sizes and of points about "

@@ -24,6 +24,8 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Names under which trainers and trackers write a column, most usual first."""
 
+_OPTIONS = ("lr", "loss", "seed")
+
 SHOWN = 20
 """Column names of a table that a message lists."""
 
@@ -160,12 +162,10 @@ def _tail(name: str) -> str:
 
 def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
     found = propose(names)
-    options = [
-        f"--axes {what}={found[what]}" if what not in ("lr", "loss", "seed") else
-        f"--{what} {found[what]}"
-        for what in wanted
-        if what in found
-    ]  # fmt: skip
+    axes = [f"{what}={found[what]}" for what in wanted if what in found and what not in _OPTIONS]
+    options = [f"--{what} {found[what]}" for what in wanted if what in found and what in _OPTIONS]
+    if axes:
+        options.append(f"--axes {' '.join(axes)}")
     if options:
         return f"By their names these look like it: {printable(' '.join(options))}."
     return f"The table has {_listed(names)}."

@@ -127,7 +127,8 @@ def fit(
     checked(columns, names)
     source = _read(table, columns, comparisons, names)
     groups, excluded = [], []
-    for name, part in _groups(_filtered(source, comparisons), columns.by):
+    asked = _filtered(source, comparisons)
+    for name, part in _groups(asked, columns.by):
         fitted, out = _group_fit(
             part, columns, name, under, aim, tuned, chance, tolerance, kept, title
         )
@@ -143,13 +144,13 @@ def fit(
             "seed": columns.seed, "steps": columns.steps, "by": list(columns.by),
             "where": list(_listed(where)), "keep": sorted(_listed(keep)),
         },
-        rows=len(source),
+        rows=len(asked),
         groups=tuple(groups),
         excluded=len(excluded),
         tolerance=tolerance,
         scheme="" if under is None else under.title,
         target=aim or {},
-        notes=_notes(groups, columns, names),
+        notes=_notes(groups, columns, names, len(source) - len(asked)),
         code={"depthmup": __version__, "fit": VERSION},
     )  # fmt: skip
     return FitReport(record=record, excluded=tuple(excluded), cells=_cells(source, excluded))
@@ -284,8 +285,11 @@ def _cells(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
     return cells
 
 
-def _notes(groups: Sequence[GroupFit], columns: Columns, names: Sequence[str]) -> tuple[str, ...]:
-    notes = [f"{g.name or 'The table'}: {g.problem}" for g in groups if g.problem]
+def _notes(
+    groups: Sequence[GroupFit], columns: Columns, names: Sequence[str], filtered: int
+) -> tuple[str, ...]:
+    notes = [f"{filtered:,} rows do not satisfy the filter."] if filtered else []
+    notes += [f"{g.name or 'The table'}: {g.problem}" for g in groups if g.problem]
     known = {canonical(a) for a in columns.axes}
     if "batch" in known and not {"tokens", "steps"} & known and not columns.steps:
         like = propose([n for n in names if n not in columns.axes.values()]).get("tokens", "")

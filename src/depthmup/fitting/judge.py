@@ -1,4 +1,4 @@
-"""Published rules against what was measured: consistent, rejected or not to be told, and the cost."""
+"""Published rules against what was measured: consistent, rejected or cannot tell, and their cost."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from depthmup.fitting.clean import Group
-from depthmup.fitting.measure import Slices, cost_of, held_of
+from depthmup.fitting.measure import Slices, cost_of, held_of, widest
 from depthmup.records import Estimate
 from depthmup.records.fit import Answer, Exponent, Judgement, RuleAtTarget
 from depthmup.rules import RUN_RULES, RunRule, Scheme, canonical, rules_of
@@ -81,7 +81,7 @@ def judgements(
     """Every published rule that speaks of an axis, judged by what was measured along it."""
     if not measured.exponent.known or measured.together:
         return ()
-    longest = max(along.members, key=len)
+    longest = widest(group, along)
     number = group.axes.index(along.axis)
     doublings = float(np.log2(group.sizes[longest[-1], number] / group.sizes[longest[0], number]))
     found = []
@@ -128,9 +128,7 @@ def at_target(
 
     A rule leaves the value as it is along axes that it does not speak of.
     """
-    doublings = {
-        canonical(a): math.log2(target[a] / base[a]) for a in base if target[a] != base[a]
-    }
+    doublings = {canonical(a): math.log2(target[a] / base[a]) for a in base if target[a] != base[a]}
     under = scheme is not None
     axes = {a: d for a, d in doublings.items() if not (under and a in _SCALED_BY_SCHEMES)}
     found = []
@@ -152,5 +150,3 @@ def _along(
     held = "tokens" if "tokens" in names else "steps" if "steps" in names else ""
     exponent = rule.along(axis, held=held)
     return None if exponent is None else exponent - scaled_by(scheme, axis, held)
-
-

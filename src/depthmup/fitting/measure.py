@@ -1,4 +1,4 @@
-"""What one group says: its optima, exponents along axes, the joint law, and what wrong values cost."""
+"""What one group says: its optima, exponents, the joint law of all axes, and what errors cost."""
 
 import math
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ def points_of(group: Group) -> tuple[CurvePoint, ...]:
 
 
 def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) -> Exponent:
-    """How the best value moves along an axis: one slope for all slices, each with a level of its own."""
+    """How the best value moves along an axis: one slope for all slices, a level for each."""
     question = question_of(group, along, tuned)
     unknown = Exponent(
         axis=along.axis,
@@ -144,7 +144,7 @@ def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) ->
     if curved.rank == curved.design.shape[1] and curved.freedom >= 1:
         bend = curved.estimate(level.shape[1] + 1, scale=2.0, unit="change per doubling")
     verdict, why = judge_exponent(group, along, exponent, line, tolerance)
-    longest = max(along.members, key=lambda m: abs(_span(group, m, along.axis)))
+    longest = widest(group, along)
     return Exponent(
         axis=along.axis,
         question=question,
@@ -160,9 +160,12 @@ def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) ->
 
 def _regression(fitted: Optima, columns: Sequence[Array]) -> Regression:
     """A law of sizes whose grids differ, and some of whose seeds are missing."""
-    return Regression(
-        fitted=fitted, design=np.column_stack(columns), weighted=True, lenient=True
-    )
+    return Regression(fitted=fitted, design=np.column_stack(columns), weighted=True, lenient=True)
+
+
+def widest(group: Group, along: Slices) -> Index:
+    """The slice that reaches farthest: what values cost is told of its ends."""
+    return max(along.members, key=lambda member: _span(group, member, along.axis))
 
 
 def cost_of(fitted: Optima, base: int, target: int, octaves: float) -> Estimate:
@@ -184,8 +187,8 @@ def judge_exponent(
     value = f"{exponent.value:+.2f}".replace("-", "−")
     if against := _contradicted(group, along, exponent, line):
         return Verdict.UNDECIDED, (
-            f"The exponent is {value} {span}, but at {along.axis} {against} the best value is at an "
-            "edge of the grid where this law does not put it: extend that grid."
+            f"The exponent is {value} {span}, but at {along.axis} {against} the best value is at "
+            "an edge of the grid where this law does not put it: extend that grid."
         )
     if exponent.outside(-tolerance, tolerance):
         way = "falls" if exponent.value < 0 else "rises"
@@ -216,7 +219,9 @@ def _contradicted(group: Group, along: Slices, exponent: Estimate, line: Regress
     places, fitted = group.fitted.places(), group.fitted
     broken = []
     for member in along.members:
-        others = [i for i, a in enumerate(group.axes) if a != along.axis and a not in along.together]
+        others = [
+            i for i, a in enumerate(group.axes) if a != along.axis and a not in along.together
+        ]
         level = float(fitted.centre[member].mean())
         middle = float(np.log2(group.sizes[member, number]).mean())
         same = (group.sizes[:, others] == group.sizes[member[0], others]).all(-1)

@@ -119,9 +119,7 @@ def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table
     if suffix in CSV:
         chunks: Iterable[pd.DataFrame] = _csv(path)
     elif suffix in PARQUET:
-        chunks = (
-            batch.to_pandas() for batch in _parquet(path).iter_batches(batch_size=CHUNK)
-        )
+        chunks = (batch.to_pandas() for batch in _parquet(path).iter_batches(batch_size=CHUNK))
     else:
         chunks = _json_lines(path)
     with _told(path):
@@ -155,7 +153,9 @@ def _path(source: Any) -> Path:
             raise ValueError(f"Expected a table; there is no file {printable(str(path))}.")
         size = path.stat().st_size
     except OSError as error:
-        raise ValueError(f"{printable(str(path)[:200])} cannot be read: {error.strerror}.") from None
+        raise ValueError(
+            f"{printable(str(path)[:200])} cannot be read: {error.strerror}."
+        ) from None
     if path.suffix.lower() not in CSV + JSON + PARQUET:
         raise ValueError(
             f"Expected a file that ends in {', '.join(CSV + JSON + PARQUET)}; got "

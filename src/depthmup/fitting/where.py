@@ -1,10 +1,10 @@
 """Filters such as ``optimizer == adamw and lr < 1``: parsed by their own grammar, never evaluated.
 
-    filter     = comparison, { "and", comparison } ;
-    comparison = column, ( "==" | "!=" | "<=" | ">=" | "<" | ">" ), value
-               | column, "in", "(", value, { ",", value }, ")" ;
-    column     = a name without spaces, or any text in backticks ;
-    value      = a number, a word, or any text in quotes.
+filter     = comparison, { "and", comparison } ;
+comparison = column, ( "==" | "!=" | "<=" | ">=" | "<" | ">" ), value
+           | column, "in", "(", value, { ",", value }, ")" ;
+column     = a name without spaces, or any text in backticks ;
+value      = a number, a word, or any text in quotes.
 """
 
 import operator
@@ -137,7 +137,7 @@ def _get(tokens: list[tuple[str, str]], at: int, text: str, expected: str) -> tu
 def _bad(text: str, got: str, expected: str) -> ValueError:
     return ValueError(
         f"Expected {expected} in the filter {printable(repr(text[:100]))}; got "
-        f"{printable(repr(got[:40]))}. Write comparisons such as \"optimizer == adamw and lr < 1\", "
+        f'{printable(repr(got[:40]))}. Write comparisons such as "optimizer == adamw and lr < 1", '
         "names with spaces in backticks, text with spaces in quotes."
     )
 
