@@ -33,7 +33,7 @@ class Options:
     """The column of the tuned hyperparameter."""
 
     loss: str = ""
-    """The column of the final loss: "nan" or "inf" where a run diverged, empty where none is known."""
+    """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
 
     seed: str = ""
     """The column of the seed, if runs were repeated."""
@@ -108,7 +108,7 @@ def run(options: Options) -> int:
         chance=options.chance,
         tolerance=options.tolerance,
     )
-    written = []
+    written: list[Path] = []
     if options.out is not None:
         prepare_folder(options.out, results=FILES)
         written += report.save(options.out)

@@ -24,7 +24,7 @@ from depthmup.fitting.predict import checked_target, predict
 from depthmup.fitting.read import Table, names_of, read
 from depthmup.fitting.report import FitReport
 from depthmup.fitting.where import Comparison, parse_filter
-from depthmup.records.fit import EXCLUDED, Defect, Fit, GroupFit
+from depthmup.records.fit import EXCLUDED, Defect, Fit, GroupFit, RuleAtTarget
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme, canonical
 from depthmup.rules import scheme as scheme_named
@@ -126,7 +126,8 @@ def fit(
     names = names_of(table)
     checked(columns, names)
     source = _read(table, columns, comparisons, names)
-    groups, excluded = [], []
+    groups: list[GroupFit] = []
+    excluded: list[Excluded] = []
     asked = _filtered(source, comparisons)
     for name, part in _groups(asked, columns.by):
         fitted, out = _group_fit(
@@ -185,7 +186,7 @@ def _group_fit(
         for slices, exponent in zip(along, exponents, strict=True)
         for judgement in judgements(group, slices, exponent, scheme=scheme, tolerance=tolerance)
     ]
-    prediction, rules = None, ()
+    prediction, rules = None, tuple[RuleAtTarget, ...]()
     if target is not None:
         about = {
             "title": ", ".join(part for part in (title, name) if part),

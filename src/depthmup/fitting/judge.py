@@ -1,4 +1,4 @@
-"""Published rules against what was measured: consistent, rejected or cannot tell, and their cost."""
+"""Published rules against what was measured: consistent, rejected or not to be told."""
 
 import math
 from collections.abc import Iterator, Mapping

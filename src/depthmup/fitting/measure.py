@@ -27,6 +27,9 @@ from depthmup.statistics.table import confounded, slices
 FEWEST_RATES = 3
 """With fewer a curve has no optimum."""
 
+UNEVEN = 0.1
+"""Octaves by which grids' spacings differ from which on their sizes are weighted."""
+
 _HELD = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
 """Words of settings that are said to be unchanged, or not, in a question."""
 
@@ -159,8 +162,14 @@ def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) ->
 
 
 def _regression(fitted: Optima, columns: Sequence[Array]) -> Regression:
-    """A law of sizes whose grids differ, and some of whose seeds are missing."""
-    return Regression(fitted=fitted, design=np.column_stack(columns), weighted=True, lenient=True)
+    """A law of sizes, weighted where their grids differ or some optima are beside a divergence.
+
+    On one grid for all sizes it is the drift that ``transfer`` tells.
+    """
+    uneven = float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
+    return Regression(
+        fitted=fitted, design=np.column_stack(columns), weighted=uneven, lenient=True
+    )
 
 
 def widest(group: Group, along: Slices) -> Index:

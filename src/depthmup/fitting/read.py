@@ -392,7 +392,7 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
     converted = pd.to_numeric(column, errors="coerce")
     values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
     unsaid = np.zeros(len(values), bool)
-    for i in np.flatnonzero(np.isnan(values)):
+    for i in map(int, np.flatnonzero(np.isnan(values))):
         cell = column.iloc[i]
         text = "" if cell is None else str(cell).strip().lower()
         if isinstance(cell, float):
@@ -400,7 +400,7 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
         elif text in _DIVERGED:
             values[i] = math.inf
         elif text not in _MISSING:
-            raise ValueError(_no_number(name, first_row + int(i), cell))
+            raise ValueError(_no_number(name, first_row + i, cell))
     return values, unsaid
 
 

@@ -137,7 +137,7 @@ def optimum_panel(fit: Fit, group: GroupFit, measured: Exponent, *, width: Width
         "law:N",
         scale=alt.Scale(domain=kinds, range=palette(len(kinds))),
         title="published rules",
-        legend=_below(2),
+        legend=_below(1),
     )
     tips = ["slice:N", alt.Tooltip("x:Q", title=axis), alt.Tooltip("rate:Q", format=".3f")]
     layers = [
@@ -198,7 +198,7 @@ def residual_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
         for axis in group.optima[size].size
         if axis in {slope.axis for slope in joint.exponents}
     ]
-    axes = list(dict.fromkeys(row["axis"] for row in rows))
+    axes = list(dict.fromkeys(str(row["axis"]) for row in rows))
     colour = alt.Color(
         "axis:N",
         scale=alt.Scale(domain=axes, range=palette(len(axes))),
@@ -232,7 +232,7 @@ def span_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
         lr = certificate.learning_rate
         own = {"name": "this table", "rate": lr.value, "low": lr.low, "high": lr.high, "own": True}
         rows = [own, *rows]
-    names = [row["name"] for row in rows]
+    names = [str(row["name"]) for row in rows]
     colour = alt.condition("datum.own", alt.value("#d55e00"), alt.value(INK))
     y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=200))
     x = alt.X("rate:Q", title=fit.tuned, scale=alt.Scale(type="log"), axis=alt.Axis(format="~e"))

@@ -65,18 +65,18 @@ def _group(fit: Fit, group: GroupFit, prefix: str, charts: dict[str, Any]) -> di
         for i, panel in enumerate(curve_panels(fit, group, measured, width="container")):
             name = f"{prefix}-curves-{number_}-{i}"
             panels.append({"id": name, "title": str(panel.title)})
-            charts[name] = page_spec(configured(panel))
+            charts[name] = _spec(panel)
         optimum = ""
         if measured.slices:
             optimum = f"{prefix}-optimum-{number_}"
             panel = optimum_panel(fit, group, measured, width="container")
-            charts[optimum] = page_spec(configured(panel))
+            charts[optimum] = _spec(panel)
         axes.append(_axis(measured, panels, optimum, group))
     residuals = ""
     if group.joint is not None:
         residuals = f"{prefix}-residuals"
         chart = residual_chart(fit, group, width="container")
-        charts[residuals] = page_spec(configured(chart))
+        charts[residuals] = _spec(chart)
     prediction = span = ""
     if group.prediction is not None:
         section = certificate_section(group.prediction, identity=f"{prefix}-certificate")
@@ -84,7 +84,7 @@ def _group(fit: Fit, group: GroupFit, prefix: str, charts: dict[str, Any]) -> di
         charts.update(section.charts)
         if group.at_target:
             span = f"{prefix}-span"
-            charts[span] = page_spec(configured(span_chart(fit, group, width="container")))
+            charts[span] = _spec(span_chart(fit, group, width="container"))
     return {
         "name": group.name,
         "problem": "",
@@ -104,6 +104,13 @@ def _group(fit: Fit, group: GroupFit, prefix: str, charts: dict[str, Any]) -> di
         "span": span,
         "span_sentence": span_sentence(group) if group.at_target else "",
     }
+
+
+def _spec(chart: Any) -> dict[str, Any]:
+    """A chart of the page; its legends stand below each other, so that a telephone shows them."""
+    spec = page_spec(configured(chart))
+    spec["config"]["legend"]["layout"] = {"bottom": {"direction": "vertical", "anchor": "start"}}
+    return spec
 
 
 def _axis(
