@@ -215,22 +215,23 @@ CURVATURE = 0.40
 """Of its log loss in ln lr: log loss = best + 0.40 (ln lr - ln lr*)^2 / 2."""
 
 
-def published(rng: np.random.Generator, *, share: float, noise: float = 0.003) -> "pd.DataFrame":
-    """A share of a full grid of the synthetic benchmark, chosen at random.
+def published(rng: np.random.Generator, *, sizes: int = 6, noise: float = 0.003) -> "pd.DataFrame":
+    """Some of the 64 sizes of the synthetic benchmark, chosen at random; 6 are a tenth of its grid.
 
-    Eight model sizes from 6e7 to 1e9 parameters, eight budgets from 2e9 to 1e11 tokens, fifteen
+    Eight model sizes from 6e7 to 1e9 parameters, eight budgets from 2e9 to 1e11 tokens, sixteen
     rates half an octave apart.
     """
     import pandas as pd
 
-    sizes, budgets = np.geomspace(6e7, 1e9, 8), np.geomspace(2e9, 1e11, 8)
-    rates = 2.0 ** np.arange(-14, -6.9, 0.5)
-    n, d, lr = (a.ravel() for a in np.meshgrid(sizes, budgets, rates, indexing="ij"))
+    grid = np.array([*product(np.geomspace(6e7, 1e9, 8), np.geomspace(2e9, 1e11, 8))])
+    chosen = grid[rng.choice(len(grid), sizes, replace=False)]
+    rates = 2.0 ** np.arange(-12, -4.4, 0.5)
+    n, d = (np.repeat(column, len(rates)) for column in chosen.T)
+    lr = np.tile(rates, sizes)
     best = np.log(1.79) + LAW["parameters"] * np.log(n) + LAW["tokens"] * np.log(d)
     level = np.log(1.7 + 400 / n**0.34 + 410 / d**0.28)
     loss = level + CURVATURE / 2 * (np.log(lr) - best) ** 2 + noise * rng.standard_normal(n.shape)
-    runs = pd.DataFrame({"parameters": n, "tokens": d, "lr": lr, "loss": np.exp(loss)})
-    return runs.sample(frac=share, random_state=int(rng.integers(2**31)))
+    return pd.DataFrame({"parameters": n, "tokens": d, "lr": lr, "loss": np.exp(loss)})
 
 
 def report_published(count: int) -> None:
@@ -239,7 +240,7 @@ def report_published(count: int) -> None:
     print("| --- | --- | --- | --- | --- |")
     estimates: dict[str, list[Any]] = {axis: [] for axis in LAW}
     for number in range(count):
-        runs = published(np.random.default_rng(number), share=0.1)
+        runs = published(np.random.default_rng(number))
         report = depthmup.fit(runs, axes=list(LAW), lr="lr", loss="loss")
         joint = report.group().joint
         for slope in joint.exponents if joint else ():

@@ -29,6 +29,9 @@ from depthmup.statistics.intervals import Array, Flags, Index
 from depthmup.statistics.table import Cells, curves_of, merged, sizes_of
 
 SHOWN_ROWS = 10
+FEWEST_RATES = 3
+"""With fewer a curve has no optimum."""
+
 MOST_SIZES = 500
 """Sizes of one group; an axis of more values is no axis."""
 
@@ -168,7 +171,8 @@ def clean(
     sizes, size = _sizes(work, columns)
     settings = _settings(work, columns, size, len(sizes))
     size = _impossible(work, columns, size, tuned)
-    size = _unsaid(work, columns, _steps(work, columns, size))
+    size = _steps(work, columns, _tokens(work, columns, size))
+    size = _unsaid(work, columns, size)
     sizes, size = _sizes(work, columns)
     log2_rate, loss = _rates_and_losses(work, columns, size)
     if len(sizes) < 2:
@@ -186,6 +190,11 @@ def clean(
         )
     seed = _seeds(work, columns)
     cells = curves_of(size, log2_rate, loss, seed, len(sizes))
+    if ((~np.isnan(cells.curves.log2_lrs)).sum(-1) >= FEWEST_RATES).sum() < 2:
+        raise ValueError(
+            f"Expected at least three values of the {tuned} at two sizes or more"
+            f"{_of(name)}; of {len(sizes)} sizes fewer have. Is every column named as an axis one?"
+        )
     fitted = optima(cells.curves, chance=chance)
     slips = _slips(work, sizes, size, fitted, tuned)
     if slips.any():
@@ -346,8 +355,30 @@ def _impossible(work: _Work, columns: Columns, size: Index, tuned: str) -> Index
     return size[~out]
 
 
+def _tokens(work: _Work, columns: Columns, size: Index) -> Index:
+    """Slices that count tokens otherwise than batch x steps x length, all by one factor."""
+    if not columns.steps or not {"batch", "tokens"} <= columns.axes.keys():
+        return size
+    numbers = work.table.numbers
+    batch, tokens = (numbers[columns.axes[axis]] for axis in ("batch", "tokens"))
+    ratio = np.log(tokens / (batch * numbers[columns.steps]))
+    factor = ratio - float(np.median(ratio))
+    _, which, runs = np.unique(
+        np.round(factor / COUNT_OFF), return_inverse=True, return_counts=True
+    )
+    # A run that was cut short has a factor of its own; of a slice all rows have one.
+    off = (np.abs(factor) > COUNT_OFF) & (runs[which.reshape(-1)] >= 3)
+    if off.mean() > 1 / 3:
+        return size
+    reasons = [f"tokens are {math.exp(f):.3g} times batch x steps x length" for f in factor]
+    sentence = "count their tokens otherwise than batch x steps x length"
+    out = work.tell(Defect.UNIT, off, sentence, reasons)
+    work.drop(out)
+    return size[~out]
+
+
 def _steps(work: _Work, columns: Columns, size: Index) -> Index:
-    """Runs that were cut short, and tokens that are not batch x steps."""
+    """Runs that were cut short."""
     if not columns.steps:
         return size
     if columns.steps in columns.axes.values():
@@ -368,17 +399,6 @@ def _steps(work: _Work, columns: Columns, size: Index) -> Index:
     ]
     sentence = "were trained for another number of steps than most of their size"
     out = work.tell(Defect.SHORT, ~usually, sentence, reasons)
-    if {"batch", "tokens"} <= columns.axes.keys():
-        batch, tokens = (work.table.numbers[columns.axes[a]] for a in ("batch", "tokens"))
-        ratio = np.log(tokens / (batch * steps))
-        middle = float(np.median(ratio[finite & ~out])) if (finite & ~out).any() else 0.0
-        off = (np.abs(ratio - middle) > COUNT_OFF) & finite & ~out
-        if off.mean() <= 1 / 3:
-            reasons = [
-                f"tokens are {math.exp(r - middle):.3g} times batch x steps x length" for r in ratio
-            ]
-            sentence = "count their tokens otherwise than batch x steps x length"
-            out = out | work.tell(Defect.UNIT, off, sentence, reasons)
     work.drop(out)
     return size[~out]
 
@@ -426,7 +446,7 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
     """Runs of sizes whose rates or losses are in another unit than the others'."""
     positions, x = np.log2(sizes), fitted.curves.log2_lrs
     tried = (~np.isnan(x)).sum(-1)
-    inside = np.array([place == "interior" for place in fitted.places()]) & (tried >= 3)
+    inside = np.array([place == "interior" for place in fitted.places()]) & (tried >= FEWEST_RATES)
     out = np.zeros(len(size), bool)
     centre = np.where(inside, fitted.centre, np.nan)
     for slip in slipped_rates(positions, centre, np.nanmin(x, -1), np.nanmax(x, -1)):
@@ -437,7 +457,7 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
         )
         out = out | work.tell(Defect.UNIT, size == slip.size, sentence)
     finite = np.where(np.isfinite(fitted.log_losses), fitted.log_losses, np.inf).min(-1)
-    lowest = np.where(np.isfinite(finite) & (tried >= 3), finite, np.nan)
+    lowest = np.where(np.isfinite(finite) & (tried >= FEWEST_RATES), finite, np.nan)
     sure = inside & ~_ends(positions)
     for slip in slipped_losses(positions, fitted.log_loss, lowest, inside, fitted.spacing):
         where = ", ".join(f"{v:g}" for v in sizes[slip.size])
@@ -500,7 +520,7 @@ def _of_sizes(sizes: Array, fitted: Optima) -> list[Finding]:
         Defect.FAILED: ("failed",),
         Defect.EDGE: ("low edge", "high edge"),
     }
-    few = tried < 3
+    few = tried < FEWEST_RATES
     if few.any():
         findings.append(_sizes_finding(Defect.FEW, few, sizes, "have fewer than three rates"))
     for defect, names in kinds.items():

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from depthmup.fitting.clean import Group
+from depthmup.fitting.clean import FEWEST_RATES, Group
 from depthmup.records import UNKNOWN, Estimate, Place, Verdict
 from depthmup.records.certificate import SizeOptimum, Slope
 from depthmup.records.fit import CurvePoint, Exponent, JointLaw
@@ -23,9 +23,6 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.intervals import Array, Flags, Index, around, student
 from depthmup.statistics.table import confounded, slices
-
-FEWEST_RATES = 3
-"""With fewer a curve has no optimum."""
 
 UNEVEN = 0.1
 """Octaves by which grids' spacings differ from which on their sizes are weighted."""

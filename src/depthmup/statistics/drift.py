@@ -135,7 +135,7 @@ def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
     half = float(student(freedom, confidence) * error)
     log = float(fitted.log_loss[size])
     with np.errstate(over="ignore"):
-        low, value, high = (float(np.exp(log + k * half)) for k in (-1, 0, 1))
+        low, value, high = (float(np.exp(v)) for v in (log - half, log, log + half))
     return Estimate(value=value, low=low, high=high)
 
 

@@ -32,7 +32,8 @@ the jackknife: 16 know their scatter to a fifth."""
 def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
     """Positive values, those of one cluster replaced by its most frequent member.
 
-    Sorted values belong to one cluster as long as each is within the closeness of its first.
+    Sorted values belong to one cluster as long as each is within the closeness of its first. Where
+    clusters are not clearly apart the values are left as they are.
 
     Example:
         >>> merged(np.array([1000.0, 1001.0, 1000.0, 2000.0])).tolist()
@@ -47,7 +48,9 @@ def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
         if end == len(distinct) or distinct[end] > distinct[start] * (1 + closeness):
             names[start:end] = distinct[start + int(np.argmax(count[start:end]))]
             start = end
-    return np.asarray(names[inverse])
+    clusters = np.unique(names)
+    apart = (clusters[1:] > clusters[:-1] * (1 + 4 * closeness)).all()
+    return np.asarray(names[inverse]) if apart else values
 
 
 def sizes_of(values: Array) -> tuple[Array, Index]:
