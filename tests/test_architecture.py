@@ -23,6 +23,7 @@ EVERYTHING = {
     "sweep",
     "diagnostics",
     "reports",
+    "fitting",
     "claims",
 }
 ARROWS = {
@@ -47,6 +48,7 @@ ARROWS = {
         "rules",
     },
     "reports": {"records", "rules"},
+    "fitting": {"statistics", "reports", "records", "rules"},
     "claims": EVERYTHING,
     "cli": EVERYTHING,
 }
@@ -92,6 +94,8 @@ def loaded_by(statement, *, modules):
         "import depthmup.records",
         "import depthmup.reports",
         "import depthmup.sweep",
+        "import depthmup.fitting",
+        "import depthmup; depthmup.fit",
         "from depthmup.training import engine_for; engine_for()",
         "from depthmup.cli.main import parse; parse(['transfer'])",
     ],

@@ -63,8 +63,7 @@ FILES = {
         "Runs of one size differ in 'optimizer'",
     ),
     "every run a size of its own": (
-        HEAD
-        + "\n".join(f"{3 * n},{2.0 ** -(n % 9)},0,{2 + n % 7},adam,32" for n in range(1, 700)),
+        HEAD + "\n".join(f"{3 * n},{2.0 ** -(n % 9)},0,{2 + n % 7},adam,32" for n in range(1, 700)),
         "is it an axis",
     ),
     "two rates of each size": (

@@ -14,6 +14,7 @@ from depthmup.records import Fit, Verdict
 from depthmup.records.fit import Answer, Defect
 from depthmup.rules import RUN_RULES, rules_of
 
+
 def table(*, exponents, sizes, noise=0.004, base=-6.0, seeds=(0,), **constant):
     """Runs whose best log2 rate is linear in log2 of the sizes."""
     rng = np.random.default_rng(0)
@@ -103,7 +104,8 @@ class TestFilters:
         assert second.of(["a", "b", "b c"]).tolist() == [True, False, True]
 
     @pytest.mark.parametrize(
-        "text", ["", "a", "a ==", "== 1", "a == 1 or b == 2", "a in 1", "a in (1", "a == (1)", "a b"]
+        "text",
+        ["", "a", "a ==", "== 1", "a == 1 or b == 2", "a in 1", "a in (1", "a == (1)", "a b"],
     )
     def test_what_is_no_filter_is_refused(self, text):
         with pytest.raises(ValueError, match="in the filter"):
@@ -278,9 +280,7 @@ class TestRules:
 
     def test_the_true_rule_is_consistent_and_others_are_rejected(self):
         runs = table(exponents={"batch": 0.5, "tokens": -0.5}, sizes=GRID, base=6)
-        judged = {
-            (j.rule, j.axis): j for j in fitted(runs, ["batch", "tokens"]).group().judgements
-        }
+        judged = {(j.rule, j.axis): j for j in fitted(runs, ["batch", "tokens"]).group().judgements}
         own = judged["Complete(d)P", "batch"]
         assert own.answer is Answer.CONSISTENT
         assert judged["one rate for all batches", "batch"].answer is Answer.REJECTED

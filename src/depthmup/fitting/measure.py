@@ -164,9 +164,7 @@ def _regression(fitted: Optima, columns: Sequence[Array]) -> Regression:
     On one grid for all sizes it is the drift that ``transfer`` tells.
     """
     uneven = float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
-    return Regression(
-        fitted=fitted, design=np.column_stack(columns), weighted=uneven, lenient=True
-    )
+    return Regression(fitted=fitted, design=np.column_stack(columns), weighted=uneven, lenient=True)
 
 
 def widest(group: Group, along: Slices) -> Index:
