@@ -47,7 +47,7 @@ def test_optuna():
             lr="params_lr",
             loss="value",
             where="state == COMPLETE",
-        )  # fmt: skip
+        )
     )
 
 

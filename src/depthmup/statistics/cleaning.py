@@ -183,8 +183,8 @@ def slipped_losses(
         positions: log2 of the sizes, (sizes, axes).
         fitted: log losses at the optima; NaN where there is none.
         lowest: of the best runs; NaN where too few are known.
-        inside: whether the optimum lies inside its grid: the trend is of these sizes, and of those
-            with a fine grid alone if there are enough.
+        inside: whether the optimum lies inside its grid: the trend is of these sizes, or of those
+            with a fine grid alone.
         spacing: of the grids, in octaves.
 
     Example:
@@ -194,9 +194,14 @@ def slipped_losses(
         >>> [s.size for s in slipped_losses(x, off, off, np.ones(6, bool), np.ones(6))]
         [2]
     """
-    law = _most(
-        positions, np.where(inside & (spacing <= FINE), fitted, math.nan), LOSS_SCATTER, curved=True
-    ) or _most(positions, np.where(inside, fitted, math.nan), LOSS_SCATTER)
+    fine = inside & (spacing <= FINE)
+    laws = [
+        _most(positions, np.where(flags, fitted, math.nan), LOSS_SCATTER, curved=curved)
+        for flags in (fine, inside)
+        for curved in (True, False)
+    ]
+    # Of the trends that can be fitted, the one that most sizes agree on best.
+    law = min((law for law in laws if law is not None), key=lambda law: law.scatter, default=None)
     if law is None:
         return []
     both = np.stack([np.where(inside, fitted, lowest), lowest]) - law.expected
@@ -232,7 +237,7 @@ def _most(
     x = positions[:, np.ptp(positions[known], axis=0) > 0] if known.any() else positions
     total = x.sum(-1) - x.sum(-1).mean()
     # A bend needs sizes to spare, or it follows what is off.
-    bent = [total**2] if curved and known.sum() >= 6 + 2 * x.shape[1] else []
+    bent = [total**2] if curved and known.sum() >= 6 + x.shape[1] else []
     design = np.column_stack([np.ones(len(x)), x, *bent])
     rank = int(np.linalg.matrix_rank(design[known])) if known.any() else 0
     if known.sum() - rank < 3:
