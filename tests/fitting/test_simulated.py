@@ -92,19 +92,22 @@ def test_predictions_at_four_times_the_largest_size(seeds):
     assert share(sum(held), len(held)).high >= 0.87
 
 
-def test_the_published_synthetic_law_from_a_tenth_of_its_grid():
+@pytest.mark.parametrize("whole", [True, False], ids=["six sizes", "runs at random"])
+def test_the_published_synthetic_law_from_a_tenth_of_its_grid(whole):
     errors = {axis: [] for axis in benchmark.LAW}
     inside = 0
     for number in range(6):
-        runs = benchmark.published(np.random.default_rng(number))
-        assert len(runs) < 0.1 * 64 * 16
-        joint = depthmup.fit(runs, axes=list(errors), lr="lr", loss="loss").group().joint
-        for slope in joint.exponents:
+        runs = benchmark.published(np.random.default_rng(number), whole_sizes=whole)
+        assert len(runs) <= 0.1 * 64 * 16
+        report = depthmup.fit(runs, axes=list(errors), lr="lr", loss="loss")
+        for slope in report.group().joint.exponents:
             errors[slope.axis].append(slope.estimate.value - benchmark.LAW[slope.axis])
             inside += slope.estimate.low <= benchmark.LAW[slope.axis] <= slope.estimate.high
+        assert report.exponent("tokens").value == approx(benchmark.LAW["tokens"], abs=0.03)
+        assert report.page
     assert inside >= 10  # of 12 intervals that hold 95%
     for of_axis in errors.values():
-        assert np.sqrt(np.mean(np.square(of_axis))) < 0.1
+        assert np.sqrt(np.mean(np.square(of_axis))) < 0.03
 
 
 def test_ten_thousand_rows_take_seconds(tmp_path):

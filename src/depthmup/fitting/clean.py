@@ -32,6 +32,9 @@ SHOWN_ROWS = 10
 FEWEST_RATES = 3
 """With fewer a curve has no optimum."""
 
+FEWEST_RUNS = 8
+"""Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
+
 MOST_SIZES = 500
 """Sizes of one group; an axis of more values is no axis."""
 
@@ -190,9 +193,11 @@ def clean(
         )
     seed = _seeds(work, columns)
     cells = curves_of(size, log2_rate, loss, seed, len(sizes))
-    if ((~np.isnan(cells.curves.log2_lrs)).sum(-1) >= FEWEST_RATES).sum() < 2:
+    rates = (~np.isnan(cells.curves.log2_lrs)).sum(-1)
+    pooled = (rates - 1).sum() >= FEWEST_RUNS + len(columns.axes)
+    if (rates >= FEWEST_RATES).sum() < 2 and not (pooled and len(np.unique(log2_rate)) > 2):
         raise ValueError(
-            f"Expected at least three values of the {tuned} at two sizes or more"
+            f"Expected at least three values of the {tuned} at two sizes or more, or two at many"
             f"{_of(name)}; of {len(sizes)} sizes fewer have. Is every column named as an axis one?"
         )
     fitted = optima(cells.curves, chance=chance)

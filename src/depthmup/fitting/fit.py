@@ -13,12 +13,15 @@ from depthmup.fitting.columns import Columns, checked, propose
 from depthmup.fitting.judge import at_target, judgements
 from depthmup.fitting.measure import (
     exponent_of,
+    from_pooled,
     joint_law,
     octave_costs,
     optimum_of,
     partners_of,
     points_of,
+    pooled_joint_law,
     slices_of,
+    sparse,
 )
 from depthmup.fitting.predict import checked_target, predict
 from depthmup.fitting.read import Table, names_of, read
@@ -181,6 +184,12 @@ def _group_fit(
     partners = partners_of(group)
     along = [slices_of(group, a, partners) for a in group.axes if _varies(group, a)]
     exponents = [exponent_of(group, s, tuned=tuned, tolerance=tolerance) for s in along]
+    joint = joint_law(group, tuned)
+    if sparse(group, joint) and not partners:
+        pooled = pooled_joint_law(group, tuned)
+        if pooled is not None:
+            joint = pooled
+            exponents = [from_pooled(e, pooled, tolerance) for e in exponents]
     judged = [
         judgement
         for slices, exponent in zip(along, exponents, strict=True)
@@ -206,7 +215,7 @@ def _group_fit(
         optima=tuple(optimum_of(group, i) for i in range(len(group.sizes))),
         points=points_of(group),
         exponents=tuple(exponents),
-        joint=joint_law(group, tuned),
+        joint=joint,
         judgements=tuple(judged),
         confounded=(*_confounded(partners), *group.notes),
         prediction=prediction,

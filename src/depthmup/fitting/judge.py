@@ -9,7 +9,7 @@ import numpy as np
 
 from depthmup.fitting.clean import Group
 from depthmup.fitting.measure import Slices, cost_of, held_of, widest
-from depthmup.records import Estimate
+from depthmup.records import UNKNOWN, Estimate
 from depthmup.records.fit import Answer, Exponent, Judgement, RuleAtTarget
 from depthmup.rules import RUN_RULES, RunRule, Scheme, canonical, rules_of
 
@@ -81,9 +81,10 @@ def judgements(
     """Every published rule that speaks of an axis, judged by what was measured along it."""
     if not measured.exponent.known or measured.together:
         return ()
-    longest = widest(group, along)
+    longest = widest(group, along) if along.members else np.zeros(0, int)
     number = group.axes.index(along.axis)
-    doublings = float(np.log2(group.sizes[longest[-1], number] / group.sizes[longest[0], number]))
+    ends = group.sizes[longest[[0, -1]], number] if len(longest) else np.ones(2)
+    doublings = float(np.log2(ends[1] / ends[0]))
     found = []
     for claim in claims(along.axis, held_of(group, along), scheme):
         exponent = float(claim.exponent)
@@ -94,7 +95,9 @@ def judgements(
                 axis=along.axis,
                 exponent=exponent,
                 answer=answer(measured.exponent, exponent, tolerance),
-                cost=cost_of(group.fitted, int(longest[0]), int(longest[-1]), octaves),
+                cost=cost_of(group.fitted, int(longest[0]), int(longest[-1]), octaves)
+                if len(longest)
+                else UNKNOWN,
                 setting=claim.setting,
                 reach=claim.reach,
                 source=claim.source,
@@ -108,7 +111,7 @@ def answer(measured: Estimate, exponent: float, tolerance: float) -> Answer:
     """Consistent if the whole interval is within the tolerance of a rule, rejected if none is.
 
     Example:
-        >>> answer(Estimate(value=-0.4, low=-0.5, high=-0.3), -0.45, 0.15)
+        >>> answer(Estimate(value=-0.4, low=-0.5, high=-0.35), -0.45, 0.15)
         <Answer.CONSISTENT: 'consistent'>
     """
     if measured.inside(exponent - tolerance, exponent + tolerance):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +19,7 @@ from depthmup.statistics import (
     cost,
     loss_estimate,
     optima,
+    pooled_law,
     rate_estimate,
 )
 from depthmup.statistics.intervals import Array, Flags, Index, around, student
@@ -194,16 +195,24 @@ def judge_exponent(
             f"The exponent is {value} {span}, but at {along.axis} {against} the best value is at "
             "an edge of the grid where this law does not put it: extend that grid."
         )
-    if exponent.outside(-tolerance, tolerance):
-        way = "falls" if exponent.value < 0 else "rises"
-        return Verdict.DRIFTS, (
-            f"The best value {way} with {along.axis}: exponent {value}, 95% interval {span}."
-        )
-    if failed := [i for i, place in enumerate(group.fitted.places()) if place is Place.FAILED]:
+    failed = [i for i, place in enumerate(group.fitted.places()) if place is Place.FAILED]
+    if failed and not exponent.outside(-tolerance, tolerance):
         values = sorted({group.sizes[i, group.axes.index(along.axis)] for i in failed})
         return Verdict.UNDECIDED, (
             f"Where it trains, the exponent is {value} {span}; at {along.axis} "
             f"{', '.join(f'{v:g}' for v in values)} nothing trains."
+        )
+    return worded(along.axis, exponent, tolerance)
+
+
+def worded(axis: str, exponent: Estimate, tolerance: float) -> tuple[Verdict, str]:
+    """The verdict of an interval against +-tolerance, and a sentence."""
+    span = f"[{exponent.low:+.2f}, {exponent.high:+.2f}]".replace("-", "−")
+    value = f"{exponent.value:+.2f}".replace("-", "−")
+    if exponent.outside(-tolerance, tolerance):
+        way = "falls" if exponent.value < 0 else "rises"
+        return Verdict.DRIFTS, (
+            f"The best value {way} with {axis}: exponent {value}, 95% interval {span}."
         )
     if exponent.inside(-tolerance, tolerance):
         return Verdict.TRANSFERS, (
@@ -211,7 +220,7 @@ def judge_exponent(
         )
     return Verdict.UNDECIDED, (
         f"Exponent {value}, 95% interval {span}: neither inside nor outside ±{tolerance:g}. More "
-        f"{along.axis}s, more seeds or a finer grid would tell."
+        f"{axis}s, more seeds or a finer grid would tell."
     )
 
 
@@ -278,6 +287,56 @@ def joint_law(group: Group, tuned: str) -> JointLaw | None:
         used=tuple(int(i) for i in used),
         fit_error=float(np.linalg.norm(residuals) / math.sqrt(line.freedom)),
     )
+
+
+def pooled_joint_law(group: Group, tuned: str) -> JointLaw | None:
+    """One law of all runs at once, for sizes with too few rates for optima of their own."""
+    x, y = group.fitted.curves.log2_lrs, group.fitted.log_losses
+    size, rate = np.nonzero(np.isfinite(y))
+    varied = [i for i in range(len(group.axes)) if len(np.unique(group.sizes[size, i])) > 1]
+    if not varied:
+        return None
+    base = group.sizes.min(0)
+    positions = np.log2(group.sizes / base)[:, varied]
+    law = pooled_law(positions, size, x[size, rate], y[size, rate])
+    if law is None:
+        return None
+    axes = [group.axes[i] for i in varied]
+    return JointLaw(
+        base=dict(zip(group.axes, map(_number, base), strict=True)),
+        constant=replace(law.constant, unit=f"log2 {tuned}"),
+        exponents=tuple(
+            Slope(axis=axis, estimate=estimate)
+            for axis, estimate in zip(axes, law.exponents, strict=True)
+        ),
+        interactions=(),
+        residuals=(),
+        used=(),
+        fit_error=law.scatter,
+        pooled=True,
+    )
+
+
+def sparse(group: Group, joint: JointLaw | None) -> bool:
+    """Whether most sizes have too few rates for an optimum, or the others fix no law."""
+    if joint is None or not all(slope.estimate.known for slope in joint.exponents):
+        return True
+    rates = (~np.isnan(group.fitted.curves.log2_lrs)).sum(-1)
+    return bool((rates < FEWEST_RATES).mean() > 0.5)
+
+
+def from_pooled(measured: Exponent, law: JointLaw, tolerance: float) -> Exponent:
+    """An exponent by the law of all runs, where slices show none or know it less well."""
+    estimate = next((s.estimate for s in law.exponents if s.axis == measured.axis), UNKNOWN)
+    own = measured.exponent
+    if not estimate.known or measured.together:
+        return measured
+    if own.known and own.high - own.low <= estimate.high - estimate.low:
+        return measured
+    verdict, why = worded(measured.axis, estimate, tolerance)
+    why += " From all runs at once: most sizes have too few rates for an optimum of their own."
+    question = f"{measured.question}, in one law of all axes"
+    return replace(measured, exponent=estimate, verdict=verdict, why=why, question=question)
 
 
 def octave_costs(group: Group) -> tuple[Estimate, ...]:

@@ -118,7 +118,8 @@ class JointLaw:
     """``log2 best = constant + sum_a exponent_a log2(size_a / base_a)`` over all sizes at once.
 
     ``interactions`` are products of two axes, with the axes joined by " x "; ``residuals`` are the
-    optima less the law, of each size that was used.
+    optima less the law, of each size that was used. A ``pooled`` law rests on all runs at once
+    (``statistics.pooled``), as sizes have too few rates for optima of their own; it has none.
     """
 
     base: Mapping[str, float]
@@ -128,6 +129,7 @@ class JointLaw:
     residuals: tuple[float, ...]
     used: tuple[int, ...]
     fit_error: float
+    pooled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

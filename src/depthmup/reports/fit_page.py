@@ -73,7 +73,7 @@ def _group(fit: Fit, group: GroupFit, prefix: str, charts: dict[str, Any]) -> di
             charts[optimum] = _spec(panel)
         axes.append(_axis(measured, panels, optimum, group))
     residuals = ""
-    if group.joint is not None:
+    if group.joint is not None and not group.joint.pooled:
         residuals = f"{prefix}-residuals"
         chart = residual_chart(fit, group, width="container")
         charts[residuals] = _spec(chart)
@@ -94,6 +94,7 @@ def _group(fit: Fit, group: GroupFit, prefix: str, charts: dict[str, Any]) -> di
         "axes": axes,
         "joint": _joint(group),
         "residuals": residuals,
+        "pooled": group.joint is not None and group.joint.pooled,
         "rules": [_rule(judged) for judged in group.judgements],
         "findings": [(f.defect.value, f.count, f.sentence, f.rows) for f in group.findings],
         "confounded": group.confounded,

@@ -42,6 +42,7 @@ from depthmup.statistics.intervals import (
 )
 from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.pooled import Pooled, pooled_law
 from depthmup.statistics.refusals import noisy_sizes
 from depthmup.statistics.regression import Regression
 
@@ -51,6 +52,7 @@ __all__ = [
     "Array",
     "Curves",
     "Optima",
+    "Pooled",
     "Regression",
     "Size",
     "Slope",
@@ -80,6 +82,7 @@ __all__ = [
     "moderated",
     "noisy_sizes",
     "optima",
+    "pooled_law",
     "rate_estimate",
     "share",
     "slope_weights",
