@@ -250,7 +250,7 @@ def report_published(count: int) -> None:
             report = depthmup.fit(runs, axes=list(LAW), lr="lr", loss="loss")
             joint = report.group().joint
             for slope in joint.exponents if joint else ():
-                estimates[slope.axis].append(slope.estimate)
+                estimates[slope.axis] += [slope.estimate] if slope.estimate.known else []
         for axis, of_axis in estimates.items():
             errors = np.array([e.value for e in of_axis]) - LAW[axis]
             held = np.mean([e.low <= LAW[axis] <= e.high for e in of_axis])

@@ -156,3 +156,11 @@ def test_rates_drawn_at_random_and_a_seed_for_each_run():
     exponent = report.exponent("depth")
     assert exponent.low <= -0.4 <= exponent.high
     assert exponent.high - exponent.low < 0.2
+
+
+def test_sparse_rates_are_no_slips():
+    """Sizes of one or two rates far from their optimum are sound."""
+    for number in range(20):
+        runs = benchmark.published(np.random.default_rng(number), whole_sizes=False)
+        report = depthmup.fit(runs, axes=list(benchmark.LAW), lr="lr", loss="loss")
+        assert report.excluded == ()

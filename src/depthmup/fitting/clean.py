@@ -18,6 +18,7 @@ from depthmup.records.printable import printable
 from depthmup.statistics import Optima, optima
 from depthmup.statistics.cleaning import (
     CUT,
+    FINE,
     beyond_sense,
     far_above,
     impossible,
@@ -31,6 +32,9 @@ from depthmup.statistics.table import Cells, curves_of, merged, sizes_of
 SHOWN_ROWS = 10
 FEWEST_RATES = 3
 """With fewer a curve has no optimum."""
+
+CLEAR_RATES = 5
+"""With as many, no farther apart than an octave, a curve shows its best loss."""
 
 FEWEST_RUNS = 8
 """Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
@@ -454,7 +458,8 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
     inside = np.array([place == "interior" for place in fitted.places()]) & (tried >= FEWEST_RATES)
     out = np.zeros(len(size), bool)
     centre = np.where(inside, fitted.centre, np.nan)
-    for slip in slipped_rates(positions, centre, np.nanmin(x, -1), np.nanmax(x, -1)):
+    ends = (np.where(tried >= FEWEST_RATES, end(x, -1), np.nan) for end in (np.nanmin, np.nanmax))
+    for slip in slipped_rates(positions, centre, *ends, fitted.spacing):
         where = ", ".join(f"{v:g}" for v in sizes[slip.size])
         sentence = (
             f"of size {where} have a best {tuned} {2.0**slip.shift:.3g} times that of the law of "
@@ -463,7 +468,7 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
         out = out | work.tell(Defect.UNIT, size == slip.size, sentence)
     finite = np.where(np.isfinite(fitted.log_losses), fitted.log_losses, np.inf).min(-1)
     lowest = np.where(np.isfinite(finite) & (tried >= FEWEST_RATES), finite, np.nan)
-    sure = inside & ~_ends(positions)
+    sure = inside & ~_ends(positions) & (tried >= CLEAR_RATES) & (fitted.spacing <= FINE)
     for slip in slipped_losses(positions, fitted.log_loss, lowest, inside, fitted.spacing):
         where = ", ".join(f"{v:g}" for v in sizes[slip.size])
         sentence = (

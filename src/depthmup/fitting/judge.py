@@ -13,6 +13,9 @@ from depthmup.records import UNKNOWN, Estimate
 from depthmup.records.fit import Answer, Exponent, Judgement, RuleAtTarget
 from depthmup.rules import RUN_RULES, RunRule, Scheme, canonical, rules_of
 
+_OF_RUNS = ("parameters", "compute", "tokens", "steps")
+"""Axes along which a rule must say what the batch did."""
+
 _SCALED_BY_SCHEMES = ("width", "depth")
 
 
@@ -53,7 +56,7 @@ def claims(axis: str, held: str, scheme: Scheme | None) -> Iterator[Claim]:
             yield Claim(
                 rule=rule.name,
                 exponent=exponent - own,
-                setting=rule.setting + (f"; batch {rule.batch.value}" if named != "batch" else ""),
+                setting=rule.setting + (f"; batch {rule.batch.value}" if named in _OF_RUNS else ""),
                 reach=rule.reach,
                 source=rule.source,
                 standing=rule.standing.value,

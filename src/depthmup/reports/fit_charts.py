@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from depthmup.records import Fit, GroupFit, Place
@@ -22,7 +23,12 @@ def curve_panels(fit: Fit, group: GroupFit, measured: Exponent, *, width: Width)
     slices = measured.slices[:MOST_PANELS]
     losses = [p.loss for p in group.points if math.isfinite(p.loss)]
     best = [o.loss.value for o in group.optima if o.loss.known]
-    axis = loss_axis(losses, must_show=best, reach=3 * min(best, default=1.0))
+    # Rates that are too small leave a network as it was: their losses say how far to reach.
+    slow: dict[int, float] = {}
+    for point in group.points:
+        slow.setdefault(point.size, point.loss)
+    finite = [loss for loss in slow.values() if math.isfinite(loss)]
+    axis = loss_axis(losses, must_show=best, reach=1.5 * median(finite) if finite else math.inf)
     return [_curves(fit, group, measured.axis, members, axis, width) for members in slices]
 
 

@@ -44,7 +44,10 @@ LOSS_FACTORS = (1 / math.log(2), math.log(2), *(10.0**k for k in (1, 2, 3, -1, -
 NEAR_FACTOR = 0.2
 """How near the logarithm of such a factor a shift must lie: a coarse grid misses its best loss."""
 
-RATE_JUMP, RATE_BOUND_JUMP, RATE_SCATTER = 2.5, 4.0, 0.3
+RATE_SPACINGS = 3.0
+"""Spacings of its grid by which a size's optimum must be off at least to be of another unit."""
+
+RATE_JUMP, RATE_BOUND_JUMP, RATE_SCATTER = 2.5, 6.0, 0.3
 """Octaves by which a size's optimum, or else all rates tried there, must be off to be of another
 unit, and the least scatter of optima about their law that is believed."""
 
@@ -145,7 +148,9 @@ class Slip:
     shift: float
 
 
-def slipped_rates(positions: Array, optima: Array, low: Array, high: Array) -> list[Slip]:
+def slipped_rates(
+    positions: Array, optima: Array, low: Array, high: Array, spacing: Array
+) -> list[Slip]:
     """Sizes whose rates are octaves off the law of all others' optima: rates of another unit.
 
     A size without an optimum is off if all rates that were tried there are.
@@ -153,21 +158,23 @@ def slipped_rates(positions: Array, optima: Array, low: Array, high: Array) -> l
     Args:
         positions: log2 of the sizes, (sizes, axes).
         optima: log2 rates; NaN where there is none.
-        low, high: the smallest and largest log2 rate that was tried.
+        low, high: the smallest and largest log2 rate that was tried; NaN where too few were.
+        spacing: of the grids around the lowest point: an optimum is known no better.
 
     Example:
         >>> x, best = np.arange(6.0)[:, None], np.array([-9.0, -9.1, -9.2, 0.6, -9.4, -9.6])
-        >>> slipped_rates(x, best, best - 3, best + 3)[0].size
+        >>> slipped_rates(x, best, best - 3, best + 3, np.ones(6))[0].size
         3
     """
     law = _most(positions, optima, RATE_SCATTER)
     if law is None:
         return []
     above, below = low - law.expected, high - law.expected
-    bound = np.where(above > 0, above, np.where(below < 0, below, 0.0))
+    bound = np.nan_to_num(np.where(above > 0, above, np.where(below < 0, below, 0.0)))
     known = np.isfinite(optima)
     off = np.where(known, optima - law.expected, bound)
-    jump = np.maximum(np.where(known, RATE_JUMP, RATE_BOUND_JUMP), OUTLYING * law.scatter)
+    least = np.where(known, np.maximum(RATE_JUMP, RATE_SPACINGS * spacing), RATE_BOUND_JUMP)
+    jump = np.maximum(least, OUTLYING * law.scatter)
     return law.slips(off, np.abs(off) > jump)
 
 
