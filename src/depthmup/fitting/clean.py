@@ -458,8 +458,10 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
     inside = np.array([place == "interior" for place in fitted.places()]) & (tried >= FEWEST_RATES)
     out = np.zeros(len(size), bool)
     centre = np.where(inside, fitted.centre, np.nan)
-    ends = (np.where(tried >= FEWEST_RATES, end(x, -1), np.nan) for end in (np.nanmin, np.nanmax))
-    for slip in slipped_rates(positions, centre, *ends, fitted.spacing):
+    low, high = (
+        np.where(tried >= FEWEST_RATES, end(x, -1), np.nan) for end in (np.nanmin, np.nanmax)
+    )
+    for slip in slipped_rates(positions, centre, low, high, fitted.spacing):
         where = ", ".join(f"{v:g}" for v in sizes[slip.size])
         sentence = (
             f"of size {where} have a best {tuned} {2.0**slip.shift:.3g} times that of the law of "
