@@ -24,6 +24,7 @@ EVERYTHING = {
     "sweep",
     "diagnostics",
     "reports",
+    "fitting",
     "paper",
 }
 ARROWS = {
@@ -50,6 +51,7 @@ ARROWS = {
         "rules",
     },
     "reports": {"records", "rules"},
+    "fitting": {"statistics", "reports", "records", "rules"},
     "paper": EVERYTHING,
     "cli": EVERYTHING,
 }
@@ -124,6 +126,8 @@ def loaded_by(statement, *, modules):
         "import depthmup.records",
         "import depthmup.reports",
         "import depthmup.sweep",
+        "import depthmup.fitting",
+        "import depthmup; depthmup.fit",
         "from depthmup.training import engine_for; engine_for()",
         "from depthmup.cli.main import parse; parse(['transfer'])",
     ],

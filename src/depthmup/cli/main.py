@@ -11,6 +11,7 @@ import tyro
 from depthmup.cli import (
     check,
     doctor,
+    fit,
     limit,
     merge,
     plan,
@@ -26,6 +27,7 @@ from depthmup.cli.refusals import REFUSED, explained
 VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "plan": (plan.Options, plan.run),
     "transfer": (transfer.Options, transfer.run),
+    "fit": (fit.Options, fit.run),
     "report": (report.Options, report.run),
     "merge": (merge.Options, merge.run),
     "limit": (limit.Options, limit.run),

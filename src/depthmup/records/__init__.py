@@ -12,6 +12,7 @@ from depthmup.records.evidence import (
     Reproduction,
 )
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
+from depthmup.records.fit import Defect, Fit, GroupFit
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
@@ -31,10 +32,13 @@ __all__ = [
     "Comparison",
     "Curve",
     "Data",
+    "Defect",
     "Estimate",
     "Evidence",
     "Exponent",
     "Finding",
+    "Fit",
+    "GroupFit",
     "Lack",
     "Measurement",
     "Network",

@@ -4,11 +4,11 @@ import json
 import math
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from depthmup.records.decode import decode, parse
+from depthmup.records.decode import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
 
 SCHEMA = 2
@@ -166,7 +166,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
-        return json.dumps(_plain(self), indent=2, allow_nan=False)
+        return json.dumps(encode(self), indent=2, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Certificate":
@@ -234,30 +234,6 @@ def compare(first: Certificate, second: Certificate) -> Change:
         octaves=second.predicted.value - first.predicted.value,
         loss=Estimate(value=ratio, low=ratio - half, high=ratio + half, unit="log loss"),
     )
-
-
-def _plain(value: Any) -> Any:
-    """What strict JSON holds, at any depth.
-
-    Example:
-        >>> _plain({"a": (math.inf, math.nan, 1.5)})
-        {'a': ['Infinity', None, 1.5]}
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return None
-        return "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 def size_name(size: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""Values of this package from JSON, checked against their types while they are made.
+"""Values of this package to JSON and back, checked against their types while they are made.
 
 A file may hold anything: what does not fit is refused by its place and what was expected there,
 before anything is computed from it.
@@ -9,7 +9,7 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,6 +19,30 @@ T = TypeVar("T")
 
 LARGEST = 64 * 2**20
 """Characters of a file; the longest certificates have some hundred thousand."""
+
+
+def encode(value: Any) -> Any:
+    """What strict JSON holds, at any depth.
+
+    Example:
+        >>> encode({"a": (math.inf, math.nan, 1.5)})
+        {'a': ['Infinity', None, 1.5]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(v) for v in value]
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return None
+        return "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
 
 
 def parse(text: str, what: str) -> Any:

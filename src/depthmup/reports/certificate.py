@@ -27,7 +27,7 @@ def rate(value: float) -> str:
         >>> rate(0.0021), rate(0.25), rate(3.0), rate(math.inf)
         ('2.1e-3', '0.25', '3', '∞')
     """
-    if not math.isfinite(value) or 0.01 <= abs(value) < 100:
+    if not math.isfinite(value) or value == 0 or 0.01 <= abs(value) < 100:
         return number(value) if not math.isfinite(value) else f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
@@ -211,7 +211,8 @@ def _measured_on(certificate: Certificate) -> str:
     return (
         f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {len(certificate.log2_lrs)} learning "
         f"rates, {seeds}, by {certificate.measure}. "
-        "Rates are those of the base, which the scheme scales; intervals hold 90%."
+        + ("Rates are those of the base, which the scheme scales; i" if scheme else "I")
+        + "ntervals hold 90%."
     )
 
 

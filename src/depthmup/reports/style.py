@@ -27,10 +27,25 @@ VERDICT_COLOURS = {"transfers": "#00734f", "drifts": "#a83f00", "undecided": "#5
 def size_colours(study: Study) -> dict[int, str]:
     """A colour per depth (or width), small light to large dark."""
     found = sizes(study)
-    step = (len(_PLASMA) - 1) / max(len(found) - 1, 1)
-    if len(found) == 1:
-        return {found[0]: _PLASMA[-2]}
-    return {size: _blend(_PLASMA, i * step) for i, size in enumerate(found)}
+    return dict(zip(found, ramp(len(found)), strict=True))
+
+
+def ramp(count: int) -> list[str]:
+    """Colours of ordered things, from light to dark.
+
+    Example:
+        >>> ramp(2)
+        ['#f89540', '#0d0887']
+    """
+    if count == 1:
+        return [_PLASMA[-2]]
+    step = (len(_PLASMA) - 1) / max(count - 1, 1)
+    return [_blend(_PLASMA, i * step) for i in range(count)]
+
+
+def palette(count: int) -> list[str]:
+    """Colours of things without an order; they repeat after seven."""
+    return [_OKABE_ITO[i % len(_OKABE_ITO)] for i in range(count)]
 
 
 def scheme_colours(study: Study) -> dict[str, str]:

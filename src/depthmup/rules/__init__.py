@@ -20,6 +20,7 @@ from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import Observable, Prediction, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
 from depthmup.rules.role import Kind, Role
+from depthmup.rules.run_rules import RUN_RULES, RunRule, canonical, rules_of
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
@@ -37,6 +38,7 @@ __all__ = [
     "OPTIMIZERS",
     "REGIONS",
     "RESPONSES",
+    "RUN_RULES",
     "SP",
     "STANDARD",
     "Departure",
@@ -54,9 +56,11 @@ __all__ = [
     "Response",
     "Role",
     "RunLaws",
+    "RunRule",
     "Scheme",
     "WidthLaw",
     "WidthRule",
+    "canonical",
     "completep",
     "decided",
     "effect",
@@ -68,5 +72,6 @@ __all__ = [
     "predict",
     "regime",
     "region",
+    "rules_of",
     "scheme",
 ]

@@ -5,6 +5,7 @@ Plain arrays come in, estimates go out; nothing here knows where the numbers cam
 
 from depthmup.statistics.best import best_log2_lr, best_log_loss, log_ratio_of_best
 from depthmup.statistics.certificate import calibrate, check_asked
+from depthmup.statistics.cost import centre_error, cost
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import (
     DRIFT_UNIT,
@@ -13,7 +14,9 @@ from depthmup.statistics.drift import (
     drifts,
     excess_loss,
     judge,
+    loss_estimate,
     measured,
+    rate_estimate,
 )
 from depthmup.statistics.exponents import (
     Slope,
@@ -38,7 +41,11 @@ from depthmup.statistics.intervals import (
     student,
     surprising,
 )
+from depthmup.statistics.law import Size
 from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.pooled import Pooled, pooled_law
+from depthmup.statistics.refusals import noisy_sizes
+from depthmup.statistics.regression import Regression
 
 __all__ = [
     "CONFIDENCE",
@@ -47,12 +54,17 @@ __all__ = [
     "Array",
     "Curves",
     "Optima",
+    "Pooled",
+    "Regression",
+    "Size",
     "Slope",
     "around",
     "best_log2_lr",
     "best_log_loss",
     "calibrate",
+    "centre_error",
     "check_asked",
+    "cost",
     "drift",
     "drifts",
     "exact",
@@ -66,10 +78,14 @@ __all__ = [
     "log_ratio_of_best",
     "log_slope",
     "log_slopes",
+    "loss_estimate",
     "mean",
     "measured",
     "moderated",
+    "noisy_sizes",
     "optima",
+    "pooled_law",
+    "rate_estimate",
     "share",
     "slope_weights",
     "standard_errors",

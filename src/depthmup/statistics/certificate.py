@@ -58,6 +58,7 @@ def calibrate(
     early: Sequence[Any] | Array | None = None,
     chance: float = math.inf,
     probe: Probe | None = None,
+    one_seed: bool = False,
     tolerance: float = TOLERANCE,
     about: Mapping[str, Any] | None = None,
 ) -> Certificate:
@@ -75,6 +76,8 @@ def calibrate(
         early: like ``losses``, for a window in the middle of training.
         chance: the loss of guessing.
         probe: what the probe of the target showed.
+        one_seed: whether one seed is enough. The scatter of points about their curves then stands
+            for that of seeds, and a shift that all runs of the one seed share is not seen.
         tolerance: octaves per doubling within which an optimum counts as staying.
         about: further fields of ``Certificate``: title, scheme, measure, rate_unit, model (the
             fingerprint of the code that was trained), config, environment.
@@ -83,7 +86,8 @@ def calibrate(
         The certificate; a refused one predicts nothing and says why.
 
     Raises:
-        ValueError: losses that are not positive, arrays of the wrong shape, sizes below 1 or twice.
+        ValueError: losses or sizes that are not positive, sizes that stand twice, arrays of the
+            wrong shape.
 
     Example:
         >>> lrs = np.arange(-6.0, 1.0)
@@ -116,7 +120,7 @@ def calibrate(
         _size_optimum(size, fitted, i, place)
         for i, (size, place) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
-    refusals = refuse_measurements(measured, fitted)
+    refusals = refuse_measurements(measured, fitted, one_seed=one_seed)
     laws = laws_of(fitted, sizes, base) if not refusals else None
     refusals += refuse_design(sizes, base, target, laws)
     if laws is not None and laws.optimum.freedom > 0:
@@ -152,12 +156,14 @@ def calibrate(
 def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
     """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
 
+    alone = fitted.curves.fewest_seeds < 2
+
     def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
         return Law(
             base=base,
             sizes=tuple(sizes),
             values=values,
-            without=np.moveaxis(without, -1, 0) if fitted.curves.fewest_seeds > 1 else without[:0],
+            without=np.zeros((0, len(sizes))) if alone else np.moveaxis(without, -1, 0),
             groups=fitted.curves.groups,
             known=known,
             scale=scale,
@@ -165,12 +171,16 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
         )
 
     nothing = np.zeros(len(sizes))
+    misfit = np.hypot(fitted.misfit, fitted.scatter) if alone else fitted.misfit
+    level = np.full(len(sizes), math.sqrt(float(fitted.point_variance))) if alone else nothing
     with np.errstate(invalid="ignore", divide="ignore"):
+        # Of log2 c the standard error is that of c over c ln 2.
+        blurred = fitted.curvature_scatter / (fitted.curvature * math.log(2)) if alone else nothing
         bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
     return Laws(
-        optimum=law(fitted.centre, fitted.centre_without, fitted.misfit, 0),
-        curvature=law(*bends, nothing, 1, CURVATURE_SCALE),
-        loss=law(fitted.log_loss, fitted.log_loss_without, nothing, 2),
+        optimum=law(fitted.centre, fitted.centre_without, misfit, 0),
+        curvature=law(*bends, blurred, 1, CURVATURE_SCALE),
+        loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),
     )
 
 
@@ -336,8 +346,8 @@ def check_asked(log2_lrs: Sequence[float], target: Size) -> None:
 
 
 def _check_size(name: str, size: Size) -> None:
-    if not size or any(not 1 <= value < math.inf for value in size.values()):
-        raise ValueError(f"Expected every {name} to have values of at least 1; got {dict(size)}.")
+    if not size or any(not 0 < value < math.inf for value in size.values()):
+        raise ValueError(f"Expected every {name} to have positive values; got {dict(size)}.")
 
 
 def _check(sizes: Sequence[Size], target: Size, base: Size) -> None:

@@ -1,18 +1,7 @@
 """How the optimum moves with size, what that costs, and the verdict.
 
 The drift is the least-squares slope of the best log2 learning rate against log2 size: 0 means
-transfer. Its variance has two parts,
-
-    (t_{S-1} jackknife error over S seeds)^2 + (1.96)^2 sum_i w_i^2 misfit_i^2,
-
-w_i the slope's weights: what seeds scatter, and what the fit of each optimum misses and more seeds
-do not cure. With one seed the first part is unknown. What is left is how the optima scatter about
-their line, moderated by how points scatter about their curves:
-
-    s^2 = (4 s_0^2 + (n - 2) s_line^2) / (4 + n - 2),    s_0^2 = mean_i (scatter_i^2 + misfit_i^2),
-
-with Student's t of n + 2 degrees of freedom. It cannot see a shift that all runs of the one seed
-share along the sizes.
+transfer. Its interval, from several seeds or from one, is that of ``statistics.regression``.
 """
 
 import math
@@ -25,12 +14,10 @@ from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.regression import PRIOR_FREEDOM, Regression
 
 TOLERANCE = 0.15
 """Octaves per doubling of size within which an optimum counts as staying where it is."""
-
-PRIOR_FREEDOM = 4
-"""Weight, in degrees of freedom, of the scatter within curves beside that about the line."""
 
 DRIFT_UNIT = "octaves of learning rate per doubling of {axis}"
 EXCESS_UNIT = "nats of training loss"
@@ -63,26 +50,9 @@ def drifts(positions: Numbers, fitted: Optima) -> Drifts:
         (-0.5, 0.22)
     """
     x = np.asarray(positions, float)
-    x = x - x.mean()
-    weights = x / (x @ x)
-    value = fitted.centre @ weights
-    if fitted.curves.fewest_seeds < 2:
-        return Drifts(value=value, half=_from_sizes(x, weights, value, fitted))
-    within = np.einsum("...ns,n->...s", fitted.centre_without, weights)
-    error, freedom = fitted.seed_error(within)
-    misfit = np.sqrt((weights**2 * fitted.misfit**2).sum(-1))
-    half = np.hypot(student(freedom) * error, float(student(math.inf)) * misfit)
-    return Drifts(value=value, half=half)
-
-
-def _from_sizes(x: Array, weights: Array, value: Array, fitted: Optima) -> Array:
-    """The half-width from the scatter of sizes, for one seed."""
-    line = fitted.centre.mean(-1, keepdims=True) + value[..., None] * x
-    freedom = len(x) - 2
-    within = (fitted.scatter**2 + fitted.misfit**2).mean(-1)
-    about = ((fitted.centre - line) ** 2).sum(-1)
-    variance = (PRIOR_FREEDOM * within + about) / (PRIOR_FREEDOM + freedom)
-    return np.asarray(student(PRIOR_FREEDOM + freedom) * np.sqrt(variance * (weights @ weights)))
+    # Centred, so that the slope's weights are exact.
+    line = Regression(fitted=fitted, design=np.column_stack([np.ones(len(x)), x - x.mean()]))
+    return Drifts(value=line.coefficients[..., 1], half=line.half(line.rows[1]))
 
 
 def drift(
@@ -165,7 +135,7 @@ def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
     half = float(student(freedom, confidence) * error)
     log = float(fitted.log_loss[size])
     with np.errstate(over="ignore"):
-        low, value, high = (float(np.exp(log + k * half)) for k in (-1, 0, 1))
+        low, value, high = (float(np.exp(v)) for v in (log - half, log, log + half))
     return Estimate(value=value, low=low, high=high)
 
 

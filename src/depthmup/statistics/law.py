@@ -233,12 +233,16 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
     points, inverse = np.unique(u.picks, return_inverse=True)
     grid = u.grid[points]
     shared = grid @ with_residual + free.T @ (known @ signs)[:count]
-    total = _totals(law, grid)
     residual = free.T @ law.values
     known_part = np.zeros(len(points))
     left = grid @ variance + signs @ known @ signs
     if free.shape[1]:
-        solved = np.linalg.solve(total, shared[..., None])[..., 0]
+        solved = np.concatenate(
+            [
+                np.linalg.solve(_totals(law, grid[part]), shared[part][..., None])[..., 0]
+                for part in _parts(len(grid), len(residual))
+            ]
+        )
         known_part = solved @ residual
         left = left - (solved * shared).sum(-1)
     straight = float(weights @ law.values)
@@ -263,6 +267,12 @@ def _totals(law: Law, grid: Array) -> Array:
     return np.asarray(law.noise + np.einsum("gp,pij->gij", grid, parts))
 
 
+def _parts(points: int, contrasts: int) -> list[slice]:
+    """Parts of a grid whose covariances take some 64 MB together, however many sizes there are."""
+    step = max(1, 2**23 // max(contrasts, 1) ** 2)
+    return [slice(start, start + step) for start in range(0, points, step)]
+
+
 def _posterior(law: Law) -> tuple[Array, Array]:
     """A grid of squared (tau, lambda, iota) and its posterior weights, from the residuals."""
     steps = np.exp(np.linspace(-4, 2.5, 21))
@@ -276,10 +286,10 @@ def _posterior(law: Law) -> tuple[Array, Array]:
     grid = (mesh * scales) ** 2
     residual = law.contrasts.T @ law.values
     if len(residual):
-        total = _totals(law, grid)
-        solved = np.linalg.solve(
-            total, np.broadcast_to(residual[:, None], (len(grid), len(residual), 1))
-        )
-        log = log - 0.5 * (np.linalg.slogdet(total)[1] + residual @ solved[..., 0].T)
+        for part in _parts(len(grid), len(residual)):
+            total = _totals(law, grid[part])
+            right = np.broadcast_to(residual[:, None], (len(total), len(residual), 1))
+            solved = np.linalg.solve(total, right)[..., 0]
+            log[part] -= 0.5 * (np.linalg.slogdet(total)[1] + residual @ solved.T)
     weight = np.exp(log - log.max())
     return grid, weight / weight.sum()

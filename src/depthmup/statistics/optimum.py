@@ -112,11 +112,17 @@ class Optima:
     def averages_without(self) -> Array:
         """Averages without each seed at the learning rates of the fit, (..., sizes, seeds, rates).
 
-        The fitted points stay when a seed is left out, and zero where no loss is finite.
+        The fitted points stay when a seed is left out, and zero where no loss is finite. A rate
+        that this seed alone was trained at stays as it is, if most others are left; where fewer
+        than two thirds are, nothing is left to measure.
         """
         finite = np.isfinite(self.log_losses)[..., None, :]
         without = self.curves.without_each_seed()
-        return np.where(finite, np.where(np.isfinite(without), without, math.nan), 0.0)
+        left = np.isfinite(without) & finite
+        enough = 3 * left.sum(-1) >= 2 * finite.sum(-1)
+        full = np.where(finite, self.log_losses[..., None, :], 0.0)
+        stays = np.where(enough[..., None], full, math.nan)
+        return np.where(finite, np.where(left, without, stays), 0.0)
 
     @cached_property
     def curvature_without(self) -> Array:
@@ -143,6 +149,20 @@ class Optima:
         To first order a centre moves by -slope / (2 curvature). The points' variance is pooled
         over sizes; what the parabola misses of the valley is in it, which makes it no smaller.
         """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.sqrt((self.slope_row**2).sum(-1)) / (2 * self.curvature)
+        gain = np.where(np.isfinite(gain), gain, 0.0)
+        return np.asarray(gain * np.sqrt(self.point_variance)[..., None])
+
+    @cached_property
+    def curvature_scatter(self) -> Array:
+        """Standard errors of the curvatures from the scatter of points about their parabolas."""
+        spread = np.sqrt((self.bend_row**2).sum(-1))
+        return np.asarray(spread * np.sqrt(self.point_variance)[..., None])
+
+    @cached_property
+    def point_variance(self) -> Array:
+        """Variance of points about their parabolas, pooled over sizes, (...,)."""
         x, y = np.nan_to_num(self.curves.log2_lrs), self.log_losses
         finite = np.isfinite(y)
         u = x - self.centre[..., None]
@@ -155,10 +175,7 @@ class Optima:
         square = ((values - fitted) ** 2).sum((-2, -1))
         freedom = (root**2).sum((-2, -1)) - 3 * root.shape[-2]
         variance = np.where(freedom > 0.5, square / np.maximum(freedom, 0.5), 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.sqrt((self.slope_row**2).sum(-1)) / (2 * self.curvature)
-        gain = np.where(np.isfinite(gain), gain, 0.0)
-        return np.asarray(gain * np.sqrt(variance)[..., None])
+        return np.asarray(variance)
 
     def seed_error(self, without: Array) -> tuple[Array, Array]:
         """Standard error and freedom of a statistic given without each seed, (..., seeds)."""

@@ -13,6 +13,7 @@ from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
 from depthmup.statistics.optimum import Optima
+from depthmup.statistics.regression import PRIOR_FREEDOM
 
 FARTHEST = 16
 """How many times the largest size measured a target may be, along each axis."""
@@ -48,14 +49,16 @@ def volume(size: Size) -> float:
     return math.prod(size.values())
 
 
-def refuse_measurements(measured: Sequence[SizeOptimum], fitted: Optima) -> list[Refusal]:
-    """What is wrong with the measurements, size by size."""
+def refuse_measurements(
+    measured: Sequence[SizeOptimum], fitted: Optima, *, one_seed: bool = False
+) -> list[Refusal]:
+    """What is wrong with the measurements, size by size; one seed is, unless it is enough."""
     refusals = []
 
     def named(which: Sequence[SizeOptimum]) -> str:
         return ", ".join(size_name(o.size) for o in which)
 
-    if fitted.curves.fewest_seeds < 2:
+    if fitted.curves.fewest_seeds < 2 and not one_seed:
         refusals.append(
             Refusal(
                 lack=Lack.SEEDS,
@@ -93,7 +96,7 @@ def refuse_measurements(measured: Sequence[SizeOptimum], fitted: Optima) -> list
             )
         )
     flat = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
-    noisy = flat if refusals or flat else _noisy(fitted)
+    noisy = flat if refusals or flat else noisy_sizes(fitted)
     if noisy:
         refusals.append(_noise(named([measured[i] for i in noisy])))
     return refusals
@@ -107,16 +110,21 @@ def _noise(where: str) -> Refusal:
     )
 
 
-def _noisy(fitted: Optima) -> list[int]:
+def noisy_sizes(fitted: Optima) -> list[int]:
     """Sizes at which the curvature around the optimum is not above zero beyond the seeds' scatter.
 
     The curvature is linear in the log losses of a seed, so this is a t test: of errors pooled over
     sizes, relative to each curvature, at Bonferroni's level.
     """
+    count = len(fitted.curvature)
+    if fitted.curves.fewest_seeds < 2:
+        # The scatter of points is pooled over sizes already.
+        relative = fitted.curvature_scatter / fitted.curvature
+        bound = float(student(PRIOR_FREEDOM * count, 1 - 2 * SIGNIFICANCE / count))
+        return [int(i) for i in np.flatnonzero(bound * relative >= 1)]
     errors, freedoms = fitted.seed_error(fitted.curvature_without)
     relative = errors / fitted.curvature
     pooled = math.sqrt(float(np.mean(relative**2)))
-    count = len(relative)
     bound = float(student(float(np.sum(freedoms)), 1 - 2 * SIGNIFICANCE / count))
     return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
 
@@ -294,8 +302,10 @@ def _independent(column: Array, columns: Array) -> bool:
 def _half(law: Law, weights: Array, without: Array) -> float:
     """Half-width of a combination of optima, seeds and fit, at Bonferroni's level over axes."""
     confidence = 1 - SIGNIFICANCE / len(law.axes)
-    error, freedom = jackknife_error(without, law.groups)
     misfit = math.sqrt(float((weights**2) @ (law.known**2)))
+    if not len(law.without):  # one seed: what is known of its scatter stands in the misfit
+        return float(student(PRIOR_FREEDOM, confidence)) * misfit
+    error, freedom = jackknife_error(without, law.groups)
     return math.hypot(
         float(student(freedom, confidence) * error),
         float(student(math.inf, confidence)) * misfit,

@@ -1,0 +1,161 @@
+"""``depthmup fit``: what do the runs that I already have say about my best learning rate?"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from depthmup.cli.output import print_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Fit a table of finished runs: how the best learning rate moves with size, with intervals.
+
+    Trains nothing. Each row is a run. The optimum of every size is fitted, then the exponent along
+    each axis, from slices in which that axis alone changes. Whatever is wrong with the table is
+    told, and rows that are left out are written to OUT/excluded.csv with the reason.
+
+        depthmup fit runs.csv --axes depth=n_layers width=d_model --lr lr --loss final_loss
+    """
+
+    table: Annotated[Path, tyro.conf.Positional]
+    """A CSV, JSON lines or Parquet file; or the word "example" for the table that ships with this
+    package."""
+
+    axes: tuple[str, ...] = ()
+    """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
+    rules are known for width, depth, parameters, compute, batch, tokens and steps."""
+
+    lr: str = ""
+    """The column of the tuned hyperparameter."""
+
+    loss: str = ""
+    """The column of the final loss: "nan" or "inf" if a run diverged, empty if it is missing."""
+
+    seed: str = ""
+    """The column of the seed, if runs were repeated."""
+
+    steps: str = ""
+    """The column of the steps that a run took: finds runs that were cut short, and tells whether
+    tokens or steps were held while the batch changed."""
+
+    by: tuple[str, ...] = ()
+    """Columns whose values make groups, each with a verdict of its own."""
+
+    where: tuple[str, ...] = ()
+    """Only rows that satisfy all of these, such as "optimizer == adamw and lr < 1"."""
+
+    ignore: tuple[str, ...] = ()
+    """Columns in which runs of one size may differ without meaning anything."""
+
+    keep: tuple[Literal["rate", "impossible", "short", "duplicate", "unit"], ...] = ()
+    """Tests whose rows are kept all the same."""
+
+    scheme: str = ""
+    """The parametrization by which the table's values were scaled already, such as completep: they
+    are those at its base, and drifts are beyond it."""
+
+    target: tuple[str, ...] = ()
+    """A size in all axes, as AXIS=NUMBER, to predict the best value for."""
+
+    tuned: str = "learning rate"
+    """What --lr is, in words."""
+
+    chance: float = math.inf
+    """The loss of guessing; a size fails where no run ends below it."""
+
+    tolerance: float = 0.15
+    """Octaves per doubling within which a value counts as staying."""
+
+    out: Path | None = None
+    """Folder for report.html, fit.json and excluded.csv."""
+
+    plot: Path | None = None
+    """Draw optima against every axis here: .svg, .pdf, .png or .html."""
+
+    json: bool = False
+    """Print the result as JSON, and nothing else on stdout."""
+
+
+def run(options: Options) -> int:
+    """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
+    from depthmup.cli.folders import prepare_file, prepare_folder
+    from depthmup.fitting import FILES, example, fit
+    from depthmup.records.printable import printable
+    from depthmup.reports.files import CHART_FORMATS
+
+    if options.plot is not None and options.plot.suffix.lower() not in CHART_FORMATS:
+        raise ValueError(
+            f"Expected --plot to end in {', '.join(CHART_FORMATS)}; got {options.plot.name!r}."
+        )
+    report = fit(
+        example() if str(options.table) == "example" else options.table,
+        axes=_pairs(options.axes, "--axes"),
+        lr=options.lr,
+        loss=options.loss,
+        seed=options.seed,
+        steps=options.steps,
+        by=options.by,
+        where=options.where,
+        ignore=options.ignore,
+        keep=options.keep,
+        scheme=options.scheme or None,
+        target=_pairs(options.target, "--target") if options.target else None,
+        tuned=options.tuned,
+        chance=options.chance,
+        tolerance=options.tolerance,
+    )
+    written: list[Path] = []
+    if options.out is not None:
+        prepare_folder(options.out, results=FILES)
+        written += report.save(options.out)
+    if options.plot is not None:
+        prepare_file(options.plot, option="--plot")
+        report.plot(options.plot)
+        written.append(options.plot)
+    if options.json:
+        print_json(report.record.to_json())
+        return 0
+    print(report.table)
+    if written:
+        print()
+    for path in written:
+        print(printable(f"{_NAMES.get(path.name, 'The plot')}: {path.resolve()}"))
+    if options.out is None and report.excluded:
+        print(
+            f"\n--out FOLDER writes the page, and the {len(report.excluded):,} rows that were left "
+            "out with their reasons."
+        )
+    return 0
+
+
+_NAMES = {"report.html": "The page", "fit.json": "The result", "excluded.csv": "Rows left out"}
+
+
+def _pairs(words: tuple[str, ...], option: str) -> dict[str, Any]:
+    """``AXIS=VALUE`` words as a mapping; of --axes a column alone is called as its axis.
+
+    Raises:
+        ValueError: a word that is none, or an axis that stands twice.
+    """
+    from depthmup.records.printable import printable
+
+    pairs: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if option == "--axes" and not sign:
+            value = name
+        if not name or not value:
+            raise ValueError(
+                f"Expected {option} as AXIS={'COLUMN' if option == '--axes' else 'NUMBER'}; got "
+                f"{printable(repr(word))}."
+            )
+        if name in pairs:
+            raise ValueError(
+                f"Expected each axis once in {option}; {printable(name)} stands twice."
+            )
+        pairs[name] = value
+    return pairs

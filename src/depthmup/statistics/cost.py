@@ -1,0 +1,72 @@
+"""What a wrong value costs at one size, with the interval that its optimum's error leaves."""
+
+import math
+
+import numpy as np
+from scipy.special import ndtri
+
+from depthmup.records import Estimate
+from depthmup.statistics.intervals import CONFIDENCE, student
+from depthmup.statistics.optimum import Optima
+from depthmup.statistics.regression import PRIOR_FREEDOM
+
+NODES = 201
+"""Quantiles of the optimum's error at which the valley is read; enough for two digits."""
+
+UNIT = "nats"
+
+
+def centre_error(fitted: Optima, size: int) -> float:
+    """Standard error of one size's centre: seeds or points' scatter, and what the fit misses.
+
+    Student's t of few seeds is widened to the normal's scale, so that errors of sizes add.
+    """
+    if fitted.curves.fewest_seeds < 2:
+        error, freedom = float(fitted.scatter[size]), float(PRIOR_FREEDOM)
+    else:
+        scatter, free = fitted.seed_error(fitted.centre_without[size])
+        error, freedom = float(scatter), float(free)
+    widened = error * float(student(freedom)) / float(student(math.inf))
+    return math.hypot(widened, float(fitted.misfit[size]))
+
+
+def cost(
+    fitted: Optima, size: int, octaves: float, error: float, confidence: float = CONFIDENCE
+) -> Estimate:
+    """Loss at one size, that far from its optimum, minus its best loss.
+
+    Args:
+        fitted: the optima.
+        size: whose valley; its optimum lies inside its grid.
+        octaves: log2 of the value that is used, over the best one.
+        error: standard error of that distance.
+        confidence: of the interval.
+
+    Returns:
+        Nats. The interval is that of the distance: the valley itself is taken as measured. Infinite
+        where training diverges.
+
+    Raises:
+        ValueError: the optimum is not inside the grid.
+
+    Example:
+        >>> from depthmup.statistics import Curves, optima
+        >>> rates = np.arange(-3.0, 4.0)
+        >>> fitted = optima(Curves.of(rates, [np.exp(0.1 * rates**2)[:, None]]))
+        >>> round(cost(fitted, 0, 1.0, 0.0).value, 3)
+        0.105
+    """
+    tail = (1 - confidence) / 2
+    if not math.isfinite(error):
+        with np.errstate(over="ignore"):
+            value = float(np.exp(fitted.log_loss[size]) * np.expm1(fitted.excess(size, octaves)))
+        return Estimate(value=value, low=0.0, high=math.inf, unit=UNIT)
+    steps = ndtri((np.arange(NODES) + 0.5) / NODES)
+    distances = np.append(octaves, octaves + error * steps)
+    level = float(np.exp(fitted.log_loss[size]))
+    with np.errstate(over="ignore"):
+        values = level * np.expm1(fitted.excess(size, distances))
+    low, high = np.quantile(values[1:], [tail, 1 - tail], method="inverted_cdf")
+    return Estimate(
+        value=float(values[0]), low=float(min(low, values[0])), high=float(high), unit=UNIT
+    )

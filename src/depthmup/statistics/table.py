@@ -1,0 +1,223 @@
+"""A person's table as arrays: which runs make a size, a curve, a slice; what is confounded.
+
+Rows are runs. A size is a row of values, one for each axis; ``size`` numbers the sizes. Everything
+here is a pure function of plain arrays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.statistics.curve import Curves
+from depthmup.statistics.intervals import Array, Index
+
+SAME_SIZE = 0.005
+"""Values of an axis closer than this, as a fraction, are one: tokens counted to the last batch."""
+
+SAME_RATE = 0.01
+"""Rates closer than this, in octaves, are one: they were printed with few digits."""
+
+DENSE, BIN = 0.15, 0.25
+"""Rates that lie closer than ``DENSE`` octaves on the median were drawn at random, not from a grid;
+they are averaged over bins of ``BIN`` octaves, within which a valley is flat: its loss changes by
+0.001 where it rises by 0.07 in an octave."""
+
+
+MOST_SEEDS = 16
+"""Columns of a curve; more seeds are averaged in as many groups, and whole groups are left out by
+the jackknife: 16 know their scatter to a fifth."""
+
+
+def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
+    """Positive values, those of one cluster replaced by its most frequent member.
+
+    Sorted values belong to one cluster as long as each is within the closeness of its first. Where
+    clusters are not clearly apart the values are left as they are.
+
+    Example:
+        >>> merged(np.array([1000.0, 1001.0, 1000.0, 2000.0])).tolist()
+        [1000.0, 1000.0, 1000.0, 2000.0]
+    """
+    distinct, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    if len(distinct) < 2 or (distinct[1:] > distinct[:-1] * (1 + closeness)).all():
+        return values
+    names = np.empty(len(distinct))
+    start = 0
+    for end in range(1, len(distinct) + 1):
+        if end == len(distinct) or distinct[end] > distinct[start] * (1 + closeness):
+            names[start:end] = distinct[start + int(np.argmax(count[start:end]))]
+            start = end
+    clusters = np.unique(names)
+    apart = (clusters[1:] > clusters[:-1] * (1 + 4 * closeness)).all()
+    return np.asarray(names[inverse]) if apart else values
+
+
+def sizes_of(values: Array) -> tuple[Array, Index]:
+    """The distinct sizes (sizes, axes) in increasing order, and every run's number.
+
+    Args:
+        values: (runs, axes).
+
+    Example:
+        >>> sizes, number = sizes_of(np.array([[8.0], [4.0], [8.0]]))
+        >>> sizes.ravel().tolist(), number.tolist()
+        ([4.0, 8.0], [1, 0, 1])
+    """
+    sizes, number = np.unique(values, axis=0, return_inverse=True)
+    return sizes, np.asarray(number.reshape(-1), np.int64)
+
+
+def slices(sizes: Array, axis: int) -> list[Index]:
+    """Indices of sizes that differ along one axis alone, slice by slice, in increasing order.
+
+    Example:
+        >>> [s.tolist() for s in slices(np.array([[1, 4], [1, 8], [2, 4], [2, 8], [2, 16]]), 1)]
+        [[0, 1], [2, 3, 4]]
+    """
+    others = np.delete(sizes, axis, axis=1)
+    _, group = np.unique(others, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    members = [np.flatnonzero(group == g) for g in range(int(group.max(initial=-1)) + 1)]
+    return [
+        np.asarray(member[np.argsort(sizes[member, axis], kind="stable")])
+        for member in members
+        if len(member) > 1
+    ]
+
+
+def confounded(sizes: Array, axes: Sequence[str]) -> list[tuple[str, ...]]:
+    """Axes that vary, but never alone: sets of axes that always change together.
+
+    Example:
+        >>> confounded(np.array([[1, 4, 7], [2, 8, 7], [4, 16, 7]]), ["width", "depth", "batch"])
+        [('width', 'depth')]
+    """
+    varied = [a for a in range(len(axes)) if len(np.unique(sizes[:, a])) > 1]
+    sets: list[tuple[str, ...]] = []
+    for axis in varied:
+        if slices(sizes, axis):
+            continue
+        partners = tuple(
+            axes[other] for other in varied if other == axis or _follows(sizes, axis, other)
+        )
+        if len(partners) > 1 and partners not in sets:
+            sets.append(partners)
+    return sets
+
+
+def _follows(sizes: Array, axis: int, other: int) -> bool:
+    """Whether the other axis is a one-to-one function of this one over all sizes."""
+    pairs = len(np.unique(sizes[:, [axis, other]], axis=0))
+    return pairs == len(np.unique(sizes[:, axis])) == len(np.unique(sizes[:, other]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """Curves of a table and what became of its seeds.
+
+    ``seeds`` is how many columns the curves have; ``shared`` whether columns are seeds that are
+    trained at many rates, or repeats of a run that have nothing else in common.
+    """
+
+    curves: Curves
+    runs: Array
+    seeds: int
+    shared: bool
+
+
+def curves_of(size: Index, log2_rate: Array, loss: Array, seed: Index, count: int) -> Cells:
+    """Curves of all sizes from runs in any order.
+
+    Args:
+        size: number of every run's size, 0 to count - 1.
+        log2_rate: of every run.
+        loss: positive; infinite where a run diverged.
+        seed: every run's seed, numbered; -1 where none is said.
+        count: of sizes.
+
+    Returns:
+        Curves with as many columns as there are seeds. Seeds that were trained at less than half of
+        their size's rates say nothing as columns: runs are then repeats, numbered in their order.
+
+    Example:
+        >>> cells = curves_of(np.zeros(4, int), np.array([-2.0, -1.0, -2.0, -1.0]),
+        ...     np.array([2.0, 3.0, 2.2, 3.1]), np.array([0, 0, 1, 1]), 1)
+        >>> cells.curves.losses.shape, cells.seeds
+        ((1, 2, 2), 2)
+    """
+    point, points, x = _points(size, log2_rate)
+    column, columns, shared = _columns(size, point, seed, points)
+    of_size = np.zeros(points, np.int64)
+    of_size[point] = size
+    first = np.searchsorted(of_size, np.arange(count))
+    within = np.arange(points) - first[of_size]
+    rates = int(np.bincount(of_size, minlength=count).max())
+    log2_lrs = np.full((count, rates), np.nan)
+    log2_lrs[of_size, within] = x
+    cell = point * columns + column
+    runs = np.bincount(cell, minlength=points * columns).astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = np.bincount(cell, weights=np.log(loss), minlength=points * columns)
+        mean = np.where(runs > 0, np.exp(total / runs), np.nan)
+    losses = np.full((count, rates, columns), np.nan)
+    losses[of_size, within] = mean.reshape(points, columns)
+    made = np.zeros((count, rates))
+    made[of_size, within] = runs.reshape(points, columns).sum(-1)
+    return Cells(
+        curves=Curves(log2_lrs=log2_lrs, losses=losses), runs=made, seeds=columns, shared=shared
+    )
+
+
+def _points(size: Index, log2_rate: Array) -> tuple[Index, int, Array]:
+    """Every run's point, numbered by size and rate; how many there are; and their mean rates."""
+    order = np.lexsort((log2_rate, size))
+    s, x = size[order], log2_rate[order]
+    new_size = np.diff(s, prepend=-1) != 0
+    step = np.diff(x, prepend=0.0)
+    begins = new_size | (step > SAME_RATE)
+    # The median step between one size's rates tells a grid from rates drawn at random.
+    starts = np.flatnonzero(begins)
+    gaps = np.diff(x[starts])
+    inner = s[starts][1:] == s[starts][:-1]
+    dense = np.zeros(int(s.max()) + 1, bool)
+    for number in np.unique(s[starts][1:][inner]):
+        of_size = gaps[inner & (s[starts][1:] == number)]
+        dense[number] = len(of_size) >= 5 and float(np.median(of_size)) < DENSE
+    lowest = np.zeros(len(dense))
+    lowest[s[new_size]] = x[new_size]
+    bins = np.where(dense[s], np.floor((x - lowest[s]) / BIN), 0.0)
+    begins = np.where(dense[s], new_size | (np.diff(bins, prepend=-1.0) != 0), begins)
+    number = np.cumsum(begins) - 1
+    points = int(number[-1]) + 1
+    mean = np.bincount(number, weights=x) / np.bincount(number)
+    point = np.empty(len(size), np.int64)
+    point[order] = number
+    return point, points, mean
+
+
+def _columns(size: Index, point: Index, seed: Index, points: int) -> tuple[Index, int, bool]:
+    """Every run's column, how many columns there are, and whether they are shared seeds."""
+    per_size = np.bincount(np.unique(np.stack([size, point]), axis=1)[0])
+    if (seed >= 0).all():
+        labels, column = np.unique(seed, return_inverse=True)
+        pairs, runs = np.unique(
+            np.unique(np.stack([size, column.reshape(-1), point]), axis=1)[:2],
+            axis=1,
+            return_counts=True,
+        )
+        if len(labels) > 1 and float(np.median(runs / per_size[pairs[0]])) >= 0.5:
+            columns = min(len(labels), MOST_SEEDS)
+            return np.asarray(column.reshape(-1) % columns, np.int64), columns, True
+    order = np.argsort(point, kind="stable")
+    sorted_points = point[order]
+    first = np.searchsorted(sorted_points, np.arange(points))
+    repeat = np.empty(len(point), np.int64)
+    repeat[order] = np.arange(len(point)) - first[sorted_points]
+    counts = np.bincount(point, minlength=points)
+    of_size = np.zeros(points, np.int64)
+    of_size[point] = size
+    # As many columns as half of the points of every size have runs.
+    columns = min(int(np.median(counts[of_size == s])) for s in np.unique(of_size))
+    columns = min(max(columns, 1), MOST_SEEDS)
+    return repeat % columns, columns, False

@@ -1,0 +1,240 @@
+"""What is no table, or says nothing: a clear message, exit status 2, and nothing written."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import depthmup
+from depthmup.cli import main
+from depthmup.fitting import LARGEST_FILE, example
+
+HEAD = "layers,lr,seed,loss,optimizer,batch\n"
+ROWS = [
+    f"{depth},{2.0**k},{seed},{2 + 0.1 * (k + 4 + 0.1 * depth) ** 2 + 0.01 * seed:.6f},adam,32"
+    for depth in (4, 8, 16)
+    for k in range(-10, 1)
+    for seed in (0, 1)
+]
+GOOD = HEAD + "\n".join(ROWS) + "\n"
+NAMED = ["--axes", "depth=layers", "--lr", "lr", "--loss", "loss"]
+
+
+def changed(column, value):
+    """The good table with one column's text changed, by a value or a function of the row."""
+    names = HEAD.strip().split(",")
+    i = names.index(column)
+    rows = [row.split(",") for row in ROWS]
+    for number, row in enumerate(rows):
+        row[i] = value(number, row) if callable(value) else value
+    return HEAD + "\n".join(",".join(row) for row in rows) + "\n"
+
+
+def only(condition):
+    return HEAD + "\n".join(row for row in ROWS if condition(row.split(","))) + "\n"
+
+
+FILES = {
+    "empty": ("", "is empty"),
+    "a header alone": (HEAD, "has none"),
+    "no header's columns": ("1,2,3\n4,5,6\n", "Expected a column named 'lr'"),
+    "names that stand twice": (GOOD.replace("optimizer", "loss", 1), "stands twice"),
+    "text in the losses": (changed("loss", lambda n, r: "high" if n == 7 else r[3]), "row 8 has"),
+    "text in the sizes": (changed("layers", "twelve"), "Expected numbers in the column 'layers'"),
+    "units in the sizes": (changed("layers", lambda n, r: f"{r[0]}M"), "Write it out"),
+    "commas in numbers": (changed("layers", lambda n, r: f'"{r[0]},000"'), "without commas"),
+    "percent in the losses": (changed("loss", "5%"), "Write it out"),
+    "no loss at all": (changed("loss", ""), "No run is left"),
+    "no rates": (changed("lr", ""), "No run is left"),
+    "rates of zero": (changed("lr", "0"), "No run is left"),
+    "negative sizes": (changed("layers", "-4"), "No run is left"),
+    "all diverged": (changed("loss", "nan"), "all diverged"),
+    "all infinite": (changed("loss", "inf"), "all diverged"),
+    "losses below zero": (changed("loss", "-1.5"), "No run is left"),
+    "one size": (only(lambda row: row[0] == "8"), "two sizes or more"),
+    "one rate": (only(lambda row: row[1] == "0.0625"), "three values of the learning rate"),
+    "a constant size": (changed("layers", "8"), "Runs of one size|two sizes or more"),
+    "two optimizers in one": (
+        changed("optimizer", lambda n, r: "adam" if n % 2 else "lion"),
+        "Runs of one size differ in 'optimizer'",
+    ),
+    "every run a size of its own": (
+        HEAD + "\n".join(f"{3 * n},{2.0 ** -(n % 9)},0,{2 + n % 7},adam,32" for n in range(1, 700)),
+        "is it an axis",
+    ),
+    "two rates of each size": (
+        only(lambda row: row[1] in ("0.0625", "0.03125")),
+        "three values of the learning rate at two sizes",
+    ),
+    "lines of many lengths": (GOOD + "1,2,3,4,5,6,7,8,9\n", "to be a table"),
+    "a quote that never ends": (GOOD + '"4,0.1,0\n', "to be a table|Expected numbers"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_bad_file_is_refused_and_nothing_is_written(name, tmp_path, capsys):
+    content, message = FILES[name]
+    (tmp_path / "runs.csv").write_text(content)
+    out = tmp_path / "out"
+    words = [str(tmp_path / "runs.csv"), *NAMED, "--out", str(out), "--plot", str(out / "p.svg")]
+    assert main(["fit", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("depthmup: ")
+    assert "mistake in depthmup" not in said.err
+    assert re.search(message, said.err), said.err
+    assert len(said.err) < 1500
+    assert not out.exists()
+
+
+ASKED = {
+    "no axes": (["--lr", "lr", "--loss", "loss"], "--axes depth=layers"),
+    "no rate": (["--axes", "depth=layers", "--loss", "loss"], "--lr lr"),
+    "no loss": (["--axes", "depth=layers", "--lr", "lr"], "--loss loss"),
+    "a column that is not there": ([*NAMED, "--seed", "sed"], "Did you mean 'seed'"),
+    "the loss as an axis": (
+        ["--axes", "depth=loss", "--lr", "lr", "--loss", "loss"],
+        "stand for one thing",
+    ),
+    "the rate as the loss": (["--axes", "depth=layers", "--lr", "lr", "--loss", "lr"], "one thing"),
+    "an axis twice": (["--axes", "depth=layers", "depth=batch", *NAMED[2:]], "stands twice"),
+    "two names of one axis": (
+        ["--axes", "tokens=layers", "data=batch", *NAMED[2:]],
+        "two for one thing",
+    ),
+    "an axis without a column": (["--axes", "depth=", *NAMED[2:]], "AXIS=COLUMN"),
+    "batch, tokens and steps": (
+        ["--axes", "batch=batch", "tokens=layers", "steps=seed", *NAMED[2:]],
+        "the third follows",
+    ),
+    "a target without its axis": ([*NAMED, "--target", "width=8"], "it lacks depth"),
+    "a target in words": ([*NAMED, "--target", "depth=deep"], "positive number"),
+    "a target of zero": ([*NAMED, "--target", "depth=0"], "positive number"),
+    "an unknown scheme": ([*NAMED, "--scheme", "magic"], "Expected a scheme"),
+    "a filter that is none": ([*NAMED, "--where", "lr <"], "Expected a value"),
+    "code as a filter": ([*NAMED, "--where", "__import__('os').system('x')"], "Expected"),
+    "a filter of no column": ([*NAMED, "--where", "colour == red"], "of a filter"),
+    "a filter that keeps nothing": ([*NAMED, "--where", "lr > 100"], "none does"),
+    "a filter that compares text": ([*NAMED, "--where", "lr < high"], "Expected a number"),
+    "groups of a column that is not there": ([*NAMED, "--by", "host"], "named 'host'"),
+    "too many groups": ([*NAMED, "--by", "loss2"], "named 'loss2'"),
+    "a tolerance of zero": ([*NAMED, "--tolerance", "0"], "positive tolerance"),
+    "a guess of zero": ([*NAMED, "--chance", "0"], "positive loss of guessing"),
+    "a plot of another kind": ([*NAMED, "--plot", "p.jpeg"], "Expected --plot to end in"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_bad_question_is_refused(name, tmp_path, capsys, monkeypatch):
+    words, message = ASKED[name]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.csv").write_text(GOOD)
+    assert main(["fit", "runs.csv", *words, "--out", "out"]) == 2
+    said = capsys.readouterr()
+    assert message in said.err, said.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["runs.csv"]
+
+
+def test_the_good_table_is_fitted(tmp_path, capsys):
+    (tmp_path / "runs.csv").write_text(GOOD)
+    words = [str(tmp_path / "runs.csv"), *NAMED, "--seed", "seed", "--out", str(tmp_path / "out")]
+    assert main(["fit", *words, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["groups"][0]["exponents"][0]["axis"] == "depth"
+    written = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert written == ["excluded.csv", "fit.json", "report.html"]
+
+
+def refused(message, table, **asked):
+    given = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss", **asked}
+    with pytest.raises(ValueError, match=message):
+        depthmup.fit(table, **given)
+
+
+def frame():
+    import io
+
+    return pd.read_csv(io.StringIO(GOOD))
+
+
+def test_other_files(tmp_path, monkeypatch):
+    refused("no file", tmp_path / "none.csv")
+    refused("is a folder", tmp_path)
+    refused("ends in", Path(__file__))
+    (tmp_path / "latin.csv").write_bytes(b"layers,lr,loss\n\xff\xfe,1,2\n")
+    refused("not UTF-8", tmp_path / "latin.csv")
+    (tmp_path / "runs.jsonl").write_text('{"layers": 4}\nno json\n')
+    refused("line 2 is none", tmp_path / "runs.jsonl")
+    (tmp_path / "list.jsonl").write_text("[1, 2]\n")
+    refused("is a list", tmp_path / "list.jsonl")
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    refused("line 1 is none", tmp_path / "deep.jsonl")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "runs.parquet").write_bytes(b"PAR1 no parquet")
+    refused("to be Parquet", tmp_path / "runs.parquet")
+
+
+def test_parquet_without_pyarrow_is_refused_by_name(tmp_path, monkeypatch):
+    import sys
+
+    (tmp_path / "runs.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused(r"pip install 'depthmup\[parquet\]'", tmp_path / "runs.parquet")
+
+
+def test_a_file_of_ten_gigabytes_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "large.csv"
+    with path.open("wb") as file:
+        os.truncate(file.fileno(), 10 * 2**30)  # sparse: it takes no space
+    assert path.stat().st_size > LARGEST_FILE
+    refused("10.0 GB", path)
+
+
+def test_other_frames():
+    refused("DataFrame, or the path", [1, 2, 3])
+    refused("DataFrame, or the path", None)
+    refused("has none", frame().iloc[:0])
+    refused("Expected numbers", frame().assign(loss=True))
+    refused("Expected numbers", frame().assign(loss=1 + 2j))
+    refused("Expected numbers", frame().assign(loss=[[1, 2]] * len(frame())))
+    refused("axes as names", frame(), axes={"depth": 3})
+    refused("columns of the sizes", frame(), axes={})
+    refused("tests to keep", frame(), keep=["everything"])
+    refused("stands twice", frame().rename(columns={"batch": "loss"}))
+
+
+def test_many_groups_are_refused():
+    runs = frame().assign(run=np.arange(len(frame())))
+    refused("make 66", runs, by="run", ignore="optimizer")
+
+
+def test_names_of_columns_and_groups_run_nowhere(tmp_path):
+    """Formulas in a spreadsheet, HTML on the page, control characters on the terminal."""
+    formula, html = "=cmd()", "<script>alert(1)</script>\x1b[31m"
+    runs = frame().rename(columns={"layers": formula, "optimizer": html})
+    runs[html] = "=HYPERLINK(1)<b>"
+    runs.loc[3, "loss"] = 1e-6
+    report = depthmup.fit(runs, axes={"<i>d</i>": formula}, lr="lr", loss="loss", by=html)
+    report.save(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert "<i>d</i>" not in page
+    assert "<b>" not in page.split("<main>")[1].split("<script>")[0].replace("<b>", "", 0).replace(
+        "<b>a loss that cannot be</b>", ""
+    )
+    rows = (tmp_path / "excluded.csv").read_text().splitlines()
+    assert len(rows) == 2
+    assert "'=cmd()" in rows[0]
+    assert ",'=HYPERLINK" in rows[1]
+    assert "\x1b" not in report.table
+
+
+def test_the_table_that_ships_is_small_and_untouched():
+    assert example().stat().st_size < 100_000
+    before = example().read_bytes()
+    depthmup.fit(example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by="scheme")
+    assert example().read_bytes() == before

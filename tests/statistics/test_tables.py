@@ -1,0 +1,185 @@
+"""The statistics of tables: regression of optima, the pooled law, seeds, cleaning."""
+
+import numpy as np
+import pytest
+from pytest import approx
+
+from benchmarks.coverage import SHAPES, World
+from depthmup.statistics import Curves, Regression, cost, drifts, optima, pooled_law
+from depthmup.statistics.cleaning import beyond_sense, far_above, impossible
+from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of, merged, slices
+
+RATES = np.arange(-8.0, 0.0, 0.5)
+
+
+def valleys(bests, rates=RATES, seeds=1, noise=0.0, rng=None):
+    rng = rng or np.random.default_rng(0)
+    y = [0.07 * (rates - best) ** 2 for best in bests]
+    return optima(
+        Curves.of(
+            rates,
+            [np.exp(v[:, None] + noise * rng.standard_normal((len(rates), seeds))) for v in y],
+        )
+    )
+
+
+class TestRegression:
+    def test_a_line_is_the_drift(self):
+        fitted = valleys((-5, -4.6, -4.4, -3.9), seeds=3, noise=0.01)
+        x = np.arange(4.0)
+        line = Regression(fitted=fitted, design=np.column_stack([np.ones(4), x]))
+        drift = drifts(x, fitted)
+        assert line.estimate(1).value == approx(float(drift.value), abs=1e-12)
+        assert line.estimate(1).high - line.estimate(1).value == approx(float(drift.half))
+
+    @pytest.mark.parametrize("seeds", [1, 3])
+    def test_weights_that_are_equal_change_nothing(self, seeds):
+        fitted = valleys((-5, -4.6, -4.4, -3.9), seeds=seeds, noise=0.01)
+        design = np.column_stack([np.ones(4), np.arange(4.0)])
+        plain, weighted = (
+            Regression(fitted=fitted, design=design, weighted=w).estimate(1) for w in (False, True)
+        )
+        assert weighted.value == approx(plain.value, abs=1e-3)
+        assert weighted.high == approx(plain.high, rel=0.05)
+
+    def test_what_sizes_do_not_determine_is_unknown(self):
+        x = np.arange(4.0)
+        both = Regression(
+            fitted=valleys((-5, -4.6, -4.4, -3.9)), design=np.column_stack([np.ones(4), x, 2 * x])
+        )
+        assert not both.estimate(1).known
+        assert both.estimate(0).known
+
+    @pytest.mark.parametrize("spacings", [(0.5, 0.5, 0.5, 0.5, 0.5), (0.5, 2.0, 1.0, 2.0, 0.5)])
+    def test_one_seed_covers_the_slope(self, spacings):
+        rng, held = np.random.default_rng(1), 0
+        for number in range(120):
+            shape = SHAPES[list(SHAPES)[number % len(SHAPES)]]
+            grids = [np.arange(-3 - rng.uniform(0, s), 4, s) + 0.2 * i
+                     for i, s in enumerate(spacings)]  # fmt: skip
+            losses = [
+                np.exp(shape(g - 0.2 * i) + 0.009 * rng.standard_normal(len(g)))[:, None]
+                for i, g in enumerate(grids)
+            ]
+            design = np.column_stack([np.ones(5), np.arange(5.0)])
+            line = Regression(fitted=optima(Curves.of(grids, losses)), design=design, weighted=True)
+            held += line.estimate(1).low <= 0.2 <= line.estimate(1).high
+        assert held >= 106  # 93% of 120, less two and a half standard errors
+
+    def test_a_size_beside_a_divergence_does_not_blur_the_others(self):
+        world = World(shape="parabola", noise="quiet", spacing=0.5, seeds=1)
+        curves = world.curves(np.random.default_rng(0), np.array([[0, 0.2, 0.4, 0.6, 0.8]]))
+        losses = curves.losses[0].copy()
+        losses[4, curves.log2_lrs[0, 4] > 0.9] = np.inf
+        fitted = optima(Curves(log2_lrs=curves.log2_lrs[0], losses=losses))
+        assert fitted.wall.tolist() == [False] * 4 + [True]
+        design = np.column_stack([np.ones(5), np.arange(5.0)])
+        plain, weighted = (
+            Regression(fitted=fitted, design=design, weighted=w).estimate(1) for w in (False, True)
+        )
+        assert weighted.high - weighted.low < 0.7 * (plain.high - plain.low)
+        assert weighted.low <= 0.2 <= weighted.high
+
+
+class TestPooled:
+    @pytest.mark.parametrize("shape", ["parabola", "lopsided", "V"])
+    def test_covers_exponents_from_two_rates_of_each_size(self, shape):
+        rng, held, halves = np.random.default_rng(2), 0, []
+        for _ in range(100):
+            positions = np.array([(a, b) for a in range(5) for b in range(5)], float)
+            size = np.repeat(np.arange(25), 2)
+            best = positions[size] @ (-0.5, 0.25)
+            x = best + rng.uniform(-2.5, 2.5, len(size))
+            y = SHAPES[shape](x - best) + 0.02 * rng.standard_normal(len(size))
+            law = pooled_law(positions, size, x, y + rng.standard_normal(25)[size])
+            held += sum(
+                e.low <= t <= e.high for e, t in zip(law.exponents, (-0.5, 0.25), strict=True)
+            )
+            halves.append(law.exponents[0].high - law.exponents[0].value)
+        assert held >= 178  # 93% of 200, less two and a half standard errors
+        assert np.median(halves) < 0.2
+
+    def test_refuses_what_shows_no_valley(self):
+        size, x = np.repeat(np.arange(10), 2), np.tile([-3.0, -2.0], 10)
+        assert pooled_law(np.arange(10.0)[:, None], size, x, x) is None
+        assert pooled_law(np.zeros((10, 1)), np.arange(10), np.arange(10.0), np.ones(10)) is None
+
+    def test_axes_that_grow_together_are_unknown(self):
+        rng = np.random.default_rng(0)
+        s = np.arange(20.0) / 4
+        size = np.repeat(np.arange(20), 3)
+        x = rng.uniform(-2, 2, 60)
+        law = pooled_law(np.column_stack([s, 2 * s]), size, x, 0.07 * x**2)
+        assert not any(e.known for e in law.exponents)
+
+
+class TestCurves:
+    def test_seeds_that_are_shared_are_columns(self):
+        size = np.zeros(12, int)
+        rate = np.repeat(np.arange(4.0), 3)
+        cells = curves_of(size, rate, np.full(12, 2.0), np.tile([7, 8, 9], 4), 1)
+        assert (cells.seeds, cells.shared) == (3, True)
+
+    def test_a_seed_for_each_run_makes_repeats(self):
+        size, rate = np.zeros(12, int), np.repeat(np.arange(4.0), 3)
+        cells = curves_of(size, rate, np.full(12, 2.0), np.arange(12), 1)
+        assert (cells.seeds, cells.shared) == (3, False)
+
+    def test_many_seeds_are_averaged_in_groups(self):
+        rate = np.repeat(np.arange(4.0), 100)
+        seed = np.tile(np.arange(100), 4)
+        cells = curves_of(np.zeros(400, int), rate, np.exp(seed / 100), seed, 1)
+        assert cells.seeds == MOST_SEEDS
+        assert cells.runs.sum() == 400
+        assert np.nanmean(np.log(cells.curves.losses)) == approx(0.495, abs=0.005)
+
+    def test_rates_drawn_at_random_are_binned(self):
+        rate = np.random.default_rng(0).uniform(-6, 0, 300)
+        cells = curves_of(np.zeros(300, int), rate, np.full(300, 2.0), np.full(300, -1), 1)
+        grid = cells.curves.log2_lrs[0]
+        assert len(grid) == 24
+        assert (np.diff(grid) > 0).all()
+
+    def test_one_diverged_run_makes_its_rate_diverge(self):
+        loss = np.array([2.0, np.inf, 2.1, 2.2])
+        cells = curves_of(np.zeros(4, int), np.array([0.0, 0, 1, 1]), loss, np.array([0, 1] * 2), 1)
+        assert np.isinf(cells.curves.averages()[0, 0])
+
+
+class TestFlags:
+    def test_sizes_that_differ_by_a_hair_are_one(self):
+        counted = np.array([1e9, 1e9 + 5e5, 2e9, 2e9 - 4e5])
+        assert len(np.unique(merged(counted))) == 2
+        continuous = np.linspace(100, 200, 400)
+        assert merged(continuous) is continuous
+
+    def test_slices_and_what_is_confounded(self):
+        grid = np.array([(d, 64 * d, b) for d in (1, 2) for b in (8, 16)], float)
+        assert [len(s) for s in slices(grid, 2)] == [2, 2]
+        assert slices(grid, 0) == []
+        assert confounded(grid, ["depth", "width", "batch"]) == [("depth", "width")]
+
+    def test_the_floor_of_a_fast_trend_is_no_mistake(self):
+        """Losses that fall tenfold from size to size, as on easy data: the best run is sound."""
+        size = np.repeat(np.arange(4), 5)
+        y = np.log(10.0) * -size + np.tile([3.0, 1.5, 0.0, 1.4, 2.9], 4)
+        assert not impossible(size, y).any()
+        y[12] -= 30
+        assert impossible(size, y).nonzero()[0].tolist() == [12]
+
+    def test_only_rates_above_the_best_diverge(self):
+        rate = np.arange(5.0)
+        y = np.log([9.0, 4.0, 1.0, 1.5, 60.0])
+        assert far_above(np.zeros(5, int), rate, y).tolist() == [False] * 4 + [True]
+
+    def test_a_wide_sweep_has_no_rate_beyond_sense(self):
+        assert not beyond_sense(np.arange(-20.0, 5.0)).any()
+        assert not beyond_sense(np.array([-30.0, 0.0])).any()  # each is half of the table
+
+
+def test_a_cost_whose_optimum_is_unknown_is_unbounded():
+    fitted = valleys((-4,))
+    assert cost(fitted, 0, 1.0, np.inf).high == np.inf
+    near = cost(fitted, 0, 1.0, 0.1)
+    assert near.low < near.value < near.high
+    assert near.value == approx(np.expm1(0.07), rel=0.02)
