@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 
 from depthmup.cli import main, regimes
+from depthmup.paper import regime_map as figure_1
 from depthmup.reports import MapPoint, regime_map
 
 TINY = ["--measured", "--depths", "8", "16", "32", "--seeds", "2"]
@@ -14,8 +15,8 @@ TINY = ["--measured", "--depths", "8", "16", "32", "--seeds", "2"]
 @pytest.fixture
 def one_computed(monkeypatch):
     """The computed map is another test's."""
-    monkeypatch.setattr(regimes, "ALPHAS", regimes.ALPHAS[4:5])
-    monkeypatch.setattr(regimes, "GAMMAS", regimes.GAMMAS[:1])
+    monkeypatch.setattr(figure_1, "ALPHAS", figure_1.ALPHAS[4:5])
+    monkeypatch.setattr(figure_1, "GAMMAS", figure_1.GAMMAS[:1])
 
 
 def drawn(capsys, path, *pairs):

@@ -48,12 +48,12 @@ def test_one_number_is_judged_as_one(errors_off, verdict, tmp_path):
 
 
 def compared(path, columns, expected):
-    measures = kernels(Setting(), depth=32)
+    trained = kernels(Setting(), depth=32)
     with Store(path / "results.sqlite") as store:
-        for run, measure in enumerate(measures):
-            row = [float(np.broadcast_to(c, len(measures))[run]) for c in columns]
-            store.add(Measurement(task=measure.task, values={"outputs": row}))
-        return deviation(store, measures, "outputs", expected, words="outputs")
+        for run, task in trained.tasks.items():
+            row = [float(np.broadcast_to(c, len(trained.tasks))[run]) for c in columns]
+            store.add(Measurement(task=task, values={"outputs": row}))
+        return deviation(store, trained, "outputs", expected, words="outputs")
 
 
 def test_steps_that_do_not_scatter_are_no_tests_and_must_be_as_expected(tmp_path):

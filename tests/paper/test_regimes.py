@@ -7,8 +7,15 @@ from functools import cache
 import pytest
 
 from depthmup.paper import Setting, named
-from depthmup.paper.measured_regimes import CLAIMED, DECIDING, LINEAR, MAP, networks, seen
-from depthmup.paper.regimes import GAMMAS, exponents_of
+from depthmup.paper.measured_regimes import (
+    CLAIMED,
+    DECIDING,
+    LINEAR,
+    measured_by_pair,
+    networks,
+)
+from depthmup.paper.regime_map import GAMMAS, TRAINED
+from depthmup.paper.regimes import exponents_of
 from depthmup.records import Measurement, Reproduction
 from depthmup.rules import REGIONS, general, regime
 from depthmup.sweep import Store
@@ -63,7 +70,7 @@ def changed(pair, **values):
 
 
 def test_deciding_pairs_lie_on_the_map_and_in_every_region():
-    assert set(DECIDING) <= set(MAP)
+    assert set(DECIDING) <= set(TRAINED)
     assert {regime(*pair).name for pair in DECIDING} == set(REGIONS)
 
 
@@ -154,9 +161,9 @@ def test_full_branches_decide_what_explodes(tmp_path):
     of = networks(Setting(), [pair])
     tame = as_claimed(pair) | {"region": "Depth-muP", "stable at initialization": True}
     with Store(tmp_path / "results.sqlite") as store:
-        store.add(Measurement(task=of.pairs[pair].task, values=tame))
-        store.add(Measurement(task=of.full[pair[0]].task, values=as_claimed(pair)))
-        values = seen(store, of)[pair]
+        store.add(Measurement(task=of.pairs.tasks[pair], values=tame))
+        store.add(Measurement(task=of.full.tasks[pair[0]], values=as_claimed(pair)))
+        values = measured_by_pair(store, of)[pair]
     assert values["region"] == "unstable at initialization"
     assert values["stable at initialization"] is False
 
@@ -191,7 +198,7 @@ def test_small_networks_are_found_where_the_theory_says(tmp_path):
         for measure in of.measures:
             values = measure.function(**measure.task.settings)
             store.add(Measurement(task=measure.task, values=values))
-        found = seen(store, of)
+        found = measured_by_pair(store, of)
     for pair in pairs:
         assert found[pair]["region"] == regime(*pair).name
         for name, claim in CLAIMED.items():

@@ -12,10 +12,10 @@ from pytest import approx
 
 from benchmarks.coverage import World, two_axes
 from depthmup.records import Estimate, Place, Verdict
-from depthmup.records.certificate import Certificate, Lack, compare
+from depthmup.records.certificate import Certificate, Lack, Probe, compare
 from depthmup.statistics import Curves, calibrate, check_asked, optima
-from depthmup.statistics.certificate import Probe, laws_of
-from depthmup.statistics.law import WANDER, WOBBLE, predict
+from depthmup.statistics.law import RANDOM_WALK, SCATTER, predict
+from depthmup.statistics.laws import laws_of
 
 RATES = np.arange(-8.0, 2.1, 0.5)
 DEPTHS = (8, 16, 32, 64)
@@ -88,7 +88,7 @@ def lacks(certificate):
 
 
 def departing(rng, depths, tau, lam, slope):
-    """The optima of depths, with a wobble at each and a slope that wanders."""
+    """The optima of depths, with a scatter at each and a slope that walks at random."""
     fine = np.arange(0, math.log2(depths[-1] / depths[0]) + 1e-9, 1 / 16)
     slopes = slope + lam / 4 * np.cumsum(rng.standard_normal(len(fine)))
     path = START + np.concatenate([[0.0], np.cumsum(slopes[:-1]) / 16])
@@ -111,7 +111,7 @@ class TestCoverage:
         rng = np.random.default_rng(len(depths))
         held = 0
         for _ in range(200):
-            tau, lam = np.abs(rng.standard_normal(2)) * (WOBBLE, WANDER)
+            tau, lam = np.abs(rng.standard_normal(2)) * (SCATTER, RANDOM_WALK)
             best = departing(rng, (*depths, 4 * depths[-1]), tau, lam, rng.normal(0, 0.2))
             held += self.holds(rng, best, depths, seeds=4)
         assert 0.836 <= held / 200 <= 0.975
@@ -120,7 +120,7 @@ class TestCoverage:
         "noise", [{"own": 0.01, "shared": 0.2}, {"own": 0.1, "shared": 0.0}, {"lopsided": 0.3}]
     )
     def test_of_a_straight_law_it_is_not_less(self, noise):
-        """The priors expect departures, so that without any the intervals are too wide."""
+        """The priors expect residuals, so that without any the intervals are too wide."""
         rng = np.random.default_rng(7)
         best = np.array(line(-0.5, [*SIZES, TARGET]))
         held = sum(self.holds(rng, best, DEPTHS, 3, **noise) for _ in range(100))
@@ -132,7 +132,7 @@ class TestCoverage:
         interval = predicted(losses, deep(*depths), size(64, 4 * depths[-1])).estimate()
         return interval.low <= best[-1] <= interval.high
 
-    def test_the_interval_grows_with_distance_departures_and_fewer_sizes(self):
+    def test_the_interval_grows_with_distance_residuals_and_fewer_sizes(self):
         def width(best, target=TARGET):
             losses = simulated(np.random.default_rng(3), best)
             interval = predicted(losses, SIZES[-len(best) :], target).estimate()
@@ -507,7 +507,7 @@ class TestRefusals:
         losses[-1] /= 1.4  # 7% above the trend, and below the size before
         assert of(losses).issued
 
-    def test_a_price_without_a_useful_bound(self):
+    def test_an_excess_loss_without_a_useful_bound(self):
         """In a narrow valley an optimum that is uncertain by half an octave may double the loss."""
         shaken = {"own": 0.15, "noise": 0.0}
         narrow, wide = (

@@ -438,7 +438,7 @@ class TestMeasured:
     @pytest.mark.parametrize("name", [*NAMES, *STEEP])
     @pytest.mark.parametrize("spacing", [0.5, 1.0])
     def test_intervals_hold_the_true_minimum(self, name, spacing):
-        """120 optima; as four share a lean, the standard error at true 95% is up to 4%.
+        """120 optima; as four share an asymmetry, the standard error at true 95% is up to 4%.
 
         With many seeds it is the valley's shape that errs: by the scatter of sizes alone a wall
         at half an octave is held in 80%, a slope that ends at guessing in 1%.

@@ -4,7 +4,7 @@ from math import inf, log, nan
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pytest import approx
 from valleys import NAMES, SHAPES, fitted
@@ -112,9 +112,32 @@ class TestMisfit:
     @given(st.floats(-0.5, 0.5), st.floats(0.25, 2.0))
     def test_of_a_valley_with_two_whole_sides_it_is_the_least(self, phase, spacing):
         rates = spacing * (np.arange(-10, 11) + phase)
-        for name in ("parabola", "lopsided", "V", "steep V"):
+        for name in ("parabola", "lopsided", "V"):
             fit = fitted(rates, SHAPES[name](rates))
             assert fit.misfit[0] == approx(0.08 * spacing)
+
+    @universal
+    @given(st.floats(-0.5, 0.5), st.floats(0.25, 2.0))
+    @example(0.1875, 1.0)
+    def test_a_side_more_than_four_times_as_steep_counts_as_a_wall(self, phase, spacing):
+        """Slopes a = 0.06 and b = 0.25, b / a = 4.17: beyond four it adds log2(ratio / 4) / 4.
+
+        The ratio is what the neighbour on the steep side rises by, b spacing, over all that the
+        other side rises by within the bandwidth, m spacings, from a lowest point that lies u to
+        the right of the minimum: a (m spacing - u) - b u. Left of the minimum the ratio is at most
+        b / a / m. The lowest point has b u <= a (spacing - u), and m is at least 2: so the ratio is
+        b / a at most.
+        """
+        gentle, steep = 0.06, 0.25
+        rates = spacing * (np.arange(-10, 11) + phase)
+        fit = fitted(rates, SHAPES["steep V"](rates))
+        u, m = rates[fit.lowest[0]], np.floor(max(2.0 / spacing, 2.5) + 1e-9)
+        other = gentle * (m * spacing - u) - steep * u if u > 0 else inf
+        ratio = max(1.0, steep * spacing / other / 4)
+        assert fit.misfit[0] == approx(spacing * np.hypot(0.08, np.log2(ratio) / 4))
+        assert ratio <= steep / gentle / 4 * (1 + 1e-9)
+        if (phase, spacing) == (0.1875, 1.0):
+            assert fit.misfit[0] == approx(0.080082, abs=1e-6)
 
     def test_it_grows_with_the_height_of_a_wall(self):
         def misfit(height):
@@ -317,7 +340,7 @@ class TestExcess:
         fit = fitted(HALF, SHAPES["V"](HALF + 3.2))
         assert fit.excess(0, [-0.1, 0.1]) == approx([0.013, 0.013], rel=0.1)
 
-    def test_an_optimum_at_an_edge_has_no_price(self):
+    def test_an_optimum_at_an_edge_has_no_excess_loss(self):
         with pytest.raises(ValueError, match="inside the grid"):
             fitted(X, X).excess(0, [0.0])
 

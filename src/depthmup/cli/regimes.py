@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from depthmup.cli.output import print_json
-from depthmup.model import Model
 from depthmup.rules import exponent, regime
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
 
 Pair = tuple[Fraction, Fraction]
 
@@ -54,42 +55,34 @@ def run(options: Options) -> int:
         return draw_map(options.map, options)
     if options.measured:
         raise ValueError("Expected --map FILE with --measured: it is a map that is drawn.")
-    found = regime(options.alpha, options.gamma)
+    claimed = regime(options.alpha, options.gamma)
     values = {
         name: value if isinstance(value, bool | None) else str(value)
-        for name, value in asdict(found).items()
+        for name, value in asdict(claimed).items()
     }
     if options.json:
         print_json(values)
         return 0
-    print(f"alpha = {found.alpha}, gamma = {found.gamma}: {found.name}\n")
+    print(f"alpha = {claimed.alpha}, gamma = {claimed.gamma}: {claimed.name}\n")
     for name, value in values.items():
         if name not in ("alpha", "gamma", "name", "why"):
             shown = {"True": "yes", "False": "no", "None": "-"}.get(str(value), value)
             print(f"  {name.replace('_', ' '):<20}{shown}")
-    print(f"\n{found.why}")
+    print(f"\n{claimed.why}")
     return 0
-
-
-# Eighths from SP (0, 0) to beyond the faithful line, with updates growing or shrinking.
-ALPHAS = tuple(Fraction(k, 8) for k in range(13))
-GAMMAS = tuple(Fraction(k, 8) for k in range(-4, 9))
-
-
-# Quarters around the line alpha + gamma = 1: every region, with those beyond it on both sides.
-MEASURED = tuple((Fraction(a, 4), Fraction(g, 4)) for a, g in product(range(1, 6), range(-1, 4)))
 
 
 def draw_map(path: Path, options: Options) -> int:
     """Compute Figure 1, and measure it; the exit status is 1 if a point disagrees."""
     from depthmup.cli.folders import prepare_file
+    from depthmup.paper.regime_map import TRAINED
     from depthmup.reports import MapPoint, regime_maps, save_chart, strict
     from depthmup.reports.files import CHART_FORMATS
 
     if path.suffix.lower() not in CHART_FORMATS:
         raise ValueError(f"Expected --map to end in {', '.join(CHART_FORMATS)}; got {str(path)!r}.")
     prepare_file(path, option="--map")
-    pairs = [_pair(text) for text in options.pairs] or MEASURED
+    pairs = list(dict.fromkeys(_pair(text) for text in options.pairs)) or list(TRAINED)
     if options.measured and (
         len(options.depths) < 3 or any(d < 8 or d % 8 for d in options.depths)
     ):
@@ -143,59 +136,63 @@ def _print(title: str, points: Sequence[Any]) -> None:
 
 
 def _computed() -> tuple[list[Any], list[dict[str, Any]]]:
+    """The points of the paper's map, and its exponents, from networks of infinite width."""
     from rich.console import Console
     from rich.progress import track
 
-    from depthmup import limits
-    from depthmup.reports import MapPoint
+    from depthmup.paper import regime_map
+    from depthmup.paper.regimes import computed_exponents
 
-    pairs = [(alpha, gamma) for alpha in ALPHAS for gamma in GAMMAS]
-    points, rows = [], []
+    pairs = [(alpha, gamma) for alpha in regime_map.ALPHAS for gamma in regime_map.GAMMAS]
+    regions, rows = {}, []
     for alpha, gamma in track(pairs, "computing", console=Console(stderr=True), transient=True):
-        found = limits.depth_exponents(alpha, gamma)
-        expected = regime(alpha, gamma).name
-        points.append(MapPoint(alpha=alpha, gamma=gamma, found=found.region, expected=expected))
+        computed = computed_exponents(alpha, gamma)
+        regions[alpha, gamma] = computed.region
         exponents = {
             name: value if abs(value) < float("inf") else str(value)
             for name in ("x_0", "x_1", "f_1", "h_1", "linearization", "kappa")
-            if (value := getattr(found, name)) == value
+            if (value := getattr(computed, name)) == value
         }
-        rows.append({"alpha": str(alpha), "gamma": str(gamma), "region": found.region, **exponents})
-    return points, rows
+        rows.append(
+            {"alpha": str(alpha), "gamma": str(gamma), "region": computed.region, **exponents}
+        )
+    return regime_map.map_points(regions), rows
 
 
 def _measured(pairs: Sequence[Pair], options: Options) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The points that networks of the paper's kind show, trained on random data."""
     import torch
     from rich.console import Console
     from rich.progress import Progress
 
     from depthmup.diagnostics import measured_map
-    from depthmup.reports import MapPoint
+    from depthmup.paper.measured_regimes import (
+        LOG2_MULTIPLIER,
+        LR,
+        RESIDUAL_MLPS,
+        STEPS,
+        residual_mlps,
+    )
+    from depthmup.paper.regime_map import map_points
 
     torch.set_num_threads(1)  # networks this small lose by more
+    small, full = (
+        residual_mlps(_random_batch, inputs=_NUMBERS, outputs=_CLASSES, log2_multiplier=log2_a)
+        for log2_a in (LOG2_MULTIPLIER, 0.0)
+    )
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("training", total=len(pairs))
         regimes = measured_map(
-            _networks(branches=SMALL),
+            small,
             pairs,
-            full=_networks(branches=1.0),
+            full=full,
             depths=options.depths,
             seeds=options.seeds,
-            lr=2e-3,
-            blocks="branches.*",
-            plan_options={"own_init": "fan_in"},
+            steps=STEPS,
+            lr=LR,
             progress=lambda done, total: bar.update(task, completed=done),
+            **RESIDUAL_MLPS,
         )
-    points = [
-        MapPoint(
-            alpha=r.alpha,
-            gamma=r.gamma,
-            found=r.region,
-            expected=r.expected.name,
-            decided=r.decided,
-        )
-        for r in regimes
-    ]
     rows = [
         {
             "alpha": str(r.alpha),
@@ -206,28 +203,19 @@ def _measured(pairs: Sequence[Pair], options: Options) -> tuple[list[Any], list[
         }
         for r in regimes
     ]
+    points = map_points(
+        {(r.alpha, r.gamma): r.region for r in regimes},
+        {(r.alpha, r.gamma): r.decided for r in regimes},
+    )
     return points, rows
 
 
-# The paper's branches at depth 8: the stream's noise does not yet hide what training does to it.
-SMALL = 8**-0.5
+_NUMBERS, _CLASSES = 8, 8
 
 
-def _networks(*, branches: float) -> Any:
-    """Residual MLPs with branches of this size at depth 1, and random data."""
+def _random_batch(generator: "Generator") -> "tuple[Tensor, Tensor]":
+    """Random inputs with random labels: where a pair lies does not depend on the data."""
     import torch
 
-    from depthmup.models import ResidualMLP
-
-    def make(width: int, depth: int) -> torch.nn.Module:
-        model = ResidualMLP(inputs=8, width=width, depth=depth, outputs=8, multiplier=branches)
-        # What is outside of branches moves by order one at any depth, and would hide the rest.
-        model.input.requires_grad_(False)
-        model.readout.requires_grad_(False)
-        return model
-
-    def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        examples = torch.randn(32, 8, generator=generator)
-        return examples, torch.randint(8, (32,), generator=generator)
-
-    return Model(make=make, batch=batch)
+    inputs = torch.randn(32, _NUMBERS, generator=generator)
+    return inputs, torch.randint(_CLASSES, (32,), generator=generator)

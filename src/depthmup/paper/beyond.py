@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from depthmup import limits
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.infinite_depth import FIRST_ORDER, order
 from depthmup.paper.problems import reference, vectors
-from depthmup.records import Accepted, Comparison, Task
+from depthmup.paper.survey import Survey, survey
+from depthmup.records import Accepted, Comparison
 from depthmup.statistics import exact, standard_errors, surprising
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 
 COMPLETEP = {"alpha": "1", "gamma": "0"}
 DEPTH_MUP = {"alpha": "1/2", "gamma": "1/2"}
@@ -42,31 +43,26 @@ def network_of(*, width: int, run: int, **settings: Any) -> dict[str, Any]:
     return {"outputs": trained.outputs[:, 0].tolist()}
 
 
-def networks(setting: Setting, **settings: Any) -> tuple[Measure, ...]:
-    """Enough networks of one width, on the reference problem, for a sharp mean."""
+def networks(setting: Setting, **settings: Any) -> Survey[int]:
+    """Enough networks of one width, on the reference problem, for a sharp mean; by run."""
     width = setting.choose(laptop=256, medium=512, paper=1024)
-    return tuple(
-        Measure(
-            task=Task(
-                name="network beyond the paper",
-                settings={"width": width, "depth": DEPTH, "run": run} | settings,
-            ),
-            function=network_of,
-            work=80.0 * width * width * DEPTH,
-        )
-        for run in range(RUNS)
+    return survey(
+        "network beyond the paper",
+        network_of,
+        {run: {"width": width, "depth": DEPTH, "run": run} | settings for run in range(RUNS)},
+        work=80.0 * width * width * DEPTH,
     )
 
 
 def _deviation(
-    store: Store, measures: Sequence[Measure], solution: limits.Solution, words: str
+    store: Store, trained: Survey[int], solution: limits.Solution, words: str
 ) -> Comparison:
     """How far the mean over networks is from a limit, in standard errors, at the worst step.
 
     That mean is off by order 1/width, as its error is 1/sqrt(width runs): with few runs and the
     smaller scatter of nonlinear networks the former is the smaller.
     """
-    outputs = np.array([values_of(store, m.task)["outputs"] for m in measures])
+    outputs = trained.array(store, "outputs")  # (runs, steps)
     worst = float(standard_errors(outputs, np.ravel(solution.outputs)).max())
     accepted = Accepted(low=0.0, high=surprising(len(outputs), tests=outputs.shape[1]))
     return Comparison(
@@ -79,9 +75,10 @@ def _deviation(
 
 
 def _control(
-    store: Store, measures: Sequence[Measure], solution: limits.Solution, words: str
+    store: Store, trained: Survey[int], solution: limits.Solution, words: str
 ) -> Comparison:
-    outputs = np.array([values_of(store, m.task)["outputs"] for m in measures])
+    """The same comparison with a limit that is wrong: it must be told from the networks."""
+    outputs = trained.array(store, "outputs")  # (runs, steps)
     worst = float(standard_errors(outputs, np.ravel(solution.outputs)).max())
     return Comparison(
         what=f"control: the same against the limit {words}",
@@ -152,7 +149,7 @@ _CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 
 def _finite_depth(setting: Setting) -> Experiment:
-    measures = {
+    trained = {
         words: networks(setting, activation=activation, block_depth=2, **options)
         for words, (activation, options) in _CASES.items()
     }
@@ -162,16 +159,16 @@ def _finite_depth(setting: Setting) -> Experiment:
         for words, (activation, options) in _CASES.items():
             common: dict[str, Any] = {"activation": activation, "depth": DEPTH, "neurons": NEURONS}
             s = limits.two_matrix(reference(), **common, **options)
-            comparisons.append(_deviation(store, measures[words], s, words))
+            comparisons.append(_deviation(store, trained[words], s, words))
         wrong = limits.two_matrix(
             reference(), activation="tanh", depth=DEPTH, lr=1.5, neurons=NEURONS
         )
-        first = measures["tanh, Depth-muP"]
+        first = trained["tanh, Depth-muP"]
         comparisons.append(_control(store, first, wrong, "at 1.5 times the learning rate"))
         return Conclusion(comparisons=tuple(comparisons))
 
     return Experiment(
-        measures=tuple(m for group in measures.values() for m in group),
+        measures=tuple(m for group in trained.values() for m in group.measures),
         conclude=conclude,
         config={"depth": DEPTH, "runs": RUNS},
     )
@@ -250,7 +247,7 @@ def _completep(setting: Setting) -> Experiment:
 
 
 def _one_matrix(setting: Setting) -> Experiment:
-    measures = networks(setting, activation="tanh", lr=1.0, **DEPTH_MUP)
+    trained = networks(setting, activation="tanh", lr=1.0, **DEPTH_MUP)
     particles = limits.Particles(count=2**14, populations=8)
 
     def conclude(store: Store) -> Conclusion:
@@ -262,8 +259,8 @@ def _one_matrix(setting: Setting) -> Experiment:
         gap = np.abs(np.ravel(same.outputs) - np.ravel(known.outputs)).max()
         return Conclusion(
             comparisons=(
-                _deviation(store, measures, s, "tanh, one matrix"),
-                _control(store, measures, wrong, "at twice the learning rate"),
+                _deviation(store, trained, s, "tanh, one matrix"),
+                _control(store, trained, wrong, "at twice the learning rate"),
                 Comparison(
                     what="linear networks by particles, against their exact limit",
                     paper="0",
@@ -273,7 +270,9 @@ def _one_matrix(setting: Setting) -> Experiment:
             )
         )
 
-    return Experiment(measures=measures, conclude=conclude, config={"depth": DEPTH, "runs": RUNS})
+    return Experiment(
+        measures=trained.measures, conclude=conclude, config={"depth": DEPTH, "runs": RUNS}
+    )
 
 
 def _sign(setting: Setting) -> Experiment:
@@ -282,7 +281,7 @@ def _sign(setting: Setting) -> Experiment:
         "two matrices, Depth-muP": {"block_depth": 2} | DEPTH_MUP,
         "one matrix, Depth-muP": {"block_depth": 1} | DEPTH_MUP,
     }
-    measures = {
+    trained = {
         words: networks(setting, activation="tanh", lr=0.5, sign=True, **options)
         for words, options in cases.items()
     }
@@ -291,7 +290,7 @@ def _sign(setting: Setting) -> Experiment:
         comparisons = []
         for words, options in cases.items():
             s = limits.sign_sgd(reference(), activation="tanh", lr=0.5, depth=DEPTH, **options)
-            comparisons.append(_deviation(store, measures[words], s, f"signSGD, {words}"))
+            comparisons.append(_deviation(store, trained[words], s, f"signSGD, {words}"))
         few = limits.Particles(count=2**13, populations=8)
         common: dict[str, Any] = {"activation": "tanh", "lr": 0.5, "particles": few} | COMPLETEP
         limit = np.ravel(limits.sign_sgd(reference(), depth=math.inf, **common).outputs)
@@ -316,7 +315,7 @@ def _sign(setting: Setting) -> Experiment:
         return Conclusion(comparisons=tuple(comparisons))
 
     return Experiment(
-        measures=tuple(m for group in measures.values() for m in group),
+        measures=tuple(m for group in trained.values() for m in group.measures),
         conclude=conclude,
         config={"depth": DEPTH, "runs": RUNS},
     )

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from depthmup import limits
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.infinite_depth import nonlinear_networks, nonlinear_problem
 from depthmup.paper.infinite_width import deviation, kernels
 from depthmup.paper.problems import reference, vectors
-from depthmup.records import Accepted, Comparison, Task
+from depthmup.paper.survey import survey
+from depthmup.records import Accepted, Comparison
 from depthmup.statistics import exact, jackknife, mean, standard_errors, surprising
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 
 CLOSED = ("identity", "erf", "sin", "cos", "relu", "abs")
 """Activations whose Gaussian expectations are known in closed form."""
@@ -57,7 +58,7 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
 
 def _kernel(setting: Setting) -> Experiment:
     depth = 32
-    measures = kernels(setting, depth=depth)
+    trained = kernels(setting, depth=depth)
 
     def conclude(store: Store) -> Conclusion:
         s = limits.linear(reference(), depth=depth, lr=1.0, history=True)
@@ -66,14 +67,14 @@ def _kernel(setting: Setting) -> Experiment:
         printed = np.diag(s.history.d[-1]).tolist()
         last = np.diag(s.history.x[-2]).tolist()
         right = deviation(
-            store, measures, "kernel", forward, words="networks against C_{t,s,0}, last layer"
+            store, trained, "kernel", forward, words="networks against C_{t,s,0}, last layer"
         )
         wrong = deviation(
-            store, measures, "kernel", printed, words="networks against the printed C_{t,s,1}(1)"
+            store, trained, "kernel", printed, words="networks against the printed C_{t,s,1}(1)"
         )
         below = deviation(
             store,
-            measures,
+            trained,
             "below",
             last,
             words="the recursion's C_{t,s,0}(1) against layer L − 1 of networks",
@@ -94,7 +95,7 @@ def _kernel(setting: Setting) -> Experiment:
             )
         )
 
-    return Experiment(measures=measures, conclude=conclude, config={"depth": depth})
+    return Experiment(measures=trained.measures, conclude=conclude, config={"depth": depth})
 
 
 def _visible(comparison: Comparison) -> Comparison:
@@ -109,10 +110,10 @@ def _visible(comparison: Comparison) -> Comparison:
 
 def _sum_from_zero(setting: Setting) -> Experiment:
     depth = 32
-    measures = kernels(setting, depth=depth)
+    trained = kernels(setting, depth=depth)
 
     def conclude(store: Store) -> Conclusion:
-        first = [values_of(store, m.task)["outputs"][1] for m in measures]
+        first = trained.array(store, "outputs")[:, 1]  # (runs, steps): f_1 of every network
         expected = float(limits.linear(reference(), depth=depth, lr=1.0).outputs[1][0, 0])
         return Conclusion(
             comparisons=(
@@ -132,7 +133,7 @@ def _sum_from_zero(setting: Setting) -> Experiment:
             )
         )
 
-    return Experiment(measures=measures, conclude=conclude, config={"depth": depth})
+    return Experiment(measures=trained.measures, conclude=conclude, config={"depth": depth})
 
 
 def stream_at_initialization(*, width: int, depth: int, run: int) -> dict[str, float]:
@@ -153,71 +154,72 @@ def stream_at_initialization(*, width: int, depth: int, run: int) -> dict[str, f
 
 def _indices(setting: Setting) -> Experiment:
     depth, width, runs = 4, 256, 24
-    tasks = [
-        Task(
-            name="stream at initialization",
-            settings={"width": width, "depth": depth, "run": run},
-        )
-        for run in range(runs)
-    ]
-    measures = tuple(Measure(task=t, function=stream_at_initialization, work=1e7) for t in tasks)
+    initial = survey(
+        "stream at initialization",
+        stream_at_initialization,
+        {run: {"width": width, "depth": depth, "run": run} for run in range(runs)},
+        work=1e7,
+    )
 
     def conclude(store: Store) -> Conclusion:
         expected = (1 + 1 / depth) ** depth
-        found = {}
-        for name in ("explicit", "implicit"):
-            values = [values_of(store, t)[name] for t in tasks]
-            found[name] = float(standard_errors(values, expected))
+        explicit, implicit = (
+            float(standard_errors(initial.array(store, name), expected))
+            for name in ("explicit", "implicit")
+        )
         return Conclusion(
             comparisons=(
                 Comparison(
                     what="|x_0^L|² of h^l = W^l x^(l−1) against (1 + 1/L)^L, in standard errors",
                     paper="",
-                    ours=exact(found["explicit"]),
+                    ours=exact(explicit),
                     accepted=Accepted(low=0.0, high=surprising(runs)),
                 ),
                 Comparison(
                     what="the same of the printed h^l = W^l x^l",
                     paper="0",
-                    ours=exact(found["implicit"]),
+                    ours=exact(implicit),
                     accepted=VISIBLE,
                 ),
             )
         )
 
-    return Experiment(measures=measures, conclude=conclude, config={"depth": depth})
+    return Experiment(measures=initial.measures, conclude=conclude, config={"depth": depth})
 
 
 def _gaps(alpha: str, gamma: str, names: tuple[str, ...], visible: float) -> Experiment:
-    def task(activation: str, printed: bool) -> Task:
-        return Task(
-            name="gradient identity",
-            settings={
-                "activation": activation,
+    identities = survey(
+        "gradient identity",
+        gradient_gap,
+        {
+            (name, printed): {
+                "activation": name,
                 "alpha": alpha,
                 "gamma": gamma,
                 "printed": printed,
-            },
-        )
-
-    tasks = {(name, printed): task(name, printed) for name in names for printed in (False, True)}
+            }
+            for name in names
+            for printed in (False, True)
+        },
+        work=5e8,
+    )
 
     def conclude(store: Store) -> Conclusion:
-        found = {key: float(values_of(store, t)["gap"]) for key, t in tasks.items()}
+        gaps = {key: float(values["gap"]) for key, values in identities.values(store).items()}
         return Conclusion(
             comparisons=(
                 Comparison(
                     what="corrected: largest distance of the backward pass from the gradient, over "
                     f"{', '.join(names)}",
                     paper="",
-                    ours=exact(max(found[name, False] for name in names)),
+                    ours=exact(max(gaps[name, False] for name in names)),
                     accepted=Accepted(low=0.0, high=HOLDS),
                 ),
                 *(
                     Comparison(
                         what=f"as printed: distance from the gradient, {name}",
                         paper="0",
-                        ours=exact(found[name, True]),
+                        ours=exact(gaps[name, True]),
                         accepted=Accepted(low=visible),
                     )
                     for name in names
@@ -226,7 +228,7 @@ def _gaps(alpha: str, gamma: str, names: tuple[str, ...], visible: float) -> Exp
         )
 
     return Experiment(
-        measures=tuple(Measure(task=t, function=gradient_gap, work=5e8) for t in tasks.values()),
+        measures=identities.measures,
         conclude=conclude,
         config={"alpha": alpha, "gamma": gamma, "activations": names},
     )
@@ -277,7 +279,7 @@ def _simulated(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         comparisons: list[Comparison] = []
-        for name, (tasks, _, runs) in networks.items():
+        for name, trained in networks.items():
             steps, options = nonlinear_problem(name)
             right, printed = (
                 np.concatenate(
@@ -285,12 +287,12 @@ def _simulated(setting: Setting) -> Experiment:
                 )[:, 0]
                 for p in (False, True)
             )
-            found = np.array([values_of(store, tasks[depth, r])["outputs"] for r in range(runs)])
-            comparisons += nearer(name, depth, found, right, printed)
+            (outputs,) = trained.array(store, "outputs")  # of one depth: (runs, steps)
+            comparisons += nearer(name, depth, outputs, right, printed)
         return Conclusion(comparisons=tuple(comparisons))
 
     return Experiment(
-        measures=tuple(m for _, measures, _ in networks.values() for m in measures),
+        measures=tuple(m for trained in networks.values() for m in trained.measures),
         conclude=conclude,
         config={"depth": depth, "activations": names},
     )

@@ -8,15 +8,17 @@ Every task is one network: its d(eps) after several numbers of steps. The three 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
 from depthmup.paper.panels import Row, lines
-from depthmup.records import UNKNOWN, Accepted, Cell, Comparison, Estimate, Picture, Task
+from depthmup.paper.survey import Survey, survey
+from depthmup.records import UNKNOWN, Accepted, Cell, Comparison, Estimate, Picture
 from depthmup.rules import ODE, Scheme
 from depthmup.statistics import log_slope, mean
-from depthmup.sweep import BuiltIn, Measure, Store, Sweep
+from depthmup.sweep import BuiltIn, Store, Sweep
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -45,11 +47,11 @@ def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> di
 
     described = Cell.from_json(cell)
     inputs = dataset(described.data).inputs[:EXAMPLES]
-    found = {}
+    distances = {}
     for step, network in zip(steps, trained(described, steps), strict=False):
         d = feature_distances(network, inputs, "branches.*", eps=eps, at=STARTS)
-        found[str(step)] = [float(v) for v in (d**2).mean(axis=0) ** 0.5]
-    return found
+        distances[str(step)] = [float(v) for v in (d**2).mean(axis=0) ** 0.5]
+    return distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +80,19 @@ class Kind:
         """From one layer of the shallowest network to an eighth of the depth, in octaves."""
         return tuple(n / self.depths[0] for n in octaves(1, self.depths[0] // 8))
 
-    def task(self, depth: int, seed: int) -> Task:
-        cell = cell_of(self.sweep, depth, seed)
-        settings = {"cell": cell.to_json(), "steps": list(self.steps), "eps": list(self.eps)}
-        return Task(name="feature distances", settings=settings)
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
+    @cached_property
+    def features(self) -> Survey[tuple[int, int]]:
+        """Distances of every network's features, by (depth, seed)."""
         from depthmup.sweep import work
 
-        return tuple(
-            Measure(
-                task=self.task(depth, seed),
-                function=distances_of,
-                work=work(cell_of(self.sweep, depth, seed)),
-            )
-            for depth in self.depths
-            for seed in range(self.sweep.design.seeds)
+        seeds = range(self.sweep.design.seeds)
+        cells = {(d, s): cell_of(self.sweep, d, s) for d in self.depths for s in seeds}
+        shared = {"steps": list(self.steps), "eps": list(self.eps)}
+        return survey(
+            "feature distances",
+            distances_of,
+            {key: {"cell": cell.to_json(), **shared} for key, cell in cells.items()},
+            work=lambda key: work(cells[key]),
         )
 
     def distances(self, store: Store, depth: int, step: int = -1) -> "Array":
@@ -103,8 +101,9 @@ class Kind:
 
         lost = [np.nan] * len(self.eps)
         values = [
-            values_of(store, self.task(depth, seed)).get(str(self.steps[step]), lost)
-            for seed in range(self.sweep.design.seeds)
+            values.get(str(self.steps[step]), lost)
+            for (d, _), values in self.features.values(store).items()
+            if d == depth
         ]
         return np.array(values, float).T
 
@@ -120,7 +119,7 @@ class Kind:
 
 def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> Kind:
     """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate."""
-    ours = networks(
+    sweep = networks(
         setting,
         schemes=(scheme or setting.depth_mup,),
         depths=(8, *setting.choose(laptop=octaves(64, 512), medium=octaves(64, 1024),
@@ -132,8 +131,8 @@ def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> 
     # The paper's steps at its own length; elsewhere tenths of a run.
     steps = setting.choose(laptop=(1, 5, 10), medium=(1, 5, 10), paper=(100, 500, 1000))
     if setting.choose(laptop=True, medium=True, paper=False):
-        steps = tuple(ours.design.steps * tenths // 10 for tenths in steps)
-    return Kind(sweep=ours, steps=steps)
+        steps = tuple(sweep.design.steps * tenths // 10 for tenths in steps)
+    return Kind(sweep=sweep, steps=steps)
 
 
 def kappa(slopes: "Array") -> Estimate:
@@ -207,10 +206,10 @@ def _endless(ode: Kind, store: Store) -> Estimate:
 
     runs = [[d[None] for d in ode.distances(store, depth).T] for depth in ode.depths]
     try:
-        found = diversity_at_infinite_depth(ode.depths, runs, ode.eps, alpha=ode.scheme.alpha)
+        diversity = diversity_at_infinite_depth(ode.depths, runs, ode.eps, alpha=ode.scheme.alpha)
     except ValueError:  # fewer than three depths, or only noise at these
         return UNKNOWN
-    return found.kappa
+    return diversity.kappa
 
 
 def _fig18(setting: Setting) -> Experiment:
@@ -287,10 +286,10 @@ def _fig19(setting: Setting) -> Experiment:
 
 def _experiment(kinds: Sequence[Kind], conclude: Any) -> Experiment:
     return Experiment(
-        measures=tuple(measure for each in kinds for measure in each.measures),
+        measures=tuple(measure for kind in kinds for measure in kind.features.measures),
         conclude=conclude,
         config={
-            "sweeps": [each.sweep.to_dict() for each in kinds],
+            "sweeps": [kind.sweep.to_dict() for kind in kinds],
             "steps": kinds[0].steps,
             "eps": kinds[0].eps,
             "starts": STARTS,
@@ -336,9 +335,9 @@ def _distances(of: Kind, store: Store, *, name: str, over_root: bool = False) ->
 
 def _kappas(kinds: Sequence[tuple[str, Kind]], store: Store, *, caption: str) -> Picture:
     rows: list[Row] = [
-        {"of": title, "depth": depth, **_bar(kappa(each.slopes(store, depth)), "kappa")}
-        for title, each in kinds
-        for depth in each.depths
+        {"of": title, "depth": depth, **_bar(kappa(kind.slopes(store, depth)), "kappa")}
+        for title, kind in kinds
+        for depth in kind.depths
     ]
     return lines(
         rows,
@@ -356,9 +355,9 @@ def _kappas(kinds: Sequence[tuple[str, Kind]], store: Store, *, caption: str) ->
 
 def _by_step(kinds: Sequence[tuple[str, Kind, int]], store: Store, *, caption: str) -> Picture:
     rows: list[Row] = [
-        {"of": title, "step": step, **_bar(kappa(each.slopes(store, depth, i)), "kappa")}
-        for title, each, depth in kinds
-        for i, step in enumerate(each.steps)
+        {"of": title, "step": step, **_bar(kappa(kind.slopes(store, depth, i)), "kappa")}
+        for title, kind, depth in kinds
+        for i, step in enumerate(kind.steps)
     ]
     return lines(
         rows,

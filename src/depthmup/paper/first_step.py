@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.panels import lines
-from depthmup.records import Accepted, Comparison, Task
+from depthmup.paper.survey import survey
+from depthmup.records import Accepted, Comparison
 from depthmup.statistics import log_slope
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 
 UPDATES = ("SGD", "sign")
 
@@ -20,8 +21,8 @@ def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> di
     lr L^-alpha A_L. A seed has the same U, V and first layers at every depth.
     """
 
-    def draw(place: int, *shape: int) -> np.ndarray:
-        return np.random.default_rng([seed, place]).normal(size=shape)
+    def draw(stream: int, *shape: int) -> np.ndarray:
+        return np.random.default_rng([seed, stream]).normal(size=shape)
 
     weights = [draw(2 + layer, width, width) / np.sqrt(width) for layer in range(depth)]
     branch = depth**-alpha
@@ -47,28 +48,31 @@ def _experiment(setting: Setting) -> Experiment:
     width, seeds = setting.choose(laptop=128, medium=256, paper=1024), 24
     alpha = float(setting.depth_mup.alpha)
 
-    def task(depth: int, seed: int) -> Task:
-        settings = {"width": width, "depth": depth, "seed": seed, "alpha": alpha}
-        return Task(name="first-order effect of one update", settings=settings, version=2)
-
-    tasks = {(depth, seed): task(depth, seed) for depth in depths for seed in range(seeds)}
+    effects = survey(
+        "first-order effect of one update",
+        first_order_effect,
+        {
+            (depth, seed): {"width": width, "depth": depth, "seed": seed, "alpha": alpha}
+            for depth in depths
+            for seed in range(seeds)
+        },
+        work=lambda key: 4.0 * width**2 * key[0],
+        version=2,
+    )
 
     def conclude(store: Store) -> Conclusion:
         comparisons, rows = [], []
         for update, expected in (("SGD", 1), ("sign", 2)):
-            values = [
-                [values_of(store, tasks[depth, seed])[update] for seed in range(seeds)]
-                for depth in depths
-            ]
+            squares = effects.array(store, update)  # (depths, seeds)
             rows += [
-                {"depth": depth, "square": float(np.exp(np.mean(np.log(v)))), "update": update}
-                for depth, v in zip(depths, values, strict=True)
+                {"depth": depth, "square": float(np.exp(np.log(row).mean())), "update": update}
+                for depth, row in zip(depths, squares, strict=True)
             ]
             comparisons.append(
                 Comparison(
                     what=f"exponent of the typical A_L² in depth, {update} updates",
                     paper=f"{expected}",
-                    ours=log_slope(depths, values),
+                    ours=log_slope(depths, squares),
                     # The mean of A_L carries (1 + 1/L)^(L-1), which from L = 32 to 512 makes the
                     # exponents 0.03 too large.
                     accepted=Accepted(low=expected - 0.1, high=expected + 0.1),
@@ -95,10 +99,7 @@ def _experiment(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        measures=tuple(
-            Measure(task=t, function=first_order_effect, work=4.0 * width**2 * t.settings["depth"])
-            for t in tasks.values()
-        ),
+        measures=effects.measures,
         conclude=conclude,
         config={"width": width, "depths": depths, "seeds": seeds, "alpha": alpha},
     )

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
 from depthmup.paper.panels import Row, lines
-from depthmup.records import Accepted, Cell, Comparison, Estimate, Task
+from depthmup.paper.survey import survey
+from depthmup.records import Accepted, Cell, Comparison, Estimate
 from depthmup.statistics import mean
-from depthmup.sweep import Measure, Store, Sweep
+from depthmup.sweep import Store, Sweep
 
 LOG2_MULTIPLIER = -1.5
 """The paper's log2 a for its comparison of nonlinearities."""
@@ -45,7 +46,7 @@ def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
 
     described = Cell.from_json(cell)
     data = dataset(described.data)
-    found = {}
+    cosines = {}
     for step, network in zip(steps, trained(described, steps), strict=False):
 
         def of(start: int, stop: int, network: Any = network) -> Any:
@@ -55,13 +56,13 @@ def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
             return gradient_diversity(network, "branches.*.matrices.0.weight")
 
         single = [of(i, i + 1) for i in range(EXAMPLES)]
-        found[str(step)] = {
+        cosines[str(step)] = {
             "raw": sum(one.raw for one in single) / EXAMPLES,
             "centred": sum(one.centred for one in single) / EXAMPLES,
             "far": sum(one.shuffled for one in single) / EXAMPLES,
             "batch": of(0, BATCH).raw,
         }
-    return found
+    return cosines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,23 +106,24 @@ def _experiment(setting: Setting) -> Experiment:
     third = first.design.steps // 3
     steps = (0, setting.choose(laptop=third, medium=third, paper=1000))
 
-    def cell(title: str, depth: int, seed: int) -> Cell:
-        of = grids[title]
-        return cell_of(of, depth, seed)
-
-    def task(title: str, depth: int, seed: int) -> Task:
-        settings = {"cell": cell(title, depth, seed).to_json(), "steps": list(steps)}
-        return Task(name="gradient cosines", settings=settings)
-
-    tasks = {(t, d, s): task(t, d, s) for t in grids for d in depths for s in seeds}
+    cells = {(t, d, s): cell_of(grids[t], d, s) for t in grids for d in depths for s in seeds}
+    cosines = survey(
+        "gradient cosines",
+        cosines_of,
+        {key: {"cell": cell.to_json(), "steps": list(steps)} for key, cell in cells.items()},
+        # Backward passes of single examples in PyTorch cost about as much as training.
+        work=lambda key: 2 * work(cells[key]),
+    )
 
     def conclude(store: Store) -> Conclusion:
+        by_network = cosines.values(store)
+
         def over_seeds(title: str, depth: int, step: int, *names: str) -> Estimate:
             """The mean of a cosine, or of one less another."""
             values = []
             for seed in seeds:
-                found = values_of(store, tasks[title, depth, seed]).get(str(step), {})
-                one, *less = (found.get(name, float("nan")) for name in names)
+                at_step = by_network[title, depth, seed].get(str(step), {})  # none once it diverged
+                one, *less = (at_step.get(name, float("nan")) for name in names)
                 values.append(one - sum(less))
             return mean(values)
 
@@ -193,17 +195,9 @@ def _experiment(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        measures=tuple(
-            Measure(
-                task=each,
-                function=cosines_of,
-                # Backward passes of single examples in PyTorch cost about as much as training.
-                work=2 * work(cell(*key)),
-            )
-            for key, each in tasks.items()
-        ),
+        measures=cosines.measures,
         conclude=conclude,
-        config={"sweeps": [each.to_dict() for each in grids.values()], "steps": steps},
+        config={"sweeps": [grid.to_dict() for grid in grids.values()], "steps": steps},
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from depthmup import limits
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.panels import lines
 from depthmup.paper.problems import IMAGES_LR, images, reference, vectors
-from depthmup.records import Accepted, Comparison, Estimate, Picture, Task
+from depthmup.paper.survey import Survey, survey
+from depthmup.records import Accepted, Comparison, Estimate, Picture
 from depthmup.statistics import exact, jackknife
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 
 DEPTHS = (16, 32, 64, 128, 256, 512)
 
@@ -28,8 +29,8 @@ def order(depths: Sequence[int], errors: Sequence[float]) -> Estimate:
     still moves from one depth to the next.
 
     Example:
-        >>> found = order((8, 16, 32, 64), [1 / n + 1 / n**2 for n in (8, 16, 32, 64)])
-        >>> round(found.value, 2), found.low < -1 < found.high
+        >>> first = order((8, 16, 32, 64), [1 / n + 1 / n**2 for n in (8, 16, 32, 64)])
+        >>> round(first.value, 2), first.low < -1 < first.high
         (-1.0, True)
     """
     if len(depths) < 4 or any(b != 2 * a for a, b in pairwise(depths)):
@@ -54,10 +55,10 @@ def _picture(
 ) -> Picture:
     rows = [
         {"depth": depth, "error": error, "of": words}
-        for words, found in errors.items()
-        for depth, error in zip(depths, found, strict=True)
+        for words, distances in errors.items()
+        for depth, error in zip(depths, distances, strict=True)
     ]
-    top = max(found[0] for found in errors.values())
+    top = max(distances[0] for distances in errors.values())
     return lines(
         rows,
         name="error",
@@ -98,8 +99,8 @@ def _fig9(setting: Setting) -> Experiment:
             )
         return Conclusion(
             comparisons=tuple(
-                _fall(depths, found, f"the distance from infinite depth, {words}")
-                for words, found in errors.items()
+                _fall(depths, distances, f"the distance from infinite depth, {words}")
+                for words, distances in errors.items()
             ),
             pictures=(
                 _picture(
@@ -169,8 +170,8 @@ def _cauchy(setting: Setting) -> Experiment:
                 errors[words].append(float(np.abs(one - other[::2]).max()))
         return Conclusion(
             comparisons=tuple(
-                _fall(depths, found, f"the largest change of {words} when depth doubles")
-                for words, found in errors.items()
+                _fall(depths, changes, f"the largest change of {words} when depth doubles")
+                for words, changes in errors.items()
             ),
             pictures=(
                 _picture(
@@ -212,7 +213,7 @@ def nonlinear_outputs(
     from depthmup.diagnostics import agreement
 
     steps, options = nonlinear_problem(activation)
-    found = agreement.train(
+    trained = agreement.train(
         steps,
         width=width,
         depth=depth,
@@ -222,34 +223,42 @@ def nonlinear_outputs(
         activation=activation,
         **options,
     )
-    return {"outputs": found.outputs[:, 0].tolist()}
+    return {"outputs": trained.outputs[:, 0].tolist()}
 
 
-def nonlinear_networks(setting: Setting, activation: str, depths: Sequence[int]) -> Any:
-    """Tasks of trained networks by (depth, run), and the measures that compute them."""
+def nonlinear_networks(
+    setting: Setting, activation: str, depths: Sequence[int]
+) -> Survey[tuple[int, int]]:
+    """Trained networks of one activation by (depth, run).
+
+    Args:
+        setting: gives their width, how many runs there are, and the rule of depth.
+        activation: one of those that ``nonlinear_problem`` knows.
+        depths: how deep they are.
+
+    Returns:
+        The survey of their ``outputs``, (depths, runs, steps).
+    """
     width = setting.choose(laptop=512, medium=1024, paper=2048)
     runs = setting.choose(laptop=24, medium=48, paper=48)
     rule = setting.depth_mup
-    tasks = {
-        (depth, run): Task(
-            name="nonlinear network against its limit",
-            settings={
+    return survey(
+        "nonlinear network against its limit",
+        nonlinear_outputs,
+        {
+            (depth, run): {
                 "activation": activation,
                 "width": width,
                 "depth": depth,
                 "run": run,
                 "alpha": str(rule.alpha),
                 "gamma": str(rule.gamma),
-            },
-        )
-        for depth in depths
-        for run in range(runs)
-    }
-    measures = tuple(
-        Measure(task=t, function=nonlinear_outputs, work=40.0 * width * width * depth)
-        for (depth, _), t in tasks.items()
+            }
+            for depth in depths
+            for run in range(runs)
+        },
+        work=lambda key: 40.0 * width * width * key[0],
     )
-    return tasks, measures, runs
 
 
 def _nonlinear(setting: Setting) -> Experiment:
@@ -258,15 +267,11 @@ def _nonlinear(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         comparisons, rows = [], []
-        for name, (tasks, _, runs) in networks.items():
+        for name, trained in networks.items():
             steps, options = nonlinear_problem(name)
             s = limits.nonlinear(steps, activation=name, **options)
             limit = np.concatenate(s.outputs)[:, 0]
-            gaps = [
-                np.array([values_of(store, tasks[d, r])["outputs"] for r in range(runs)]) - limit
-                for d in depths
-            ]
-            found = _distance_slope(depths, gaps)
+            gaps = trained.array(store, "outputs") - limit  # (depths, runs, steps)
             rows += [
                 {"depth": d, "distance": float(np.linalg.norm(g.mean(axis=0))), "activation": name}
                 for d, g in zip(depths, gaps, strict=True)
@@ -275,7 +280,7 @@ def _nonlinear(setting: Setting) -> Experiment:
                 Comparison(
                     what=f"{name}: exponent in depth of mean outputs' distance from the limit",
                     paper="converges",
-                    ours=found,
+                    ours=_distance_slope(depths, gaps),
                     accepted=Accepted(high=0.0),
                 )
             )
@@ -302,16 +307,16 @@ def _nonlinear(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        measures=tuple(m for _, measures, _ in networks.values() for m in measures),
+        measures=tuple(m for trained in networks.values() for m in trained.measures),
         conclude=conclude,
         config={"depths": depths, "activations": list(_NONLINEAR)},
     )
 
 
-def _distance_slope(depths: Sequence[int], gaps: Sequence[np.ndarray]) -> Estimate:
+def _distance_slope(depths: Sequence[int], gaps: np.ndarray) -> Estimate:
     """The exponent of |mean over runs of the deviation|, by the jackknife over runs.
 
-    ``gaps`` are (runs, steps) per depth. Runs of one number share nothing between depths.
+    ``gaps`` are (depths, runs, steps). Runs of one number share nothing between depths.
     """
     x = np.log(np.asarray(depths, float))
     pull = (x - x.mean()) / np.square(x - x.mean()).sum()
@@ -319,7 +324,7 @@ def _distance_slope(depths: Sequence[int], gaps: Sequence[np.ndarray]) -> Estima
     def slope(some: np.ndarray) -> float:
         return float(pull @ np.log(np.linalg.norm(some.mean(axis=-1), axis=-1)))
 
-    return jackknife(slope, np.stack([gap.T for gap in gaps]))
+    return jackknife(slope, np.swapaxes(gaps, 1, 2))  # it leaves out entries of the last axis
 
 
 def _claim(

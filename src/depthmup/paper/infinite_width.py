@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from depthmup import limits
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.panels import lines
 from depthmup.paper.problems import IMAGES_LR, images, reference, vectors
-from depthmup.records import Accepted, Comparison, Data, Picture, Task
+from depthmup.paper.survey import Survey, survey
+from depthmup.records import Accepted, Comparison, Data, Picture
 from depthmup.statistics import exact, standard_errors, surprising
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
 
 STEPS = 10
 SHOWN = (1, 5, 10)
@@ -39,14 +40,14 @@ def stream_of(
 
     steps = images(Data(**data), count=STEPS)
     exact_outputs, exact_rms = _limit(Data(**data), depth)
-    found = agreement.train(
+    trained = agreement.train(
         steps, width=width, depth=depth, seed=run, lr=lr, alpha=alpha, gamma=gamma
     )
-    places = _places(depth)
+    layers = _quarters(depth)
     return {
-        "outputs": float(np.mean((found.outputs - exact_outputs) ** 2)),
-        "rms": float(np.mean((found.rms - exact_rms) ** 2)),
-        "stream": {str(t): found.rms[places, t - 1].tolist() for t in SHOWN},
+        "outputs": float(np.mean((trained.outputs - exact_outputs) ** 2)),
+        "rms": float(np.mean((trained.rms - exact_rms) ** 2)),
+        "stream": {str(t): trained.rms[layers, t - 1].tolist() for t in SHOWN},
     }
 
 
@@ -57,7 +58,8 @@ def _limit(data: Data, depth: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(s.outputs), np.concatenate(s.rms, axis=1)
 
 
-def _places(depth: int) -> list[int]:
+def _quarters(depth: int) -> list[int]:
+    """The layers at 0, 1/4, ..., 1 of the depth."""
     return [depth * k // 4 for k in range(5)]
 
 
@@ -70,10 +72,11 @@ def _fig8(setting: Setting) -> Experiment:
     runs, depth = setting.choose(laptop=8, medium=8, paper=5), 64
     rule = setting.depth_mup
 
-    def task(width: int, run: int) -> Task:
-        return Task(
-            name="linear network against infinite width",
-            settings={
+    networks = survey(
+        "linear network against infinite width",
+        stream_of,
+        {
+            (width, run): {
                 "width": width,
                 "depth": depth,
                 "run": run,
@@ -81,56 +84,54 @@ def _fig8(setting: Setting) -> Experiment:
                 "alpha": str(rule.alpha),
                 "gamma": str(rule.gamma),
                 "data": asdict(setting.images),
-            },
-        )
-
-    tasks = {(width, run): task(width, run) for width in widths for run in range(runs)}
+            }
+            for width in widths
+            for run in range(runs)
+        },
+        work=lambda key: 60.0 * key[0] * key[0] * depth,
+    )
 
     def conclude(store: Store) -> Conclusion:
-        found = {key: values_of(store, each) for key, each in tasks.items()}
+        rms, outputs = (networks.array(store, name) for name in ("rms", "outputs"))
+        streams = {key: values["stream"] for key, values in networks.values(store).items()}
         return Conclusion(
-            comparisons=tuple(
-                _approach([[found[w, r][what] for r in range(runs)] for w in widths], widths, words)
-                for what, words in (("rms", "RMS of x at all layers"), ("outputs", "outputs"))
+            comparisons=(
+                _approach(rms, widths, "RMS of x at all layers"),
+                _approach(outputs, widths, "outputs"),
             ),
             pictures=(
-                _errors(found, widths, runs),
-                *(_stream(found, widths, runs, depth, step, setting.images) for step in SHOWN),
+                _errors({"RMS of x": rms, "outputs": outputs}, widths),
+                *(_stream(streams, widths, depth, step, setting.images) for step in SHOWN),
             ),
         )
 
     return Experiment(
-        measures=tuple(
-            Measure(task=t, function=stream_of, work=60.0 * w * w * depth)
-            for (w, _), t in tasks.items()
-        ),
+        measures=networks.measures,
         conclude=conclude,
         config={"widths": widths, "depth": depth, "runs": runs, "steps": STEPS},
     )
 
 
-def _approach(squares: Sequence[Sequence[float]], widths: Sequence[int], words: str) -> Comparison:
+def _approach(squares: np.ndarray, widths: Sequence[int], words: str) -> Comparison:
+    """The exponent at which mean squared distances, (widths, runs), fall with width."""
     from depthmup.diagnostics import approach
 
-    found = approach(widths, np.array(squares), expected=-0.5)
+    convergence = approach(widths, squares, expected=-0.5)
     return Comparison(
         what=f"exponent in width of the distance from the limit, {words}",
         paper="−1/2",
-        ours=found.slope,
+        ours=convergence.slope,
         # Sharp enough to exclude both no convergence and 1/n.
         accepted=Accepted(contains=-0.5, low=-0.9, high=-0.1),
     )
 
 
-def _errors(found: Mapping[tuple[int, int], Any], widths: Sequence[int], runs: int) -> Picture:
+def _errors(squares: Mapping[str, np.ndarray], widths: Sequence[int]) -> Picture:
+    """Distances from the limit against width, of mean squares (widths, runs)."""
     rows = [
-        {
-            "width": w,
-            "error": float(np.sqrt(np.mean([found[w, r][what] for r in range(runs)]))),
-            "of": words,
-        }
-        for what, words in (("rms", "RMS of x"), ("outputs", "outputs"))
-        for w in widths
+        {"width": width, "error": float(np.sqrt(row.mean())), "of": words}
+        for words, rows_of_width in squares.items()
+        for width, row in zip(widths, rows_of_width, strict=True)
     ]
     top = rows[0]["error"]
     return lines(
@@ -153,26 +154,26 @@ def _errors(found: Mapping[tuple[int, int], Any], widths: Sequence[int], runs: i
 
 
 def _stream(
-    found: Mapping[tuple[int, int], Any],
+    streams: Mapping[tuple[int, int], Any],
     widths: Sequence[int],
-    runs: int,
     depth: int,
     step: int,
     data: Data,
 ) -> Picture:
-    places = _places(depth)
+    """RMS of x along depth at one step; of networks, by (width, run) and step."""
+    layers = _quarters(depth)
     _, exact_rms = _limit(data, depth)
     rows = [
         {
             "layer": layer,
-            "rms": float(np.mean([found[w, r]["stream"][str(step)][i] for r in range(runs)])),
-            "width": str(w),
+            "rms": float(np.mean([s[str(step)][i] for (w, _), s in streams.items() if w == width])),
+            "width": str(width),
         }
-        for w in widths
-        for i, layer in enumerate(places)
+        for width in widths
+        for i, layer in enumerate(layers)
     ]
     rows += [
-        {"layer": layer, "rms": float(exact_rms[layer, step - 1]), "width": "∞"} for layer in places
+        {"layer": layer, "rms": float(exact_rms[layer, step - 1]), "width": "∞"} for layer in layers
     ]
     return lines(
         rows,
@@ -192,13 +193,17 @@ def _lemma(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         gaps = []
         for steps in (reference(), vectors()):
-            ours, paper = (
+            imbedding, recursion = (
                 limits.linear(steps, depth=depth, lr=0.7, method=method)
                 for method in ("imbedding", "recursion")
             )
             gaps += [
-                float(np.abs(np.concatenate(ours.outputs) - np.concatenate(paper.outputs)).max()),
-                float(np.abs(ours.kernel - paper.kernel).max()),
+                float(
+                    np.abs(
+                        np.concatenate(imbedding.outputs) - np.concatenate(recursion.outputs)
+                    ).max()
+                ),
+                float(np.abs(imbedding.kernel - recursion.kernel).max()),
             ]
         a, xi = 1.0, reference()
         first = limits.linear(xi[:2], depth=depth, lr=1.0).outputs[1][0, 0]
@@ -232,49 +237,56 @@ def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> di
     """Squared RMS of x at the last layer and outputs of one trained network, by training step."""
     from depthmup.diagnostics import agreement
 
-    found = agreement.train(
+    trained = agreement.train(
         reference(), width=width, depth=depth, seed=run, lr=1.0, alpha=alpha, gamma=gamma
     )
     return {
-        "kernel": (found.rms[-1] ** 2).tolist(),
-        "below": (found.rms[-2] ** 2).tolist(),
-        "outputs": found.outputs[:, 0].tolist(),
+        "kernel": (trained.rms[-1] ** 2).tolist(),
+        "below": (trained.rms[-2] ** 2).tolist(),
+        "outputs": trained.outputs[:, 0].tolist(),
     }
 
 
-def kernels(setting: Setting, *, depth: int) -> tuple[Measure, ...]:
+def kernels(setting: Setting, *, depth: int) -> Survey[int]:
     """Networks of one large width on the reference problem, enough of them for a sharp mean."""
     width, runs = setting.choose(laptop=512, medium=1024, paper=2048), 24
     rule = setting.depth_mup
-    return tuple(
-        Measure(
-            task=Task(
-                name="kernel of linear networks",
-                settings={
-                    "width": width,
-                    "depth": depth,
-                    "run": run,
-                    "alpha": str(rule.alpha),
-                    "gamma": str(rule.gamma),
-                },
-            ),
-            function=kernel_of,
-            work=40.0 * width * width * depth,
-        )
-        for run in range(runs)
+    return survey(
+        "kernel of linear networks",
+        kernel_of,
+        {
+            run: {
+                "width": width,
+                "depth": depth,
+                "run": run,
+                "alpha": str(rule.alpha),
+                "gamma": str(rule.gamma),
+            }
+            for run in range(runs)
+        },
+        work=40.0 * width * width * depth,
     )
 
 
 def deviation(
-    store: Store, measures: Sequence[Measure], name: str, expected: Sequence[float], *, words: str
+    store: Store, trained: Survey[int], name: str, expected: Sequence[float], *, words: str
 ) -> Comparison:
     """How far means over networks are from what is expected, in standard errors, at the worst step.
 
     Accepted up to what is surprising of all steps that scatter together. What is the same in every
     network has no error: it must be as expected, to the precision of single numbers.
+
+    Args:
+        store: holds the networks' values.
+        trained: networks by run.
+        name: of the value that is compared, (runs, steps).
+        expected: its limit, (steps,).
+        words: what it is, for the comparison.
     """
-    values, limit = np.array([values_of(store, m.task)[name] for m in measures]), np.array(expected)
+    values, limit = trained.array(store, name), np.array(expected)
     runs = len(values)
+    # The test divides by the scatter over runs: a value that is equal in all of them, but for the
+    # rounding of single precision, is compared by itself.
     scattered = np.ptp(values, axis=0) > 1e-6 * np.abs(values).max(axis=0)
     fixed = np.allclose(values[0, ~scattered], limit[~scattered], rtol=1e-5, atol=1e-7)
     ratios = standard_errors(values[:, scattered], limit[scattered])
@@ -289,7 +301,7 @@ def deviation(
 
 def _theorem(setting: Setting) -> Experiment:
     depth = 32
-    measures = kernels(setting, depth=depth)
+    trained = kernels(setting, depth=depth)
 
     def conclude(store: Store) -> Conclusion:
         s = limits.linear(reference(), depth=depth, lr=1.0)
@@ -297,15 +309,15 @@ def _theorem(setting: Setting) -> Experiment:
         kernel = np.diag(s.kernel).tolist()
         return Conclusion(
             comparisons=(
-                deviation(store, measures, "outputs", outputs, words="outputs f_t"),
-                deviation(store, measures, "kernel", kernel, words="kernel ⟨x_t|x_t⟩"),
+                deviation(store, trained, "outputs", outputs, words="outputs f_t"),
+                deviation(store, trained, "kernel", kernel, words="kernel ⟨x_t|x_t⟩"),
             )
         )
 
     return Experiment(
-        measures=measures,
+        measures=trained.measures,
         conclude=conclude,
-        config={"depth": depth, "width": measures[0].task.settings["width"]},
+        config={"depth": depth, "width": trained.tasks[0].settings["width"]},
     )
 
 

@@ -8,15 +8,17 @@ smooth: an update of size s flips a fraction s of its units, which leaves a bloc
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
 from depthmup.paper.panels import Row, lines
-from depthmup.records import Accepted, Cell, Comparison, Picture, Task
+from depthmup.paper.survey import Survey, survey
+from depthmup.records import Accepted, Cell, Comparison, Picture
 from depthmup.rules import ODE, Scheme
 from depthmup.statistics import log_slope
-from depthmup.sweep import BuiltIn, Measure, Store, Sweep
+from depthmup.sweep import BuiltIn, Store, Sweep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,12 +80,12 @@ def distances_of(*, cell: str) -> dict[str, Any]:
 
     described = Cell.from_json(cell)
     data, order = dataset(described.data), batches(described)
-    seen = data.inputs[:EXAMPLES]
+    inputs = data.inputs[:EXAMPLES]
     model = build(described)
     initial = [[m.weight.detach().clone() for m in b.matrices] for b in model.branches]  # type: ignore
     named = {name: p.detach().clone() for name, p in model.named_parameters()}
     with torch.no_grad():
-        before = model(seen)
+        before = model(inputs)
     networks = list(trained(described, (described.steps,)))
     if not networks:  # diverged
         return {"outputs": float("nan"), "blocks": float("nan")}
@@ -96,11 +98,11 @@ def distances_of(*, cell: str) -> dict[str, Any]:
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        after, linear = network(seen), forward(seen)
-    found = branch_linearizations(network, seen, "branches.*", named)
+        after, linear = network(inputs), forward(inputs)
+    distances = branch_linearizations(network, inputs, "branches.*", named)
     return {
         "outputs": float((linear - after).norm() / (after - before).norm()),
-        "blocks": float(torch.tensor(list(found.values())).square().mean().sqrt()),
+        "blocks": float(torch.tensor(list(distances.values())).square().mean().sqrt()),
     }
 
 
@@ -119,30 +121,24 @@ class Kind:
     def depths(self) -> tuple[int, ...]:
         return beyond_base(self.sweep)
 
-    @property
-    def seeds(self) -> range:
-        return range(self.sweep.design.seeds)
+    @cached_property
+    def distances(self) -> Survey[tuple[int, int]]:
+        """Of every network from its linearization, by (depth, seed)."""
+        from depthmup.sweep import work
 
-    def cell(self, depth: int, seed: int) -> Cell:
-        return cell_of(self.sweep, depth, seed)
-
-    def task(self, depth: int, seed: int) -> Task:
-        settings = {"cell": self.cell(depth, seed).to_json()}
-        return Task(name="distance from linearized blocks", settings=settings)
-
-    def values(self, store: Store, name: str) -> list[list[float]]:
-        """(depths, seeds)."""
-        return [
-            [
-                values_of(store, self.task(depth, seed))[name]
-                for seed in range(self.sweep.design.seeds)
-            ]
-            for depth in self.depths
-        ]
+        seeds = range(self.sweep.design.seeds)
+        cells = {(d, s): cell_of(self.sweep, d, s) for d in self.depths for s in seeds}
+        return survey(
+            "distance from linearized blocks",
+            distances_of,
+            {key: {"cell": cell.to_json()} for key, cell in cells.items()},
+            # Plain PyTorch at twice the products, and as much again for single blocks.
+            work=lambda key: 8 * work(cells[key]),
+        )
 
 
 def _kind(setting: Setting, scheme: Scheme, activation: str) -> Kind:
-    ours = networks(
+    sweep = networks(
         setting,
         schemes=(scheme,),
         depths=(8, *setting.choose(laptop=octaves(16, 256), medium=octaves(16, 512),
@@ -154,7 +150,7 @@ def _kind(setting: Setting, scheme: Scheme, activation: str) -> Kind:
         block_depth=2,
         activation=activation,
     )  # fmt: skip
-    return Kind(sweep=ours)
+    return Kind(sweep=sweep)
 
 
 _WORDS = {
@@ -164,8 +160,6 @@ _WORDS = {
 
 
 def _experiment(setting: Setting) -> Experiment:
-    from depthmup.sweep import work
-
     rule, ode = _kind(setting, setting.depth_mup, "gelu"), _kind(setting, ODE, "gelu")
     rough = _kind(setting, setting.depth_mup, "relu")
     kinds = (rule, ode, rough)
@@ -183,17 +177,7 @@ def _experiment(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        measures=tuple(
-            Measure(
-                task=kind.task(depth, seed),
-                function=distances_of,
-                # Plain PyTorch at twice the products, and as much again for single blocks.
-                work=8 * work(kind.cell(depth, seed)),
-            )
-            for kind in kinds
-            for depth in kind.depths
-            for seed in kind.seeds
-        ),
+        measures=tuple(measure for kind in kinds for measure in kind.distances.measures),
         conclude=conclude,
         config={"sweeps": [kind.sweep.to_dict() for kind in kinds]},
     )
@@ -205,7 +189,7 @@ def _exponent(
     return Comparison(
         what=f"{kind.title}: exponent in depth, {_WORDS[name]}",
         paper={-0.5: "−1/2", 0.0: "0", -0.25: "−1/4, as relu is not smooth"}[expected],
-        ours=log_slope(kind.depths, kind.values(store, name)),
+        ours=log_slope(kind.depths, kind.distances.array(store, name)),
         accepted=Accepted(low=expected - reach, high=expected + reach),
     )
 
@@ -214,9 +198,9 @@ def _picture(kinds: Sequence[Kind], store: Store, name: str) -> Picture:
     import numpy as np
 
     rows: list[Row] = [
-        {"networks": kind.title, "depth": depth, "distance": float(np.exp(np.log(of).mean()))}
+        {"networks": kind.title, "depth": depth, "distance": float(np.exp(np.log(row).mean()))}
         for kind in kinds
-        for depth, of in zip(kind.depths, kind.values(store, name), strict=True)
+        for depth, row in zip(kind.depths, kind.distances.array(store, name), strict=True)
     ]
     ends, top = (kinds[0].depths[0], kinds[0].depths[-1]), rows[0]["distance"]
     drawn = [(d, top * (ends[0] / d) ** 0.5) for d in ends] if top > 0 else []

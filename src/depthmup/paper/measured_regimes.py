@@ -7,25 +7,24 @@ several depths; every property is the sign of a fitted exponent of depth.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from depthmup import rules
-from depthmup.model import Model
-from depthmup.paper.claim import Setting, values_of
-from depthmup.paper.panels import framed
-from depthmup.records import Accepted, Comparison, Data, Estimate, Picture, Task
+from depthmup.paper.claim import Setting
+from depthmup.paper.regime_map import TRAINED, Pair
+from depthmup.paper.survey import Survey, survey
+from depthmup.records import Accepted, Comparison, Data, Estimate
 from depthmup.rules import REGIONS, Regime, regime
 from depthmup.statistics import exact
 from depthmup.sweep import Measure, Store
 
-Pair = tuple[Fraction, Fraction]
-Seen = Mapping[Pair, Mapping[str, Any]]
+if TYPE_CHECKING:
+    import torch
 
-MAP: tuple[Pair, ...] = tuple(
-    (Fraction(a, 4), Fraction(g, 4)) for a, g in product(range(1, 6), range(-1, 4))
-)
-"""alpha from 1/4 to 5/4 and gamma from -1/4 to 3/4, in quarters."""
+    from depthmup.model import Model
+
+Measured = Mapping[Pair, Mapping[str, Any]]
+"""By pair: its region, its properties and its exponents, as ``regime_of`` measures them."""
 
 DECIDING: tuple[Pair, ...] = tuple(
     (Fraction(alpha), Fraction(gamma))
@@ -51,7 +50,7 @@ initialization is looked at with full ones, a = 1, for every alpha.
 """
 
 LR, STEPS = 2e-3, 6
-"""Enough for features to move beside the noise of initialization, from which kappa is found."""
+"""Enough for features to move beside the noise of initialization, which kappa is read from."""
 
 AT_INIT, LINEAR = "stable at initialization", "layerwise linear"
 CLAIMED: Mapping[str, Callable[[Regime], bool | None]] = {
@@ -63,6 +62,45 @@ CLAIMED: Mapping[str, Callable[[Regime], bool | None]] = {
     LINEAR: lambda r: r.layerwise_linear if r.faithful else None,
 }
 """What Claims 7.1 to 7.6 say of a pair, None where they say nothing."""
+
+RESIDUAL_MLPS: Mapping[str, Any] = {"blocks": "branches.*", "plan_options": {"own_init": "fan_in"}}
+"""How ``diagnostics.measured_regime`` is to look at ``residual_mlps``."""
+
+
+def residual_mlps(
+    batch: "Callable[[torch.Generator], tuple[torch.Tensor, torch.Tensor]]",
+    *,
+    inputs: int,
+    outputs: int,
+    log2_multiplier: float,
+) -> "Model":
+    """Residual MLPs whose branches alone are trained, as a subject of ``diagnostics``.
+
+    Args:
+        batch: draws inputs (examples, inputs) and labels (examples,).
+        inputs: how many numbers an example has.
+        outputs: how many classes there are.
+        log2_multiplier: log2 of the branches' multiplier a at depth 1.
+    """
+    import torch
+
+    from depthmup.model import Model
+    from depthmup.models import ResidualMLP
+
+    def make(width: int, depth: int) -> torch.nn.Module:
+        model = ResidualMLP(
+            inputs=inputs,
+            width=width,
+            depth=depth,
+            outputs=outputs,
+            multiplier=2.0**log2_multiplier,
+        )
+        # What is outside of branches moves by order one at any depth, and would hide the rest.
+        model.input.requires_grad_(False)
+        model.readout.requires_grad_(False)
+        return model
+
+    return Model(make=make, batch=batch)
 
 
 def regime_of(
@@ -77,36 +115,28 @@ def regime_of(
     log2_multiplier: float,
     data: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The region that networks of one pair are found in, and each property: true, false or None
-    where it could not be decided."""
+    """Train networks of one pair at every depth: their region, exponents and properties.
+
+    A property is true, false, or None where these networks could not decide it.
+    """
     import torch
 
     from depthmup.diagnostics import DECISIVE, measured_regime
-    from depthmup.models import ResidualMLP
     from depthmup.training import dataset
 
     examples = dataset(Data(**data))
-
-    def make(width: int, depth: int) -> torch.nn.Module:
-        inputs = examples.inputs.shape[1]
-        model = ResidualMLP(
-            inputs=inputs,
-            width=width,
-            depth=depth,
-            outputs=examples.classes,
-            multiplier=2.0**log2_multiplier,
-        )
-        # What is outside of branches moves by order one at any depth, and would hide the rest.
-        model.input.requires_grad_(False)
-        model.readout.requires_grad_(False)
-        return model
 
     def batch(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         chosen = torch.randint(len(examples.inputs), (64,), generator=generator)
         return examples.inputs[chosen], examples.labels[chosen]
 
-    found = measured_regime(
-        Model(make=make, batch=batch),
+    measured = measured_regime(
+        residual_mlps(
+            batch,
+            inputs=examples.inputs.shape[1],
+            outputs=examples.classes,
+            log2_multiplier=log2_multiplier,
+        ),
         alpha,
         gamma,
         width=width,
@@ -114,15 +144,14 @@ def regime_of(
         seeds=seeds,
         steps=steps,
         lr=lr,
-        blocks="branches.*",
-        plan_options={"own_init": "fan_in"},
+        **RESIDUAL_MLPS,
     )
-    properties = {p.name: p for p in found.properties}
+    properties = {p.name: p for p in measured.properties}
     # Pre-activations of order one and an update's share of them that vanishes: L^-gamma.
     share = properties["faithful"].estimate
     linear = True if share.high < -DECISIVE else False if share.low > -DECISIVE else None
     return {
-        "region": found.region,
+        "region": measured.region,
         "exponents": {name: p.estimate.value for name, p in properties.items()},
         **{name: p.measured for name, p in properties.items()},
         LINEAR: linear,
@@ -131,17 +160,17 @@ def regime_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Networks:
-    """What is trained: a measurement for every pair, and one at full branches for every alpha."""
+    """What is trained: networks for every pair, and some with full branches for every alpha."""
 
-    pairs: Mapping[Pair, Measure]
-    full: Mapping[Fraction, Measure]
+    pairs: Survey[Pair]
+    full: Survey[Fraction]
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        return (*self.pairs.values(), *self.full.values())
+        return (*self.pairs.measures, *self.full.measures)
 
 
-def networks(setting: Setting, pairs: Sequence[Pair] = MAP) -> Networks:
+def networks(setting: Setting, pairs: Sequence[Pair] = TRAINED) -> Networks:
     """The networks that show these pairs, at a scale."""
     sizes = setting.choose(
         laptop={"width": 64, "depths": (8, 16, 32, 64, 128), "seeds": 4},
@@ -150,61 +179,55 @@ def networks(setting: Setting, pairs: Sequence[Pair] = MAP) -> Networks:
     )
     sizes |= {name: value for name, value in setting.sizes.items() if name in sizes}
 
-    def measure(alpha: Fraction, gamma: Fraction, *, steps: int, log2_multiplier: float) -> Measure:
-        settings = {
+    def settings(alpha: Fraction, gamma: Fraction, **training: Any) -> dict[str, Any]:
+        return {
             "alpha": str(alpha),
             "gamma": str(gamma),
             **sizes,
             "depths": list(sizes["depths"]),
-            "steps": steps,
             "lr": LR,
-            "log2_multiplier": log2_multiplier,
             "data": asdict(setting.data),
+            **training,
         }
-        return Measure(
-            task=Task(name="measured regime", settings=settings),
-            function=regime_of,
-            # Mostly what it takes to trace networks and to look at every block.
-            work=2e6 * sum(sizes["depths"]) * sizes["seeds"],
-        )
 
+    # Mostly what it takes to trace networks and to look at every block.
+    work = 2e6 * sum(sizes["depths"]) * sizes["seeds"]
+    small = {pair: settings(*pair, steps=STEPS, log2_multiplier=LOG2_MULTIPLIER) for pair in pairs}
+    # Initialization does not depend on gamma: one on the line alpha + gamma = 1 is as good as any.
+    full = {
+        alpha: settings(alpha, 1 - alpha, steps=1, log2_multiplier=0.0)
+        for alpha in dict.fromkeys(alpha for alpha, _ in pairs)
+    }
     return Networks(
-        pairs={
-            pair: measure(*pair, steps=STEPS, log2_multiplier=LOG2_MULTIPLIER) for pair in pairs
-        },
-        full={
-            alpha: measure(alpha, 1 - alpha, steps=1, log2_multiplier=0.0)
-            for alpha in dict.fromkeys(alpha for alpha, _ in pairs)
-        },
+        pairs=survey("measured regime", regime_of, small, work=work),
+        full=survey("measured regime", regime_of, full, work=work),
     )
 
 
-def seen(store: Store, of: Networks) -> Seen:
+def measured_by_pair(store: Store, trained: Networks) -> Measured:
     """What was measured, by pair; stability at initialization from full branches."""
-    full = {alpha: values_of(store, measure.task)[AT_INIT] for alpha, measure in of.full.items()}
-    found = {}
-    for (alpha, gamma), measure in of.pairs.items():
-        values = dict(values_of(store, measure.task))
-        if full[alpha] is False:
-            values["region"] = REGIONS[0]
-        found[alpha, gamma] = {**values, AT_INIT: full[alpha]}
-    return found
+    full = {alpha: values[AT_INIT] for alpha, values in trained.full.values(store).items()}
+    by_pair = {}
+    for (alpha, gamma), values in trained.pairs.values(store).items():
+        region = REGIONS[0] if full[alpha] is False else values["region"]
+        by_pair[alpha, gamma] = {**values, "region": region, AT_INIT: full[alpha]}
+    return by_pair
 
 
-def misjudged(found: Seen, *names: str, decisive: bool = True) -> tuple[Comparison, ...]:
+def misjudged(measured: Measured, *names: str, decisive: bool = True) -> tuple[Comparison, ...]:
     """How many of the deciding pairs (or of the others) lie on the other side of a claim.
 
     From those that do to those that might, as they could not be decided. Nothing where the claim
     says nothing of any pair.
     """
     wrong = undecided = asked = 0
-    for pair in _some(found, decisive):
+    for pair in _some(measured, decisive):
         said = {name: CLAIMED[name](regime(*pair)) for name in names}
         claimed = {name: says for name, says in said.items() if says is not None}
         asked += bool(claimed)
-        against = [found[pair][name] not in (None, says) for name, says in claimed.items()]
+        against = [measured[pair][name] not in (None, says) for name, says in claimed.items()]
         wrong += any(against)
-        undecided += not any(against) and any(found[pair][name] is None for name in claimed)
+        undecided += not any(against) and any(measured[pair][name] is None for name in claimed)
     if not asked:
         return ()
     pairs = f"{asked} pairs" if decisive else f"the map's other {asked} pairs"
@@ -213,12 +236,25 @@ def misjudged(found: Seen, *names: str, decisive: bool = True) -> tuple[Comparis
 
 
 def farthest(
-    found: Seen, name: str, claimed: Callable[[Regime], float | None], *, what: str, paper: str
+    measured: Measured,
+    name: str,
+    claimed: Callable[[Regime], float | None],
+    *,
+    what: str,
+    paper: str,
 ) -> Comparison:
-    """The largest distance of a measured exponent from the claimed one, beside the verdict."""
+    """The largest distance of a measured exponent from the claimed one, beside the verdict.
+
+    Args:
+        measured: by pair.
+        name: of the property whose exponent it is.
+        claimed: the exponent that the claim gives a pair, None where it says nothing.
+        what: the exponent in words, for the comparison.
+        paper: the claim in words.
+    """
     gaps = {
-        pair: abs(found[pair]["exponents"][name] - expected)
-        for pair in found
+        pair: abs(measured[pair]["exponents"][name] - expected)
+        for pair in measured
         if (expected := claimed(regime(*pair))) is not None
     }
     return Comparison(
@@ -231,8 +267,8 @@ def farthest(
     )
 
 
-def _some(found: Seen, decisive: bool) -> list[Pair]:
-    return [pair for pair in found if (pair in DECIDING) == decisive]
+def _some(measured: Measured, decisive: bool) -> list[Pair]:
+    return [pair for pair in measured if (pair in DECIDING) == decisive]
 
 
 def decided(values: Mapping[str, Any]) -> bool:
@@ -240,34 +276,34 @@ def decided(values: Mapping[str, Any]) -> bool:
     return rules.decided(values[name] for name in CLAIMED if name != LINEAR)
 
 
-def elsewhere(found: Seen, *, decisive: bool = True) -> Comparison:
+def elsewhere(measured: Measured, *, decisive: bool = True) -> Comparison:
     """How many pairs are found in another region than the paper's."""
-    pairs = _some(found, decisive)
+    pairs = _some(measured, decisive)
     what = f"{len(pairs)} pairs" if decisive else f"the map's other {len(pairs)} pairs"
     return _count_decided(
         f"trained networks: of {what}, those in another region than the paper's",
-        found,
-        {pair: found[pair]["region"] != regime(*pair).name for pair in pairs},
+        measured,
+        {pair: measured[pair]["region"] != regime(*pair).name for pair in pairs},
         decisive=decisive,
     )
 
 
-def others_than(found: Seen, rule: Pair) -> Comparison:
+def others_than(measured: Measured, rule: Pair) -> Comparison:
     """Whether the rule's pair, and it alone, is found to have all properties of the best."""
-    pairs = [pair for pair in found if pair in DECIDING or pair == rule]
+    pairs = [pair for pair in measured if pair in DECIDING or pair == rule]
     return _count_decided(
         f"trained networks: of {len(pairs)} pairs, those with all four properties that are not the "
         f"rule's ({rule[0]}, {rule[1]}), or the rule's without them",
-        found,
-        {pair: (found[pair]["region"] == "Depth-muP") != (pair == rule) for pair in pairs},
+        measured,
+        {pair: (measured[pair]["region"] == "Depth-muP") != (pair == rule) for pair in pairs},
     )
 
 
 def _count_decided(
-    what: str, found: Seen, wrong: Mapping[Pair, bool], *, decisive: bool = True
+    what: str, measured: Measured, wrong: Mapping[Pair, bool], *, decisive: bool = True
 ) -> Comparison:
     """How many pairs are wrong; one that networks left open might be, wherever it is drawn."""
-    sure = {pair for pair in wrong if decided(found[pair])}
+    sure = {pair for pair in wrong if decided(measured[pair])}
     return _count(
         what, sum(wrong[pair] for pair in sure), len(wrong) - len(sure), decisive=decisive
     )
@@ -281,29 +317,3 @@ def _count(what: str, wrong: int, undecided: int, *, decisive: bool = True) -> C
         accepted=Accepted(low=0, high=0),
         decisive=decisive,
     )
-
-
-def map_of(
-    found: Seen,
-    *,
-    name: str,
-    caption: str,
-    decided: Callable[[Mapping[str, Any]], bool] = lambda values: True,
-) -> Picture:
-    """The map of the regions that pairs were found in, whether computed or seen."""
-    from depthmup.reports import MapPoint, regime_map
-
-    points = [
-        MapPoint(
-            alpha=alpha,
-            gamma=gamma,
-            found=str(values["region"]),
-            expected=regime(alpha, gamma).name,
-            decided=decided(values),
-        )
-        for (alpha, gamma), values in found.items()
-    ]
-    caption = f"{caption}; a cross marks a pair that the paper puts elsewhere"
-    if not all(point.decided for point in points):
-        caption += ", a hollow square one whose region networks left open"
-    return framed(regime_map(points, title=""), name=name, caption=f"{caption}.")

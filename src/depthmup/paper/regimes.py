@@ -9,14 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from depthmup.paper import measured_regimes as measured
-from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting, values_of
-from depthmup.records import Accepted, Comparison, Task
-from depthmup.rules import Regime, exponent, regime
+from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
+from depthmup.paper.regime_map import ALPHAS, GAMMAS, TRAINED, Pair, map_picture
+from depthmup.paper.survey import survey
+from depthmup.records import Accepted, Comparison
+from depthmup.rules import Exponent, Regime, exponent, regime
 from depthmup.statistics import exact
-from depthmup.sweep import Measure, Store
+from depthmup.sweep import Store
+
+if TYPE_CHECKING:
+    from depthmup.limits import DepthExponents
 
 MARGIN = 0.04
 """How far from 0 an exponent must be for a quantity to grow or vanish with depth."""
@@ -28,61 +33,65 @@ Extrapolation to infinite depth leaves less than 0.002 almost everywhere. Just b
 pre-activation is the sum of a constant and L^(1/8), which separate slowly: it leaves 0.055 there.
 """
 
-ALPHAS = tuple(Fraction(k, 8) for k in range(13))
-GAMMAS = tuple(Fraction(k, 8) for k in range(-4, 9))
 _NAMES = ("x_0", "f_1", "h_1", "linearization", "kappa")
 
-Pair = tuple[Fraction, Fraction]
-Found = Mapping[Pair, Mapping[str, float]]
+Computed = Mapping[Pair, Mapping[str, Any]]
+"""By pair: its exponents and its region, as ``exponents_of`` computes them."""
+
+
+def computed_exponents(alpha: Exponent, gamma: Exponent) -> "DepthExponents":
+    """The depth exponents of one pair at infinite width, and the region they lie in.
+
+    *Source:* ``limits.depth_exponents``.
+    """
+    from depthmup.limits import depth_exponents
+
+    return depth_exponents(alpha, gamma, margin=MARGIN)
 
 
 def exponents_of(*, alpha: str, gammas: Sequence[str]) -> dict[str, Any]:
-    """Depth exponents and region of one column of the map."""
-    from depthmup import limits
-
-    found = {}
-    for gamma in gammas:
-        e = limits.depth_exponents(alpha, gamma, margin=MARGIN)
-        found[gamma] = {**{name: getattr(e, name) for name in _NAMES}, "region": e.region}
-    return found
+    """Depth exponents and region of one column of the map, by gamma."""
+    column = {gamma: computed_exponents(alpha, gamma) for gamma in gammas}
+    return {
+        gamma: {**{name: getattr(e, name) for name in _NAMES}, "region": e.region}
+        for gamma, e in column.items()
+    }
 
 
-_TASKS = {
-    alpha: Task(
-        name="depth exponents at infinite width",
-        settings={"alpha": str(alpha), "gammas": [str(g) for g in GAMMAS]},
-    )
-    for alpha in ALPHAS
-}
+_COLUMNS = survey(
+    "depth exponents at infinite width",
+    exponents_of,
+    {alpha: {"alpha": str(alpha), "gammas": [str(g) for g in GAMMAS]} for alpha in ALPHAS},
+    work=3e9,
+)
 
 
 def _experiment(
-    conclude: Callable[[Found], Conclusion],
-    trained: Callable[[measured.Seen], Conclusion],
+    conclude: Callable[[Computed], Conclusion],
+    trained: Callable[[measured.Measured], Conclusion],
     setting: Setting,
     *,
-    pairs: Sequence[Pair] = measured.MAP,
+    pairs: Sequence[Pair] = TRAINED,
 ) -> Experiment:
     """What is computed, and what trained networks show, each with its own conclusion."""
     networks = measured.networks(setting, pairs)
 
     def from_store(store: Store) -> Conclusion:
-        found = {}
-        for alpha, task in _TASKS.items():
-            for gamma, values in values_of(store, task).items():
-                found[alpha, exponent(gamma, name="gamma")] = values
-        computed, shown = conclude(found), trained(measured.seen(store, networks))
+        exponents = {
+            (alpha, exponent(gamma, name="gamma")): values
+            for alpha, column in _COLUMNS.values(store).items()
+            for gamma, values in column.items()
+        }
+        by_limits = conclude(exponents)
+        by_networks = trained(measured.measured_by_pair(store, networks))
         return replace(
-            computed,
-            comparisons=(*computed.comparisons, *shown.comparisons),
-            pictures=(*computed.pictures, *shown.pictures),
+            by_limits,
+            comparisons=(*by_limits.comparisons, *by_networks.comparisons),
+            pictures=(*by_limits.pictures, *by_networks.pictures),
         )
 
     return Experiment(
-        measures=(
-            *(Measure(task=task, function=exponents_of, work=3e9) for task in _TASKS.values()),
-            *networks.measures,
-        ),
+        measures=(*_COLUMNS.measures, *networks.measures),
         conclude=from_store,
         config={
             "alphas": [str(a) for a in ALPHAS],
@@ -92,26 +101,26 @@ def _experiment(
     )
 
 
-def _seen(
-    *names: str, beside: Callable[[measured.Seen], Comparison] | None = None
-) -> Callable[[measured.Seen], Conclusion]:
+def _by_networks(
+    *names: str, beside: Callable[[measured.Measured], Comparison] | None = None
+) -> Callable[[measured.Measured], Conclusion]:
     """Whether trained networks have these properties where the claim says so, and nowhere else."""
 
-    def conclude(found: measured.Seen) -> Conclusion:
+    def conclude(by_pair: measured.Measured) -> Conclusion:
         return Conclusion(
             comparisons=(
-                *measured.misjudged(found, *names),
-                *measured.misjudged(found, *names, decisive=False),
-                *((beside(found),) if beside is not None else ()),
+                *measured.misjudged(by_pair, *names),
+                *measured.misjudged(by_pair, *names, decisive=False),
+                *((beside(by_pair),) if beside is not None else ()),
             )
         )
 
     return conclude
 
 
-def _seen_change(found: measured.Seen) -> Comparison:
+def _measured_change(by_pair: measured.Measured) -> Comparison:
     return measured.farthest(
-        found,
+        by_pair,
         "nontrivial",
         lambda r: float(1 - r.alpha - r.gamma) if r.stable_at_init else None,
         what="exponent of the stream's change",
@@ -119,9 +128,9 @@ def _seen_change(found: measured.Seen) -> Comparison:
     )
 
 
-def _seen_share(found: measured.Seen) -> Comparison:
+def _measured_share(by_pair: measured.Measured) -> Comparison:
     return measured.farthest(
-        found,
+        by_pair,
         "faithful",
         lambda r: float(-r.gamma) if r.stable_at_init else None,
         what="exponent of the updates' share of pre-activations",
@@ -129,43 +138,47 @@ def _seen_share(found: measured.Seen) -> Comparison:
     )
 
 
-def _seen_map(found: measured.Seen) -> Conclusion:
+def _measured_map(by_pair: measured.Measured) -> Conclusion:
     return Conclusion(
-        comparisons=tuple(measured.elsewhere(found, decisive=yes) for yes in (True, False)),
+        comparisons=tuple(measured.elsewhere(by_pair, decisive=yes) for yes in (True, False)),
         pictures=(
-            measured.map_of(
-                found,
+            map_picture(
+                {pair: str(values["region"]) for pair, values in by_pair.items()},
+                {pair: measured.decided(values) for pair, values in by_pair.items()},
                 name="measured",
                 caption="Regions that trained networks are found in",
-                decided=measured.decided,
             ),
         ),
     )
 
 
-def _map(found: Found) -> Conclusion:
-    wrong = sum(values["region"] != regime(*pair).name for pair, values in found.items())
+def _map(computed: Computed) -> Conclusion:
+    wrong = sum(values["region"] != regime(*pair).name for pair, values in computed.items())
     return Conclusion(
         comparisons=(
             Comparison(
-                what=f"pairs of {len(found)} in another region than the paper's",
+                what=f"pairs of {len(computed)} in another region than the paper's",
                 paper="0",
                 ours=exact(wrong),
                 accepted=Accepted(low=0, high=0),
             ),
         ),
         pictures=(
-            measured.map_of(found, name="map", caption="Regions found from computed exponents"),
+            map_picture(
+                {pair: str(values["region"]) for pair, values in computed.items()},
+                name="map",
+                caption="Regions found from computed exponents",
+            ),
         ),
     )
 
 
 def _off(
-    found: Found, name: str, expected: Callable[[Regime], float | None], what: str, paper: str
+    computed: Computed, name: str, expected: Callable[[Regime], float | None], what: str, paper: str
 ) -> Comparison:
     """The largest distance of a computed exponent from the claimed one, over its pairs."""
     worst = 0.0
-    for pair, values in found.items():
+    for pair, values in computed.items():
         claimed = expected(regime(*pair))
         if claimed is None:
             continue
@@ -176,7 +189,7 @@ def _off(
     )
 
 
-def _stability(found: Found) -> Conclusion:
+def _stability(computed: Computed) -> Conclusion:
     half = Fraction(1, 2)
 
     def init(r: Regime) -> float | None:
@@ -188,14 +201,14 @@ def _stability(found: Found) -> Conclusion:
     return Conclusion(
         comparisons=(
             _off(
-                found,
+                computed,
                 "x_0",
                 init,
                 "growth of |x_0| with depth, largest distance from the claim",
                 "none if α ≥ 1/2, else faster than any power",
             ),
             _off(
-                found,
+                computed,
                 "f_1",
                 training,
                 "exponent of the first update's effect, largest distance from the claim",
@@ -205,14 +218,14 @@ def _stability(found: Found) -> Conclusion:
     )
 
 
-def _nontriviality(found: Found) -> Conclusion:
+def _nontriviality(computed: Computed) -> Conclusion:
     def effect(r: Regime) -> float | None:
         return float(1 - r.alpha - r.gamma) if r.stable_in_training else None
 
     return Conclusion(
         comparisons=(
             _off(
-                found,
+                computed,
                 "f_1",
                 effect,
                 "stable pairs: exponent of the first update's effect, largest distance",
@@ -222,7 +235,7 @@ def _nontriviality(found: Found) -> Conclusion:
     )
 
 
-def _faithfulness(found: Found) -> Conclusion:
+def _faithfulness(computed: Computed) -> Conclusion:
     def preactivation(r: Regime) -> float | None:
         line = r.stable_in_training and r.nontrivial
         return max(0.0, float(-r.gamma)) if line else None
@@ -230,14 +243,14 @@ def _faithfulness(found: Found) -> Conclusion:
     return Conclusion(
         comparisons=(
             _off(
-                found,
+                computed,
                 "h_1",
                 preactivation,
                 "exponent of pre-activations after one step, largest distance",
                 "max(0, −γ): faithful if α ≤ 1",
             ),
             _misjudged(
-                found,
+                computed,
                 lambda r: r.faithful,
                 lambda values: values["h_1"] <= MARGIN,
                 "stable and nontrivial pairs that are faithful or not against the claim",
@@ -247,24 +260,27 @@ def _faithfulness(found: Found) -> Conclusion:
 
 
 def _misjudged(
-    found: Found, claimed: Callable[[Regime], bool | None], seen: Callable[[Any], bool], what: str
+    computed: Computed,
+    claimed: Callable[[Regime], bool | None],
+    holds: Callable[[Any], bool],
+    what: str,
 ) -> Comparison:
     """How many pairs are computed to lie on the other side of a claim's boundary."""
     wrong = 0
-    for pair, values in found.items():
+    for pair, values in computed.items():
         expected = claimed(regime(*pair))
-        wrong += expected is not None and expected != seen(values)
+        wrong += expected is not None and expected != holds(values)
     return Comparison(what=what, paper="0", ours=exact(wrong), accepted=Accepted(low=0, high=0))
 
 
-def _redundancy(found: Found) -> Conclusion:
+def _redundancy(computed: Computed) -> Conclusion:
     def kappa(r: Regime) -> float | None:
         return None if r.kappa is None or not r.faithful else float(r.kappa)
 
     return Conclusion(
         comparisons=(
             _off(
-                found,
+                computed,
                 "kappa",
                 kappa,
                 "feature diversity exponent κ, largest distance from the claim",
@@ -274,8 +290,8 @@ def _redundancy(found: Found) -> Conclusion:
     )
 
 
-def _uniqueness(found: Found, *, rule: Pair) -> Conclusion:
-    best = {pair for pair, values in found.items() if values["region"] == "Depth-muP"}
+def _uniqueness(computed: Computed, *, rule: Pair) -> Conclusion:
+    best = {pair for pair, values in computed.items() if values["region"] == "Depth-muP"}
     return Conclusion(
         comparisons=(
             Comparison(
@@ -294,7 +310,7 @@ def _uniqueness(found: Found, *, rule: Pair) -> Conclusion:
     )
 
 
-def _linearization(found: Found) -> Conclusion:
+def _linearization(computed: Computed) -> Conclusion:
     def share(r: Regime) -> float | None:
         # The update's share of the pre-activations: L^-gamma on the line, from alpha = 1 constant.
         return float(-r.gamma) if r.faithful else None
@@ -302,14 +318,14 @@ def _linearization(found: Found) -> Conclusion:
     return Conclusion(
         comparisons=(
             _off(
-                found,
+                computed,
                 "linearization",
                 share,
                 "exponent of the update's share of pre-activations, largest distance",
                 "−γ = α − 1: vanishes iff α < 1",
             ),
             _misjudged(
-                found,
+                computed,
                 lambda r: r.layerwise_linear if r.faithful else None,
                 lambda values: values["linearization"] <= -MARGIN,
                 "faithful pairs that are trained linearly or not against the claim",
@@ -328,8 +344,8 @@ def _claim(
     name: str,
     title: str,
     shows: str,
-    conclude: Callable[[Found], Conclusion],
-    trained: Callable[[measured.Seen], Conclusion],
+    conclude: Callable[[Computed], Conclusion],
+    trained: Callable[[measured.Measured], Conclusion],
     group: str = "claims",
     revised: str = "",
 ) -> Claim:
@@ -348,14 +364,14 @@ def _claim(
 def _unique_experiment(setting: Setting) -> Experiment:
     rule = (setting.depth_mup.alpha, setting.depth_mup.gamma)
 
-    def trained(found: measured.Seen) -> Conclusion:
-        return Conclusion(comparisons=(measured.others_than(found, rule),))
+    def trained(by_pair: measured.Measured) -> Conclusion:
+        return Conclusion(comparisons=(measured.others_than(by_pair, rule),))
 
     return _experiment(
         partial(_uniqueness, rule=rule),
         trained,
         setting,
-        pairs=tuple(dict.fromkeys((*measured.MAP, rule))),
+        pairs=tuple(dict.fromkeys((*TRAINED, rule))),
     )
 
 
@@ -367,7 +383,7 @@ CLAIMS = (
         "waste depth. One map is drawn from exponents of the exact recursion at infinite width, a "
         "second one from trained networks.",
         _map,
-        _seen_map,
+        _measured_map,
         "figures",
     ),
     _claim(
@@ -375,14 +391,14 @@ CLAIMS = (
         "Stability",
         "Initialization is stable if and only if α ≥ 1/2, and training if also α + γ ≥ 1.",
         _stability,
-        _seen(measured.AT_INIT, "stable in training"),
+        _by_networks(measured.AT_INIT, "stable in training"),
     ),
     _claim(
         "claim7.2",
         "Nontriviality",
         "A stable parametrization moves the output in the limit if and only if α + γ = 1.",
         _nontriviality,
-        _seen("nontrivial", beside=_seen_change),
+        _by_networks("nontrivial", beside=_measured_change),
     ),
     _claim(
         "claim7.3",
@@ -390,7 +406,7 @@ CLAIMS = (
         "A stable and nontrivial parametrization keeps pre-activations of order one if and only if "
         "α ≤ 1.",
         _faithfulness,
-        _seen("faithful"),
+        _by_networks("faithful"),
         revised="The tolerance of computed exponents, 1/16, was chosen after it was seen that just "
         "beyond α = 1 they are 0.055 off.",
     ),
@@ -400,7 +416,7 @@ CLAIMS = (
         "For 1/2 < α ≤ 1 features are smooth in depth, so neighbouring layers learn the same: "
         "their diversity exponent is 0, where Depth-muP has 1/2.",
         _redundancy,
-        _seen("diverse"),
+        _by_networks("diverse"),
     ),
     Claim(
         name="claim7.5",
@@ -417,6 +433,6 @@ CLAIMS = (
         "Every layer is trained linearly, its update vanishing beside its initialization in the "
         "pre-activations, if and only if 1/2 ≤ α < 1.",
         _linearization,
-        _seen(measured.LINEAR, beside=_seen_share),
+        _by_networks(measured.LINEAR, beside=_measured_share),
     ),
 )

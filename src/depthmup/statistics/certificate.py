@@ -1,51 +1,42 @@
 """From sweeps at small sizes to a certificate for a large one, or a refusal with its reasons.
 
 The optimum and the curvature of each size (``statistics.optimum``) have laws of size
-(``statistics.law``), which give draws of the target's optimum and curvature. Those give the price
-of any learning rate there: the valley of the largest size, moved to the drawn optimum and stretched
-to the drawn curvature.
+(``statistics.law``), which give draws of the target's optimum and curvature. Those give the
+excess loss of any learning rate there: the valley of the largest size, moved to the drawn optimum
+and stretched to the drawn curvature (``statistics.conclusion``).
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.records import NUMERICS, UNKNOWN, Estimate, Place, Verdict
+from depthmup.records import NUMERICS, UNKNOWN, Place
 from depthmup.records.certificate import (
-    BandPoint,
     Certificate,
-    Metrics,
     Probe,
     SizeOptimum,
-    Slope,
 )
+from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
+from depthmup.statistics.design_refusals import refuse_design
 from depthmup.statistics.drift import TOLERANCE, loss_estimate, rate_estimate
 from depthmup.statistics.intervals import Array, around, student
-from depthmup.statistics.law import CONFIDENCE, Law, Prediction, Size, predict
+from depthmup.statistics.law import CONFIDENCE, Size
+from depthmup.statistics.laws import laws_of, volume
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.refusals import (
-    FARTHEST,
-    Laws,
     refuse_breakdown,
-    refuse_design,
+    refuse_excess_loss,
     refuse_law,
     refuse_measurements,
-    refuse_price,
     refuse_probe,
-    volume,
 )
 
 VERSION = 3
 """Of the statistics: raised when the same losses would give another certificate."""
-
-CURVATURE_SCALE = 3.0
-"""Of the departures of log2 curvature, over those of the optimum: a curvature is a second
-difference, and far less sharp."""
 
 
 def calibrate(
@@ -147,41 +138,10 @@ def calibrate(
     }
     if laws is None or refusals:
         return Certificate(**common, refusals=tuple(refusals))
-    conclusion = _conclude(laws, fitted, sizes, base, target, tolerance)
-    if refusals := refuse_price(conclusion["penalty"]):
+    conclusion = conclude(laws, fitted, sizes, base, target, tolerance)
+    if refusals := refuse_excess_loss(conclusion["penalty"]):
         return Certificate(**common, refusals=tuple(refusals))
     return Certificate(**common, **conclusion)
-
-
-def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
-    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
-
-    alone = fitted.curves.fewest_seeds < 2
-
-    def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
-        return Law(
-            base=base,
-            sizes=tuple(sizes),
-            values=values,
-            without=np.zeros((0, len(sizes))) if alone else np.moveaxis(without, -1, 0),
-            groups=fitted.curves.groups,
-            known=known,
-            scale=scale,
-            stream=stream,
-        )
-
-    nothing = np.zeros(len(sizes))
-    misfit = np.hypot(fitted.misfit, fitted.scatter) if alone else fitted.misfit
-    level = np.full(len(sizes), math.sqrt(float(fitted.point_variance))) if alone else nothing
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # Of log2 c the standard error is that of c over c ln 2.
-        blurred = fitted.curvature_scatter / (fitted.curvature * math.log(2)) if alone else nothing
-        bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
-    return Laws(
-        optimum=law(fitted.centre, fitted.centre_without, misfit, 0),
-        curvature=law(*bends, blurred, 1, CURVATURE_SCALE),
-        loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),
-    )
 
 
 def _size_optimum(size: Size, fitted: Optima, i: int, place: Place) -> SizeOptimum:
@@ -193,142 +153,6 @@ def _size_optimum(size: Size, fitted: Optima, i: int, place: Place) -> SizeOptim
         error, freedom = fitted.seed_error(fitted.curvature_without[i])
         curvature = around(float(fitted.curvature[i]), float(student(freedom, CONFIDENCE) * error))
     return SizeOptimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=place)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Price:
-    """What a learning rate costs at a size that was not trained.
-
-    ``stretch`` predicts log2 curvature over that of the size whose valley is used, ``optimum`` the
-    best log2 learning rate.
-    """
-
-    fitted: Optima
-    size: int
-    stretch: Prediction
-    optimum: Prediction
-
-    def of(self, log2_lr: float) -> Estimate:
-        """The fraction by which the loss exceeds the best: its median, and 5% to 95%."""
-        above = self.fitted.excess(self.size, log2_lr - self.optimum.draws)
-        with np.errstate(over="ignore"):
-            draws = np.expm1(2.0**self.stretch.draws * above)
-        tail = (1 - CONFIDENCE) / 2
-        low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
-        return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
-
-
-def _conclude(
-    laws: Laws,
-    fitted: Optima,
-    sizes: Sequence[Size],
-    base: Size,
-    target: Size,
-    tolerance: float,
-) -> dict[str, Any]:
-    """Everything that an issued certificate says."""
-    lean = float(fitted.sides.lean)
-    lean_error = math.hypot(fitted.sides.scatter, fitted.sides.lean_misfit)
-
-    def optimum(size: Size) -> Prediction:
-        return predict(laws.optimum, size).shifted(lean, lean_error, stream=3)
-
-    largest = max(range(len(sizes)), key=lambda i: volume(sizes[i]))
-
-    def price(size: Size) -> Price:
-        stretch = predict(laws.curvature, size, minus=sizes[largest])
-        return Price(fitted=fitted, size=largest, stretch=stretch, optimum=optimum(size))
-
-    slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)
-    at_target, kept = optimum(target), _kept(laws.optimum, base) + lean
-    best = predict(laws.loss, target).estimate()
-    predicted = at_target.estimate("log2 learning rate at the base")
-    shown = np.linspace(min(predicted.low, kept) - 1.5, max(predicted.high, kept) + 1.5, 61)
-    there = price(target)
-    return {
-        "slopes": slopes,
-        "predicted": predicted,
-        "penalty": there.of(at_target.value),
-        "base_regret": there.of(kept),
-        "best_loss": Estimate(
-            value=math.exp(best.value), low=math.exp(best.low), high=math.exp(best.high)
-        ),
-        "metrics": Metrics(
-            fit_error=laws.optimum.fit_error,
-            robustness=tuple(
-                _slope(laws.curvature, axis, base, target) for axis in laws.curvature.axes
-            ),
-            horizon_penalty=price(_horizon(laws.optimum, sizes, target)).of(kept),
-        ),
-        "verdict": _verdict(slopes, tolerance),
-        "law": _law_band(laws.optimum, base, target, lean),
-        "penalty_curve": tuple(_point(float(k), there.of(float(k))) for k in shown),
-    }
-
-
-def _horizon(law: Law, sizes: Sequence[Size], target: Size) -> Size:
-    """Sixteen times the largest size measured along every axis varied, where the law reaches."""
-    horizon = {
-        axis: FARTHEST * max(size[axis] for size in sizes) if axis in law.axes else sizes[0][axis]
-        for axis in law.base
-    }
-    return horizon if law.reaches(horizon) else target
-
-
-def _kept(law: Law, base: Size) -> float:
-    """The learning rate that the base would hand on: its optimum as measured, else the law's."""
-    for size, value in zip(law.sizes, law.values, strict=True):
-        if size == base:
-            return float(value)
-    return predict(law, base).value
-
-
-def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:
-    """The law's slope along one axis, with the interval of the mean slope from base to target.
-
-    Where the target is no larger than the base, that to the largest size, or to the smallest.
-    """
-    others = (
-        target[axis],
-        max(size[axis] for size in law.sizes),
-        min(size[axis] for size in law.sizes),
-    )
-    end = {**base, axis: next(n for n in others if n != base[axis])}
-    doublings = math.log2(end[axis] / base[axis])
-    change = predict(law, end, minus=base).estimate()
-    low, high = sorted((change.low / doublings, change.high / doublings))
-    return Slope(
-        axis=axis,
-        estimate=Estimate(
-            value=change.value / doublings, low=low, high=high, unit=f"per doubling of {axis}"
-        ),
-    )
-
-
-def _verdict(slopes: Sequence[Slope], tolerance: float) -> Verdict:
-    """Transfers if every slope's interval lies within the tolerance, drifts if one lies outside."""
-    if any(s.estimate.outside(-tolerance, tolerance) for s in slopes):
-        return Verdict.DRIFTS
-    if all(s.estimate.inside(-tolerance, tolerance) for s in slopes):
-        return Verdict.TRANSFERS
-    return Verdict.UNDECIDED
-
-
-def _law_band(law: Law, base: Size, target: Size, lean: float) -> tuple[BandPoint, ...]:
-    """The law from the base to the target along the straight line of log sizes.
-
-    ``at`` is the fraction of the way from base to target.
-    """
-    points = []
-    for way in np.linspace(0, 1, 33):
-        size = {a: base[a] * (target[a] / base[a]) ** float(way) for a in base}
-        band = predict(law, size).shifted(lean, 0.0, stream=3).estimate()
-        points.append(_point(float(way), band))
-    return tuple(points)
-
-
-def _point(at: float, estimate: Estimate) -> BandPoint:
-    return BandPoint(at=at, value=estimate.value, low=estimate.low, high=estimate.high)
 
 
 def check_asked(log2_lrs: Sequence[float], target: Size) -> None:

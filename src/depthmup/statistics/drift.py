@@ -107,7 +107,7 @@ def measured(
 
 
 def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> Estimate:
-    """One size's best log2 learning rate: seeds, what the fit misses, and the lean."""
+    """One size's best log2 learning rate: seeds, what the fit misses, and the asymmetry."""
     value = float(fitted.at[size])
     if fitted.lowest[size] in (fitted.first[size], fitted.last[size]):
         low_edge = fitted.lowest[size] == fitted.first[size]
@@ -117,7 +117,9 @@ def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> 
             high=value if low_edge else math.inf,
         )
     sides = fitted.sides
-    systematic = math.hypot(fitted.misfit[size], sides.scatter / math.sqrt(2), sides.lean_misfit)
+    # ``scatter`` is that of one more size about the mean; this size is one of those averaged.
+    own = sides.scatter / math.sqrt(2)
+    systematic = math.hypot(fitted.misfit[size], own, sides.asymmetry_error)
     if fitted.curves.fewest_seeds < 2:
         error = math.hypot(systematic, fitted.scatter[size])
         return around(value, float(student(PRIOR_FREEDOM, confidence)) * error)

@@ -77,8 +77,8 @@ def log_slopes(
 
     Example:
         >>> sizes = [(2.0,), (4.0,), (8.0,)] * 2
-        >>> found, = log_slopes(sizes, [4.0, 16.0, 64.1] * 2, [0] * 3 + [1] * 3)
-        >>> round(found.value, 3)
+        >>> slope, = log_slopes(sizes, [4.0, 16.0, 64.1] * 2, [0] * 3 + [1] * 3)
+        >>> round(slope.value, 3)
         2.001
     """
     x = np.log(np.asarray(sizes, dtype=float))
@@ -208,7 +208,7 @@ def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]
     ]
 
 
-def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]]) -> Estimate:
+def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]] | Array) -> Estimate:
     """The exponent of values (sizes, seeds) in size: one slope per seed, with Student's interval.
 
     Logarithms are averaged, so what is fitted is the typical value and not the mean.

@@ -1,24 +1,24 @@
-"""A law of sizes: log-linear, with slopes that may wander and axes that may act together.
+"""A law of sizes: log-linear, whose slopes may walk at random and whose axes may interact.
 
-    y(size) = c + sum_a s_a x_a + sum_{a<b} s_ab x_a x_b + departures,   x_a = log2(size_a / base_a)
+    y(size) = c + sum_a s_a x_a + sum_{a<b} s_ab x_a x_b + residuals,   x_a = log2(size_a / base_a)
 
 Only axes that were varied have a slope. Three things make a prediction wrong, and its interval
 holds them all:
 
 - **seeds**: the scatter of the law between seeds, by the jackknife with Student's t;
 - **what the fit of each size misses**, of known standard error (``statistics.optimum``);
-- **departures** of the sizes themselves from a straight law, which more seeds do not cure. They are
-  a *wobble*, independent at each size, standard deviation tau; a *wander* of each slope, a Brownian
-  motion in log2 size with standard deviation lambda after one octave: bends, whose error grows with
-  the distance as extrapolation errors do; and *interactions* s_ab of standard deviation iota, which
-  sizes on arms that meet at the base do not show at all.
+- **residuals** of the sizes themselves about a straight law, which more seeds do not cure. They are
+  a *scatter*, independent at each size, standard deviation tau; a *random walk* of each slope, a
+  Brownian motion in log2 size with standard deviation lambda after one octave: bends, whose error
+  grows with the distance as extrapolation errors do; and *interactions* s_ab of standard deviation
+  iota, which sizes on arms that meet at the base do not show at all.
 
-Given tau, lambda and iota the prediction is the best linear one (universal kriging; with the wander
-alone a cubic smoothing spline, continued): the last slopes count more than the first. None of the
-three is known. All are learned from the residuals, as far as these exceed what is known to scatter,
-and averaged over with half-normal priors. With few sizes the priors decide much.
+Given tau, lambda and iota the prediction is the best linear one (universal kriging; with the random
+walk alone a cubic smoothing spline, continued): the last slopes count more than the first. None of
+the three is known. All are learned from the measured residuals, as far as these exceed the values'
+own errors, and averaged over with half-normal priors. With few sizes the priors decide much.
 
-The generalized covariance of the wander is |x - x'|^3 / 12, valid for errors that leave the
+The generalized covariance of the random walk is |x - x'|^3 / 12, valid for errors that leave the
 straight law itself out, as those of predictions do.
 
 *Source:* Wahba, Spline Models for Observational Data (1990), Section 1; Cressie, Statistics for
@@ -43,11 +43,12 @@ Size: TypeAlias = Mapping[str, float]
 CONFIDENCE = 0.9
 """Of predictions."""
 
-WOBBLE, WANDER, INTERACTION = 0.05, 0.1, 0.07
+SCATTER, RANDOM_WALK, INTERACTION = 0.05, 0.1, 0.07
 """Scales of the half-normal priors of tau, lambda and iota, in octaves of learning rate.
 
-Slopes that were measured change by 0.1 to 0.2 from one doubling to the next; at 0.05 for the wander
-intervals held 59% of 17 optima that they had not been set on, at 0.1 94% (docs/calibration.md).
+Slopes that were measured change by 0.1 to 0.2 from one doubling to the next. Of 17 optima that the
+scales had not been set on, intervals held 59% with 0.05 for the random walk, and 94% with 0.1
+(docs/calibration.md).
 Interactions of width and depth were measured from -0.04 to -0.10 octaves per doubling squared.
 """
 
@@ -147,7 +148,7 @@ class Law:
 
     @cached_property
     def noise(self) -> Array:
-        """Covariance of the residuals in the contrasts that is not a departure."""
+        """Covariance of the residuals in the contrasts that the values' own errors make."""
         free = self.contrasts
         known = free.T @ np.diag(self.known**2) @ free
         if not len(self.without) or not free.shape[1]:
@@ -202,7 +203,7 @@ class Prediction:
 def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
     """The law at a size (less that at another one), with draws of the truth.
 
-    The straight law's error there is e = w . departures(sizes) - departure(size), and of it the
+    The straight law's error there is e = w . residuals(sizes) - residual(size), and of it the
     residuals r tell cov(e, r) var(r)^-1 r.
 
     Args:
@@ -253,11 +254,11 @@ def predict(law: Law, size: Size, *, minus: Size | None = None) -> Prediction:
 
 
 def _covariances(law: Law, nodes: Sequence[Size]) -> list[Array]:
-    """Of departures at nodes for unit tau, lambda and iota."""
+    """Of residuals at nodes for unit tau, lambda and iota."""
     x, products = law.distances(nodes), law.products(nodes)
-    wobble = np.array([[float(a == b) for b in nodes] for a in nodes])
-    wander = (np.abs(x[:, None] - x[None]) ** 3 / 12).sum(-1)
-    return [wobble, wander, products @ products.T]
+    scatter = np.array([[float(a == b) for b in nodes] for a in nodes])
+    walk = (np.abs(x[:, None] - x[None]) ** 3 / 12).sum(-1)
+    return [scatter, walk, products @ products.T]
 
 
 def _totals(law: Law, grid: Array) -> Array:
@@ -277,7 +278,7 @@ def _posterior(law: Law) -> tuple[Array, Array]:
     """A grid of squared (tau, lambda, iota) and its posterior weights, from the residuals."""
     steps = np.exp(np.linspace(-4, 2.5, 21))
     together = law.products(law.sizes).shape[1] > 0
-    scales = law.scale * np.array([WOBBLE, WANDER, INTERACTION])
+    scales = law.scale * np.array([SCATTER, RANDOM_WALK, INTERACTION])
     last = steps[::2] if together else np.zeros(1)
     mesh = np.stack(np.meshgrid(steps, steps, last, indexing="ij"), -1).reshape(-1, 3)
     # Half-normal densities on a logarithmic grid.

@@ -1,28 +1,11 @@
 """The one optimum of a curve of loss against learning rate, and how uncertain it is.
 
-The optimum is the centre of a *tapered parabola*: least squares on the seed-averaged log losses
-with tricube weights of two octaves around the parabola's own vertex, centred anew until it stays.
-(A parabola through the few points around the lowest one jumps as the grid passes a kink of the
-curve: its drifts err by 0.1 octaves or more where this one errs by 0.01, and it scatters more.)
-
-Lopsided valleys have their minimum beside that centre, by nearly the same distance, the *lean*, at
-all sizes of a scheme (``statistics.lean``). Centre plus lean is the optimum. A drift does not see
-the lean; the learning rate that is handed out does.
-
-What seeds cannot show is what the fit misses, ``misfit``, a standard error in octaves:
-
-- ``0.08 spacing`` for a valley that is no parabola, seen through a grid;
-- ``0.7 spacing`` times how much farther (in bandwidths, at most 1) the curve is known on one side
-  of its lowest point than on the other: a fit that sees more of one side leans to it;
-- ``0.25 spacing`` for each doubling beyond four by which one neighbour of the lowest point rises
-  above all that the curve rises on the other side: a wall, which the fit sees by chance of phase;
-- ``spacing / sqrt 2`` where a neighbour of the lowest point diverged: the optimum lies somewhere
-  between them, and is then taken to be the lowest point itself.
-
-The numbers were set on simulated valleys and hold on measured ones (docs/statistics.md).
-
-*Source:* local regression with tricube weights: Cleveland (1979), Journal of the American
-Statistical Association 74:829-836. The rest is this package's own.
+The optimum is near the centre of the *tapered parabola* (``statistics.parabola``), a weighted
+least-squares fit of the seed-averaged log losses. Valleys whose two sides differ have their minimum
+beside that centre, by nearly the same distance, the *asymmetry*, at all sizes of a scheme
+(``statistics.asymmetry``). Centre plus asymmetry is the optimum. A drift does not see the
+asymmetry; the learning rate that is handed out does. What seeds cannot show of the centre's error
+is its ``misfit`` (``statistics.misfit``).
 """
 
 import math
@@ -33,21 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.records import Place
+from depthmup.statistics.asymmetry import Sides, excess, sides_of
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Flags, Index, jackknife_error
-from depthmup.statistics.lean import Sides, excess, sides_of
-
-BANDWIDTH, SPACINGS = 2.0, 2.5
-"""The weights reach this many octaves, or this many spacings of the grid if that is more."""
-
-FIT, LOPSIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
-"""What the fit misses, in spacings: everywhere, where one side is cut off, beside a divergence."""
-
-STEEP, GENTLE = 0.25, 4.0
-"""What it misses beside a wall: spacings per doubling of how much steeper than the other side."""
-
-PASSES = 12
-"""The centre moves by less than 1e-3 octaves after six."""
+from depthmup.statistics.misfit import at_index, misfit_of, steepness_of
+from depthmup.statistics.parabola import (
+    BANDWIDTH,
+    SPACINGS,
+    centre_of,
+    tricube,
+    vertex,
+    weights_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +81,7 @@ class Optima:
     @property
     def at(self) -> Array:
         """The optima: log2 learning rates."""
-        return np.asarray(self.centre + self.sides.lean[..., None])
+        return np.asarray(self.centre + self.sides.asymmetry[..., None])
 
     @property
     def log_loss(self) -> Array:
@@ -133,7 +113,7 @@ class Optima:
     def centre_without(self) -> Array:
         """Centres without each seed, (..., sizes, seeds)."""
         slopes = (self.slope_row[..., None, :] * self.averages_without).sum(-1)
-        shift = _vertex(slopes, self.curvature_without, np.maximum(self.spacing, 1.0)[..., None])
+        shift = vertex(slopes, self.curvature_without, np.maximum(self.spacing, 1.0)[..., None])
         alone = np.isnan(self.curvature)[..., None]
         return np.asarray(self.centre[..., None] + np.where(alone, 0.0, shift))
 
@@ -166,7 +146,7 @@ class Optima:
         x, y = np.nan_to_num(self.curves.log2_lrs), self.log_losses
         finite = np.isfinite(y)
         u = x - self.centre[..., None]
-        root = np.sqrt(_tricube(u / self.bandwidth[..., None]) * finite)
+        root = np.sqrt(tricube(u / self.bandwidth[..., None]) * finite)
         design = root[..., None] * np.stack([np.ones_like(u), u, u**2], axis=-1)
         values = np.where(finite, y, 0.0) * root
         values = np.where(np.isfinite(self.centre)[..., None], values, 0.0)
@@ -252,16 +232,16 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     tried, finite, index = ~np.isnan(y), np.isfinite(y), np.arange(y.shape[-1])
     lowest = np.where(finite, y, math.inf).argmin(-1)
     before, after = _neighbours(tried, lowest)
-    here, low, high = (_take(x, i) for i in (lowest, before, after))
+    here, low, high = (at_index(x, i) for i in (lowest, before, after))
     steps = np.maximum((before < lowest).astype(int) + (after > lowest), 1)
     spacing = np.where(high > low, (high - low) / steps, 1.0)
     bandwidth = np.maximum(BANDWIDTH, SPACINGS * spacing)
-    centre = _centre(x, y, here, spacing, bandwidth)
-    slope_row, bend_row = _rows(x, finite, centre, bandwidth)
+    centre = centre_of(x, y, here, spacing, bandwidth)
+    slope_row, bend_row = weights_of(x, finite, centre, bandwidth)
     curvature = (bend_row * np.where(finite, y, 0.0)).sum(-1)
-    wall = ~(np.isfinite(_take(y, before)) & np.isfinite(_take(y, after))) & finite.any(-1)
+    wall = ~(np.isfinite(at_index(y, before)) & np.isfinite(at_index(y, after))) & finite.any(-1)
     at_end = (before == lowest) | (after == lowest)
-    failed = ~(_take(np.where(finite, y, math.inf), lowest) < math.log(chance))
+    failed = ~(at_index(np.where(finite, y, math.inf), lowest) < math.log(chance))
     alone = wall | at_end | failed | ~(curvature > 0)
     return Optima(
         curves=curves,
@@ -270,8 +250,8 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         curvature=np.where(alone, math.nan, curvature),
         spacing=spacing,
         bandwidth=bandwidth,
-        misfit=_misfit(
-            x, y, tried, here, spacing, bandwidth, alone, _steepness(x, y, lowest, bandwidth)
+        misfit=misfit_of(
+            x, y, tried, here, spacing, bandwidth, alone, steepness_of(x, y, lowest, bandwidth)
         ),
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),
@@ -285,103 +265,9 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     )
 
 
-def _take(values: Array, index: Index) -> Array:
-    return np.asarray(np.take_along_axis(values, index[..., None], axis=-1)[..., 0])
-
-
 def _neighbours(tried: Flags, lowest: Index) -> tuple[Index, Index]:
     """Indices of the learning rates tried before and after the lowest point; itself at an end."""
     index, at = np.arange(tried.shape[-1]), lowest[..., None]
     before = np.where(tried & (index < at), index, -1).max(-1)
     after = np.where(tried & (index > at), index, len(index)).min(-1)
     return np.where(before < 0, lowest, before), np.where(after == len(index), lowest, after)
-
-
-def _tricube(distance: Array) -> Array:
-    return np.asarray((1 - np.minimum(np.abs(distance), 1.0) ** 3) ** 3)
-
-
-def _rows(x: Array, finite: Flags, centre: Array, bandwidth: Array) -> tuple[Array, Array]:
-    """Weights of log losses in the tapered parabola's slope and bend at a centre, (..., rates).
-
-    With u from the centre, slope and bend solve the weighted normal equations of 1, u and u^2.
-    """
-    u = x - centre[..., None]
-    weight = _tricube(u / bandwidth[..., None]) * finite
-    s0, s1, s2, s3, s4 = ((weight * u**k).sum(-1) for k in range(5))
-    determinant = s0 * (s2 * s4 - s3**2) - s1 * (s1 * s4 - s2 * s3) + s2 * (s1 * s3 - s2**2)
-    # Fewer than three points fix no parabola: its bend is then zero, not above.
-    scale = np.where(determinant > 1e-9 * bandwidth**6, determinant, math.inf)[..., None]
-    c10, c11, c12 = s2 * s3 - s1 * s4, s0 * s4 - s2**2, s1 * s2 - s0 * s3
-    c20, c22 = s1 * s3 - s2**2, s0 * s2 - s1**2
-    slope = weight * (c10[..., None] + c11[..., None] * u + c12[..., None] * u**2) / scale
-    bend = weight * (c20[..., None] + c12[..., None] * u + c22[..., None] * u**2) / scale
-    return slope, bend
-
-
-def _vertex(slope: Array, bend: Array, reach: Array) -> Array:
-    """Where slope u + bend u^2 is lowest within a reach; at an end where it does not bend up."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        vertex = np.where(bend > 0, -slope / (2 * bend), -np.sign(slope) * reach)
-    return np.asarray(np.clip(vertex, -reach, reach))
-
-
-def _centre(x: Array, y: Array, start: Array, spacing: Array, bandwidth: Array) -> Array:
-    """The fixed point: weights centred where their own parabola has its vertex."""
-    finite = np.isfinite(y)
-    values = np.where(finite, y, 0.0)
-    # Half an octave at most in one pass, so that no pass leaves the points behind.
-    reach, step = np.maximum(spacing, 1.0), np.full(start.shape, 0.5)
-    centre = start
-    for _ in range(PASSES):
-        slope, bend = _rows(x, finite, centre, bandwidth)
-        shift = _vertex((slope * values).sum(-1), (bend * values).sum(-1), step)
-        moved = np.clip(centre + shift, start - reach, start + reach)
-        if np.all(np.abs(moved - centre) < 1e-6):
-            return np.asarray(moved)
-        centre = moved
-    return centre
-
-
-def _steepness(x: Array, y: Array, lowest: Index, bandwidth: Array) -> Array:
-    """How much higher a neighbour of the lowest point rises than all of the other side.
-
-    Of parabolas 1 at most, of valleys with sides of slopes a and b at most b / a. A side with fewer
-    than two points does not say how it rises, and 0 is returned for its counterpart.
-    """
-    u, finite = x - _take(x, lowest)[..., None], np.isfinite(y)
-    low = np.where(finite.any(-1), _take(np.where(finite, y, 0.0), lowest), 0.0)
-    rise = np.where(finite, y, 0.0) - low[..., None]
-    near = finite & (np.abs(u) <= bandwidth[..., None] + 1e-9)
-    steepness = np.zeros(lowest.shape)
-    for side in (-1, 1):
-        here, other = near & (side * u > 0), near & (side * u < 0)
-        distance = np.where(here, np.abs(u), math.inf)
-        neighbour = np.where(here.any(-1), _take(rise, distance.argmin(-1)), 0.0)
-        top = np.where(other, rise, 0.0).max(-1)
-        known = (other.sum(-1) >= 2) & (top > 0)
-        steepness = np.maximum(steepness, np.where(known, neighbour / np.where(known, top, 1), 0))
-    return steepness
-
-
-def _misfit(
-    x: Array,
-    y: Array,
-    tried: Flags,
-    at: Array,
-    spacing: Array,
-    bandwidth: Array,
-    alone: Flags,
-    steepness: Array,
-) -> Array:
-    """The standard error that the fit itself has; see the module's docstring."""
-    here, unknown = at[..., None], tried & ~np.isfinite(y)
-    # The first learning rate on each side that says nothing: it diverged, or the grid has ended.
-    low = np.where(unknown & (x < here), x, -math.inf).max(-1)
-    high = np.where(unknown & (x > here), x, math.inf).min(-1)
-    low = np.maximum(low, np.where(tried, x, math.inf).min(-1) - spacing)
-    high = np.minimum(high, np.where(tried, x, -math.inf).max(-1) + spacing)
-    reach_low, reach_high = (np.minimum(d / bandwidth, 1.0) for d in (at - low, high - at))
-    one_sided = np.hypot(FIT, LOPSIDED * np.abs(reach_low - reach_high))
-    steep = STEEP * np.log2(np.maximum(steepness / GENTLE, 1.0))
-    return np.asarray(spacing * np.where(alone, WALL, np.minimum(np.hypot(one_sided, steep), WALL)))

@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -12,16 +10,14 @@ from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
+from depthmup.statistics.laws import Laws, volume
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
 
-FARTHEST = 16
-"""How many times the largest size measured a target may be, along each axis."""
-
 SIGNIFICANCE = 0.05
 
-DEAREST = 1.0
-"""The largest bound on the penalty, as a fraction of the best loss, that is worth having."""
+LARGEST_EXCESS = 1.0
+"""The largest bound on the excess loss, as a fraction of the best loss, that is worth having."""
 
 WORSE = 0.05
 """How much higher the log of the best loss may be at the largest size than at a smaller one."""
@@ -33,20 +29,6 @@ Before training, over the base's: of 91 certificates that held none was above 1.
 missed seven were above 1.34. After twenty steps, over the largest measured size's: nine misses of a
 scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/calibration.md).
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Laws:
-    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
-
-    optimum: Law
-    curvature: Law
-    loss: Law
-
-
-def volume(size: Size) -> float:
-    """The product of a size's values: what is larger than what."""
-    return math.prod(size.values())
 
 
 def refuse_measurements(
@@ -127,110 +109,6 @@ def noisy_sizes(fitted: Optima) -> list[int]:
     pooled = math.sqrt(float(np.mean(relative**2)))
     bound = float(student(float(np.sum(freedoms)), 1 - 2 * SIGNIFICANCE / count))
     return [int(i) for i in np.flatnonzero(bound * np.maximum(relative, pooled) >= 1)]
-
-
-def refuse_design(
-    sizes: Sequence[Size], base: Size, target: Size, laws: Laws | None
-) -> list[Refusal]:
-    """Too few sizes, or a target too far away or beside the sizes measured."""
-    varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
-    refusals = _too_few(sizes, varied, laws)
-    for axis in base:
-        values = {size[axis] for size in sizes}
-        if axis not in varied and target[axis] not in values:
-            refusals.append(
-                Refusal(
-                    lack=Lack.DIRECTION,
-                    reason=(
-                        f"The target has {axis} {target[axis]:g}, and every size measured has "
-                        f"{axis} {next(iter(values)):g}."
-                    ),
-                    advice=f"Measure at three {axis}s or more.",
-                )
-            )
-        elif target[axis] > FARTHEST * max(values):
-            refusals.append(
-                Refusal(
-                    lack=Lack.FAR,
-                    reason=(
-                        f"{axis.capitalize()} {target[axis]:g} is more than {FARTHEST} times the "
-                        f"largest that was measured, {max(values):g}."
-                    ),
-                    advice=f"Measure at {axis} {math.ceil(target[axis] / FARTHEST)} or above.",
-                )
-            )
-    refusals += _no_corner(sizes, base, target)
-    if laws is not None and not refusals:
-        refusals += _unreachable(laws, varied, target)
-    return refusals
-
-
-def _too_few(sizes: Sequence[Size], varied: Sequence[str], laws: Laws | None) -> list[Refusal]:
-    counts = {axis: len({size[axis] for size in sizes}) for axis in varied}
-    enough = len(sizes) >= 3 and all(n >= 3 for n in counts.values())
-    if enough and (laws is None or laws.optimum.freedom >= 1):
-        return []
-    numbers = ", ".join(f"{n} in {axis}" for axis, n in counts.items()) or "one"
-    return [
-        Refusal(
-            lack=Lack.SIZES,
-            reason=f"A law and its error need three sizes or more; there are {numbers}.",
-            advice="Measure at three sizes or more along each axis that is to grow.",
-        )
-    ]
-
-
-def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> list[Refusal]:
-    """Axes along which the target grows together, and no measured size does.
-
-    How the optimum moves along one axis depends on the other: by -0.04 to -0.10 octaves per
-    doubling of both was measured for width and depth, which arms that meet at the base cannot see.
-    """
-    refusals = []
-    for one, other in combinations(base, 2):
-        if target[one] == base[one] or target[other] == base[other]:
-            continue
-        if any(size[one] != base[one] and size[other] != base[other] for size in sizes):
-            continue
-        if len({size[one] for size in sizes}) < 2 or len({size[other] for size in sizes}) < 2:
-            continue  # the direction itself was not measured: said elsewhere
-        refusals.append(
-            Refusal(
-                lack=Lack.CORNER,
-                reason=(
-                    f"The target grows in {one} and {other}, and no size measured grows in both: "
-                    "how the optimum moves along one depends on the other."
-                ),
-                advice=(
-                    f"Measure one size that is larger than the base in {one} and in {other}, as "
-                    "large as you can afford."
-                ),
-            )
-        )
-    return refusals
-
-
-def _unreachable(laws: Laws, varied: Sequence[str], target: Size) -> list[Refusal]:
-    if not laws.optimum.reaches(target):
-        return [
-            Refusal(
-                lack=Lack.DIRECTION,
-                reason=(
-                    f"{' and '.join(varied).capitalize()} grew together, and the target does not "
-                    "lie on their line."
-                ),
-                advice=f"Vary {' and '.join(varied)} apart from each other, or aim at their line.",
-            )
-        ]
-    if not np.isfinite(laws.curvature.without).all():
-        return [
-            Refusal(
-                lack=Lack.NOISE,
-                reason="Leaving out one seed leaves no valley at some size.",
-                advice="Use more seeds, or a wider grid of learning rates.",
-            )
-        ]
-    return []
 
 
 def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
@@ -364,16 +242,16 @@ def refuse_probe(probe: Probe, target: Size) -> list[Refusal]:
     ]
 
 
-def refuse_price(penalty: Estimate) -> list[Refusal]:
+def refuse_excess_loss(penalty: Estimate) -> list[Refusal]:
     """A prediction that bounds nothing: the loss may more than double at the learning rate."""
-    if penalty.high <= DEAREST:
+    if penalty.high <= LARGEST_EXCESS:
         return []
     return [
         Refusal(
             lack=Lack.PRICE,
             reason=(
                 "The target's best learning rate is so uncertain that the predicted one may cost "
-                f"more than {DEAREST:.0%} of the loss."
+                f"more than {LARGEST_EXCESS:.0%} of the loss."
             ),
             advice="Use more seeds, more sizes, or a nearer target.",
         )

@@ -7,9 +7,9 @@ is that of
 
 least squares with the weights of the tapered parabola, k* between the neighbours of the lowest
 point and p from 1 (a kink) to 2 (a parabola). Its distance from the parabola's centre scatters from
-size to size; what all sizes of a scheme share is its mean, the *lean*. A valley that is none of
-these, such as a parabola that ends at a wall, is found to lean by a fifth less or more than it
-does, at all sizes alike.
+size to size; what all sizes of a scheme share is its mean, the *asymmetry*. Of a valley that is
+none of these, such as a parabola that ends at a wall, the asymmetry comes out up to a fifth too
+small or too large, at all sizes alike.
 """
 
 import math
@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.parabola import tricube
 
 POWERS = (1.0, 1.25, 1.5, 1.75, 2.0)
-LEAN = 0.15
-"""Standard error of the lean, over the lean: what a valley of two powers misses."""
+RELATIVE_ERROR = 0.15
+"""Standard error of the asymmetry, over the asymmetry: what a valley of two powers misses."""
 
 STEP = 0.05
 """Of the trial minima, in spacings of the grid."""
@@ -37,7 +38,7 @@ class Sides:
         level: log loss there; infinite where nothing is finite.
         power, left, right: p, A_left and A_right; NaN where the lowest point stands alone.
         row: weights (..., sizes, rates) of log losses in the level.
-        lean: mean distance of the minima from the centres, (...,).
+        asymmetry: mean distance of the minima from the centres, (...,).
         scatter: of the distances, as a standard error for a size that was not measured, (...,).
     """
 
@@ -47,13 +48,13 @@ class Sides:
     left: Array
     right: Array
     row: Array
-    lean: Array
+    asymmetry: Array
     scatter: Array
 
     @property
-    def lean_misfit(self) -> Array:
-        """The lean's standard error that all sizes share, (...,)."""
-        return np.asarray(LEAN * np.abs(self.lean))
+    def asymmetry_error(self) -> Array:
+        """The asymmetry's standard error that all sizes share, (...,)."""
+        return np.asarray(RELATIVE_ERROR * np.abs(self.asymmetry))
 
 
 def sides_of(
@@ -95,7 +96,7 @@ def sides_of(
             level[i], left[i], right[i] = fit.coefficients
             row[i] = fit.row
     offsets = np.where(np.isnan(left), math.nan, at - middle).reshape(shape)
-    lean, scatter = _mean_offset(offsets)
+    asymmetry, scatter = _mean_offset(offsets)
     return Sides(
         minimum=at.reshape(shape),
         level=np.where(np.isfinite(level), level, math.inf).reshape(shape),
@@ -103,7 +104,7 @@ def sides_of(
         left=left.reshape(shape),
         right=right.reshape(shape),
         row=row.reshape(log_losses.shape),
-        lean=lean,
+        asymmetry=asymmetry,
         scatter=scatter,
     )
 
@@ -112,10 +113,10 @@ def _mean_offset(offsets: Array) -> tuple[Array, Array]:
     """The mean over sizes that have one, and its standard error for one more size."""
     known = np.isfinite(offsets)
     count = known.sum(-1)
-    lean = np.where(known, offsets, 0.0).sum(-1) / np.maximum(count, 1)
-    square = np.where(known, (offsets - lean[..., None]) ** 2, 0.0).sum(-1)
+    mean = np.where(known, offsets, 0.0).sum(-1) / np.maximum(count, 1)
+    square = np.where(known, (offsets - mean[..., None]) ** 2, 0.0).sum(-1)
     variance = square / np.maximum(count - 1, 1) * (1 + 1 / np.maximum(count, 1))
-    return np.asarray(lean), np.asarray(np.sqrt(variance))
+    return np.asarray(mean), np.asarray(np.sqrt(variance))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,8 +136,8 @@ def _fit(
     step: float,
 ) -> _Fit | None:
     """The best of all powers and trial minima; none where no two-sided valley fits."""
-    distance = np.minimum(np.abs(np.nan_to_num(x) - centre) / bandwidth, 1.0)
-    weight = (1 - distance**3) ** 3 * np.isfinite(y)
+    weight = tricube((np.nan_to_num(x) - centre) / bandwidth) * np.isfinite(y)
+    # A point at the taper's end has next to no weight, and would still count as a third point.
     used = np.flatnonzero(weight > 1e-3)
     if len(used) < 3:
         return None

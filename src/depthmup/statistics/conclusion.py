@@ -1,0 +1,154 @@
+"""What an issued certificate says of its target: the optimum, its excess losses and the verdict."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from depthmup.records import Estimate, Verdict
+from depthmup.records.certificate import BandPoint, Metrics, Slope
+from depthmup.statistics.design_refusals import FARTHEST
+from depthmup.statistics.law import CONFIDENCE, Law, Prediction, Size, predict
+from depthmup.statistics.laws import Laws, volume
+from depthmup.statistics.optimum import Optima
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExcessLoss:
+    """The excess loss of a learning rate at a size that was not trained.
+
+    ``stretch`` predicts log2 curvature over that of the size whose valley is used, ``optimum`` the
+    best log2 learning rate.
+    """
+
+    fitted: Optima
+    size: int
+    stretch: Prediction
+    optimum: Prediction
+
+    def of(self, log2_lr: float) -> Estimate:
+        """The fraction by which the loss exceeds the best: its median, and 5% to 95%."""
+        above = self.fitted.excess(self.size, log2_lr - self.optimum.draws)
+        with np.errstate(over="ignore"):
+            draws = np.expm1(2.0**self.stretch.draws * above)
+        tail = (1 - CONFIDENCE) / 2
+        low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
+        return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
+
+
+def conclude(
+    laws: Laws,
+    fitted: Optima,
+    sizes: Sequence[Size],
+    base: Size,
+    target: Size,
+    tolerance: float,
+) -> dict[str, Any]:
+    """Everything that an issued certificate says."""
+    asymmetry = float(fitted.sides.asymmetry)
+    error = math.hypot(fitted.sides.scatter, fitted.sides.asymmetry_error)
+
+    def optimum(size: Size) -> Prediction:
+        return predict(laws.optimum, size).shifted(asymmetry, error, stream=3)
+
+    largest = max(range(len(sizes)), key=lambda i: volume(sizes[i]))
+
+    def excess_at(size: Size) -> ExcessLoss:
+        stretch = predict(laws.curvature, size, minus=sizes[largest])
+        return ExcessLoss(fitted=fitted, size=largest, stretch=stretch, optimum=optimum(size))
+
+    slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)
+    at_target, handed_on = optimum(target), _handed_on(laws.optimum, base) + asymmetry
+    best = predict(laws.loss, target).estimate()
+    predicted = at_target.estimate("log2 learning rate at the base")
+    # An octave and a half beyond both rates: the curve's walls are in view on either side.
+    low, high = min(predicted.low, handed_on) - 1.5, max(predicted.high, handed_on) + 1.5
+    there = excess_at(target)
+    return {
+        "slopes": slopes,
+        "predicted": predicted,
+        "penalty": there.of(at_target.value),
+        "base_regret": there.of(handed_on),
+        "best_loss": Estimate(
+            value=math.exp(best.value), low=math.exp(best.low), high=math.exp(best.high)
+        ),
+        "metrics": Metrics(
+            fit_error=laws.optimum.fit_error,
+            robustness=tuple(
+                _slope(laws.curvature, axis, base, target) for axis in laws.curvature.axes
+            ),
+            horizon_penalty=excess_at(_horizon(laws.optimum, sizes, target)).of(handed_on),
+        ),
+        "verdict": _verdict(slopes, tolerance),
+        "law": _law_band(laws.optimum, base, target, asymmetry),
+        "penalty_curve": tuple(
+            _point(float(k), there.of(float(k))) for k in np.linspace(low, high, 61)
+        ),
+    }
+
+
+def _horizon(law: Law, sizes: Sequence[Size], target: Size) -> Size:
+    """Sixteen times the largest size measured along every axis varied, where the law reaches."""
+    horizon = {
+        axis: FARTHEST * max(size[axis] for size in sizes) if axis in law.axes else sizes[0][axis]
+        for axis in law.base
+    }
+    return horizon if law.reaches(horizon) else target
+
+
+def _handed_on(law: Law, base: Size) -> float:
+    """The learning rate that the base would hand on: its optimum as measured, else the law's."""
+    for size, value in zip(law.sizes, law.values, strict=True):
+        if size == base:
+            return float(value)
+    return predict(law, base).value
+
+
+def _slope(law: Law, axis: str, base: Size, target: Size) -> Slope:
+    """The law's slope along one axis, with the interval of the mean slope from base to target.
+
+    Where the target is no larger than the base, that to the largest size, or to the smallest.
+    """
+    others = (
+        target[axis],
+        max(size[axis] for size in law.sizes),
+        min(size[axis] for size in law.sizes),
+    )
+    end = {**base, axis: next(n for n in others if n != base[axis])}
+    doublings = math.log2(end[axis] / base[axis])
+    change = predict(law, end, minus=base).estimate()
+    low, high = sorted((change.low / doublings, change.high / doublings))
+    return Slope(
+        axis=axis,
+        estimate=Estimate(
+            value=change.value / doublings, low=low, high=high, unit=f"per doubling of {axis}"
+        ),
+    )
+
+
+def _verdict(slopes: Sequence[Slope], tolerance: float) -> Verdict:
+    """Transfers if every slope's interval lies within the tolerance, drifts if one lies outside."""
+    if any(s.estimate.outside(-tolerance, tolerance) for s in slopes):
+        return Verdict.DRIFTS
+    if all(s.estimate.inside(-tolerance, tolerance) for s in slopes):
+        return Verdict.TRANSFERS
+    return Verdict.UNDECIDED
+
+
+def _law_band(law: Law, base: Size, target: Size, asymmetry: float) -> tuple[BandPoint, ...]:
+    """The law from the base to the target along the straight line of log sizes.
+
+    ``at`` is the fraction of the way from base to target.
+    """
+    points = []
+    for way in np.linspace(0, 1, 33):
+        size = {a: base[a] * (target[a] / base[a]) ** float(way) for a in base}
+        band = predict(law, size).shifted(asymmetry, 0.0, stream=3).estimate()
+        points.append(_point(float(way), band))
+    return tuple(points)
+
+
+def _point(at: float, estimate: Estimate) -> BandPoint:
+    return BandPoint(at=at, value=estimate.value, low=estimate.low, high=estimate.high)

@@ -1,0 +1,60 @@
+"""The laws that a certificate rests on: of the optimum, the curvature and the best loss."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.statistics.intervals import Array
+from depthmup.statistics.law import Law, Size
+from depthmup.statistics.optimum import Optima
+
+CURVATURE_SCALE = 3.0
+"""Scale of the residuals of log2 curvature, over that of the optimum's: a curvature is a second
+difference, and far less sharp."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Laws:
+    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
+
+    optimum: Law
+    curvature: Law
+    loss: Law
+
+
+def volume(size: Size) -> float:
+    """The product of a size's values: what is larger than what."""
+    return math.prod(size.values())
+
+
+def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
+    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
+
+    alone = fitted.curves.fewest_seeds < 2
+
+    def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
+        return Law(
+            base=base,
+            sizes=tuple(sizes),
+            values=values,
+            without=np.zeros((0, len(sizes))) if alone else np.moveaxis(without, -1, 0),
+            groups=fitted.curves.groups,
+            known=known,
+            scale=scale,
+            stream=stream,
+        )
+
+    nothing = np.zeros(len(sizes))
+    misfit = np.hypot(fitted.misfit, fitted.scatter) if alone else fitted.misfit
+    level = np.full(len(sizes), math.sqrt(float(fitted.point_variance))) if alone else nothing
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Of log2 c the standard error is that of c over c ln 2.
+        blurred = fitted.curvature_scatter / (fitted.curvature * math.log(2)) if alone else nothing
+        bends = np.log2(fitted.curvature), np.log2(fitted.curvature_without)
+    return Laws(
+        optimum=law(fitted.centre, fitted.centre_without, misfit, 0),
+        curvature=law(*bends, blurred, 1, CURVATURE_SCALE),
+        loss=law(fitted.log_loss, fitted.log_loss_without, level, 2),
+    )
