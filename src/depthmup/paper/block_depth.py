@@ -110,11 +110,11 @@ def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Swe
     return by_multiplier(base, (0.0, 1.0, 2.0))
 
 
-def _shift(found: Study, scheme: Scheme) -> tuple[Comparison, ...]:
+def _shift(study: Study, scheme: Scheme) -> tuple[Comparison, ...]:
     """The drift as more than what counts as staying; beside, whether it is upward at all."""
-    upward = drift(found, scheme, Accepted(low=0.0), paper="upward by theory")
+    upward = drift(study, scheme, Accepted(low=0.0), paper="upward by theory")
     return (
-        drift(found, scheme, SHIFTS_UP, paper="the optimum shifts"),
+        drift(study, scheme, SHIFTS_UP, paper="the optimum shifts"),
         replace(upward, what="the same: upward at all", decisive=False),
     )
 
@@ -126,7 +126,7 @@ def _fig6(setting: Setting) -> Experiment:
         from depthmup.reports import number
         from depthmup.statistics import drift as fitted
 
-        found = judged(ours, store)
+        study = judged(ours, store)
         others = []
         for each, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
             deep = [d for d in depths_of(each) if d >= base_depth(each)]
@@ -143,8 +143,8 @@ def _fig6(setting: Setting) -> Experiment:
                 )
             )
         return Conclusion(
-            comparisons=(*_shift(found, setting.depth_mup), *others),
-            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            comparisons=(*_shift(study, setting.depth_mup), *others),
+            pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=("Measured with abs and LayerNorm at a = 1/4.",),
         )
 
@@ -155,10 +155,10 @@ def _fig21(setting: Setting) -> Experiment:
     ours = shift_grid(setting, RELU, lowest=-5)
 
     def conclude(store: Store) -> Conclusion:
-        found = judged(ours, store)
+        study = judged(ours, store)
         return Conclusion(
-            comparisons=_shift(found, setting.depth_mup),
-            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            comparisons=_shift(study, setting.depth_mup),
+            pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=("Measured with relu and without LayerNorm at a = 1/4.",),
         )
 

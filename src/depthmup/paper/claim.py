@@ -71,9 +71,9 @@ class Experiment:
 
 def values_of(store: Store, task: Task) -> Mapping[str, Any]:
     """What a task gave; for conclusions, which are drawn when everything is there."""
-    found = store.get(task)
-    assert found is not None
-    return found.values
+    result = store.get(task)
+    assert result is not None
+    return result.values
 
 
 @dataclass(frozen=True, kw_only=True)

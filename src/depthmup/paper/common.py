@@ -143,7 +143,7 @@ def by_multiplier(sweep: Sweep, log2_multipliers: Sequence[float]) -> tuple[Swee
     return tuple(changed(sweep, multipliers=(2.0**log2_a,)) for log2_a in log2_multipliers)
 
 
-def study_pictures(found: Study, *names: str) -> tuple[Picture, ...]:
+def study_pictures(study: Study, *names: str) -> tuple[Picture, ...]:
     """Charts of a study, with its windows as frames.
 
     ``names``: ``panels`` (loss against learning rate, one chart per scheme), ``optimum``, ``loss``
@@ -151,11 +151,11 @@ def study_pictures(found: Study, *names: str) -> tuple[Picture, ...]:
     """
     from depthmup.reports import study_legends, study_specs
 
-    sizes, schemes = study_legends(found)
-    frames = tuple(f"steps {w.start}–{w.stop}" for w in found.windows)
-    titles = [t.title for t in found.headline.transfers]
+    sizes, schemes = study_legends(study)
+    frames = tuple(f"steps {w.start}–{w.stop}" for w in study.windows)
+    titles = [t.title for t in study.headline.transfers]
     pictures = []
-    for name, spec in study_specs(found).items():
+    for name, spec in study_specs(study).items():
         kind, _, index = name.partition("-")
         if (kind + "s" if index else kind) not in names:
             continue

@@ -96,11 +96,11 @@ def of(study: Study, scheme: Scheme, *, window: int = -1) -> Transfer:
 
 def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Comparison:
     """The drift of a scheme's optimum against what the paper shows."""
-    found = of(study, scheme)
+    transfer = of(study, scheme)
     return Comparison(
-        what=f"{found.title}: drift of the best learning rate",
+        what=f"{transfer.title}: drift of the best learning rate",
         paper=paper,
-        ours=found.drift,
+        ours=transfer.drift,
         accepted=accepted,
     )
 
@@ -201,21 +201,21 @@ def _fig10(setting: Setting) -> Experiment:
     ours = fig10_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        found = judged(ours, store)
-        dead = depths_at(found, SP, Place.FAILED)
+        study = judged(ours, store)
+        dead = depths_at(study, SP, Place.FAILED)
         rule = setting.depth_mup
-        alone = drift(found, SP, Accepted(high=-TOLERANCE), paper="shifts")
-        inside = depths_at(found, SP, Place.INTERIOR)
+        alone = drift(study, SP, Accepted(high=-TOLERANCE), paper="shifts")
+        inside = depths_at(study, SP, Place.INTERIOR)
         return Conclusion(
             comparisons=(
-                drift(found, rule, STAYS, paper="none: the minima line up"),
+                drift(study, rule, STAYS, paper="none: the minima line up"),
                 settled(ours, store, rule, paper="settles from depth 64 on"),
                 gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
-                drift(found, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
-                shifts_more(found, ours, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
+                drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
+                shifts_more(study, ours, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
                 replace(alone, what=f"{alone.what}, {_depths(inside)}", decisive=False),
             ),
-            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=(f"SP: nothing trains at depth {', '.join(map(str, dead))}.",) if dead else (),
         )
 
@@ -228,11 +228,11 @@ def _fig11(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         from depthmup.statistics import log_ratio_of_best
 
-        found = judged(ours, store)
+        study = judged(ours, store)
         ode, rule = (losses_of(ours, store, s)[-1] for s in (ODE, setting.depth_mup))
         return Conclusion(
             comparisons=(
-                drift(found, ODE, Accepted(low=0.0), paper="upward"),
+                drift(study, ODE, Accepted(low=0.0), paper="upward"),
                 Comparison(
                     what=f"log best loss at depth {depths_of(ours)[-1]}, ODE over Depth-muP",
                     paper="worse",
@@ -240,7 +240,7 @@ def _fig11(setting: Setting) -> Experiment:
                     accepted=Accepted(low=0.0),
                 ),
             ),
-            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "panels", "optimum", "loss"),
         )
 
     return sweep_experiment(ours, conclude=conclude)
@@ -250,16 +250,16 @@ def _fig12(setting: Setting) -> Experiment:
     ours, shallow = fig12_grid(setting), shallow_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        found, rule = judged(ours, store), setting.depth_mup
+        study, rule = judged(ours, store), setting.depth_mup
         before = drift(judged(shallow, store), rule, STAYS, paper="settles from depth 64 on")
         return Conclusion(
             comparisons=(
-                drift(found, rule, STAYS, paper="none: the minima line up"),
-                drift(found, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
+                drift(study, rule, STAYS, paper="none: the minima line up"),
+                drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
                 gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 replace(before, what=f"{before.what}, depths 8 to 32", decisive=False),
             ),
-            pictures=study_pictures(found, "panels", "optimum", "loss"),
+            pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=(
                 "At log2 a = 1 a block adds 32 / L of the input's variance: below depth 32 the "
                 "limit is far. The verdict is on the depths beyond.",

@@ -44,7 +44,7 @@ def _fig13(setting: Setting) -> Experiment:
         from depthmup.statistics import drift
 
         # (depths, multipliers, seeds): multipliers take the place that learning rates have.
-        values = np.stack([losses_of(each, store)[:, 0] for each in grids], axis=1)
+        values = np.stack([losses_of(grid, store)[:, 0] for grid in grids], axis=1)
         depths = depths_of(grids[0])
         unit = "octaves of a per doubling of depth"
         moved = drift(list(depths), LOG2_MULTIPLIERS, values)

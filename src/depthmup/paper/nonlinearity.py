@@ -45,7 +45,7 @@ def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -
     """log of the ratio of two networks' best losses at the deepest depth, paired by seed."""
     from depthmup.statistics import log_ratio_of_best
 
-    a, b = (losses_of(each, store)[-1] for each in (above, below))
+    a, b = (losses_of(sweep, store)[-1] for sweep in (above, below))
     return Comparison(
         what=f"log best loss at depth {depths_of(above)[-1]}, {what}",
         paper=paper,
@@ -91,16 +91,16 @@ def _fig2(setting: Setting) -> Experiment:
     pre = branch_grid(setting, activation="relu", nonlinearity="pre")
 
     def conclude(store: Store) -> Conclusion:
-        found = judged(pre, store)
+        study = judged(pre, store)
         rule = setting.depth_mup
         return Conclusion(
             comparisons=(
-                drift(found, rule, STAYS, paper="none: the learning rate transfers"),
+                drift(study, rule, STAYS, paper="none: the learning rate transfers"),
                 gain(pre, store, rule, NO_GAIN, paper="none beyond 8 blocks"),
                 _worse(pre, post, store, what="W relu(x) over relu(W x)", paper="far worse"),
             ),
             pictures=(
-                *study_pictures(found, "panels"),
+                *study_pictures(study, "panels"),
                 by_depth(
                     (("W relu(x)", pre), ("relu(W x)", post)),
                     store,

@@ -40,25 +40,25 @@ def lines(
 
     from depthmup.reports import configured, page_spec
 
-    kept = [
+    shown = [
         dict(row)
         for row in rows
         if not (log_y and not _positive(row.get(y))) and not (log_x and not _positive(row.get(x)))
     ]
     if log_y:
-        floor = _floor(kept, y, references)
-        for row in kept:
+        floor = _floor(shown, y, references)
+        for row in shown:
             if "low" in row and not _positive(row["low"]):
                 row["low"] = floor
-    data = _inline(kept)
-    values = list(dict.fromkeys(row[by] for row in kept)) if by else []
+    data = _inline(shown)
+    values = list(dict.fromkeys(row[by] for row in shown)) if by else []
 
     def axis(title: str, log: bool) -> dict[str, Any]:
         scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
         return {"title": title, "scale": scale}
 
     # Sizes are powers of two: a logarithmic axis is labelled where there are points.
-    ticks: Any = sorted({row[x] for row in kept}) if log_x else alt.Undefined
+    ticks: Any = sorted({row[x] for row in shown}) if log_x else alt.Undefined
     # On a linear axis "g" would be given as few digits as tell its ticks apart: 2e+2, not 200.
     styles = ["~g" if log else "~f" for log in (log_x, log_y)]
     chosen_x = alt.X(
@@ -87,12 +87,12 @@ def lines(
                 legend=legend,
             )
         )
-    first = kept[0] if kept else {}  # nothing is left where every network diverged
+    first = shown[0] if shown else {}  # nothing is left where every network diverged
     tips = [
         f"{key}:{'Q' if isinstance(value, (int, float)) else 'N'}" for key, value in first.items()
     ]
     layers = []
-    if any("low" in row for row in kept):
+    if any("low" in row for row in shown):
         layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
     layers += [
         base.mark_line(strokeWidth=2).encode(y=chosen_y, order=f"{x}:Q"),

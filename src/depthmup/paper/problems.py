@@ -36,11 +36,11 @@ def images(data: Data, *, count: int) -> tuple[limits.Step, ...]:
     """One image per step with cross-entropy, as the paper's linear networks are trained."""
     from depthmup.training import dataset
 
-    found = dataset(data)
-    picked = np.random.default_rng(0).integers(0, len(found.labels), count)
-    inputs, labels = found.inputs.numpy()[picked], found.labels.numpy()[picked]
+    examples = dataset(data)
+    picked = np.random.default_rng(0).integers(0, len(examples.labels), count)
+    inputs, labels = examples.inputs.numpy()[picked], examples.labels.numpy()[picked]
     scale = np.sqrt(inputs.shape[1])  # entries of mean square one, so that |xi|^2 is one
     return tuple(
-        limits.Step(x[None] / scale, limits.cross_entropy([int(y)], classes=found.classes))
+        limits.Step(x[None] / scale, limits.cross_entropy([int(y)], classes=examples.classes))
         for x, y in zip(inputs.astype(float), labels, strict=True)
     )

@@ -32,18 +32,18 @@ def reproduce(
     }
 
     def jobs(missing: Sequence[Any]) -> list[Job]:
-        tasks = [measures[each.key] for each in missing if isinstance(each, Task)]
-        cells = [each for each in missing if isinstance(each, Cell)]
-        found: list[Job] = [*tasks, *training(cells, placement=placement)]
-        left = {each.key for each in missing}
+        tasks = [measures[item.key] for item in missing if isinstance(item, Task)]
+        cells = [item for item in missing if isinstance(item, Cell)]
+        todo: list[Job] = [*tasks, *training(cells, placement=placement)]
+        left = {item.key for item in missing}
         for _, experiment in planned:
             for job in experiment.trials:  # those that claims share go to the first
                 if mine := left.intersection(job.keys):
                     left -= mine
-                    found.append(job.only(mine))
-        return sorted(found, key=lambda job: -job.work)
+                    todo.append(job.only(mine))
+        return sorted(todo, key=lambda job: -job.work)
 
-    asked = {each.key: each for _, experiment in planned for each in experiment.asked}
+    asked = {item.key: item for _, experiment in planned for item in experiment.asked}
     return run(
         tuple(asked.values()), store=store, executor=executor, jobs=jobs, tell=tell, about=about
     )

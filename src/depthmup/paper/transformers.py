@@ -47,15 +47,15 @@ def needs_layers(sweep: Sweep, store: Store) -> bool:
     return best_log_loss(sweep.design.log2_lrs, at_base) < math.log(entropies()[1])
 
 
-def at_end(found: Comparison, trained: bool) -> tuple[Comparison, ...]:
+def at_end(comparison: Comparison, trained: bool) -> tuple[Comparison, ...]:
     """A statement on the end of training; where training has not come to it, a number beside."""
     from dataclasses import replace
 
     if trained:
-        return (found,)
+        return (comparison,)
     return (
-        replace(found, ours=UNKNOWN),
-        replace(found, what=f"{found.what}, as far as trained here", decisive=False),
+        replace(comparison, ours=UNKNOWN),
+        replace(comparison, what=f"{comparison.what}, as far as trained here", decisive=False),
     )
 
 
@@ -167,9 +167,9 @@ def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str
     """On which side of a = 1 the range comes from."""
     from depthmup.statistics import log_ratio_of_best
 
-    found = {a: log_ratio_of_best(curve, curves[0]) for a, curve in curves.items() if a}
+    ratios = {a: log_ratio_of_best(curve, curves[0]) for a, curve in curves.items() if a}
     said = [
-        f"{e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}] at a = {2.0**a:g}" for a, e in found.items()
+        f"{e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}] at a = {2.0**a:g}" for a, e in ratios.items()
     ]
     return f"Log best loss over that at a = 1: {'; '.join(said)}.".replace("-", "−")
 

@@ -56,10 +56,10 @@ def slope_of_valley(
 
     def slope(some: "Array", log2_as: "Array") -> float:
         best = ridge(log2_lrs, some)
-        kept = [i for i, at in enumerate(best) if at is not None]
-        if len(kept) < 3:
+        inside = [i for i, at in enumerate(best) if at is not None]
+        if len(inside) < 3:
             return math.nan
-        x, a = np.array([best[i] for i in kept], float), log2_as[kept]
+        x, a = np.array([best[i] for i in inside], float), log2_as[inside]
         # Learning rates are what is found at given multipliers, so they are regressed on them.
         inverse = np.polyfit(a, x, 1)[0]
         return float(1 / inverse) if inverse else math.nan

@@ -31,31 +31,31 @@ def throughout(study: Study, scheme: Scheme) -> Estimate:
     half = study.windows[-1].stop / 2
     late = [i for i, window in enumerate(study.windows) if window.start >= half]
     drifts = [of(study, scheme, window=i).drift for i in late]
-    if not drifts or not all(each.known for each in drifts):
+    if not drifts or not all(estimate.known for estimate in drifts):
         return UNKNOWN
-    farthest = max(drifts, key=lambda each: abs(each.value))
+    farthest = max(drifts, key=lambda estimate: abs(estimate.value))
     return Estimate(
         value=farthest.value,
-        low=min(each.low for each in drifts),
-        high=max(each.high for each in drifts),
+        low=min(estimate.low for estimate in drifts),
+        high=max(estimate.high for estimate in drifts),
         unit=farthest.unit,
     )
 
 
 def _windows(sweep: Sweep, expected: Expected) -> Experiment:
     def conclude(store: Store) -> Conclusion:
-        found = judged(sweep, store)
+        study = judged(sweep, store)
         return Conclusion(
             comparisons=tuple(
                 Comparison(
-                    what=f"{of(found, scheme).title}: drift in every window of the second half",
+                    what=f"{of(study, scheme).title}: drift in every window of the second half",
                     paper=paper,
-                    ours=throughout(found, scheme),
+                    ours=throughout(study, scheme),
                     accepted=accepted,
                 )
                 for scheme, accepted, paper in expected
             ),
-            pictures=study_pictures(found, "panels", "optimum", "drift"),
+            pictures=study_pictures(study, "panels", "optimum", "drift"),
         )
 
     return sweep_experiment(sweep, conclude=conclude)

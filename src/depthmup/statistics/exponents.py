@@ -187,8 +187,8 @@ def _centred(a: Array, of: Index, groups: int) -> Array:
 
 def _own(x: Array, y: Array) -> Array | None:
     """The slopes of one seed alone, centred; None if its sizes do not fix them."""
-    found, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
-    return np.asarray(found) if rank == x.shape[1] else None
+    slopes, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)
+    return np.asarray(slopes) if rank == x.shape[1] else None
 
 
 def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]:
