@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 # Loaded when first used: to choose an engine needs no PyTorch.
 _LAZY = {
-    "Weights": "setup",
-    "batches": "setup",
-    "build": "setup",
-    "dataset": "setup",
+    "Weights": "data_and_weights",
+    "batches": "data_and_weights",
+    "build": "data_and_weights",
+    "dataset": "data_and_weights",
     "find_data": "sources",
-    "stream": "setup",
+    "stream": "data_and_weights",
     "train": "loop",
     "train_ensemble": "ensemble",
     "train_native": "native.train",

@@ -11,7 +11,7 @@ start at a whole vector register: where sizes do not provide that, members are t
 
 On an accelerator the choice of algorithm may depend on the number of members: there records agree
 with those of other company to rounding. A step touches fixed memory and never asks the device for
-a number, so that it can be recorded once and replayed (see ``recording``).
+a number, so that it can be recorded once and replayed (see ``cuda_graphs``).
 """
 
 from array import array
