@@ -106,29 +106,29 @@ def transfer(
     leave_if_starting()
     sweep, target = resolved_sweep(model, design, target)
     _check_asked(sweep, target, tolerance)
-    place = _placed(model, sweep, on)
+    placed = _placed(model, sweep, on)
     folder = None if out is None else Path(out)
     asked, path = sweep.runs, None if folder is None else folder / MAIN_STORE
-    if place.shard:
-        asked, path = _shared(sweep, Shard.parse(place.shard), folder, place.trainer)
+    if placed.shard:
+        asked, path = _shared(sweep, Shard.parse(placed.shard), folder, placed.trainer)
 
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
-            place.trainer.check(missing, workers=place.workers)
+            placed.trainer.check(missing, workers=placed.workers)
         if missing and forecast is not None:
-            _tell_time(missing, place, forecast)
-        return place.trainer.jobs(missing)
+            _tell_time(missing, placed, forecast)
+        return placed.trainer.jobs(missing)
 
     begun = path is not None and path.exists()
     if not begun:
-        place.trainer.check(asked, workers=place.workers)  # before anything is written
+        placed.trainer.check(asked, workers=placed.workers)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(path or ":memory:") as store:
         run(
             asked,
             store=store,
-            executor=place.executor if log is None else Logged(executor=place.executor, log=log),
+            executor=placed.executor if log is None else Logged(executor=placed.executor, log=log),
             jobs=checked,
             tell=progress,
             about={
@@ -136,15 +136,15 @@ def transfer(
                 "tolerance": tolerance,
                 "target": None if target is None else dict(target),
                 "title": title,
-                "environment": {**environment(), **place.environment},
+                "environment": {**environment(), **placed.environment},
                 **({"command": list(command)} if command else {}),
             },
         )
-        if place.shard:
+        if placed.shard:
             return Report(sweep=sweep, records=store.records(asked), studies=())
 
         def train_few(runs: Sequence[Any]) -> None:
-            run(runs, store=store, executor=place.executor, jobs=place.trainer.jobs)
+            run(runs, store=store, executor=placed.executor, jobs=placed.trainer.jobs)
 
         report = load_report(store, sweep, train=train_few)
     if folder is not None:
@@ -321,13 +321,13 @@ def _shared(
     return tuple(asked), folder / shard.store_name
 
 
-def _tell_time(missing: Sequence[Any], place: _Placed, forecast: Callable[[str], None]) -> None:
+def _tell_time(missing: Sequence[Any], placed: _Placed, forecast: Callable[[str], None]) -> None:
     from depthmup.reports.sentences import duration
 
-    seconds = place.trainer.seconds(missing) / place.workers
+    seconds = placed.trainer.seconds(missing) / placed.workers
     if math.isfinite(seconds):
-        cores = "one core" if place.workers == 1 else f"{place.workers} cores"
+        cores = "one core" if placed.workers == 1 else f"{placed.workers} cores"
         forecast(
             f"{len(missing)} runs on {cores}: about {duration(seconds)} if "
-            f"{'it is' if place.workers == 1 else 'they are'} idle and no run diverges."
+            f"{'it is' if placed.workers == 1 else 'they are'} idle and no run diverges."
         )

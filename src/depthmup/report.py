@@ -67,9 +67,9 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The first scheme's: it transfers if it does along every axis; drifts if along any."""
-        found = {self.finding(axis=axis).verdict for axis in self.sweep.design.axes}
+        verdicts = {self.finding(axis=axis).verdict for axis in self.sweep.design.axes}
         for verdict in (Verdict.DRIFTS, Verdict.UNDECIDED):
-            if verdict in found:
+            if verdict in verdicts:
                 return verdict
         return Verdict.TRANSFERS
 

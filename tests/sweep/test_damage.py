@@ -14,7 +14,7 @@ from cells import cell
 from sweeps import residual
 
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.records.codec import checksum
+from depthmup.records.store_rows import checksum
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, merge, run
 

@@ -10,7 +10,7 @@ import pytest
 from cells import cell
 
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.records.codec import checksum
+from depthmup.records.store_rows import checksum
 from depthmup.sweep import Store, StoreError
 
 

@@ -1,6 +1,6 @@
 """``depthmup check``: is my network in the regime I think it is in?"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,7 +76,8 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import check
     from depthmup.records import Outcome
-    from depthmup.reports import strict, write_text
+    from depthmup.records.codec import strict
+    from depthmup.reports import write_text
     from depthmup.reports.check_page import check_page, check_text
 
     _limit_threads()
@@ -87,7 +88,7 @@ def run(options: Options) -> int:
                 f"Expected --out in a folder that exists; there is no {options.out.parent}."
             )
         prepare_file(options.out, option="--out")
-    found = check(
+    result = check(
         subject,
         scheme=options.scheme,
         optimizer=options.optimizer,
@@ -101,14 +102,14 @@ def run(options: Options) -> int:
         progress=NetworksDone(),
     )
     if options.out is not None:
-        write_text(options.out, check_page(found))
+        write_text(options.out, check_page(result))
     if options.json:
-        print_json(strict(asdict(found)))
+        print_json(strict(result))
     else:
-        print(check_text(found, everything=options.all))
+        print(check_text(result, everything=options.all))
         if options.out is not None:
             print(f"\nThe page: {options.out.resolve()}")
-    return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(found.outcome, UNDECIDED)
+    return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
 
 
 def load(options: Options) -> Any:

@@ -30,7 +30,7 @@ def run(options: Options) -> int:
         cache = str(cache_folder())
     except BuildError as error:
         cache = f"none: {error}"
-    found = {
+    facts = {
         **environment(),
         "engine": chosen.name,
         "why": chosen.why,
@@ -40,9 +40,9 @@ def run(options: Options) -> int:
         "on cuda": ON_CUDA,
     }
     if options.json:
-        print_json(found)
+        print_json(facts)
         return 0
-    for name, value in found.items():
+    for name, value in facts.items():
         print(f"{name:<12}{'none' if value is None else value}")
     if chosen.name == "stacked" and compiler() is None:
         print(

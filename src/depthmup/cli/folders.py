@@ -19,7 +19,7 @@ def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
     Raises:
         ValueError: it cannot be written, or a result's name is that of a folder.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _made.extend(reversed(missing))

@@ -38,7 +38,7 @@ def run(options: Options) -> int:
         raise ValueError("Expected stores to join, or a folder of them; got none.")
     first = options.stores[0]
     out = options.out or (first if first.is_dir() else first.parent)
-    stores = found(options.stores, out)
+    stores = _store_files(options.stores, out)
     prepare_folder(out)
     with Store(out / MAIN_STORE) as store:
         new = merge(stores, into=store)
@@ -49,15 +49,15 @@ def run(options: Options) -> int:
     return report.run(report.Options(folder=out, export=options.export, json=options.json))
 
 
-def found(stores: tuple[Path, ...], out: Path) -> list[Path]:
+def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:
     """The stores that are named, each once, and not the one to be written."""
     from depthmup.sweep import MAIN_STORE
 
     paths = []
-    for each in stores:
-        if not each.exists():
-            raise ValueError(f"Expected stores to join; there is none at {each}.")
-        paths += sorted(each.glob("results*.sqlite")) if each.is_dir() else [each]
+    for store in stores:
+        if not store.exists():
+            raise ValueError(f"Expected stores to join; there is none at {store}.")
+        paths += sorted(store.glob("results*.sqlite")) if store.is_dir() else [store]
     target = (out / MAIN_STORE).resolve()
     unique = {path.resolve(): path for path in paths if path.resolve() != target}
     if not unique:

@@ -28,11 +28,11 @@ def deliver(
     from rich.console import Console
 
     console = Console()
-    for each in studies:
+    for study in studies:
         if console.is_terminal:
-            console.print(reports.table(each))
+            console.print(reports.table(study))
         else:
-            print(reports.plain_table(each))
+            print(reports.plain_table(study))
     for certificate in certificates:
         print(f"\n{certificate_text(certificate)}")
     print(f"\nThe page: {(folder / 'report.html').resolve()}")

@@ -68,7 +68,7 @@ def run(options: Options) -> int:
         (model, drawn), (small, base_drawn) = (
             recorded(partial(make, *shape)) for shape in (target, base)
         )
-    found = plan(
+    prescribed = plan(
         model,
         base=small,
         scheme=options.scheme or None,
@@ -78,8 +78,8 @@ def run(options: Options) -> int:
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),
     )
-    print(found.explain(options.explain) if options.explain else found)
+    print(prescribed.explain(options.explain) if options.explain else prescribed)
     if options.out is not None:
-        found.save(options.out)
+        prescribed.save(options.out)
         print(f"Saved {options.out}")
     return 0

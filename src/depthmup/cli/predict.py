@@ -1,6 +1,6 @@
 """``depthmup predict``: where will my best learning rate move, before any training?"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,7 +69,8 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import Subject, predict
     from depthmup.model import Model, resolved, size
-    from depthmup.reports import prediction_chart, save_chart, strict
+    from depthmup.records.codec import strict
+    from depthmup.reports import prediction_chart, save_chart
     from depthmup.reports.files import CHART_FORMATS
 
     if options.out is not None:
@@ -99,7 +100,7 @@ def run(options: Options) -> int:
     if options.out is not None:
         save_chart(prediction_chart(prediction), options.out)
     if options.json:
-        print_json(strict(asdict(prediction)))
+        print_json(strict(prediction))
         return 0
     _print(prediction)
     if options.out is not None:

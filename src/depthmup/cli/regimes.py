@@ -53,20 +53,20 @@ def run(options: Options) -> int:
         return draw_map(options.map, options)
     if options.measured:
         raise ValueError("Expected --map FILE with --measured: it is a map that is drawn.")
-    found = regime(options.alpha, options.gamma)
+    region = regime(options.alpha, options.gamma)
     values = {
         name: value if isinstance(value, bool | None) else str(value)
-        for name, value in asdict(found).items()
+        for name, value in asdict(region).items()
     }
     if options.json:
         print_json(values)
         return 0
-    print(f"alpha = {found.alpha}, gamma = {found.gamma}: {found.name}\n")
+    print(f"alpha = {region.alpha}, gamma = {region.gamma}: {region.name}\n")
     for name, value in values.items():
         if name not in ("alpha", "gamma", "name", "why"):
             shown = {"True": "yes", "False": "no", "None": "-"}.get(str(value), value)
             print(f"  {name.replace('_', ' '):<20}{shown}")
-    print(f"\n{found.why}")
+    print(f"\n{region.why}")
     return 0
 
 
@@ -82,7 +82,8 @@ MEASURED = tuple((Fraction(a, 4), Fraction(g, 4)) for a, g in product(range(1, 6
 def draw_map(path: Path, options: Options) -> int:
     """Compute Figure 1, and measure it; the exit status is 1 if a point disagrees."""
     from depthmup.cli.folders import prepare_file
-    from depthmup.reports import MapPoint, regime_maps, save_chart, strict
+    from depthmup.records.codec import encode
+    from depthmup.reports import MapPoint, regime_maps, save_chart
     from depthmup.reports.files import CHART_FORMATS
 
     if path.suffix.lower() not in CHART_FORMATS:
@@ -109,7 +110,7 @@ def draw_map(path: Path, options: Options) -> int:
         }
     save_chart(regime_maps(maps), path)
     if options.json:
-        print_json(strict(says))
+        print_json(encode(says))
     else:
         for title, drawn in maps.items():
             _print(title, drawn)
@@ -151,15 +152,17 @@ def _computed() -> tuple[list[Any], list[dict[str, Any]]]:
     pairs = [(alpha, gamma) for alpha in ALPHAS for gamma in GAMMAS]
     points, rows = [], []
     for alpha, gamma in track(pairs, "computing", console=Console(stderr=True), transient=True):
-        found = limits.depth_exponents(alpha, gamma)
+        computed = limits.depth_exponents(alpha, gamma)
         expected = regime(alpha, gamma).name
-        points.append(MapPoint(alpha=alpha, gamma=gamma, found=found.region, expected=expected))
+        points.append(MapPoint(alpha=alpha, gamma=gamma, found=computed.region, expected=expected))
         exponents = {
-            name: value if abs(value) < float("inf") else str(value)
+            name: value
             for name in ("x_0", "x_1", "f_1", "h_1", "linearization", "kappa")
-            if (value := getattr(found, name)) == value
+            if (value := getattr(computed, name)) == value
         }
-        rows.append({"alpha": str(alpha), "gamma": str(gamma), "region": found.region, **exponents})
+        rows.append(
+            {"alpha": str(alpha), "gamma": str(gamma), "region": computed.region, **exponents}
+        )
     return points, rows
 
 
@@ -201,7 +204,7 @@ def _measured(pairs: Sequence[Pair], options: Options) -> tuple[list[Any], list[
             "gamma": str(r.gamma),
             "region": r.region,
             "decided": r.decided,
-            "properties": [asdict(p) for p in r.properties],
+            "properties": list(r.properties),
         }
         for r in regimes
     ]

@@ -118,22 +118,22 @@ def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> "Set
     from depthmup.claims import Scale, Setting
     from depthmup.training import find_data
 
-    found: dict[str, Any] = {}
+    data_sets: dict[str, Any] = {}
     for spec in specs:
         data = find_data(spec, verify=verify)
         role = "images" if data.name == "mnist" else "data"
-        if role in found:
+        if role in data_sets:
             raise ValueError(
                 f"Expected --data to name one set to train on and mnist at most; got "
                 f"{', '.join(specs)}."
             )
-        found[role] = data
-    if scale == "paper" and "data" not in found:
+        data_sets[role] = data
+    if scale == "paper" and "data" not in data_sets:
         raise ValueError(
             "The paper's scale trains on CIFAR-10: pass --data cifar10:FOLDER with the official "
             "files (or cifar10:hf), and mnist:FOLDER beside it for Figures 8 and 9."
         )
-    return Setting(scale=Scale(scale), **found)
+    return Setting(scale=Scale(scale), **data_sets)
 
 
 def load_evidence(store: "Store") -> "Evidence":

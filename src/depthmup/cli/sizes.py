@@ -20,7 +20,7 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
         {'width': 1024, 'depth': 64}
     """
     values: dict[str, int] = {}
-    for word in (part for each in words for part in each.replace(",", " ").split()):
+    for word in (part for text in words for part in text.replace(",", " ").split()):
         name, equals, value = word.partition("=")
         width, cross, depth = word.lower().partition("x")
         if equals and name.isidentifier() and value.isdecimal() and int(value):

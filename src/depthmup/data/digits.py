@@ -46,8 +46,8 @@ def _shipped() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
     The file is read without scikit-learn, whose import takes every worker of a sweep a second.
     """
-    found = find_spec("sklearn")
-    home = Path(found.origin).parent if found and found.origin else Path()
+    spec = find_spec("sklearn")
+    home = Path(spec.origin).parent if spec and spec.origin else Path()
     file = home / "datasets" / "data" / "digits.csv.gz"
     if not file.exists():
         from sklearn.datasets import load_digits

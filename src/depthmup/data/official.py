@@ -52,9 +52,9 @@ CIFAR10_PYTHON: dict[Split, dict[str, str]] = {
 }
 
 
-def lacking(wanted: Collection[str], found: Collection[str]) -> str:
+def lacking(wanted: Collection[str], present: Collection[str]) -> str:
     """Which files are missing, in words."""
-    names = [name for name in wanted if name not in found]
+    names = [name for name in wanted if name not in present]
     if len(names) == len(wanted):
         return "none of them is there"
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
@@ -68,7 +68,7 @@ def read(
     Raises:
         ValueError: a file is damaged, or has another checksum than the official one.
     """
-    found = {}
+    files = {}
     for name, expected in checksums.items():
         path = paths[name]
         raw = contents(path)
@@ -80,5 +80,5 @@ def read(
                 f"{got}. It is damaged or another file: fetch it again. To use data of your own in "
                 "this format, ask for unverified data (--unverified-data, or verify=False)."
             )
-        found[path] = raw
-    return found
+        files[path] = raw
+    return files

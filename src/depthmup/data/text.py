@@ -133,8 +133,8 @@ def local_text(
     if root.is_file():
         files = [root]
     elif root.is_dir():
-        found = [p for p in root.rglob(pattern) if p.is_file()]
-        files = sorted(p for p in found if not _hidden(p.relative_to(root)))
+        paths = [p for p in root.rglob(pattern) if p.is_file()]
+        files = sorted(p for p in paths if not _hidden(p.relative_to(root)))
         if not files:
             raise ValueError(f"There is no file that matches {pattern!r} in {str(root)!r}.")
     else:
@@ -175,7 +175,7 @@ def hub_text(
 
     rows: Any
     try:
-        if any((Path(name) / kept).is_file() for kept in ("state.json", "dataset_dict.json")):
+        if any((Path(name) / marker).is_file() for marker in ("state.json", "dataset_dict.json")):
             rows = datasets.load_from_disk(name)
         else:
             rows = datasets.load_dataset(name, config, revision=revision, streaming=True)
@@ -187,21 +187,21 @@ def hub_text(
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"The data set {name!r} could not be loaded: {error}") from error
     if not isinstance(first.get(column), str):
-        found = [key for key, value in first.items() if isinstance(value, str)]
+        columns = [key for key, value in first.items() if isinstance(value, str)]
         raise ValueError(
             f"The data set {name!r} has no column of text named {column!r}; it has "
-            f"{', '.join(found) or 'none'}. Pass column=."
+            f"{', '.join(columns) or 'none'}. Pass column=."
         )
     texts = (row[column] for row in rows)
-    data = _joined(((each + "\n\n").encode() for each in texts if each), limit)
+    data = _joined(((document + "\n\n").encode() for document in texts if document), limit)
     return _divided(data, f"hf:{name}" + (f":{config}" if config else ""), validation)
 
 
 def _modules(root: Path) -> Iterator[Path]:
     """The files of the standard library proper; site-packages lie in the same folder."""
-    ours = sys.stdlib_module_names - _LEFT_OUT
-    yield from (p for p in root.glob("*.py") if p.stem in ours)
-    for package in (p for p in root.iterdir() if p.name in ours and p.is_dir()):
+    modules = sys.stdlib_module_names - _LEFT_OUT
+    yield from (p for p in root.glob("*.py") if p.stem in modules)
+    for package in (p for p in root.iterdir() if p.name in modules and p.is_dir()):
         for folder, subfolders, files in os.walk(package):
             subfolders[:] = sorted(set(subfolders) - _LEFT_OUT)
             yield from (Path(folder, name) for name in files if name.endswith(".py"))
@@ -242,16 +242,16 @@ def _joined(parts: Iterable[bytes], limit: int | None) -> bytes:
 def _divided(data: bytes, source: str, validation: float) -> Text:
     if not 0 < validation < 1:
         raise ValueError(f"Expected validation to be a fraction between 0 and 1; got {validation}.")
-    kept = round(len(data) * (1 - validation))
-    if not 0 < kept < len(data):
+    boundary = round(len(data) * (1 - validation))
+    if not 0 < boundary < len(data):
         raise ValueError(
             f"Expected text to divide into two parts; {source} has {len(data)} bytes, of which "
-            f"{kept} would be for training."
+            f"{boundary} would be for training."
         )
     whole = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     return Text(
-        train=whole[:kept],
-        validation=whole[kept:],
+        train=whole[:boundary],
+        validation=whole[boundary:],
         source=source,
         digest=hashlib.sha256(data).hexdigest(),
     )

@@ -35,10 +35,10 @@ class Images:
     @property
     def digest(self) -> str:
         """A hash of the content: the same whatever files it came in."""
-        found = hashlib.sha256(repr(self.pixels.shape).encode())
-        found.update(np.ascontiguousarray(self.pixels).data)
-        found.update(np.ascontiguousarray(self.labels).data)
-        return found.hexdigest()[:32]
+        content_hash = hashlib.sha256(repr(self.pixels.shape).encode())
+        content_hash.update(np.ascontiguousarray(self.pixels).data)
+        content_hash.update(np.ascontiguousarray(self.labels).data)
+        return content_hash.hexdigest()[:32]
 
 
 def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
@@ -77,8 +77,8 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
     )
     most: Mapping[str, Path] = {}
     for files, subfolder, reader in versions:
-        for place in (folder, folder / subfolder):
-            paths = {name: place / name for name in files if (place / name).is_file()}
+        for directory in (folder, folder / subfolder):
+            paths = {name: directory / name for name in files if (directory / name).is_file()}
             if len(paths) == len(files):
                 batches = [reader(raw, of=p) for p, raw in read(paths, files, verify).items()]
                 pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))

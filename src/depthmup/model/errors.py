@@ -28,8 +28,8 @@ def own_trace(error: BaseException) -> str | None:
     last = len(owners) - 1 - owners[::-1].index("own")
     if "depthmup" in owners[last:] and _is_raised(frames[-1]):
         return None  # their code asked this package for something that it refused
-    kept = frames[first]
-    return "".join(traceback.format_exception(type(error), error, kept)).rstrip()
+    own_start = frames[first]
+    return "".join(traceback.format_exception(type(error), error, own_start)).rstrip()
 
 
 def told(error: BaseException) -> str:

@@ -71,8 +71,10 @@ def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
 
 def _version(module: str) -> str:
     top = module.partition(".")[0]
-    found = importlib.metadata.packages_distributions().get(top, ())
-    return "".join(f" {name} {importlib.metadata.version(name)}" for name in sorted({*found}))
+    distributions = importlib.metadata.packages_distributions().get(top, ())
+    return "".join(
+        f" {name} {importlib.metadata.version(name)}" for name in sorted({*distributions})
+    )
 
 
 def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
@@ -91,7 +93,7 @@ def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
     inside = (*inside, id(value))
 
     def every(values: Iterable[Any]) -> list[str]:
-        return [_text(walk, each, inside) for each in values]
+        return [_text(walk, item, inside) for item in values]
 
     kind = _add(walk, type(value))
     match value:
@@ -113,7 +115,7 @@ def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
         case partial() | partialmethod():
             return f"{kind} {every([value.func, value.args, value.keywords])}"
     if is_dataclass(value):
-        return f"{kind} {every(getattr(value, each.name, None) for each in fields(value))}"
+        return f"{kind} {every(getattr(value, f.name, None) for f in fields(value))}"
     if isinstance(getattr(value, "__qualname__", None), str):  # made in C, or a cached function
         return f"{kind} {_add(walk, value)}"
     return kind
@@ -131,8 +133,8 @@ def _add(walk: Walk, thing: Any) -> str:
     new = id(thing) not in walk.seen
     walk.seen[id(thing)] = thing
     if is_library(module, file):
-        place = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
-        name = f"{place}:{name}:{getattr(thing, '__name__', '')}"
+        package = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
+        name = f"{package}:{name}:{getattr(thing, '__name__', '')}"
     elif file:
         path = file.absolute()
         name = f"{add_file(walk, path, root_of(module, path))}:{name}"
@@ -153,8 +155,8 @@ def _add_function(walk: Walk, function: FunctionType) -> None:
     if not source:
         raise _no_source(name)
     walk.texts.append((name, source))
-    held = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    used = {key: cell.cell_contents for key, cell in held.items() if not _is_empty(cell)}
+    closure = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    used = {key: cell.cell_contents for key, cell in closure.items() if not _is_empty(cell)}
     names = set(_names(code))
     used |= {key: space[key] for key in names if key in space and not key.startswith("__")}
     used |= {"default values": (function.__defaults__, function.__kwdefaults__)}
@@ -191,15 +193,15 @@ def _add_imports(walk: Walk, source: str, package: str) -> None:
             add_import(walk, home, full, home)
 
 
-def _add_class(walk: Walk, made: type) -> None:
+def _add_class(walk: Walk, kind: type) -> None:
     """A class's source, its members, its bases and what makes it."""
-    name = made.__qualname__
-    source = _class_source(made)
+    name = kind.__qualname__
+    source = _class_source(kind)
     walk.texts.append((name, source))
-    for base in (*made.__bases__, type(made)):
+    for base in (*kind.__bases__, type(kind)):
         walk.texts.append((f"{name} is a", _text(walk, base)))
-    has_generated = bool(source) or is_dataclass(made) or hasattr(made, "_fields")
-    for key, member in vars(made).items():
+    has_generated = bool(source) or is_dataclass(kind) or hasattr(kind, "_fields")
+    for key, member in vars(kind).items():
         code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None
         generated = code and has_generated and code.co_filename == "<string>"
         if not generated and (code or not key.startswith("__")):
@@ -221,21 +223,21 @@ def _source(code: CodeType) -> str:
     return "".join(inspect.getblock(lines)) if lines else ""
 
 
-def _class_source(made: type) -> str:
+def _class_source(kind: type) -> str:
     """A class without comments; empty in a notebook, if no method tells in which cell it is.
 
     Where a file has several classes of this name, it is all of them.
     """
-    files = [function.__code__.co_filename for function in own_functions(made)]
-    files.append(getattr(sys.modules.get(made.__module__), "__file__", None) or "")
+    files = [function.__code__.co_filename for function in own_functions(kind)]
+    files.append(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     for file in files:
         try:
             tree = ast.parse("".join(_lines(file)))
         except SyntaxError:
             continue
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        if found := [ast.dump(node) for node in nodes if node.name == made.__name__]:
-            return "".join(found)
+        if definitions := [ast.dump(node) for node in nodes if node.name == kind.__name__]:
+            return "".join(definitions)
     return ""
 
 

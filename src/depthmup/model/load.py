@@ -145,10 +145,10 @@ def _function(module: ModuleType, where: str, name: str, shape: str) -> Callable
     other, colon, function = name.partition(":")
     if colon:
         return _function(_module(other), other, function, shape)
-    found = getattr(module, name, None)
-    if not callable(found):
+    candidate = getattr(module, name, None)
+    if not callable(candidate):
         raise ValueError(
             f"{where} has no function {name!r}. The convention is {shape}: define it there, or "
             "name another one."
         )
-    return found
+    return candidate

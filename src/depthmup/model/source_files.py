@@ -68,9 +68,9 @@ def is_library(module: str, file: Path | None) -> bool:
 def root_of(module: str, path: Path) -> Path:
     """The folder from which a module's package is imported."""
     names = module.split(".")
-    place = path.parent if path.name == "__init__.py" else path.with_suffix("")
-    fits = list(place.parts[-len(names) :]) == names
-    return place.parents[len(names) - 1] if fits else path.parent
+    module_path = path.parent if path.name == "__init__.py" else path.with_suffix("")
+    fits = list(module_path.parts[-len(names) :]) == names
+    return module_path.parents[len(names) - 1] if fits else path.parent
 
 
 def home_of(top: str) -> Path | None:
@@ -86,8 +86,8 @@ def home_of(top: str) -> Path | None:
     if origin := getattr(module, "__file__", None) or file:
         path = Path(origin)
         return None if is_library(top, path) else root_of(top, path.absolute())
-    for place in getattr(spec, "submodule_search_locations", None) or ():
-        path = Path(place)  # a folder without __init__.py
+    for location in getattr(spec, "submodule_search_locations", None) or ():
+        path = Path(location)  # a folder without __init__.py
         return None if is_library(top, path) else path.absolute().parent
     return None
 
@@ -133,8 +133,8 @@ def add_import(walk: Walk, start: Path, names: list[str], root: Path) -> None:
 
 
 def _find(start: Path, names: list[str]) -> Path | None:
-    place = start.joinpath(*names)
-    paths = (place.with_name(place.name + ".py"), place / "__init__.py")
+    target = start.joinpath(*names)
+    paths = (target.with_name(target.name + ".py"), target / "__init__.py")
     return next(filter(Path.is_file, paths), None)
 
 
@@ -152,9 +152,9 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
                 yield node.level, [*names, alias.name]
 
 
-def own_functions(made: type) -> Iterator[FunctionType]:
+def own_functions(kind: type) -> Iterator[FunctionType]:
     """The functions that stand in a class itself."""
-    for member in vars(made).values():
+    for member in vars(kind).values():
         plain = getattr(member, "__func__", getattr(member, "fget", member))
         if isinstance(plain, FunctionType):
             yield plain

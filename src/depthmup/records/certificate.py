@@ -4,11 +4,11 @@ import json
 import math
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from depthmup.records.decode import decode, parse
+from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
 
 SCHEMA = 2
@@ -166,7 +166,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
-        return json.dumps(_plain(self), indent=2, allow_nan=False)
+        return json.dumps(encode(self), indent=2, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Certificate":
@@ -221,11 +221,12 @@ def compare(first: Certificate, second: Certificate) -> Change:
                 f"Expected two certificates with the same {name}; got {getattr(first, name)} and "
                 f"{getattr(second, name)}. Calibrate both for one."
             )
-    for each in (first, second):
-        if not each.issued:
+    for certificate in (first, second):
+        if not certificate.issued:
             raise ValueError(
-                f"Expected two certificates that were issued; {each.title or each.scheme!r} was "
-                f"refused: {each.refusals[0].reason} {each.refusals[0].advice}"
+                f"Expected two certificates that were issued; "
+                f"{certificate.title or certificate.scheme!r} was refused: "
+                f"{certificate.refusals[0].reason} {certificate.refusals[0].advice}"
             )
     a, b = first.best_loss, second.best_loss
     ratio = math.log(b.value / a.value)
@@ -234,30 +235,6 @@ def compare(first: Certificate, second: Certificate) -> Change:
         octaves=second.predicted.value - first.predicted.value,
         loss=Estimate(value=ratio, low=ratio - half, high=ratio + half, unit="log loss"),
     )
-
-
-def _plain(value: Any) -> Any:
-    """What strict JSON holds, at any depth.
-
-    Example:
-        >>> _plain({"a": (math.inf, math.nan, 1.5)})
-        {'a': ['Infinity', None, 1.5]}
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return None
-        return "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 def size_name(size: Mapping[str, float]) -> str:

@@ -89,9 +89,9 @@ class Check:
     @property
     def failures(self) -> tuple[Exponent, ...]:
         """Failed exponents: first single parameters and branches, then what follows from them."""
-        found = [e for e in self.exponents if e.outcome is Outcome.FAIL]
+        failed = [e for e in self.exponents if e.outcome is Outcome.FAIL]
         return tuple(
-            sorted(found, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
+            sorted(failed, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
         )
 
 

@@ -37,18 +37,18 @@ class Accepted:
     high: float = float("inf")
     contains: float | None = None
 
-    def judge(self, found: Estimate) -> Reproduction:
+    def judge(self, measured: Estimate) -> Reproduction:
         """Reproduced if the whole interval agrees, not if none of it does, else undecidable.
 
         Infinity is a value, such as a distance without end; only NaN is unknown.
         """
-        if any(math.isnan(value) for value in (found.value, found.low, found.high)):
+        if any(math.isnan(value) for value in (measured.value, measured.low, measured.high)):
             return Reproduction.UNDECIDABLE
-        if self.contains is not None and not found.low <= self.contains <= found.high:
+        if self.contains is not None and not measured.low <= self.contains <= measured.high:
             return Reproduction.NOT_REPRODUCED
-        if found.inside(self.low, self.high):
+        if measured.inside(self.low, self.high):
             return Reproduction.REPRODUCED
-        if found.outside(self.low, self.high):
+        if measured.outside(self.low, self.high):
             return Reproduction.NOT_REPRODUCED
         return Reproduction.UNDECIDABLE
 
@@ -124,10 +124,10 @@ class Finding:
     def verdict(self) -> Reproduction:
         """That of the decisive comparisons: one that fails decides, one that cannot be decided
         leaves the claim undecided."""
-        found = {c.verdict for c in self.comparisons if c.decisive}
+        verdicts = {c.verdict for c in self.comparisons if c.decisive}
         for worst in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
-            if worst in found or not found:
-                return worst if found else Reproduction.UNDECIDABLE
+            if worst in verdicts or not verdicts:
+                return worst if verdicts else Reproduction.UNDECIDABLE
         return Reproduction.REPRODUCED
 
 

@@ -36,5 +36,5 @@ def printable_values(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {printable(str(k)): printable_values(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [printable_values(each) for each in value]
+        return [printable_values(item) for item in value]
     return value

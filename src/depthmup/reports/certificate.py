@@ -79,15 +79,17 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
     if not certificate.issued:
         return (*(f"{r.reason} {r.advice}" for r in certificate.refusals), measured)
     regret = certificate.base_regret
-    kept = f"Keeping the learning rate of {size_text(certificate.base)} costs"
+    keeping = f"Keeping the learning rate of {size_text(certificate.base)} costs"
     if math.isinf(regret.high):
-        price = f"{kept} {percent(regret.value)}, and may diverge."
+        price = f"{keeping} {percent(regret.value)}, and may diverge."
         if math.isinf(regret.value):
-            price = f"{kept} more than can be said: training is likely to diverge."
+            price = f"{keeping} more than can be said: training is likely to diverge."
     elif regret.low > 10:
-        price = f"{kept} more than ten times the loss."
+        price = f"{keeping} more than ten times the loss."
     else:
-        price = f"{kept} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
+        price = (
+            f"{keeping} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
+        )
     bound = (
         f"Expected loss penalty against retuning: at most {percent(certificate.penalty.high)}."
         if math.isfinite(certificate.penalty.high)

@@ -37,9 +37,9 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
         {"x": _along(certificate, p.at), "value": p.value, "low": p.low, "high": p.high}
         for p in certificate.law
     ]
-    seen = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
-    seen = [v for v in seen if known(v)]
-    low, high = (min(seen), max(seen)) if seen else (-1.0, 1.0)
+    values = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
+    values = [v for v in values if known(v)]
+    low, high = (min(values), max(values)) if values else (-1.0, 1.0)
     air = max(0.25, 0.08 * (high - low))
     ticks = sorted({*positions, target})
     x = alt.X(
@@ -108,7 +108,7 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
         }
         for p in certificate.penalty_curve
     ]
-    kept = next(
+    base_rate = next(
         (
             o.log2_lr.value
             for o in certificate.optima
@@ -132,8 +132,8 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
     )
     curve = alt.Chart(data(rows))
     marks = [{"x": p.value, "text": "predicted"}]
-    if kept is not None and abs(kept - p.value) > 1e-9:
-        marks.append({"x": kept, "text": "base"})
+    if base_rate is not None and abs(base_rate - p.value) > 1e-9:
+        marks.append({"x": base_rate, "text": "base"})
     lines = alt.Chart(data(marks))
     at_top = {"y": alt.value(10)}
     return configured(

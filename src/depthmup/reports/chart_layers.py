@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.reports.study_rows import Row, strict
+from depthmup.records.codec import strict
+from depthmup.reports.study_rows import Row
 from depthmup.reports.style import Axis
 
 WINDOW = "window_index"
@@ -63,20 +64,20 @@ def known(value: object) -> bool:
 
 def same(channel: Any) -> dict[str, Any]:
     """Another field on the axis of a channel."""
-    found = channel.to_dict()
-    return {key: found[key] for key in ("title", "scale", "axis") if key in found}
+    settings = channel.to_dict()
+    return {key: settings[key] for key in ("title", "scale", "axis") if key in settings}
 
 
 def hollow(test: str, colour: Any) -> Any:
     """White where a test holds, else the given colour."""
     import altair as alt
 
-    found = colour.to_dict()
+    settings = colour.to_dict()
     return alt.Fill(
-        found["field"],
+        settings["field"],
         type="ordinal",
-        sort=found.get("sort"),
-        scale=found["scale"],
+        sort=settings.get("sort"),
+        scale=settings["scale"],
         legend=None,
         condition={"test": test, "value": "white"},
     )

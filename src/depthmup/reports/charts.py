@@ -50,15 +50,15 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
     """Loss against log2 learning rate: one panel per scheme, one line per size."""
     import altair as alt
 
-    found = transfers(study)
+    schemes = transfers(study)
     panels = [
         rate_panel(study, t.scheme, legend=True).properties(
             title=alt.TitleParams(text=t.title, subtitle=t.verdict.value, fontSize=13, offset=6)
         )
-        for t in found
+        for t in schemes
     ]
     return configured(
-        alt.concat(*panels, columns=2 if len(found) > 1 else 1, spacing=26)
+        alt.concat(*panels, columns=2 if len(schemes) > 1 else 1, spacing=26)
         .add_params(window_param(study, window))
         .properties(
             title=alt.TitleParams(
@@ -80,12 +80,12 @@ def rate_panel(
     """One scheme's panel of ``loss_against_rate``, without the parameter that picks its window."""
     import altair as alt
 
-    axis, found = study.axis, sizes(study)
+    axis, measured = study.axis, sizes(study)
     rates, losses = rate_axis(study), study_loss_axis(study)
     # Above the losses, one row of marks per size: learning rates at which no run survived.
-    row = min(0.035, 0.3 / max(len(found), 1))
-    top = losses.at(1 + row * (len(found) + 1))
-    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(found)}
+    row = min(0.035, 0.3 / max(len(measured), 1))
+    top = losses.at(1 + row * (len(measured) + 1))
+    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
     points = [
         {
             **{key: p[key] for key in (axis, *_DRAWN)},
@@ -117,8 +117,8 @@ def rate_panel(
     colour = alt.Color(
         f"{axis}:O",
         title=axis,
-        sort=list(found),
-        scale=alt.Scale(domain=list(found), range=[colours[size] for size in found]),
+        sort=list(measured),
+        scale=alt.Scale(domain=list(measured), range=[colours[size] for size in measured]),
         legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
         if legend
         else None,

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Comparison, Estimate, Evidence, Finding, Reproduction
+from depthmup.records.codec import strict
 from depthmup.reports.files import write_bytes, write_text
 from depthmup.reports.html import facts, library, render, script_json
 from depthmup.reports.sentences import interval, number
-from depthmup.reports.study_rows import strict
 
 _TONES = {
     Reproduction.REPRODUCED: "#00734f",
@@ -107,8 +107,8 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
         ),
     ]
     for group, title in GROUPS.items():
-        found = [f for f in evidence.findings if f.group == group]
-        if not found:
+        findings = [f for f in evidence.findings if f.group == group]
+        if not findings:
             continue
         lines += [
             "",
@@ -117,7 +117,7 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
             f"| claim | what | {_EXPECTED.get(group, 'paper')} | ours (95%) | accepted | verdict |",
         ]
         lines.append("| --- | --- | --- | --- | --- | --- |")
-        for finding in found:
+        for finding in findings:
             for i, c in enumerate(finding.comparisons or ()):
                 first = f"**{finding.claim}** {finding.title}: {_word(finding)}" if not i else ""
                 verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"

@@ -31,11 +31,11 @@ def export(
             "Pass some of those, e.g. formats={'svg'}."
         )
     transfers(study)  # an empty study is refused before anything is written
-    made = {name: chart(study, window=window) for name, chart in CHARTS.items()}
+    charts = {name: chart(study, window=window) for name, chart in CHARTS.items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for plain, chart in made.items():
+    for plain, chart in charts.items():
         name = plain.replace("size", study.axis)
         for kind in wanted:
             path = folder / f"{name}.{kind}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from depthmup.reports.study_rows import strict
+from depthmup.records.codec import strict
 
 
 def render(template: str, **values: Any) -> str:

@@ -24,8 +24,8 @@ def write_result(
     formats: Collection[str] = (),
 ) -> dict[str, object]:
     """Write report.html, summary.json, certificate.json and the charts; the summary."""
-    found = summary(*studies)
-    text = json.dumps(found, indent=2, allow_nan=False)
+    contents = summary(*studies)
+    text = json.dumps(contents, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", text + "\n")
     write_text(folder / "report.html", page(*studies, certificates=certificates))
@@ -41,7 +41,7 @@ def write_result(
         for i, study in enumerate(studies):
             within = folder / "charts" / study.axis if i else folder / "charts"
             export(study, within, formats=set(formats))
-    return found
+    return contents
 
 
 def notebook(study: Study, *more: Study) -> str:
@@ -49,8 +49,8 @@ def notebook(study: Study, *more: Study) -> str:
     import vl_convert
 
     parts = []
-    for each in (study, *more):
-        parts.append(f"<pre>{html.escape(plain_table(each))}</pre>")
-        for chart in (optimum_against_size(each), loss_against_rate(each)):
+    for s in (study, *more):
+        parts.append(f"<pre>{html.escape(plain_table(s))}</pre>")
+        for chart in (optimum_against_size(s), loss_against_rate(s)):
             parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
     return "\n".join(parts)

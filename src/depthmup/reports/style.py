@@ -26,11 +26,11 @@ VERDICT_COLOURS = {"transfers": "#00734f", "drifts": "#a83f00", "undecided": "#5
 
 def size_colours(study: Study) -> dict[int, str]:
     """A colour per depth (or width), small light to large dark."""
-    found = sizes(study)
-    step = (len(_PLASMA) - 1) / max(len(found) - 1, 1)
-    if len(found) == 1:
-        return {found[0]: _PLASMA[-2]}
-    return {size: _blend(_PLASMA, i * step) for i, size in enumerate(found)}
+    measured = sizes(study)
+    step = (len(_PLASMA) - 1) / max(len(measured) - 1, 1)
+    if len(measured) == 1:
+        return {measured[0]: _PLASMA[-2]}
+    return {size: _blend(_PLASMA, i * step) for i, size in enumerate(measured)}
 
 
 def scheme_colours(study: Study) -> dict[str, str]:
@@ -81,16 +81,16 @@ def loss_axis(
     It ends at ``reach`` or 25 times the best loss, whichever is less, but above whatever must be
     seen; larger losses are drawn as leaving the panel.
     """
-    seen = sorted(v for v in values if math.isfinite(v))
+    finite = sorted(v for v in values if math.isfinite(v))
     needed = [v for v in must_show if math.isfinite(v)]
-    if not seen:
+    if not finite:
         return Axis(low=0.1, high=1.0, ticks=(0.1, 1.0), log=True)
-    best, worst = seen[0], seen[-1]
+    best, worst = finite[0], finite[-1]
     if best > 0:
         low = best / 1.12
         high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
         return Axis(low=low, high=high, ticks=_log_ticks(low, high), log=True)
-    usual = seen[len(seen) // 2] - best
+    usual = finite[len(finite) // 2] - best
     high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
     pad = 0.06 * (high - best)
     return Axis(low=best - pad, high=high + pad, ticks=_ticks(best - pad, high + pad))
@@ -144,11 +144,11 @@ def rate_axis(study: Study) -> Axis:
 def optimum_axis(study: Study) -> Axis:
     """The axis of the best learning rates: theirs and the tolerance's reach, within the grid."""
     grid, rows = rate_axis(study), optimum_rows(study)
-    seen = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
-    seen = [grid.clamp(v) for v in seen if math.isfinite(v)]
-    if not seen:
+    values = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
+    values = [grid.clamp(v) for v in values if math.isfinite(v)]
+    if not values:
         return grid
-    low, high = grid.clamp(min(seen) - 0.5), grid.clamp(max(seen) + 0.5)
+    low, high = grid.clamp(min(values) - 0.5), grid.clamp(max(values) + 0.5)
     if high - low < 2:
         low, high = grid.clamp(low - 1), grid.clamp(high + 1)
     return Axis(low=low, high=high, ticks=tuple(t for t in grid.ticks if low <= t <= high))
@@ -167,11 +167,11 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     for index in order:
         members, centre = [index], places[index]
         while blocks:
-            before, theirs = blocks[-1]
-            if theirs + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
+            before, previous_centre = blocks[-1]
+            if previous_centre + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
                 break
             total = len(before) + len(members)
-            centre = (theirs * len(before) + centre * len(members)) / total
+            centre = (previous_centre * len(before) + centre * len(members)) / total
             members = before + members
             blocks.pop()
         blocks.append((members, centre))
@@ -213,10 +213,10 @@ def configured(chart: Any) -> Any:
     )
 
 
-def _blend(ramp: Sequence[str], place: float) -> str:
+def _blend(ramp: Sequence[str], index: float) -> str:
     """The colour at a fractional index of a ramp."""
-    lower = min(int(place), len(ramp) - 2)
-    part = place - lower
+    lower = min(int(index), len(ramp) - 2)
+    part = index - lower
     pair = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in ramp[lower : lower + 2]]
     mixed = [round(a + (b - a) * part) for a, b in zip(*pair, strict=True)]
     return "#{:02x}{:02x}{:02x}".format(*mixed)

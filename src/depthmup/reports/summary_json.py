@@ -3,7 +3,8 @@
 from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
-from depthmup.reports.study_rows import size_of, strict, transfers
+from depthmup.records.codec import strict
+from depthmup.reports.study_rows import size_of, transfers
 
 
 def summary(study: Study, *more: Study) -> dict[str, Any]:
@@ -19,9 +20,7 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
     ``json.dumps(summary(study), allow_nan=False)`` never fails.
     """
     return {
-        "schemes": [
-            _scheme(each, transfer) for each in (study, *more) for transfer in transfers(each)
-        ],
+        "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
         "config": strict(study.config),
         "environment": strict(study.environment),
     }

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
+from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, family
 from depthmup.sweep.cost import work
@@ -73,8 +74,7 @@ class BuiltIn:
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"kind": "built-in", **plain, "data": asdict(self.data)}
+        return {"kind": "built-in", **encode(self)}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "BuiltIn":

@@ -100,9 +100,10 @@ def certify(
                 environment=environment,
             )
 
-        found = of()
-        if found.issued:
-            probe = probe_target(found, sweep.probed(variant), store, train)
-            found = found if probe is None else of(probe)
-        certificates.append(found)
+        result = of()
+        if result.issued:
+            # What the probe shows may withdraw the certificate, so it is judged once more with it.
+            probe = probe_target(result, sweep.probed(variant), store, train)
+            result = result if probe is None else of(probe)
+        certificates.append(result)
     return tuple(certificates)

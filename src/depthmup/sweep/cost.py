@@ -94,8 +94,8 @@ def check_memory(
     """
     sizes = (memory(group, stacked=stacked) + order(group, stacked=stacked) for group in groups)
     largest = sorted(sizes, reverse=True)[:workers]
-    held = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
-    needed = sum(largest) + held * len(largest)
+    per_worker = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
+    needed = sum(largest) + per_worker * len(largest)
     there = available(device)
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from depthmup.records import BASE_SHAPE, NUMERICS, Trial
+from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.sweep import Records, Sweep
 
@@ -24,7 +25,7 @@ class Custom:
     numerics: int = NUMERICS
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "custom", **asdict(self)}
+        return {"kind": "custom", **encode(self)}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Custom":

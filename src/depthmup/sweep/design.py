@@ -11,6 +11,7 @@ from operator import index
 from typing import Any, TypeAlias
 
 from depthmup.records import Axis
+from depthmup.records.codec import encode
 from depthmup.rules import Scheme, family, scheme
 from depthmup.sweep.bounds import check_octaves, check_runs
 
@@ -125,12 +126,11 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold; ``Design.from_dict`` reads it back."""
-        plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
-        plain["arms"] = {axis: list(values) for axis, values in self.arms.items()}
-        plain["sizes"] = [dict(size) for size in self.sizes]
-        plain["base"], plain["settings"] = dict(self.base), dict(self.settings)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        # Schemes of the catalogue are stored by their names (see ``_check_named``).
+        values["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
+        plain: dict[str, Any] = encode(values)
+        return plain
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Design":
@@ -357,7 +357,7 @@ def _check(design: Design) -> None:
         values = getattr(design, name)
         if values is None:
             continue  # open: what suits the model
-        shown = [each.name if isinstance(each, Scheme) else each for each in values]
+        shown = [value.name if isinstance(value, Scheme) else value for value in values]
         if not shown or len(set(shown)) != len(shown):
             _refuse(name, "at least one, different from each other", shown)
     if design.lrs == ():

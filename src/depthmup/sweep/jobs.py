@@ -120,11 +120,11 @@ def training(
     by_shape: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_shape[cell.shape].append(cell)
-    found = []
+    jobs = []
     for alike in by_shape.values():
         alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
-        found += [
+        jobs += [
             Train(cells=tuple(alike[start : start + members]), placement=placement)
             for start in range(0, len(alike), members)
         ]
-    return sorted(found, key=lambda job: -job.work)
+    return sorted(jobs, key=lambda job: -job.work)

@@ -68,7 +68,7 @@ class TensorBoard:
 
 def _check_folder(folder: Path) -> None:
     """Refuse a folder that could not be written when the first run ends, perhaps hours from now."""
-    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ValueError(
             f"Expected a folder for TensorBoard that can be written; got {folder}, and {existing} "

@@ -117,12 +117,12 @@ def _depth(value: Any) -> int:
     level, deepest = [value], 0
     while level and deepest <= DEEPEST:
         inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner and not any(isinstance(each, dict | list) for each in level):
+        for node in level:
+            if isinstance(node, dict):
+                inner += node.values()
+            elif isinstance(node, list):
+                inner += node
+        if not inner and not any(isinstance(node, dict | list) for node in level):
             break
         level, deepest = inner, deepest + 1
     return deepest
@@ -135,12 +135,14 @@ def environment_of(sessions: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """
     last = sessions[-1]
     engines = dict.fromkeys(
-        str(each["environment"]["engine"]) for each in sessions if "engine" in each["environment"]
+        str(session["environment"]["engine"])
+        for session in sessions
+        if "engine" in session["environment"]
     )
     several = {"engine": "; and ".join(engines)} if len(engines) > 1 else {}
     return {
         **last["environment"],
         **several,
         "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-        "seconds, all sessions": round(sum(each["seconds"] for each in sessions), 1),
+        "seconds, all sessions": round(sum(session["seconds"] for session in sessions), 1),
     }

@@ -64,7 +64,7 @@ def share(
     works = {key: job.work / len(job.keys) for job in jobs(list(asked)) for key in job.keys}
     dealt = sorted(works, key=lambda key: -works[key])
     mine = set(dealt[shard.index - 1 :: shard.count])
-    return [each for each in asked if each.key in mine]
+    return [run for run in asked if run.key in mine]
 
 
 def share_left(

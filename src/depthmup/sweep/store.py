@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Task
-from depthmup.records.codec import (
+from depthmup.records.key import digest
+from depthmup.records.store_rows import (
     Damage,
     checksum,
     measurement_row,
@@ -19,7 +20,6 @@ from depthmup.records.codec import (
     read_values,
     record_row,
 )
-from depthmup.records.key import digest
 from depthmup.sweep.sessions import read_session
 
 MAIN_STORE = "results.sqlite"
@@ -244,10 +244,10 @@ class Store:
 
     def _insert(self, table: str, row: tuple[Any, ...]) -> None:
         marks = ", ".join("?" * (len(row) + 1))
-        kept = "REPLACE" if row[0] in self._damaged else "IGNORE"
+        policy = "REPLACE" if row[0] in self._damaged else "IGNORE"
         with self._explained():
             self._db.execute(
-                f"INSERT OR {kept} INTO {table} VALUES ({marks})", (*row, checksum(*row))
+                f"INSERT OR {policy} INTO {table} VALUES ({marks})", (*row, checksum(*row))
             )
         self._damaged.discard(row[0])
 
@@ -269,15 +269,15 @@ class Store:
         """Everything asked for with its result, or with None: many rows by one query."""
         rest = iter(asked)
         while chunk := list(islice(rest, CHUNK)):
-            texts = [each.to_json() for each in chunk]
+            texts = [item.to_json() for item in chunk]
             keys = [digest(text) for text in texts]
-            tasks = [isinstance(each, Task) for each in chunk]
+            tasks = [isinstance(item, Task) for item in chunk]
             rows: dict[str, tuple[Any, ...]] = {}
             for table, is_task in (("records", False), ("measurements", True)):
                 here = [key for key, task in zip(keys, tasks, strict=True) if task is is_task]
                 rows |= self._rows(table, here)
-            for each, text, key in zip(chunk, texts, keys, strict=True):
-                yield each, self._read(each, text, key, rows[key]) if key in rows else None
+            for item, text, key in zip(chunk, texts, keys, strict=True):
+                yield item, self._read(item, text, key, rows[key]) if key in rows else None
 
     def _rows(self, table: str, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         if not keys:
@@ -318,7 +318,7 @@ class Store:
 
     def missing(self, asked: Iterable[Asked]) -> list[Any]:
         """What has no result yet, or a damaged one, in the order given."""
-        return [each for each, result in self._results(asked) if result is None]
+        return [item for item, result in self._results(asked) if result is None]
 
     def records(self, asked: Iterable[R]) -> dict[R, Record[R]]:
         """The record of every run.

@@ -83,7 +83,7 @@ class TrainTogether:
         return tuple(trial.key for trial in self.trials)
 
     def only(self, keys: Collection[str]) -> "TrainTogether":
-        return replace(self, trials=tuple(each for each in self.trials if each.key in keys))
+        return replace(self, trials=tuple(trial for trial in self.trials if trial.key in keys))
 
     def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
         from depthmup.training.stacked_trials import run_together
@@ -106,7 +106,7 @@ def together(
     for trial in trials:
         alike[replace(trial, lr=0.0, seed=0)].append(trial)
     return [
-        TrainTogether(trials=tuple(each[start : start + members]), model=model, cost=cost)
-        for each in alike.values()
-        for start in range(0, len(each), members)
+        TrainTogether(trials=tuple(group[start : start + members]), model=model, cost=cost)
+        for group in alike.values()
+        for start in range(0, len(group), members)
     ]

@@ -19,9 +19,9 @@ from depthmup.records import Cell, Data, Network
 from depthmup.training.sources import found_data
 
 
-def stream(seed: int, *place: str | int) -> torch.Generator:
+def stream(seed: int, *labels: str | int) -> torch.Generator:
     """An independent generator for each seed and place, e.g. ``stream(0, "branch", 3)``."""
-    digest = hashlib.sha256(repr((seed, *place)).encode()).digest()
+    digest = hashlib.sha256(repr((seed, *labels)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
@@ -55,8 +55,8 @@ class Weights:
     network: Network
     seed: int
 
-    def _draw(self, std: float, rows: int, columns: int, *place: str | int) -> Tensor:
-        return torch.randn(rows, columns, generator=stream(self.seed, *place)) * std
+    def _draw(self, std: float, rows: int, columns: int, *labels: str | int) -> Tensor:
+        return torch.randn(rows, columns, generator=stream(self.seed, *labels)) * std
 
     def input(self) -> Tensor:
         return self._draw(self.network.input_std, self.network.width, self.network.inputs, "input")

@@ -23,5 +23,5 @@ def status_at_init(initial_loss: float, classes: int) -> Status | None:
         >>> status_at_init(2.7e3, classes=10)
         <Status.FAILED: 'failed'>
     """
-    chance = math.log(classes)
-    return None if initial_loss <= ABSURD * chance else Status.FAILED
+    guess_loss = math.log(classes)
+    return None if initial_loss <= ABSURD * guess_loss else Status.FAILED

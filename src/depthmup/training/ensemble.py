@@ -184,18 +184,18 @@ def _train(
                 if not value <= limits[e]  # also true of NaN
             }
         yield from ended.values()
-        kept = [e for e in range(len(members)) if e not in ended]
-        if not kept:
+        survivors = [e for e in range(len(members)) if e not in ended]
+        if not survivors:
             return
-        for e in kept:
+        for e in survivors:
             curves[e].append(values[e])
         if ended:
-            alive = torch.tensor(kept, device=where)
+            alive = torch.tensor(survivors, device=where)
             play = step = step.keep(alive)
             order = order[:, alive]
-            members = [members[e] for e in kept]
-            curves = [curves[e] for e in kept]
-            limits = [limits[e] for e in kept]
+            members = [members[e] for e in survivors]
+            curves = [curves[e] for e in survivors]
+            limits = [limits[e] for e in survivors]
         on_progress((t + 1) / first.steps)
     for cell, curve in zip(members, curves, strict=True):
         yield Record(cell=cell, status=Status.FINISHED, losses=curve)

@@ -80,12 +80,12 @@ def optimizers(
         model, lr=lr, adamw_lr=lr * beside_muon, weight_decay=weight_decay, **options
     )
     adjust = "match_rms_adamw" if plan.family is Family.SPECTRAL_RMS else "original"
-    made: list[torch.optim.Optimizer] = []
+    torch_optimizers: list[torch.optim.Optimizer] = []
     if pair.muon:
-        made.append(torch.optim.Muon(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust))
+        torch_optimizers.append(torch.optim.Muon(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust))
     if pair.adamw:
-        made.append(torch.optim.AdamW(pair.adamw))
-    return made
+        torch_optimizers.append(torch.optim.AdamW(pair.adamw))
+    return torch_optimizers
 
 
 _ARGUMENTS = frozenset({"lr", "adamw_lr", "weight_decay", "plan", "model", "params", "options"})

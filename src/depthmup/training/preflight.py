@@ -143,7 +143,7 @@ def _drawn(batch: Any) -> tuple[Any, Any]:
                 f"{type(drawn).__name__}"
                 + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
             )
-        draws.append([each.clone() for each in _tensors(drawn)])  # it may fill one buffer again
+        draws.append([tensor.clone() for tensor in _tensors(drawn)])  # it may fill one buffer again
     if not draws[0]:
         raise TypeError(
             "Expected batch(generator) to give inputs and targets that are torch tensors, or hold "
@@ -155,7 +155,7 @@ def _drawn(batch: Any) -> tuple[Any, Any]:
             "not be compared on the same batches. Draw everything from the generator: "
             "torch.randint(0, len(data), (64,), generator=generator)."
         )
-    other = [each.clone() for each in _tensors(batch(stream(1, "batches")))]
+    other = [tensor.clone() for tensor in _tensors(batch(stream(1, "batches")))]
     if _equal(draws[0], other):
         warnings.warn(
             "batch(generator) gives the same data for every seed: intervals hold no spread of the "

@@ -53,10 +53,10 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
     from depthmup.data import images
 
     source = source or _place(name)
-    found = images(name, source, verify=verify)
-    place = source if source == HUB else str(Path(source).expanduser().resolve())
-    os.environ[variable(name)] = place
-    return Data(name=name, label_noise=label_noise or 0.0, digest=found.digest)
+    raw = images(name, source, verify=verify)
+    location = source if source == HUB else str(Path(source).expanduser().resolve())
+    os.environ[variable(name)] = location
+    return Data(name=name, label_noise=label_noise or 0.0, digest=raw.digest)
 
 
 @lru_cache(maxsize=1)
@@ -79,8 +79,8 @@ def found_data(name: str, digest: str) -> "Dataset":
 
 
 def _place(name: str) -> str:
-    if place := os.environ.get(variable(name)):
-        return place
+    if source := os.environ.get(variable(name)):
+        return source
     raise ValueError(
         f"Expected a folder with the files of {name}; none was named. Write --data {name}:FOLDER, "
         f"or set {variable(name)}=FOLDER where the networks are trained."

@@ -51,8 +51,12 @@ def run_trial(
             return _judged(trial, own.train(trial))
         network, plan = planned(trial, model)
         network.to(device).train()
-        made, rate, clip = prepared(trial, network, plan)
-        rates = [(group, group["lr"]) for optimizer in made for group in optimizer.param_groups]
+        torch_optimizers, rate, clip = prepared(trial, network, plan)
+        rates = [
+            (group, group["lr"])
+            for optimizer in torch_optimizers
+            for group in optimizer.param_groups
+        ]
         generator = stream(trial.seed, "batches")
         # Of dropout: the same for all sizes, as far as shapes allow, and not the initialization's.
         _seed(stream(trial.seed, "training").initial_seed())
@@ -78,7 +82,7 @@ def run_trial(
             loss.backward()
             if clip is not None:
                 plan.clip_grad_norm_(network, clip)
-            for optimizer in made:
+            for optimizer in torch_optimizers:
                 optimizer.step()
             on_progress((step + 1) / trial.steps)
         return Record(cell=trial, status=Status.FINISHED, losses=losses)
@@ -107,10 +111,10 @@ def prepared(
     clip = settings.pop("clip", None)
     if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
         raise ValueError(f"Expected clip to be a positive norm, or None; got {clip!r}.")
-    made = optimizers(
+    torch_optimizers = optimizers(
         plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
     )
-    return made, rate, clip
+    return torch_optimizers, rate, clip
 
 
 @lru_cache(maxsize=64)
@@ -121,14 +125,14 @@ def _plan(shape: Trial, model: Model) -> Plan:
         base, base_drawn = recorded(lambda: make(shape.base_width, shape.base_depth))
         network, drawn = recorded(lambda: make(shape.width, shape.depth))
     if callable(own.plan):
-        found = own.plan(network, base, shape)
-        if not isinstance(found, Plan):
+        plan = own.plan(network, base, shape)
+        if not isinstance(plan, Plan):
             raise TypeError(
                 f"Expected plan(model, base, trial) to give a depthmup.Plan; got "
-                f"{reprlib.repr(found)}. Return depthmup.plan(model, base=base, "
+                f"{reprlib.repr(plan)}. Return depthmup.plan(model, base=base, "
                 "scheme=trial.scheme, optimizer=trial.optimizer, ...)."
             )
-        return found
+        return plan
     inputs, _ = own.batch(stream(0, "batches"))
     return make_plan(
         network,

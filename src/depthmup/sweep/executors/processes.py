@@ -78,11 +78,11 @@ class _Worker:
 
     def __post_init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
+        self.connection, worker_end = context.Pipe()
         # Not a daemon: a person's own trainer may load its data in processes of its own.
-        self.process = context.Process(target=_work, args=(theirs,))
+        self.process = context.Process(target=_work, args=(worker_end,))
         self.process.start()
-        theirs.close()
+        worker_end.close()
 
     def give(self, attempt: Attempt, backlog: Backlog) -> None:
         self.attempt = attempt

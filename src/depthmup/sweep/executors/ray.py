@@ -50,14 +50,14 @@ class Ray:
         if not jobs:
             return
         ray = _ray()
-        ours = not ray.is_initialized()
-        if ours:
+        started_here = not ray.is_initialized()
+        if started_here:
             _check_answers(self.address)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
         try:
             self._run(ray, Backlog(jobs, listener, trial_seconds=self.trial_seconds))
         finally:
-            if ours:
+            if started_here:
                 ray.shutdown()
 
     def _run(self, ray: Any, backlog: Backlog) -> None:
@@ -87,7 +87,7 @@ class Ray:
                     if not busy[stream].listen(ray, stream, backlog):
                         del busy[stream]
                 now = time.monotonic()
-                for stream in [each for each in busy if now > busy[each].deadline]:
+                for stream in [s for s in busy if now > busy[s].deadline]:
                     ray.cancel(stream, force=True)
                     backlog.overdue(busy.pop(stream).attempt)
                 if now - looked > LOOK:  # nodes come and go
@@ -105,14 +105,14 @@ class Ray:
 
     def _slots(self, ray: Any) -> int:
         """How many jobs the cluster's nodes can do at once."""
-        found = 0
+        total = 0
         for node in ray.nodes():
             if node["Alive"]:
                 cores = node["Resources"].get("CPU", 0.0)
                 if self.gpus_per_trial:
                     cores = min(cores, node["Resources"].get("GPU", 0.0) / self.gpus_per_trial)
-                found += int(cores)
-        return found
+                total += int(cores)
+        return total
 
 
 @dataclass(kw_only=True)
@@ -216,8 +216,8 @@ def _paths() -> list[str]:
 
 def _variables() -> dict[str, str]:
     """What tasks find in their environment: one thread, and this package's own settings."""
-    ours = {name: value for name, value in os.environ.items() if name.startswith("DEPTHMUP_")}
-    return {**ours, "OMP_NUM_THREADS": "1"}
+    variables = {name: value for name, value in os.environ.items() if name.startswith("DEPTHMUP_")}
+    return {**variables, "OMP_NUM_THREADS": "1"}
 
 
 def _resources(ray: Any) -> str:
