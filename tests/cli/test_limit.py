@@ -138,7 +138,7 @@ def test_a_map_in_no_known_format(tmp_path, capsys):
 )
 def test_the_check_refuses_what_it_would_ignore(option, capsys):
     assert main(["limit", *SMALL, "--check", *option]) == 2
-    assert f"{option[0]} is not for --check" in capsys.readouterr().err
+    assert f"{option[0]} cannot be combined with --check" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -255,7 +255,7 @@ def test_check_refuses_a_learning_rate_that_is_none(own, lr, capsys):
 def test_a_folder_in_the_way_of_a_result_is_refused_first(own, tmp_path, name, capsys):
     (tmp_path / "out" / name).mkdir(parents=True)
     assert main(["transfer", "--model", own(), *TINY, "--out", str(tmp_path / "out")]) == REFUSED
-    assert "is in its way" in capsys.readouterr().err
+    assert "there is a folder of that name" in capsys.readouterr().err
 
 
 @pytest.mark.long

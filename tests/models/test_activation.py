@@ -1,8 +1,8 @@
 import pytest
 import torch
-from depthmup.sweep.grid import ACTIVATION_NAMES
 
 from depthmup.models import ACTIVATIONS, activation
+from depthmup.sweep.built_in import ACTIVATION_NAMES
 
 POINTS = torch.tensor([-3.0, -1.1, -0.4, 0.3, 0.9, 2.5], dtype=torch.float64)
 

@@ -134,7 +134,7 @@ IMPOSSIBLE = [
 def test_a_record_that_cannot_be_is_refused_and_not_believed(path, status, losses):
     wrong = record(losses=losses, status=status)
     with Store(path) as store:
-        with pytest.raises(ValueError, match="of a run that can have happened"):
+        with pytest.raises(ValueError, match="that a run can have left"):
             store.add(wrong)
         store.add(record())
     with sqlite3.connect(path) as db:  # written by a program that does not ask

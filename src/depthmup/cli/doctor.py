@@ -1,4 +1,4 @@
-"""``depthmup doctor``: what this installation runs on."""
+"""``depthmup doctor``: versions, hardware and the training engine of this installation."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ ON_CUDA = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Show versions, hardware, which engine trains networks here, and why."""
+    """Show versions and hardware, which engine trains networks here, and why."""
 
     json: bool = False
-    """Print JSON."""
+    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 
 def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
-    """The values by axis that words name.
+    """A size, by axis, from the words of an option.
 
     Args:
-        words: ``NAME=VALUE`` each, or one WIDTHxDEPTH such as ``1024x64``.
-        option: whose words these are, for the message.
+        words: of the form ``NAME=VALUE``, or a single WIDTHxDEPTH such as ``1024x64``.
+        option: name of the option, for the message.
 
     Raises:
-        ValueError: a word is neither.
+        ValueError: a word of another form, or an axis named twice.
 
     Example:
         >>> parse_size(["depth=64", "width=1024"], option="--target")

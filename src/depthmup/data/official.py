@@ -1,4 +1,4 @@
-"""The official files of MNIST and CIFAR-10: names, checksums, and refusing what is not they."""
+"""The official files of MNIST and CIFAR-10: names and checksums, and the rejection of others."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -65,8 +65,13 @@ def read(
 ) -> dict[Path, bytes]:
     """The unpacked contents of files by path, in the order of their official names.
 
+    Args:
+        paths: of the files, by their official names.
+        checksums: the official ones, by the same names.
+        verify: reject files whose checksum is not the official one.
+
     Raises:
-        ValueError: a file is damaged, or has another checksum than the official one.
+        ValueError: a file is damaged, or its checksum is not the official one.
     """
     files = {}
     for name, expected in checksums.items():
@@ -76,9 +81,9 @@ def read(
         got = hashlib.new(algorithm, raw, usedforsecurity=False).hexdigest()
         if verify and got != expected:
             raise ValueError(
-                f"Expected {path} to be the official file, of {algorithm} checksum {expected}; got "
-                f"{got}. It is damaged or another file: fetch it again. To use data of your own in "
-                "this format, ask for unverified data (--unverified-data, or verify=False)."
+                f"Expected {path} to be the official file, with {algorithm} checksum {expected}; "
+                f"got {got}. It is damaged or another file: fetch it again. To use other data in "
+                "this format, allow unverified files (--unverified-data, or verify=False)."
             )
         files[path] = raw
     return files

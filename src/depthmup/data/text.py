@@ -16,7 +16,8 @@ from torch import Tensor
 Split: TypeAlias = Literal["train", "validation"]
 
 _LIMIT = 4_000_000
-# Left out of the standard library: packages that distributions of Python leave out, and tables.
+# Parts of the standard library that are left out: packages that some distributions of Python lack
+# (the text would differ between machines), and tables of characters.
 _LEFT_OUT = {"distutils", "encodings", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "tkinter"}
 _LEFT_OUT |= {"test", "tests", "turtledemo"}
 
@@ -78,7 +79,7 @@ class Text:
 def text(source: str = "stdlib", *, validation: float = 0.1) -> Text:
     """The text that a string names: ``stdlib``, ``hf:NAME`` or ``hf:NAME:CONFIG``, or a path.
 
-    ``validation`` is the fraction of bytes at the end that is kept for validation.
+    ``validation`` is the fraction of bytes, from the end, reserved for validation.
 
     Example:
         >>> text("stdlib").vocabulary
@@ -124,10 +125,16 @@ def local_text(
 ) -> Text:
     """A text file, or all files of a folder that match ``pattern``, in the order of their paths.
 
-    Subfolders are included, hidden files and folders are not. ``limit`` takes the first bytes only.
+    Subfolders are included, hidden files and folders are not.
+
+    Args:
+        path: of the file or folder.
+        pattern: of file names, such as "*.txt".
+        limit: number of bytes to take, from the beginning.
+        validation: fraction of bytes, from the end, reserved for validation.
 
     Raises:
-        ValueError: nothing there, nothing in it, or not UTF-8.
+        ValueError: no such file or folder, no matching file, or not UTF-8.
     """
     root = Path(path)
     if root.is_file():
@@ -157,9 +164,17 @@ def hub_text(
 ) -> Text:
     """A data set of Hugging Face by name, or a folder that ``datasets`` wrote.
 
-    Rows are read one by one until there are ``limit`` bytes, so that a large data set is not
-    downloaded whole, and are joined by empty lines. ``split`` is the data set's own; our training
-    and validation parts are both cut from it.
+    Rows are joined by empty lines, and read one by one until there are ``limit`` bytes, so that a
+    large data set is not downloaded whole.
+
+    Args:
+        name: of the data set, or the path of the folder.
+        config: of the data set, where it has several.
+        split: of the data set; training and validation parts are both cut from it.
+        column: that holds the text.
+        revision: of the data set on the hub.
+        limit: number of bytes to take.
+        validation: fraction of bytes, from the end, reserved for validation.
 
     Raises:
         ModuleNotFoundError: ``datasets`` is not installed.

@@ -22,7 +22,8 @@ from depthmup.records.printable import printable
 T = TypeVar("T")
 
 LARGEST = 64 * 2**20
-"""Characters of a file; the longest certificates have some hundred thousand."""
+"""Characters of a file; the longest certificates have some hundred thousand, so a longer text would
+only fill memory."""
 
 
 def parse(text: str, what: str) -> Any:
@@ -33,7 +34,7 @@ def parse(text: str, what: str) -> Any:
         what: what it should be, with its article, for messages.
 
     Raises:
-        ValueError: it is no JSON, too long, or nested too deeply.
+        ValueError: it is not JSON, too long, or nested too deeply.
     """
     if len(text) > LARGEST:
         raise ValueError(f"Expected {what} of at most {LARGEST:,} characters; got {len(text):,}.")
@@ -138,7 +139,7 @@ def _value(kind: Any, raw: Any, where: str) -> Any:
 
 
 def _entry(kind: Any, raw: Any, where: str) -> Any:
-    """A mapping's value; whole numbers stay whole, as they were written."""
+    """A mapping's value; whole numbers stay integers, as they were written."""
     whole = kind is float and isinstance(raw, int) and not isinstance(raw, bool)
     return _value(int if whole else kind, raw, where)
 

@@ -1,7 +1,7 @@
 """Results as a store holds them: a row of plain values, and the checksum that guards it.
 
-The checksum covers everything in the row, its key too: a bit that flips on a disk, or a value that
-was edited, is noticed when the row is read.
+The checksum covers the whole row including its key, so that a bit that flips on a disk, or a value
+that was edited, is noticed when the row is read.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ Value = str | bytes | float
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Damage:
-    """Why a row is not what was written; ``why`` ends a sentence that begins with its name."""
+    """Damage to a row; ``why`` completes a message that begins with the name of the row."""
 
     why: str
 
@@ -31,26 +31,26 @@ class Damage:
 def checksum(*values: Value) -> bytes:
     """The checksum of a row, in the order of its columns.
 
-    Every value is preceded by its kind and length, so that no two rows are joined to one text.
+    Every value is preceded by its type and length, so that different rows are different texts.
 
     Example:
         >>> checksum("ab", "c") == checksum("a", "bc")
         False
     """
-    summed = hashlib.sha256()
+    accumulated = hashlib.sha256()
     for value in values:
         raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        summed.update(b"%s:%d:" % (type(value).__name__.encode(), len(raw)))
-        summed.update(raw)
-    return summed.digest()[:CHECKSUM_BYTES]
+        accumulated.update(b"%s:%d:" % (type(value).__name__.encode(), len(raw)))
+        accumulated.update(raw)
+    return accumulated.digest()[:CHECKSUM_BYTES]
 
 
 def impossible(status: Status, losses: array) -> str | None:
-    """What makes losses impossible for a run that ended so; None if nothing does.
+    """Why no run with this status can have left these losses; None if one can.
 
-    A finished run has losses; it and one that diverged later have finite ones alone. No loss is
-    negative, since curves are compared by the logarithm of the loss. A run that failed may have
-    left the loss that it failed by, infinite or NaN.
+    A finished run has losses, and like those of a diverged run they are finite. No loss is
+    negative, since curves are compared by the logarithm of the loss. A failed run may have left
+    the loss by which it failed, infinite or NaN.
 
     Example:
         >>> impossible(Status.FINISHED, array("f"))
@@ -72,11 +72,11 @@ def record_row(record: Record) -> tuple[str, str, str, bytes]:
     """A record as key, run, status and losses (single precision, little endian).
 
     Raises:
-        ValueError: no run can end so.
+        ValueError: no run can have this status and these losses.
     """
     if problem := impossible(record.status, record.losses):
         raise ValueError(
-            f"Expected a record of a run that can have happened; {problem}. The run is "
+            f"Expected a record that a run can have left; {problem}. The run is "
             f"{record.cell.to_json()}."
         )
     text = record.cell.to_json()
@@ -90,7 +90,7 @@ def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
 
 
 def read_losses(status: Any, raw: Any) -> tuple[Status, array] | Damage:
-    """Status and losses from their columns; damage where no run can have left them."""
+    """Status and losses from their columns, or damage if no run can have left them."""
     losses = array("f")
     try:
         ended = Status(status)
@@ -103,7 +103,7 @@ def read_losses(status: Any, raw: Any) -> tuple[Status, array] | Damage:
 
 
 def read_values(task: Task, raw: Any) -> Measurement | Damage:
-    """A measurement from its column; damage where it holds no named values."""
+    """A measurement from its column, or damage if it holds no named values."""
     try:
         values = json.loads(raw)
     except (TypeError, ValueError, RecursionError) as error:
@@ -114,7 +114,7 @@ def read_values(task: Task, raw: Any) -> Measurement | Damage:
 
 
 def little_endian(values: array) -> array:
-    """The same bytes on every machine; ``values`` themselves where they are so already."""
+    """Values whose bytes are the same on every machine, swapped where they are big-endian."""
     if sys.byteorder == "little":
         return values
     swapped = array("f", values)

@@ -35,11 +35,16 @@ def run_together(
     """Train trials that differ in learning rate and seed alone; the records of ``run_trial``, to
     rounding.
 
-    For models without buffers and without randomness in training, AdamW and Muon, and tensors as
-    batches. A member that diverged stays in the stack, where it disturbs no other one.
+    For models without buffers and without randomness in training, with AdamW or Muon, whose batches
+    are tensors. A member that diverged stays in the stack, where it does not affect the others.
+
+    Args:
+        trials: that differ in learning rate and seed alone.
+        model: whose trials these are.
+        on_progress: called with the fraction of steps done.
 
     Raises:
-        ValueError: the trials, the model or the settings are none of these.
+        ValueError: the trials, the model or the settings cannot be stacked.
     """
     own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
@@ -106,7 +111,7 @@ def _updates(
     members: Sequence[nn.Module],
     optimizers: Sequence[Sequence[torch.optim.Optimizer]],
 ) -> list["_AdamW | _Muon"]:
-    """One for each weight, as the members' own optimizers would do it."""
+    """One update for each weight, the same as by each member's own optimizer."""
     names = {id(p): name for model in members for name, p in model.named_parameters()}
     rates: dict[str, list[float]] = {name: [] for name in weights}
     updates: dict[str, _AdamW | _Muon] = {}
@@ -124,7 +129,7 @@ def _updates(
                         )
                     if group.get("amsgrad") or group.get("maximize"):
                         raise ValueError(
-                            "amsgrad and maximize are not for stacks. Train these trials one by "
+                            "amsgrad and maximize cannot be stacked. Train these trials one by "
                             "one, with run_trial."
                         )
                     kind = kinds[type(optimizer)]

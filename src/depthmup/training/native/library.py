@@ -90,7 +90,7 @@ def library() -> Library:
     """The kernel of this machine, built and loaded on first use.
 
     Raises:
-        BuildError: it cannot be had here.
+        BuildError: it cannot be built here.
     """
     kernel = _attempt()
     if isinstance(kernel, BuildError):
