@@ -1,4 +1,4 @@
-"""``depthmup.transfer``: does the learning rate of a small model suit a large one?"""
+"""``depthmup.transfer``: is the best learning rate of a small model the best of a large one?"""
 
 import math
 import warnings
@@ -57,33 +57,32 @@ def transfer(
     """Measure whether the best learning rate of the base is the best one of larger models.
 
     Trains the model at every size, learning rate and seed of the design, and judges how the
-    optimum moves along each axis. What the design has several values of (schemes, optimizers,
-    multipliers, decays) is measured for each.
+    optimum moves along each axis. Where the design has several schemes, optimizers, multipliers or
+    decays, every combination is measured.
 
     Args:
         model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network.
-        design: what is varied, and what is held.
-        out: folder that keeps finished runs, page and summary; the same call resumes there.
+        design: what is varied, and what stays fixed.
+        out: folder for finished runs, page and summary; the same call resumes there.
         on: where to run: an ``Execution``, a number of worker processes (0: one per core; 1: in
-            this process), or an executor of ``depthmup.sweep``. Functions that are defined in a
-            notebook or in the script that is running cannot be imported by other processes, and
-            run in this one.
-        target: the size at which to predict the best learning rate, for each variant; the report
-            then has ``certificates``, and the folder a certificate.json. Axes that it does not
-            name are at the base's. A target that grows along two axes adds a corner to the design.
+            this process), or an executor of ``depthmup.sweep``. Functions defined in a notebook or
+            in the running script cannot be imported by other processes and run in this one.
+        target: the size at which to predict the best learning rate of each variant; the report then
+            has ``certificates``, and the folder a certificate.json. Axes that it does not name are
+            those of the base. A target that grows along two axes adds a corner to the design.
         tolerance: octaves per doubling within which the optimum counts as staying.
         title: of the page.
-        log: told of each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
-        progress: told how far the sweep is.
-        forecast: told in words how long it will take, once that is known.
-        command: noted as what was run.
+        log: receives each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
+        progress: called with the progress of the sweep.
+        forecast: called once with a sentence that says how long the sweep will take.
+        command: command line to show on the page.
 
     Returns:
-        The report; of a shard, without findings.
+        The report; for a shard, one without findings.
 
     Raises:
-        ValueError, TypeError: before any training, what cannot be measured.
-        WorkerError: the model's code raised an error; with its traceback, after all other runs.
+        ValueError, TypeError: the model or the design cannot be measured; before any training.
+        WorkerError: the model's code raised an error; after all other runs, with the traceback.
 
     Example:
         >>> import torch, depthmup
@@ -157,11 +156,16 @@ def resolved_sweep(
 ) -> tuple[Sweep, Size | None]:
     """The sweep of a design, and the target with a value for every axis.
 
-    What the design leaves open is what suits the model: learning rates, the optimizer, and the
-    scheme that its blocks ask for.
+    Learning rates, optimizer and scheme that the design leaves open become the usual ones for the
+    model; the scheme follows from the depth of its branches.
+
+    Args:
+        model: to be swept.
+        design: of the sweep.
+        target: the size to predict for, if any.
 
     Raises:
-        ValueError: the model cannot be swept along these axes, or the target is none of its sizes.
+        ValueError: the model has other axes, or the target is not one of its sizes.
     """
     if target is not None:
         target = _target(design, target)
@@ -196,7 +200,7 @@ def resolved_sweep(
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design) -> Scheme:
-    """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own."""
+    """The scheme that suits the branches of a model; Depth-muP if it has a custom plan."""
     if not custom.planned:
         return DEPTH_MUP
     from depthmup.training.preflight import suitable_scheme
@@ -235,7 +239,7 @@ def _check_asked(sweep: Sweep, target: Size | None, tolerance: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Placed:
-    """What trains where."""
+    """An executor and the trainer whose jobs it does."""
 
     executor: Executor
     trainer: Trainer
@@ -286,13 +290,13 @@ def _stacks(engine: str) -> bool:
     if engine == "native":
         raise ValueError(
             "Expected the engine of a custom model to be auto, reference or stacked; got 'native', "
-            "which trains the built-in networks alone."
+            "which trains only the built-in networks."
         )
     return engine == "stacked"
 
 
 def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
-    """The executor, the model as it needs it, and what the executor is."""
+    """The executor, the model in the form that it can send, and the executor in words."""
     if isinstance(executor, InProcess):
         return executor, model, "in process"
     try:
@@ -314,9 +318,9 @@ def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
 def _shared(
     sweep: Sweep, shard: Shard, folder: Path | None, trainer: Trainer
 ) -> tuple[tuple[Any, ...], Path]:
-    """The runs of a share that the main store does not hold, and the store for them."""
+    """The runs of a shard that the main store does not hold, and the path of the shard's store."""
     if folder is None:
-        raise ValueError(f"A shard is kept in a folder: expected out with shard {shard}.")
+        raise ValueError(f"Expected out, the folder for the store of shard {shard}; got none.")
     asked = share_left(sweep.runs, shard, jobs=trainer.jobs, held_by=folder / MAIN_STORE)
     return tuple(asked), folder / shard.store_name
 

@@ -1,11 +1,11 @@
-"""Which code makes a model: a hash that changes when the code does, and not when it moves.
+"""The fingerprint of a model's code: a hash that changes with the code, but not if it moves.
 
-Of a function in a file, the file and the person's own files that it imports are hashed, without
-comments; of a function typed into a session (a notebook, the script that is running), its own
-source, its default values, and what it uses by name: functions and classes alike, values in words,
-modules of the person's own by their files. Installed libraries are not read: their versions stand
-in the environment of a sweep. Of a library's function that is given itself, the name and the
-version are hashed.
+For a function in a file, that file and the person's own files that it imports are hashed, without
+comments. For a function typed into a session (a notebook, or the running script), its source, its
+default values and everything it uses by name are hashed: functions and classes in the same way,
+values by their text, the person's own modules by their files. Installed libraries are not read:
+their versions are in the environment of a sweep. For a library's function that is passed itself,
+the name and the version are hashed.
 """
 
 import ast
@@ -78,9 +78,9 @@ def _version(module: str) -> str:
 
 
 def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
-    """A value in words that are the same in every run; the code in it is added.
+    """A text for a value, the same in every run; code inside the value is added to the walk.
 
-    Of an object of another kind than those below, its class is all that is said.
+    For objects of other types than those below, the text is only their class.
     """
     if isinstance(value, Enum):
         return f"{_text(walk, type(value))}.{value.name} = {_text(walk, value.value, inside)}"
@@ -126,12 +126,12 @@ def _wrapped(thing: Any) -> list[Any]:
 
 
 def _add(walk: Walk, thing: Any) -> str:
-    """The name of a function, class or module; the code of it, if the person's own, is added."""
+    """The name of a function, class or module; its code is added unless a library's."""
     module, file = origin_of(thing)
     code = getattr(thing, "__code__", None)  # its name is right where __qualname__ is another's
     name = getattr(code, "co_qualname", getattr(thing, "__qualname__", ""))
-    new = id(thing) not in walk.seen
-    walk.seen[id(thing)] = thing
+    new = id(thing) not in walk.visited
+    walk.visited[id(thing)] = thing
     if is_library(module, file):
         package = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
         name = f"{package}:{name}:{getattr(thing, '__name__', '')}"
@@ -148,7 +148,7 @@ def _add(walk: Walk, thing: Any) -> str:
 
 
 def _add_function(walk: Walk, function: FunctionType) -> None:
-    """A function's source, and by their names the values that it starts from and those it uses."""
+    """Add a function's source, its default values, and the values it uses by name."""
     code, space = function.__code__, function.__globals__
     name = code.co_qualname
     source = _source(code)
@@ -168,18 +168,18 @@ def _add_function(walk: Walk, function: FunctionType) -> None:
 
 
 def _add_parts(walk: Walk, module: ModuleType, names: set[str]) -> None:
-    """The modules inside one of the person's own that may be used of it: ``mine.layers``."""
+    """Add submodules that may be used through a module, as in ``mine.layers``."""
     if is_library(*origin_of(module)):
         return
     for key in sorted(names & vars(module).keys()):
         part = vars(module)[key]
-        if isinstance(part, ModuleType) and id(part) not in walk.seen:
+        if isinstance(part, ModuleType) and id(part) not in walk.visited:
             _text(walk, part)
             _add_parts(walk, part, names)
 
 
 def _add_imports(walk: Walk, source: str, package: str) -> None:
-    """The person's own modules that a function imports when it is called."""
+    """Add the person's own modules that a function imports when it is called."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # a part of a line, which imports nothing
@@ -194,7 +194,7 @@ def _add_imports(walk: Walk, source: str, package: str) -> None:
 
 
 def _add_class(walk: Walk, kind: type) -> None:
-    """A class's source, its members, its bases and what makes it."""
+    """Add a class's source, members, bases and metaclass."""
     name = kind.__qualname__
     source = _class_source(kind)
     walk.texts.append((name, source))
@@ -209,13 +209,13 @@ def _add_class(walk: Walk, kind: type) -> None:
 
 
 def _lines(file: str) -> list[str]:
-    """Those of a file, or of a notebook's cell, which is known by a name like that of a file."""
+    """The lines of a file, or of a notebook's cell, which IPython registers like a file."""
     linecache.checkcache(file)
     return linecache.getlines(file)
 
 
 def _source(code: CodeType) -> str:
-    """The lines of a function; of one without a name, to the last that it was compiled from."""
+    """The lines of a function's source; for a lambda, up to the last line of its code."""
     lines = _lines(code.co_filename)[code.co_firstlineno - 1 :]
     if code.co_name == "<lambda>":
         last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
@@ -224,9 +224,9 @@ def _source(code: CodeType) -> str:
 
 
 def _class_source(kind: type) -> str:
-    """A class without comments; empty in a notebook, if no method tells in which cell it is.
+    """A class's source without comments; empty in a notebook if it has no method to locate it by.
 
-    Where a file has several classes of this name, it is all of them.
+    If a file has several classes of this name, all of them.
     """
     files = [function.__code__.co_filename for function in own_functions(kind)]
     files.append(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
@@ -259,6 +259,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _no_source(thing: Any) -> ValueError:
     return ValueError(
-        f"The source of {thing} cannot be found, so nothing would show that a stored run is of "
-        "other code. Write a function in a file, or name the version of your code: version='1'."
+        f"The source of {thing} cannot be found, so a change of the code would go unnoticed and "
+        "stored runs of other code be reused. Define the function in a file, or name the version "
+        "of your code: version='1'."
     )
