@@ -128,9 +128,9 @@ def test_this_packages_own_type_errors_are_messages(own, capsys):
 )
 def test_statuses(error, status, monkeypatch, capsys):
     """As of this package itself: the code of these tests counts as a library."""
-    from depthmup.training import own_errors
+    from depthmup.model import errors
 
-    monkeypatch.setattr(own_errors, "_owner", lambda frame: "library")
+    monkeypatch.setattr(errors, "_owner", lambda frame: "library")
     assert explained(raising(error)) == status
     assert ("a mistake in depthmup" in capsys.readouterr().err) is (status == DEFECT)
 

@@ -257,7 +257,7 @@ class TestPreflight:
         ("settings", "message"),
         [
             ({"weight_decay": 0.1}, "weight_decay is not a setting of the optimizer"),
-            ({"lr": 0.1, "plan": 1}, "lr, plan is no setting"),
+            ({"lr": 0.1, "plan": 1}, "lr, plan is not a setting"),
             ({"beside_muon": 0.5}, "adamw has no setting beside_muon"),
             ({"betas": [0.9, 1.5]}, "Invalid beta"),
             ({"clip": -1}, "clip to be a positive norm"),

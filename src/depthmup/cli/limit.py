@@ -194,7 +194,9 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
     if options.block_depth == 2:
         return _two_matrix(options, steps, common, tol)
     if options.block_depth != 1:
-        raise ValueError(f"Expected --block-depth to be 1 or 2; got {options.block_depth}.")
+        raise ValueError(
+            f"Expected --block-depth to be 1 or 2 matrices; got {options.block_depth}."
+        )
     _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
     if options.activation != "identity" and depth != math.inf:
         return limits.nonlinear(steps, activation=options.activation, **common, **particles)

@@ -1,4 +1,4 @@
-"""The charts of a certificate: the law reaching for the target, and the price of a wrong rate."""
+"""The charts of a certificate: the law up to the target, and excess loss against learning rate."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from depthmup.reports.style import BAND, INK, MUTED, configured
 
 BLUE = "#0072b2"
 CAP = 4.0
-"""The price chart ends at this many times what matters, so that divergence does not squash it."""
+"""The chart of excess loss ends at this many times the largest value of interest, since near
+divergence it grows without bound and would squash the rest."""
 
 
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
@@ -93,7 +94,7 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
 
 
 def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
-    """The predicted price of each learning rate at the target, with its 90% band."""
+    """The predicted excess loss of each learning rate at the target, with its 90% band."""
     import altair as alt
 
     matters = [certificate.base_regret.value, certificate.penalty.high, 0.01]
@@ -104,7 +105,7 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
             "value": min(p.value, top),
             "low": min(p.low, top),
             "high": min(p.high, top),
-            "price": p.value,
+            "excess": p.value,
         }
         for p in certificate.penalty_curve
     ]
@@ -149,7 +150,7 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
                 y=y,
                 tooltip=[
                     alt.Tooltip("x:Q", title="log2 learning rate", format=".2f"),
-                    alt.Tooltip("price:Q", title="loss above the best", format=".2~p"),
+                    alt.Tooltip("excess:Q", title="loss above the best", format=".2~p"),
                 ],
             ),
             lines.mark_rule(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2).encode(x=x),

@@ -38,7 +38,7 @@ def data(rows: list[Row]) -> Any:
 
 
 def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
-    """The interval as far as the axis goes; nothing where there is none."""
+    """The interval clipped to the axis; nulls if there is none."""
     ends = [row[low], row[high]]
     if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
         return {"band_low": None, "band_high": None}
@@ -63,7 +63,7 @@ def known(value: object) -> bool:
 
 
 def same(channel: Any) -> dict[str, Any]:
-    """Another field on the axis of a channel."""
+    """Arguments that put another field on the axis of a channel."""
     settings = channel.to_dict()
     return {key: settings[key] for key in ("title", "scale", "axis") if key in settings}
 

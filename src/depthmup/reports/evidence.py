@@ -65,7 +65,7 @@ def evidence_page(evidence: Evidence) -> str:
 
 
 def evidence_headline(evidence: Evidence) -> str:
-    """How many statements were found again.
+    """How many statements were reproduced, in one sentence.
 
     Example:
         >>> print(evidence_headline(Evidence(scale="laptop", findings=(), environment={})))

@@ -39,10 +39,9 @@ _PLACES = {
 def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
     """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
 
-    Several studies are of one measurement along several axes, over the same windows of training.
-    Scripts are inlined and a content security policy forbids every connection, so that the page
-    can be mailed, archived and opened from a disk. Text from the study is escaped wherever it
-    stands.
+    Several studies are those of one measurement along several axes, over the same windows of
+    training. Scripts are inlined and a content security policy forbids all connections, so that the
+    page can be mailed, archived and opened from a disk. Text from the study is escaped.
     """
     from markupsafe import Markup
 

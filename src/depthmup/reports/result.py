@@ -1,4 +1,4 @@
-"""What a measurement leaves in its folder, and what a notebook shows of it."""
+"""The files of a measurement in its folder, and its display in a notebook."""
 
 import html
 import json
@@ -23,7 +23,14 @@ def write_result(
     certificates: Sequence[Certificate] = (),
     formats: Collection[str] = (),
 ) -> dict[str, object]:
-    """Write report.html, summary.json, certificate.json and the charts; the summary."""
+    """Write report.html, summary.json, certificate.json and the charts; return the summary.
+
+    Args:
+        studies: one for each axis.
+        folder: to write into.
+        certificates: of the target, if there is one.
+        formats: of chart files, such as "svg".
+    """
     contents = summary(*studies)
     text = json.dumps(contents, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Findings in words and numbers as people read them."""
+"""Findings in words, and numbers formatted for people."""
 
 import math
 
@@ -112,14 +112,14 @@ def headline(study: Study) -> str:
 
 
 def regret_sentence(study: Study, transfer: Transfer) -> str:
-    """What the base's learning rate costs at the largest size; empty if nothing trains there."""
+    """The excess loss of the base's learning rate at the largest size; empty if nothing trains."""
     axis, largest, base = study.axis, _largest(study, (transfer,)), base_size(study)
     if any(size_of(study, o) == largest and o.place is Place.FAILED for o in transfer.optima):
         return ""
     if math.isinf(transfer.regret.value):
         return f"With the learning rate of {axis} {base}, training diverges at {axis} {largest}."
     if not transfer.regret.known:
-        return f"What that costs at {axis} {largest} could not be measured."
+        return f"The excess loss at {axis} {largest} could not be measured."
     text = (
         f"At {axis} {largest}, the learning rate of {axis} {base} costs "
         f"{significant(transfer.regret.value)} in loss"

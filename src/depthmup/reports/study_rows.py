@@ -60,7 +60,7 @@ def optimum_rows(study: Study) -> list[Row]:
 
 
 def transfer_rows(study: Study) -> list[Row]:
-    """Drift, regret and verdict: one row per window and scheme."""
+    """Drift, excess loss (``regret``) and verdict: one row per window and scheme."""
     return [
         {
             "window": index,

@@ -78,8 +78,13 @@ def loss_axis(
 ) -> Axis:
     """An axis that a few exploded runs cannot squash.
 
-    It ends at ``reach`` or 25 times the best loss, whichever is less, but above whatever must be
-    seen; larger losses are drawn as leaving the panel.
+    It ends at ``reach`` or 25 times the best loss, whichever is less, but above all values that
+    must be visible; larger losses are drawn as leaving the panel.
+
+    Args:
+        values: all losses.
+        must_show: losses that the axis has to include.
+        reach: the loss up to which the axis is of interest.
     """
     finite = sorted(v for v in values if math.isfinite(v))
     needed = [v for v in must_show if math.isfinite(v)]
@@ -142,7 +147,7 @@ def rate_axis(study: Study) -> Axis:
 
 
 def optimum_axis(study: Study) -> Axis:
-    """The axis of the best learning rates: theirs and the tolerance's reach, within the grid."""
+    """The axis of the best learning rates: their range with half an octave, within the grid."""
     grid, rows = rate_axis(study), optimum_rows(study)
     values = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
     values = [grid.clamp(v) for v in values if math.isfinite(v)]
@@ -154,18 +159,19 @@ def optimum_axis(study: Study) -> Axis:
     return Axis(low=low, high=high, ticks=tuple(t for t in grid.ticks if low <= t <= high))
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Places moved apart to at least ``gap``, order kept, each as near its own as that allows.
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Positions moved apart to at least ``gap`` in the same order, by as little as possible.
 
     Example:
         >>> [round(p, 3) for p in spread([0.5, 0.9, 0.5], 0.1)]
         [0.45, 0.9, 0.55]
     """
-    order = sorted(range(len(places)), key=lambda i: (places[i], i))
-    # Blocks of labels that touch: [indices, wished centre]. Overlapping blocks merge.
+    order = sorted(range(len(positions)), key=lambda i: (positions[i], i))
+    # Blocks of labels that touch: (indices, centre). A block that would overlap the one before is
+    # merged with it around the mean of all labels' centres, the least squares of their shifts.
     blocks: list[tuple[list[int], float]] = []
     for index in order:
-        members, centre = [index], places[index]
+        members, centre = [index], positions[index]
         while blocks:
             before, previous_centre = blocks[-1]
             if previous_centre + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
@@ -175,7 +181,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
             members = before + members
             blocks.pop()
         blocks.append((members, centre))
-    moved = [0.0] * len(places)
+    moved = [0.0] * len(positions)
     for members, centre in blocks:
         for rank, index in enumerate(members):
             moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
@@ -183,7 +189,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def configured(chart: Any) -> Any:
-    """The chart with the look that all charts share."""
+    """The chart with the style that all charts share."""
     return (
         chart.configure(font=FONT, background="white", padding=6)
         .configure_view(stroke=None)

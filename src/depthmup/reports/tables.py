@@ -13,7 +13,7 @@ _STYLES = {"transfers": "bold green", "drifts": "bold yellow", "undecided": "bol
 
 
 def table(study: Study) -> "Table":
-    """The best log2 learning rates, drift, regret and verdict, as a Rich table."""
+    """The best log2 learning rates, drift, excess loss and verdict, as a Rich table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -67,7 +67,7 @@ def _caption(study: Study) -> str:
     axis = study.axis
     return (
         f"Best log2 learning rate by {axis} {_LETTERS[axis]}; drift in octaves per doubling of "
-        f"{axis}, with its 95% interval."
+        f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's rate."
     )
 
 
@@ -82,7 +82,7 @@ def _header(study: Study) -> list[str]:
         *(f"{letter}={size}" for size in _sizes(study)),
         "drift",
         "95%",
-        "regret",
+        "excess",
         "verdict",
     ]
 

@@ -55,8 +55,9 @@ class BuiltIn:
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
 
     Example:
-        >>> BuiltIn(activation="relu").usual_rates({"width": 64, "depth": 8}, "adam")[0]
-        0.000172633491500622
+        >>> rates = BuiltIn(activation="relu").usual_rates({"width": 64, "depth": 8}, "adam")
+        >>> rates[-1] == 2.0**-1 / 64
+        True
     """
 
     activation: str = "abs"

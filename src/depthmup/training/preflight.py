@@ -58,8 +58,10 @@ def suitable_scheme(
         optimizer: as in ``depthmup.plan``.
         settings: of the design, of which ``own_init`` is the plan's.
     """
-    network = _built(resolved(model).make, (base["width"], base["depth"]))
-    inputs = model.example_inputs()
+    own = resolved(model)
+    network = _built(own.make, (base["width"], base["depth"]))
+    # Checked here too: the scheme is needed before the runs that ``preflight`` tries.
+    inputs, _ = _drawn(own.batch)
     given = make_plan(
         network,
         base=network,
