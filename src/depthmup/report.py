@@ -61,7 +61,12 @@ class Report:
         )
 
     def finding(self, scheme: str | None = None, axis: Axis | None = None) -> Transfer:
-        """The verdict on a scheme along an axis, with its optima and drift."""
+        """The verdict on a scheme along an axis, with its optima and drift.
+
+        Args:
+            scheme: name of the variant; by default the first.
+            axis: by default depth if it was measured.
+        """
         name = self.sweep.design.variant(scheme).name
         return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
 

@@ -81,6 +81,11 @@ class _Layers:
 def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
     """The measured optima of a scheme, from the summary.json of ``depthmup transfer``.
 
+    Args:
+        file: summary.json, or the folder that contains it.
+        scheme: by name, or as alpha,gamma.
+        base_depth: from which octaves are counted.
+
     Raises:
         ValueError: no such file, scheme or base; says what there is.
     """

@@ -117,6 +117,11 @@ def run(options: Options) -> int:
 def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> "Setting":
     """The scale and data sets that the options name.
 
+    Args:
+        scale: laptop, medium or paper.
+        specs: data sets, such as ``mnist:FOLDER``.
+        verify: reject files whose checksum is not the official one.
+
     Raises:
         ValueError: data are missing, or named twice.
     """

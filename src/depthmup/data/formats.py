@@ -56,7 +56,12 @@ def contents(path: Path) -> bytes:
 
 
 def idx(raw: bytes, *, dimensions: int, of: object) -> Bytes:
-    """An array of unsigned bytes in IDX format; ``of`` is the name in errors.
+    """An array of unsigned bytes in IDX format.
+
+    Args:
+        raw: the file's bytes.
+        dimensions: of the array.
+        of: the file, for errors.
 
     Raises:
         ValueError: another format or type, or a length other than the header's.

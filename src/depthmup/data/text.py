@@ -49,6 +49,12 @@ class Text:
         Both are (batch_size, length) int64; they depend on the generator and these sizes alone, so
         networks of every size see the same data.
 
+        Args:
+            generator: of the windows' positions.
+            batch_size: number of windows.
+            length: of a window, in bytes.
+            split: "train" or "validation".
+
         Raises:
             ValueError: no such split, a size below 1, or a part shorter than one window.
 

@@ -36,7 +36,14 @@ _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the 
 def optimum_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The best log2 learning rate against size, one line per scheme, beside the base's value."""
+    """The best log2 learning rate against size, one line per scheme, beside the base's value.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        width: in pixels, or "container".
+        height: in pixels.
+    """
     import altair as alt
 
     axis, rates, base = study.axis, optimum_axis(study), base_size(study)
@@ -94,7 +101,14 @@ def optimum_against_size(
 def loss_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The loss at each size's own best learning rate, one line per scheme."""
+    """The loss at each size's own best learning rate, one line per scheme.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        width: in pixels, or "container".
+        height: in pixels.
+    """
     import altair as alt
 
     axis = best_loss_axis(study)

@@ -77,7 +77,15 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
 def rate_panel(
     study: Study, scheme: str, *, width: Width = 330, height: int = 270, legend: bool = False
 ) -> Any:
-    """One scheme's panel of ``loss_against_rate``, without the parameter that picks its window."""
+    """One scheme's panel of ``loss_against_rate``, without the parameter that selects the window.
+
+    Args:
+        study: to draw.
+        scheme: name of the variant.
+        width: in pixels, or "container".
+        height: in pixels.
+        legend: whether to show the colours of the sizes.
+    """
     import altair as alt
 
     axis, measured = study.axis, sizes(study)
@@ -175,7 +183,13 @@ def rate_panel(
 
 
 def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any:
-    """Drift per scheme with its interval, beside the band inside which it counts as transfer."""
+    """Drift per scheme with its interval, beside the band inside which it counts as transfer.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        width: in pixels, or "container".
+    """
     import altair as alt
 
     rows = [dict(r) for r in transfer_rows(study)]

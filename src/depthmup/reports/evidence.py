@@ -183,7 +183,17 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
 def export_pictures(
     evidence: Evidence, folder: Path, *, formats: Iterable[str], width: int = 560
 ) -> tuple[Path, ...]:
-    """Every chart as a file, at the last frame of its slider."""
+    """Every chart as a file, at the last frame of its slider.
+
+    Args:
+        evidence: with the charts.
+        folder: to write into.
+        formats: pdf, png or svg.
+        width: in pixels, of charts that are as wide as the page.
+
+    Returns:
+        The paths of the files.
+    """
     import vl_convert
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,15 @@ class Sweepable(Protocol):
         """
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
-        """The full description of one run."""
+        """The full description of one run.
+
+        Args:
+            design: of the sweep.
+            variant: how to train.
+            size: a value for every axis.
+            log2_lr: of the learning rate at the base.
+            seed: of the repetition.
+        """
 
     def work(self, run: Any) -> float:
         """Parameters times steps, to which a run's time is proportional."""

@@ -18,6 +18,12 @@ from depthmup.records.run import Precision
 def multiply(a: Tensor, b: Tensor, *, out: Tensor, precision: Precision) -> Tensor:
     """The batched product of (E, p, q) and (E, q, r) into ``out``, (E, p, r).
 
+    Args:
+        a: (E, p, q), single precision.
+        b: (E, q, r), single precision.
+        out: (E, p, r), overwritten.
+        precision: to which the operands are rounded.
+
     Example:
         >>> a, b = torch.full((1, 1, 1), 1 + 2.0**-9), torch.ones(1, 1, 1)
         >>> float(multiply(a, b, out=torch.empty(1, 1, 1), precision="bf16"))

@@ -112,7 +112,20 @@ def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
 def prepared(
     trial: Trial, network: nn.Module, plan: Plan
 ) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
-    """A trial's optimizers, the schedule of their rates, and the norm that gradients are cut to."""
+    """A trial's optimizers, the schedule of their rates, and the norm of gradient clipping.
+
+    Args:
+        trial: whose settings these are.
+        network: at its initial weights.
+        plan: of the network.
+
+    Returns:
+        The optimizers, the factor of the learning rate at a fraction of training, and the norm to
+        which gradients are clipped, or None.
+
+    Raises:
+        ValueError: a setting that the optimizer does not have, or a norm that is not positive.
+    """
     settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
     check_no_arguments(settings)
     rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))

@@ -77,7 +77,17 @@ class Member:
     losses: Tensor = field(repr=False)
 
     def advance(self, library: Library, start: int, stop: int, limit: float) -> int:
-        """Take steps [start, stop); the step before which it ended: at a loss above ``limit``."""
+        """Take steps [start, stop), unless the loss exceeds ``limit``.
+
+        Args:
+            library: the kernel.
+            start: first step.
+            stop: the step after the last.
+            limit: loss above which training ends.
+
+        Returns:
+            ``stop``, or the step at which the loss exceeded the limit.
+        """
         if not 0 <= start <= stop <= len(self.losses):
             raise ValueError(
                 f"Expected steps within 0 to {len(self.losses)}; got {start} to {stop}."
@@ -100,7 +110,10 @@ def drawn(initial: Weights) -> Tensor:
 def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Member:
     """Allocate a cell's state and fill in its initial weights, its data and their order.
 
-    ``hidden``: the W at initialization, if they were drawn before.
+    Args:
+        cell: to be trained.
+        register_length: floats per vector register of the kernel.
+        hidden: the W at initialization, if they were drawn before.
 
     Raises:
         ValueError: the cell or its data cannot be trained.
