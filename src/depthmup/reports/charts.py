@@ -25,6 +25,7 @@ from depthmup.reports.chart_layers import (
 )
 from depthmup.reports.sentences import number
 from depthmup.reports.study_rows import (
+    Row,
     base_size,
     optimum_rows,
     point_rows,
@@ -192,28 +193,7 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
     """
     import altair as alt
 
-    rows = [dict(r) for r in transfer_rows(study)]
-    ends = [r["drift"] for r in rows if known(r["drift"])]
-    ends += [-2 * study.tolerance, 2 * study.tolerance]
-    # Intervals too, unless they are so wide that they would squash the estimates.
-    reach = 1.5 * max(map(abs, ends))
-    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
-    ends += [min(max(v, -reach), reach) for v in between if known(v)]
-    air = 0.12 * (max(ends) - min(ends)) or 1.0
-    axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
-    titles = [t.title for t in transfers(study)]
-    names = {
-        t.scheme: t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]"
-        for t in transfers(study)
-    }
-    for row in rows:
-        # Sorted by number: a sort by name would put names into an expression of Vega's.
-        row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
-        row["name"] = names.get(row["scheme"], row["title"])
-        row.update(band_of(row, "drift_low", "drift_high", axis))
-        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
-        row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
-        row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
+    rows, names, axis = _drift_rows(study)
     x = alt.X(
         "drift:Q",
         title=f"drift, octaves per doubling of {study.axis}",
@@ -263,6 +243,33 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
             ),
         )
     )
+
+
+def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
+    """The rows of the chart of drifts, the schemes' labels, and the axis."""
+    rows = [dict(r) for r in transfer_rows(study)]
+    ends = [r["drift"] for r in rows if known(r["drift"])]
+    ends += [-2 * study.tolerance, 2 * study.tolerance]
+    # Intervals too, unless they are so wide that they would squash the estimates.
+    reach = 1.5 * max(map(abs, ends))
+    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
+    ends += [min(max(v, -reach), reach) for v in between if known(v)]
+    air = 0.12 * (max(ends) - min(ends)) or 1.0
+    axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
+    titles = [t.title for t in transfers(study)]
+    names = {
+        t.scheme: t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]"
+        for t in transfers(study)
+    }
+    for row in rows:
+        # Sorted by number: a sort by name would put names into an expression of Vega's.
+        row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
+        row["name"] = names.get(row["scheme"], row["title"])
+        row.update(band_of(row, "drift_low", "drift_high", axis))
+        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
+        row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
+        row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
+    return rows, names, axis
 
 
 _DRAWN = ("window", "log2_lr", "loss", "low", "high", "seeds", "diverged")

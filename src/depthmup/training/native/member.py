@@ -154,13 +154,23 @@ def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Me
         "mean": torch.zeros(batch),
         "logits": torch.zeros(network.outputs, batch),
     }
-    values: dict[str, Any] = {
-        "width": n,
+    values = _settings(cell, stride, batch)
+    pointers = {name: array.data_ptr() for name, array in arrays.items()}
+    return Member(
+        struct=Struct(**values, **pointers), arrays=arrays, losses=torch.zeros(cell.steps)
+    )
+
+
+def _settings(cell: Cell, stride: int, batch: int) -> dict[str, Any]:
+    """The numbers of the kernel's struct: sizes, options and the optimizer's settings."""
+    network, optimizer = cell.network, cell.optimizer
+    return {
+        "width": network.width,
         "width_stride": stride,
         "batch": cell.batch_size,
         "batch_stride": batch,
-        "depth": layers,
-        "block_depth": k,
+        "depth": network.depth,
+        "block_depth": network.block_depth,
         "outputs": network.outputs,
         "activation": ACTIVATIONS.index(network.activation),
         "post": network.nonlinearity == "post",
@@ -179,7 +189,3 @@ def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Me
             1 - optimizer.lr * optimizer.weight_decay if optimizer.name == "adamw" else 1.0
         ),
     }
-    pointers = {name: array.data_ptr() for name, array in arrays.items()}
-    return Member(
-        struct=Struct(**values, **pointers), arrays=arrays, losses=torch.zeros(cell.steps)
-    )
