@@ -273,7 +273,7 @@ def test_texts_of_a_session_cannot_command_a_terminal(path):
 def test_programs_in_a_store_are_refused(path):
     Store(path).close()
     edit(path, "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM sessions; END")
-    with pytest.raises(StoreError, match="programs too"):
+    with pytest.raises(StoreError, match="views or triggers"):
         Store(path)
 
 
