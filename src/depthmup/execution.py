@@ -14,7 +14,10 @@ Engine = Literal["auto", "native", "stacked", "reference"]
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Where a sweep runs, and within which limits.
+    """Where a sweep runs, on how many workers, and within which limits.
+
+    Raises:
+        ValueError: (from ``choose``) options that contradict each other.
 
     Example:
         >>> Execution(workers=2).choose()
@@ -22,46 +25,47 @@ class Execution:
     """
 
     executor: Literal["auto", "in-process", "processes", "ray"] = "auto"
-    """processes: of this machine; ray: a cluster; auto: processes, or in-process where one worker
-    or a GPU does the work."""
+    """processes (on this machine), in-process, or ray (a cluster); auto is processes, or in-process
+    for one worker or a GPU."""
 
     workers: int = 0
-    """Worker processes; 0: one per core."""
+    """Number of worker processes; 0 means one per core."""
 
     threads: int = 1
     """CPU threads per worker process."""
 
     device: str = "cpu"
-    """Where to train: cpu, cuda or cuda:N."""
+    """Device to train on: cpu, cuda or cuda:N."""
 
     engine: Engine = "auto"
-    """What trains: for built-in networks the compiled kernel (native), one stacked PyTorch network
-    (stacked) or the plain loop (reference); custom models have the plain loop, and stacked where
-    they have no buffers, dropout or clipping and train with AdamW or Muon."""
+    """Training engine. Built-in networks: the compiled kernel (native), many networks stacked into
+    one in PyTorch (stacked), or the plain training loop (reference). Custom models: the plain loop,
+    or stacked if they have no buffers, dropout or clipping and train with AdamW or Muon."""
 
     cuda_graphs: bool = False
-    """On cuda, for built-in networks: record a training step once and replay it."""
+    """On cuda, for built-in networks: record a training step as a CUDA graph and replay it."""
 
     shard: str = ""
-    """i/k: do the i-th of k even shares into a store of its own, which `depthmup merge` joins."""
+    """i/k: train only the i-th of k equal shares, into a store of its own; `depthmup merge` joins
+    the stores."""
 
     trial_seconds: float = 0.0
-    """Stop and report a training run that takes longer than this; 0: no limit."""
+    """Stop a training run after this many seconds and report it; 0 means no limit."""
 
     address: str = "auto"
-    """ray: the cluster's head, host:port; auto: the cluster that this machine is part of."""
+    """With ray: host:port of the cluster's head; auto is the cluster that includes this machine."""
 
     gpus_per_trial: float = 0.0
-    """ray: GPUs for each job, such as 1 or 0.25; 0: train on the CPU."""
+    """With ray: GPUs per job, such as 1 or 0.25; 0 means train on the CPU."""
 
     @property
     def place(self) -> str:
-        """The device to train on: who asks for GPUs means to use them."""
+        """The device to train on: CUDA too if GPUs are requested and no device is named."""
         return "cuda" if self.gpus_per_trial and self.device == "cpu" else self.device
 
     @property
     def seconds(self) -> float | None:
-        """The time limit of a run; none where there is no limit."""
+        """The time limit of a run, or None."""
         _check(self)
         return self.trial_seconds or None
 
@@ -69,7 +73,7 @@ class Execution:
         """The executor.
 
         Raises:
-            ValueError: options that do not go together.
+            ValueError: options that contradict each other.
         """
         from depthmup.sweep import InProcess, Processes, Ray  # which the command line need not load
 
@@ -81,7 +85,8 @@ class Execution:
                 gpus_per_trial=self.gpus_per_trial,
                 trial_seconds=self.seconds,
             )
-        # One GPU serves one process at a time best; and one process needs no other.
+        # Processes that share a GPU take turns on it; and a single worker can be this process,
+        # unless it may have to be stopped at a time limit.
         alone = self.executor == "auto" and (on_cuda or count == 1)
         if self.executor == "in-process" or (alone and self.seconds is None):
             return InProcess()

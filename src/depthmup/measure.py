@@ -1,4 +1,4 @@
-"""``depthmup.transfer``: does the learning rate of a small model suit a large one?"""
+"""``depthmup.transfer``: is the best learning rate of a small model the best of a large one?"""
 
 import math
 import warnings
@@ -57,33 +57,32 @@ def transfer(
     """Measure whether the best learning rate of the base is the best one of larger models.
 
     Trains the model at every size, learning rate and seed of the design, and judges how the
-    optimum moves along each axis. What the design has several values of (schemes, optimizers,
-    multipliers, decays) is measured for each.
+    optimum moves along each axis. Where the design has several schemes, optimizers, multipliers or
+    decays, every combination is measured.
 
     Args:
         model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network.
-        design: what is varied, and what is held.
-        out: folder that keeps finished runs, page and summary; the same call resumes there.
+        design: what is varied, and what stays fixed.
+        out: folder for finished runs, page and summary; the same call resumes there.
         on: where to run: an ``Execution``, a number of worker processes (0: one per core; 1: in
-            this process), or an executor of ``depthmup.sweep``. Functions that are defined in a
-            notebook or in the script that is running cannot be imported by other processes, and
-            run in this one.
-        target: the size at which to predict the best learning rate, for each variant; the report
-            then has ``certificates``, and the folder a certificate.json. Axes that it does not
-            name are at the base's. A target that grows along two axes adds a corner to the design.
+            this process), or an executor of ``depthmup.sweep``. Functions defined in a notebook or
+            in the running script cannot be imported by other processes and run in this one.
+        target: the size at which to predict the best learning rate of each variant; the report then
+            has ``certificates``, and the folder a certificate.json. Axes that it does not name are
+            those of the base. A target that grows along two axes adds a corner to the design.
         tolerance: octaves per doubling within which the optimum counts as staying.
         title: of the page.
-        log: told of each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
-        progress: told how far the sweep is.
-        forecast: told in words how long it will take, once that is known.
-        command: noted as what was run.
+        log: receives each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
+        progress: called with the progress of the sweep.
+        forecast: called once with a sentence that says how long the sweep will take.
+        command: command line to show on the page.
 
     Returns:
-        The report; of a shard, without findings.
+        The report; for a shard, one without findings.
 
     Raises:
-        ValueError, TypeError: before any training, what cannot be measured.
-        WorkerError: the model's code raised an error; with its traceback, after all other runs.
+        ValueError, TypeError: the model or the design cannot be measured; before any training.
+        WorkerError: the model's code raised an error; after all other runs, with the traceback.
 
     Example:
         >>> import torch, depthmup
@@ -107,29 +106,29 @@ def transfer(
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     _check_asked(sweep, target, tolerance)
-    place = _placed(model, sweep, on)
+    placed = _placed(model, sweep, on)
     folder = None if out is None else Path(out)
     asked, path = sweep.runs, None if folder is None else folder / MAIN_STORE
-    if place.shard:
-        asked, path = _shared(sweep, Shard.parse(place.shard), folder, place.trainer)
+    if placed.shard:
+        asked, path = _shared(sweep, Shard.parse(placed.shard), folder, placed.trainer)
 
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
-            place.trainer.check(missing, workers=place.workers)
+            placed.trainer.check(missing, workers=placed.workers)
         if missing and forecast is not None:
-            _tell_time(missing, place, forecast)
-        return place.trainer.jobs(missing)
+            _tell_time(missing, placed, forecast)
+        return placed.trainer.jobs(missing)
 
     begun = path is not None and path.exists()
     if not begun:
-        place.trainer.check(asked, workers=place.workers)  # before anything is written
+        placed.trainer.check(asked, workers=placed.workers)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with Store(path or ":memory:") as store:
         run(
             asked,
             store=store,
-            executor=place.executor if log is None else Logged(executor=place.executor, log=log),
+            executor=placed.executor if log is None else Logged(executor=placed.executor, log=log),
             jobs=checked,
             tell=progress,
             about={
@@ -137,15 +136,15 @@ def transfer(
                 "tolerance": tolerance,
                 "target": None if target is None else dict(target),
                 "title": title,
-                "environment": {**environment(), **place.environment},
+                "environment": {**environment(), **placed.environment},
                 **({"command": list(command)} if command else {}),
             },
         )
-        if place.shard:
+        if placed.shard:
             return Report(sweep=sweep, records=store.records(asked), studies=())
 
         def train_few(runs: Sequence[Any]) -> None:
-            run(runs, store=store, executor=place.executor, jobs=place.trainer.jobs)
+            run(runs, store=store, executor=placed.executor, jobs=placed.trainer.jobs)
 
         report = load_report(store, sweep, train=train_few)
     if folder is not None:
@@ -162,11 +161,16 @@ def resolved_sweep(
 ) -> tuple[Sweep, Size | None]:
     """The sweep of a design, and the target with a value for every axis.
 
-    What the design leaves open is what suits the model: learning rates, the optimizer, and the
-    scheme that its blocks ask for.
+    Learning rates, optimizer and scheme that the design leaves open become the usual ones for the
+    model; the scheme follows from the depth of its branches.
+
+    Args:
+        model: to be swept.
+        design: of the sweep.
+        target: the size to predict for, if any.
 
     Raises:
-        ValueError: the model cannot be swept along these axes, or the target is none of its sizes.
+        ValueError: the model has other axes, or the target is not one of its sizes.
     """
     if target is not None:
         target = _target(design, target)
@@ -245,7 +249,7 @@ def _check_asked(sweep: Sweep, target: Size | None, tolerance: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Placed:
-    """What trains where."""
+    """An executor and the trainer whose jobs it does."""
 
     executor: Executor
     trainer: Trainer
@@ -296,13 +300,13 @@ def _stacks(engine: str) -> bool:
     if engine == "native":
         raise ValueError(
             "Expected the engine of a custom model to be auto, reference or stacked; got 'native', "
-            "which trains the built-in networks alone."
+            "which trains only the built-in networks."
         )
     return engine == "stacked"
 
 
 def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
-    """The executor, the model as it needs it, and what the executor is."""
+    """The executor, the model in the form that it can send, and the executor in words."""
     if isinstance(executor, InProcess):
         return executor, model, "in process"
     try:
@@ -324,20 +328,20 @@ def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
 def _shared(
     sweep: Sweep, shard: Shard, folder: Path | None, trainer: Trainer
 ) -> tuple[tuple[Any, ...], Path]:
-    """The runs of a share that the main store does not hold, and the store for them."""
+    """The runs of a shard that the main store does not hold, and the path of the shard's store."""
     if folder is None:
-        raise ValueError(f"A shard is kept in a folder: expected out with shard {shard}.")
+        raise ValueError(f"Expected out, the folder for the store of shard {shard}; got none.")
     asked = share_left(sweep.runs, shard, jobs=trainer.jobs, held_by=folder / MAIN_STORE)
     return tuple(asked), folder / shard.store_name
 
 
-def _tell_time(missing: Sequence[Any], place: _Placed, forecast: Callable[[str], None]) -> None:
+def _tell_time(missing: Sequence[Any], placed: _Placed, forecast: Callable[[str], None]) -> None:
     from depthmup.reports.sentences import duration
 
-    seconds = place.trainer.seconds(missing) / place.workers
+    seconds = placed.trainer.seconds(missing) / placed.workers
     if math.isfinite(seconds):
-        cores = "one core" if place.workers == 1 else f"{place.workers} cores"
+        cores = "one core" if placed.workers == 1 else f"{placed.workers} cores"
         forecast(
             f"{len(missing)} runs on {cores}: about {duration(seconds)} if "
-            f"{'it is' if place.workers == 1 else 'they are'} idle and no run diverges."
+            f"{'it is' if placed.workers == 1 else 'they are'} idle and no run diverges."
         )

@@ -1,4 +1,4 @@
-"""What a measurement of transfer found: a report that shows itself."""
+"""The report of a measurement of transfer: verdicts, tables, charts and files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,9 +31,10 @@ Kind = Literal["points", "optima", "transfers", "trials"]
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The findings, the curves behind them, and every run's losses.
+    """The findings, the curves behind them, and the losses of every run.
 
-    Without a name, the first scheme is meant; without an axis, depth if it was measured.
+    Methods that take a scheme or an axis use the first scheme, and depth if it was measured, where
+    none is given.
     """
 
     sweep: Sweep
@@ -42,7 +43,7 @@ class Report:
     certificates: tuple[Certificate, ...] = ()
 
     @property
-    def _found(self) -> tuple[Study, ...]:
+    def _judged(self) -> tuple[Study, ...]:
         if not self.studies:
             raise ValueError(
                 "A shard alone has no findings: join all of them with `depthmup merge FOLDER`."
@@ -51,7 +52,7 @@ class Report:
 
     def study(self, axis: Axis | None = None) -> Study:
         """The curves along an axis."""
-        for study in self._found:
+        for study in self._judged:
             if axis in (None, study.axis):
                 return study
         raise ValueError(
@@ -60,16 +61,21 @@ class Report:
         )
 
     def finding(self, scheme: str | None = None, axis: Axis | None = None) -> Transfer:
-        """What was found of a scheme along an axis."""
+        """The verdict on a scheme along an axis, with its optima and drift.
+
+        Args:
+            scheme: name of the variant; by default the first.
+            axis: by default depth if it was measured.
+        """
         name = self.sweep.design.variant(scheme).name
         return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
 
     @property
     def verdict(self) -> Verdict:
-        """The first scheme's: it transfers if it does along every axis; drifts if along any."""
-        found = {self.finding(axis=axis).verdict for axis in self.sweep.design.axes}
+        """The first scheme's: transfers if it does along every axis, drifts if along any."""
+        verdicts = {self.finding(axis=axis).verdict for axis in self.sweep.design.axes}
         for verdict in (Verdict.DRIFTS, Verdict.UNDECIDED):
-            if verdict in found:
+            if verdict in verdicts:
                 return verdict
         return Verdict.TRANSFERS
 
@@ -80,20 +86,23 @@ class Report:
 
     @property
     def regret(self) -> Estimate:
-        """What the base's best learning rate costs at the first scheme's largest size."""
+        """The first scheme's excess loss at the largest size with the base's best learning rate."""
         return self.finding().regret
 
     def losses(
         self, scheme: str | None = None, axis: Axis | None = None, *, window: int = -1
     ) -> Losses:
-        """Mean losses (sizes, learning rates, seeds) over a window, the last one unless said.
+        """Mean losses over a window of training, (sizes, learning rates, seeds).
 
-        Without an axis, of all sizes.
+        Args:
+            scheme: name of the variant; by default the first.
+            axis: sizes along this axis; by default all sizes.
+            window: index of the window; by default the last.
         """
         sizes = self.sweep.design.all_sizes
         if axis is not None:
             sizes = self.sweep.design.sizes_along(self.study(axis).axis)
-        steps = self._found[0].windows[window]
+        steps = self._judged[0].windows[window]
         return losses_over(
             self.sweep,
             self.records,
@@ -109,14 +118,17 @@ class Report:
         scheme: str | None = None,
         probe: Probe | None = None,
     ) -> Certificate:
-        """What these sizes say about the best learning rate at another size, or why not.
+        """The best learning rate predicted for another size, or the reasons why none can be.
 
-        Axes that the target does not name are at the base's.
+        Args:
+            target: the size; axes that it does not name are those of the base.
+            scheme: name of the variant; by default the first.
+            probe: of the target, if one was trained.
 
         Example:
             ``report.certificate(target={"width": 4096, "depth": 64}).learning_rate``
         """
-        study = self._found[0]
+        study = self._judged[0]
         return certificate(
             self.sweep,
             self.records,
@@ -131,29 +143,30 @@ class Report:
     @property
     def table(self) -> str:
         """The result as text."""
-        return "\n\n".join(reports.plain_table(study) for study in self._found)
+        return "\n\n".join(reports.plain_table(study) for study in self._judged)
 
     @cached_property
     def page(self) -> str:
         """The result as one HTML page that opens offline."""
-        return reports.page(*self._found, certificates=self.certificates)
+        return reports.page(*self._judged, certificates=self.certificates)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The result as strict JSON can hold it."""
-        return reports.summary(*self._found)
+        """The result as values of strict JSON."""
+        return reports.summary(*self._judged)
 
     def frame(self, kind: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
 
         ``points``: loss by scheme, size and learning rate. ``optima``: the best learning rates.
-        ``transfers``: drift, regret, verdict. ``trials``: every run with its last loss.
+        ``transfers``: drift, excess loss (column ``regret``) and verdict. ``trials``: every run
+        with its last loss.
         """
         import pandas as pd
 
         if kind == "trials":
             return pd.DataFrame(self._run_rows())
-        frames = [getattr(reports.to_pandas(study), kind) for study in self._found]
+        frames = [getattr(reports.to_pandas(study), kind) for study in self._judged]
         return pd.concat(frames, ignore_index=True)
 
     def _run_rows(self) -> list[dict[str, Any]]:
@@ -184,14 +197,14 @@ class Report:
             import pyarrow  # type: ignore[import-untyped]  # noqa: F401
         except ImportError:
             raise ValueError(
-                "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv needs "
-                "nothing."
+                "Writing Parquet needs pyarrow: pip install 'depthmup[parquet]'. to_csv works "
+                "without it."
             ) from None
         self.frame(kind).to_parquet(path, index=False)
 
     def save(self, folder: str | Path) -> None:
         """Write report.html and summary.json into a folder."""
-        reports.write_result(self._found, Path(folder), certificates=self.certificates)
+        reports.write_result(self._judged, Path(folder), certificates=self.certificates)
 
     def __str__(self) -> str:
         return self.table if self.studies else f"A shard: {len(self.records)} runs"
@@ -203,13 +216,13 @@ class Report:
 
 
 def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None = None) -> Report:
-    """The report of a sweep, or of the one that was measured last, from the store alone.
+    """The report of a sweep from the runs in a store.
 
     Args:
         store: of finished runs.
-        sweep: which measurement; another one may have begun on this store since.
-        train: trains the few steps at the target that certificates rest on; without it those that
-            the store holds are used.
+        sweep: which measurement; by default the one that was started last on this store.
+        train: trains the few steps at the target that certificates need; without it, those in the
+            store are used.
 
     Raises:
         StoreError: no such measurement was started, or runs are missing.

@@ -219,7 +219,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path):
     sweep = interrupted(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _, shown = sweep.communicate(timeout=60)
     assert sweep.returncode == 130
-    assert "the same command goes on from there" in shown
+    assert "the same command continues from there" in shown
     assert "Traceback" not in shown
     assert not (tmp_path / "summary.json").exists()
 

@@ -95,11 +95,14 @@ def test_files_beside_each_other(tmp_path, capsys):
         (["--gamma", "1"], "gamma"),
         (["--activation", "swich"], "activation"),
         (["--block-depth", "3"], "1 or 2 matrices"),
-        (["--decay", "0.1"], "--decay is not for --block-depth 1"),
+        (["--decay", "0.1"], "--decay has no effect with --block-depth 1"),
         (["--optimizer", "sign"], "sign of a sum"),
-        (["--optimizer", "sign", "--batch-size", "1", "--momentum", "0.5"], "--momentum is not"),
+        (
+            ["--optimizer", "sign", "--batch-size", "1", "--momentum", "0.5"],
+            "--momentum has no effect",
+        ),
         (["--scheme", "completep", "--alpha", "1"], "leave --alpha"),
-        (["--points", "1024"], "--points is not for a limit in which nothing is sampled"),
+        (["--points", "1024"], "--points has no effect with a limit in which nothing is sampled"),
         (["--scheme", "no-such-scheme"], "no-such-scheme"),
     ],
 )
@@ -138,7 +141,7 @@ def test_a_map_in_no_known_format(tmp_path, capsys):
 )
 def test_the_check_refuses_what_it_would_ignore(option, capsys):
     assert main(["limit", *SMALL, "--check", *option]) == 2
-    assert f"{option[0]} is not for --check" in capsys.readouterr().err
+    assert f"{option[0]} cannot be combined with --check" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -96,7 +96,7 @@ def test_options_of_the_built_in_networks_are_refused(folder, option, capsys):
 
 def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys):
     assert main(["transfer", "--warmup", "0.5", "--out", str(folder / "never")]) == 2
-    assert "--warmup is for a model of your own (--model)" in capsys.readouterr().err
+    assert "--warmup is for custom models (--model)" in capsys.readouterr().err
     assert not (folder / "never").exists()
 
 
@@ -132,7 +132,7 @@ def test_an_error_in_the_code_comes_with_its_traceback(folder, tmp_path, capsys)
     words = ["--model", f"{tmp_path}/mine_own.py:make", *TINY, "--out", str(tmp_path / "out")]
     assert main(["transfer", *words]) == 3
     said = capsys.readouterr().err
-    assert "What was finished is kept, but training make at width" in said
+    assert "Finished runs are stored, but training make at width" in said
     assert "mine_own.py" in said
     assert "ZeroDivisionError: division by zero" in said
     assert main(["transfer", *words]) == 0

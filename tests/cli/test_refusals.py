@@ -128,9 +128,9 @@ def test_this_packages_own_type_errors_are_messages(own, capsys):
 )
 def test_statuses(error, status, monkeypatch, capsys):
     """As of this package itself: the code of these tests counts as a library."""
-    from depthmup.training import own_errors
+    from depthmup.model import errors
 
-    monkeypatch.setattr(own_errors, "_owner", lambda frame: "library")
+    monkeypatch.setattr(errors, "_owner", lambda frame: "library")
     assert explained(raising(error)) == status
     assert ("a mistake in depthmup" in capsys.readouterr().err) is (status == DEFECT)
 
@@ -255,7 +255,7 @@ def test_check_refuses_a_learning_rate_that_is_none(own, lr, capsys):
 def test_a_folder_in_the_way_of_a_result_is_refused_first(own, tmp_path, name, capsys):
     (tmp_path / "out" / name).mkdir(parents=True)
     assert main(["transfer", "--model", own(), *TINY, "--out", str(tmp_path / "out")]) == REFUSED
-    assert "is in its way" in capsys.readouterr().err
+    assert "there is a folder of that name" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ def test_the_claims_are_listed(capsys):
         (["fig99"], "got fig99"),
         (["fig10", "--scale", "paper"], "pass --data cifar10:FOLDER"),
         (["fig10", "--data", "cifar10:/nowhere"], "/nowhere"),
-        (["fig10", "--data", "digits", "digits"], "one set to train on and mnist at most"),
+        (["fig10", "--data", "digits", "digits"], "at most one data set to train on, and mnist"),
         (["fig10", "--data", "svhn"], "svhn"),
         (["fig9", "--workers", "-1"], "at least 1"),
         (["fig9", "--device", "tpu"], "tpu"),

@@ -111,7 +111,7 @@ def test_what_hangs_is_stopped_and_reported(log):
     assert heard.numbers == [0, 2]
     [(name, why)] = heard.failures
     assert name == "doing hang 1"
-    assert "when it had taken 0.5 s, its time limit" in why
+    assert "stopped after 0.5 s, its time limit" in why
     # The job of three had 1.5 s, the one that hangs 0.5 s; the rest is the start of processes.
     assert time.monotonic() - start > 2.0
     assert not [line for line in lines(log) if Path(f"/proc/{line.split()[0]}").exists()]
@@ -131,7 +131,7 @@ def test_a_job_that_ends_without_its_results_has_failed(log):
 
     heard = Heard()
     InProcess()([Lazy(tasks=(task("add_one", log, 0),))], heard)
-    assert [why for _, why in heard.failures] == ["It came to its end without a result."]
+    assert [why for _, why in heard.failures] == ["It ended without a result."]
 
 
 def test_a_result_that_comes_again_is_not_passed_on(log):
@@ -176,12 +176,14 @@ def test_all_failures_are_named(tmp_path, log):
     jobs = [Several(tasks=(each,)) for each in tasks]
     with (
         Store(tmp_path / "results.sqlite") as store,
-        pytest.raises(WorkerError, match=r"(?s)fail 0 failed \(12 other jobs.*Failed too") as found,
+        pytest.raises(
+            WorkerError, match=r"(?s)fail 0 failed \(12 other jobs.*Also failed"
+        ) as found,
     ):
         run(tasks, store=store, executor=InProcess(), jobs=lambda missing: jobs)
     text = str(found.value)
-    assert text.count("Failed too: doing fail") == 10
-    assert "Failed too: doing fail 1: ZeroDivisionError: number 1 has no inverse" in text
+    assert text.count("Also failed: doing fail") == 10
+    assert "Also failed: doing fail 1: ZeroDivisionError: number 1 has no inverse" in text
     assert text.endswith("And 2 more.")
 
 

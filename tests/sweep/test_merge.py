@@ -279,7 +279,7 @@ def test_the_command_elsewhere_and_bad_input(tmp_path, capsys, stores):
     assert main(["merge", str(tmp_path / "empty")]) == 2
     assert "Expected stores to join" in capsys.readouterr().err
     assert main(["merge", str(tmp_path / "typo")]) == 2
-    assert "there is none at" in capsys.readouterr().err
+    assert "there is no file or folder" in capsys.readouterr().err
     assert not (tmp_path / "results.sqlite").exists()
     assert main(["merge"]) == 2
     assert "got none" in capsys.readouterr().err

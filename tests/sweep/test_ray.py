@@ -222,7 +222,7 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
         "doing fail 1": r"(?s)Traceback.*misbehaviour.py.*ZeroDivisionError: number 1 has no",
         "doing die 3": r"died 3 times.*WorkerCrashedError",
         "doing exhaust 4": r"(?s)died 3 times.*Traceback.*MemoryError",
-        "doing hang 6": r"when it had taken 2 s, its time limit",
+        "doing hang 6": r"stopped after 2 s, its time limit",
     }
     assert heard.failures.keys() == patterns.keys()
     for name, pattern in patterns.items():
@@ -348,7 +348,7 @@ class TestOwnModels:
         asked = {**self.ASKED, "settings": {}, "out": out}
         train = find_function(f"{file}:train")
         with pytest.raises(
-            WorkerError, match=r"(?s)mine\.py.*in train.*no data of mine.*Failed too: "
+            WorkerError, match=r"(?s)mine\.py.*in train.*no data of mine.*Also failed: "
         ):
             measure(train=train, **asked, on=Ray())
         with Store(out / "results.sqlite") as store:

@@ -10,7 +10,7 @@ import pytest
 from cells import cell
 
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.records.codec import checksum
+from depthmup.records.store_rows import checksum
 from depthmup.sweep import Store, StoreError
 
 
@@ -129,7 +129,7 @@ def test_a_full_disk_keeps_what_was_finished(path):
         store.add(record(0))
         pages = store._db.execute("PRAGMA page_count").fetchone()[0]
         store._db.execute(f"PRAGMA max_page_count={pages}")
-        with pytest.raises(StoreError, match=r"full.*What was finished is kept: make room"):
+        with pytest.raises(StoreError, match=r"full.*Finished runs are stored: free some space"):
             fill(store)
         kept = len(store)
     with Store(path) as store:

@@ -11,7 +11,7 @@ from cells import cell
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from depthmup.records import Status
-from depthmup.training import Placement, engine, recording, train_ensemble, train_group
+from depthmup.training import Placement, cuda_graphs, engine, train_ensemble, train_group
 from depthmup.training.cuda_graphs import WARM_UP, cuda_graph
 
 ASKS_THE_DEVICE = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero")
@@ -157,7 +157,7 @@ def test_a_cuda_graph_holds_the_step_that_would_run(monkeypatch):
         tape.put_back()
 
     monkeypatch.setattr(
-        recording, "torch", SimpleNamespace(cuda=SimpleNamespace(CUDAGraph=Tape, graph=graph))
+        cuda_graphs, "torch", SimpleNamespace(cuda=SimpleNamespace(CUDAGraph=Tape, graph=graph))
     )
     cells = [cell(-6.0), cell(-5.0)]
     assert list(train_ensemble(cells, record=cuda_graph)) == list(train_ensemble(cells))

@@ -102,7 +102,7 @@ def test_files_that_are_not_the_official_ones_are_used_only_on_demand(cifar):
 def test_data_that_changed_since_are_refused(cifar, tmp_path):
     data = find_data(cifar, verify=False)
     write_cifar10(tmp_path / "cifar", version="python", examples=20, seed=3)
-    with pytest.raises(ValueError, match=f"digest {data.digest}, as the cell says"):
+    with pytest.raises(ValueError, match=f"digest {data.digest}, as in the cell"):
         dataset(data)
 
 

@@ -117,5 +117,5 @@ def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):
 
 
 def test_what_a_stack_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="amsgrad and maximize are not for stacks"):
+    with pytest.raises(ValueError, match="amsgrad and maximize cannot be stacked"):
         list(run_together(of(settings={**TRIAL.settings, "amsgrad": True}), FUNCTIONS))

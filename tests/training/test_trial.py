@@ -223,8 +223,12 @@ class TestPreflight:
         self.check("to give a torch.nn.Module; got int", TypeError, make=lambda w, d: w)
 
     def test_a_batch_that_is_none_or_goes_on(self):
-        self.check(r"two things; got Tensor", TypeError, batch=lambda g: torch.ones(2))
-        self.check(r"two things; got tuple of 3", TypeError, batch=lambda g: (1, 2, 3))
+        self.check(
+            r"a pair, \(inputs, targets\); got Tensor", TypeError, batch=lambda g: torch.ones(2)
+        )
+        self.check(
+            r"a pair, \(inputs, targets\); got tuple of 3", TypeError, batch=lambda g: (1, 2, 3)
+        )
         self.check(
             "different data for the same generator",
             batch=lambda g: (torch.randn(4, 16), torch.arange(4)),
@@ -252,8 +256,8 @@ class TestPreflight:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"weight_decay": 0.1}, "weight_decay is no setting of the optimizer"),
-            ({"lr": 0.1, "plan": 1}, "lr, plan is no setting"),
+            ({"weight_decay": 0.1}, "weight_decay is not a setting of the optimizer"),
+            ({"lr": 0.1, "plan": 1}, "lr, plan is not a setting"),
             ({"beside_muon": 0.5}, "adamw has no setting beside_muon"),
             ({"betas": [0.9, 1.5]}, "Invalid beta"),
             ({"clip": -1}, "clip to be a positive norm"),

@@ -1,4 +1,4 @@
-"""The check of ``depthmup limit``: real networks of growing size against the limit."""
+"""``depthmup limit --check``: trained networks of growing size against the limit."""
 
 from collections.abc import Sequence
 from typing import Any

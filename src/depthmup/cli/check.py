@@ -1,6 +1,6 @@
-"""``depthmup check``: is my network in the regime I think it is in?"""
+"""``depthmup check``: do activations and updates scale as the scheme predicts?"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,14 +13,14 @@ PASSED, FAILED, UNDECIDED = 0, 1, 2
 class Options:
     """Check that a model's activations and updates scale with width and depth as a scheme predicts.
 
-    Trains the model at several sizes for a few steps, fits how every observable grows, and compares
-    with the scheme. Exits 0 if all exponents are as predicted, 1 if one is not, 2 if the
-    measurement cannot decide or the input is wrong.
+    Trains the model at several sizes for a few steps, fits an exponent of growth to every
+    observable, and compares it with the scheme's. Exits with 0 if all exponents are as predicted, 1
+    if one is not, 2 if the measurement cannot decide or the input is wrong.
     """
 
     model: str
-    """module:factory, or file.py:factory, with factory(width, depth). The same module gives
-    batch(generator) -> (inputs, targets) and, where cross-entropy is not meant,
+    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth). The
+    same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
     loss(outputs, targets)."""
 
     scheme: str | None = None
@@ -28,48 +28,48 @@ class Options:
     the model's blocks."""
 
     optimizer: str = "adamw"
-    """sgd, adam, adamw, muon, ... or a family: raw, entrywise, spectral."""
+    """Optimizer by name (sgd, adam, adamw, muon, ...) or by family (raw, entrywise, spectral)."""
 
     apply: Literal["plan", "as-is"] = "plan"
-    """Whether the scheme's plan is applied to the model, or the model's own code follows the scheme
-    already. As it is, the module may give optimizers(model, lr) -> list of optimizers."""
+    """plan: apply the scheme's plan to the model. as-is: the model's own code follows the scheme
+    already; its file may define optimizers(model, lr) -> list of optimizers."""
 
     widths: tuple[int, ...] = (32, 64, 128, 256)
-    """At least three, or one to leave width out."""
+    """Widths: at least three, or a single one to check depth only."""
 
     depths: tuple[int, ...] = (4, 8, 16, 32)
-    """At least three, or one to leave depth out."""
+    """Depths: at least three, or a single one to check width only."""
 
     seeds: int = 3
-    """Repetitions, for the intervals."""
+    """Number of repetitions, from whose scatter intervals are computed."""
 
     steps: int = 5
-    """Training steps between the two looks."""
+    """Training steps between the two forward passes that are compared."""
 
     lr: float | None = None
-    """Learning rate at the smallest size; by default one that suits the optimizer."""
+    """Learning rate at the smallest size; by default a usual one for the optimizer."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where its code does not show it:
-    fixed (the same at every size) or fan_in (as torch's layers)."""
+    """How the model's own initialization depends on its size, where its code does not show that:
+    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
     modules: str | None = None
-    """Judge only the modules that match, e.g. layers.*.mlp"""
+    """Judge only modules whose names match this pattern, such as layers.*.mlp"""
 
     batch: str = "batch"
-    """The function that gives a batch, of the same module or as module:function."""
+    """Function that returns a batch: a name in the same file, or module:function."""
 
     loss: str = ""
-    """The function that gives the loss; by default the module's loss, or cross-entropy."""
+    """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
-    """Write an HTML page here."""
+    """File for an HTML page of the result."""
 
     all: bool = False
-    """Print every exponent, also those that are as predicted."""
+    """Print every exponent, including those that are as predicted."""
 
     json: bool = False
-    """Print JSON, and nothing else on stdout."""
+    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
@@ -77,7 +77,8 @@ def run(options: Options) -> int:
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import as_is, check, planned
     from depthmup.records import Outcome
-    from depthmup.reports import strict, write_text
+    from depthmup.records.codec import strict
+    from depthmup.reports import write_text
     from depthmup.reports.check_page import check_page, check_text
 
     _limit_threads()
@@ -88,7 +89,7 @@ def run(options: Options) -> int:
                 f"Expected --out in a folder that exists; there is no {options.out.parent}."
             )
         prepare_file(options.out, option="--out")
-    found = check(
+    result = check(
         model,
         scheme=options.scheme,
         optimizer=options.optimizer,
@@ -103,14 +104,14 @@ def run(options: Options) -> int:
         progress=NetworksDone(),
     )
     if options.out is not None:
-        write_text(options.out, check_page(found))
+        write_text(options.out, check_page(result))
     if options.json:
-        print_json(strict(asdict(found)))
+        print_json(strict(result))
     else:
-        print(check_text(found, everything=options.all))
+        print(check_text(result, everything=options.all))
         if options.out is not None:
             print(f"\nThe page: {options.out.resolve()}")
-    return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(found.outcome, UNDECIDED)
+    return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
 
 
 def load(options: Options) -> Any:

@@ -1,4 +1,4 @@
-"""``depthmup doctor``: what this installation runs on."""
+"""``depthmup doctor``: versions, hardware and the training engine of this installation."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ ON_CUDA = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Show versions, hardware, which engine trains networks here, and why."""
+    """Show versions and hardware, which engine trains networks here, and why."""
 
     json: bool = False
-    """Print JSON."""
+    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
@@ -30,7 +30,7 @@ def run(options: Options) -> int:
         cache = str(cache_folder())
     except BuildError as error:
         cache = f"none: {error}"
-    found = {
+    facts = {
         **environment(),
         "engine": chosen.name,
         "why": chosen.why,
@@ -40,9 +40,9 @@ def run(options: Options) -> int:
         "on cuda": ON_CUDA,
     }
     if options.json:
-        print_json(found)
+        print_json(facts)
         return 0
-    for name, value in found.items():
+    for name, value in facts.items():
         print(f"{name:<12}{'none' if value is None else value}")
     if chosen.name == "stacked" and compiler() is None:
         print(

@@ -1,4 +1,4 @@
-"""Folders and files of results: tried before any work, and none left behind by a refusal."""
+"""Folders and files of results: checked before any work, removed again if they stay empty."""
 
 import os
 import secrets
@@ -7,19 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 
 _made: list[Path] = []
-"""Folders that this command made, outermost first."""
+"""Folders that this command has made, outermost first."""
 
-# What is written into the folder of a measurement; a folder of such a name would be in its way.
+# Files written into the folder of a measurement, where no folder may have one of these names.
 RESULTS = ("results.sqlite", "report.html", "summary.json", "certificate.json")
 
 
 def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
-    """Make the folder, or say why results could not be kept there.
+    """Make the folder, or say why results could not be stored there.
 
     Raises:
-        ValueError: it cannot be written, or a result's name is that of a folder.
+        ValueError: it cannot be written, or contains a folder named like a result.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _made.extend(reversed(missing))
@@ -60,5 +60,5 @@ def remove_unused() -> None:
 def _check_file(path: Path) -> None:
     if path.is_dir():
         raise ValueError(
-            f"Expected to write the file {path}; a folder of that name is in its way. Move it away."
+            f"Expected to write the file {path}, but there is a folder of that name. Move it away."
         )

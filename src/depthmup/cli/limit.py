@@ -1,4 +1,4 @@
-"""``depthmup limit``: training at infinite width, with no network trained."""
+"""``depthmup limit``: training at infinite width, computed without training a network."""
 
 import json as json_format
 import math
@@ -15,51 +15,52 @@ from depthmup.cli.output import print_json
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Train a residual network of infinite width by SGD on the digits.
+    """Compute how a residual network of infinite width trains with SGD on the digits.
 
-    Linear networks (the identity activation) are exact at any depth, others at infinite depth; else
-    averages are taken over neurons or particles, with an error that is said. With --check, networks
-    of growing width and depth are trained and held against the limit.
+    The result is exact for linear networks (the identity activation) at any depth and for others at
+    infinite depth; otherwise averages are taken over sampled neurons or particles, and their error
+    is estimated. With --check, networks of growing width and depth are trained and compared with
+    the limit.
     """
 
     depth: str = "inf"
     """Number of residual branches, or inf."""
 
     activation: str = "identity"
-    """identity, erf, sin, cos, relu, abs, tanh, gelu or softplus."""
+    """Activation: identity, erf, sin, cos, relu, abs, tanh, gelu or softplus."""
 
     steps: int = 10
     """Training steps."""
 
     batch_size: int = 4
-    """Examples per step; cost grows with (steps x batch size)^3."""
+    """Examples per step; the cost grows as (steps x batch size)^3."""
 
     block_depth: int = 1
-    """Matrices per branch; with 2, W2 phi(W1 x)."""
+    """Matrices per branch: 1, or 2 for W2 phi(W1 x)."""
 
     scheme: str = ""
-    """A scheme by name (depth-mup, completep, ode), in place of --alpha and --gamma."""
+    """Scheme by name (depth-mup, completep, ode), instead of --alpha and --gamma."""
 
     optimizer: Literal["sgd", "sign"] = "sgd"
-    """sgd, or the sign of every gradient (with --batch-size 1)."""
+    """sgd, or sign: steps by the sign of every gradient entry (needs --batch-size 1)."""
 
     lr: float = 1.0
     """Learning rate."""
 
     lr_second: float | None = None
-    """Learning rate of the second matrix of a branch; the same by default."""
+    """Learning rate of the second matrix of a branch; by default that of the first."""
 
     width_ratio: float = 1.0
-    """Hidden width over the width, with --block-depth 2."""
+    """With --block-depth 2: hidden width of a branch divided by the width."""
 
     decay: float = 0.0
-    """Weight decay of branches, with --block-depth 2: a step multiplies weights by 1 - lr decay."""
+    """With --block-depth 2: weight decay of branches; a step multiplies weights by 1 - lr decay."""
 
     rms_norm: bool = False
-    """Normalize before every branch, with --block-depth 2."""
+    """With --block-depth 2: apply RMSNorm before every branch."""
 
     points: int | None = None
-    """Neurons (or particles) that averages are taken over, a power of two."""
+    """Number of sampled neurons or particles for averages, a power of two."""
 
     momentum: float = 0.0
     """Heavy-ball momentum."""
@@ -74,39 +75,40 @@ class Options:
     """Updates inside branches proportional to depth^-gamma."""
 
     loss: Literal["cross-entropy", "mse"] = "cross-entropy"
-    """Loss; mse is against one-hot targets."""
+    """Loss; mse compares outputs with one-hot targets."""
 
     data: Literal["digits"] = "digits"
     """Data set."""
 
     label_noise: float = 0.3
-    """Fraction of labels drawn anew."""
+    """Fraction of labels resampled at random."""
 
     seed: int = 0
     """Seed of the data order."""
 
     tol: float | None = None
-    """Error asked for: by default 1e-9 where nothing is sampled, and 0.05 where averages are."""
+    """Error tolerance: by default 1e-9 for exact solutions and 0.05 for sampled averages."""
 
     out: Path | None = None
-    """Write the result as JSON to this file, and the chart beside it as .html."""
+    """File for the result as JSON; the chart goes beside it as .html."""
 
     check: bool = False
-    """Train real linear networks (by default under Depth-muP) and hold them against the limit;
-    minutes."""
+    """Train finite linear networks (by default under Depth-muP) and compare them with the limit;
+    takes minutes."""
 
     optimum: bool = False
-    """Instead, predict how SGD's best learning rate moves with depth, from the kernel at
-    initialization; nothing is trained and steps, batch size and learning rate do not matter."""
+    """Predict instead how SGD's best learning rate moves with depth, from the kernel at
+    initialization. Nothing is trained; steps, batch size and learning rate are ignored."""
 
     depths: tuple[int, ...] = (8, 16, 32, 64, 128)
-    """With --optimum: where to predict."""
+    """With --optimum: depths at which to predict."""
 
     base_depth: int = 8
-    """With --optimum: where the best learning rate is known; branches are --multiplier there."""
+    """With --optimum: depth at which the best learning rate is known and branches are multiplied by
+    --multiplier."""
 
     measured: Path | None = None
-    """With --optimum: summary.json of `depthmup transfer`, to show what was measured beside."""
+    """With --optimum: summary.json of `depthmup transfer`, to show its measured optima beside."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
@@ -127,7 +129,7 @@ def run(options: Options) -> int:
     if options.check:
         from depthmup.cli.agreement import check
 
-        _check_is_of_the_usual(options)
+        _refuse_beside_check(options)
         return check(
             steps,
             json=options.json,
@@ -192,7 +194,9 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
     if options.block_depth == 2:
         return _two_matrix(options, steps, common, tol)
     if options.block_depth != 1:
-        raise ValueError(f"--block-depth is 1 or 2 matrices per branch; got {options.block_depth}.")
+        raise ValueError(
+            f"Expected --block-depth to be 1 or 2 matrices; got {options.block_depth}."
+        )
     _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
     if options.activation != "identity" and depth != math.inf:
         return limits.nonlinear(steps, activation=options.activation, **common, **particles)
@@ -203,7 +207,7 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
 
 
 def _scaling(options: Options) -> dict[str, Any]:
-    """multiplier, alpha and gamma, the latter by their scheme's name or as given."""
+    """multiplier, alpha and gamma; alpha and gamma from the scheme if one is named."""
     from depthmup import rules
 
     alpha, gamma = options.alpha, options.gamma
@@ -241,10 +245,10 @@ def _two_matrix(
 
 
 def _refuse(options: Options, what: str, *names: str) -> None:
-    """Raise if an option is given that would be ignored."""
+    """Refuse options that would be ignored."""
     for name in names:
         if getattr(options, name) != getattr(Options(), name):
-            raise ValueError(f"--{name.replace('_', '-')} is not for {what}: leave it out.")
+            raise ValueError(f"--{name.replace('_', '-')} has no effect with {what}: leave it out.")
 
 
 def _title(options: Options, solution: "limits.Solution") -> str:
@@ -256,8 +260,8 @@ def _title(options: Options, solution: "limits.Solution") -> str:
     )
 
 
-def _check_is_of_the_usual(options: Options) -> None:
-    """The check chooses sizes itself, and trains linear networks by plain SGD."""
+def _refuse_beside_check(options: Options) -> None:
+    """Refuse options that --check ignores: it trains linear networks of fixed sizes by SGD."""
     for name in (
         "depth",
         "activation",
@@ -271,9 +275,9 @@ def _check_is_of_the_usual(options: Options) -> None:
     ):
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is not for --check, which trains linear networks of "
-                "its own sizes. depthmup.diagnostics.agreement_with_width and agreement_with_depth "
-                "take more settings."
+                f"--{name.replace('_', '-')} cannot be combined with --check, which trains linear "
+                "networks of fixed sizes. depthmup.diagnostics.agreement_with_width and "
+                "agreement_with_depth take more settings."
             )
 
 
@@ -281,8 +285,8 @@ def _only_for_optimum(options: Options) -> None:
     for name in ("depths", "base_depth", "measured"):
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is for --optimum; without it, training at one depth "
-                "is solved. Add --optimum."
+                f"--{name.replace('_', '-')} belongs to --optimum; without it, training at one "
+                "depth is solved. Add --optimum."
             )
 
 
@@ -296,7 +300,7 @@ def _depth(text: str) -> float:
 
 
 def _steps(options: Options) -> "list[limits.Step]":
-    """Minibatches of the digits; inputs are scaled so that U with entries N(0, 1) is theirs."""
+    """Minibatches of the digits, scaled for a U with entries N(0, 1)."""
     import numpy as np
     import torch
 

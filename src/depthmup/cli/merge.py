@@ -1,4 +1,4 @@
-"""``depthmup merge``: join the stores that shards of a sweep have left."""
+"""``depthmup merge``: join the stores of the shards of a sweep."""
 
 import sys
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ import tyro
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Join stores of results into OUT/results.sqlite, and make the page if nothing is missing.
+    """Join stores of results into OUT/results.sqlite, and write the page if no run is missing.
 
-    Nothing is changed if two stores hold different results of the same run. Stores of different
-    measurements can be joined; the page is that of the one that was started last.
+    If two stores hold different results of the same run, nothing is changed. Stores of different
+    measurements can be joined; the page shows the measurement that was started last.
     """
 
     stores: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Stores, or folders of which all results*.sqlite are meant."""
+    """Stores, or folders whose results*.sqlite are all joined."""
 
     out: Path | None = None
-    """Folder for the joint store and the page; by default that of the first store."""
+    """Folder for the joined store and the page; by default that of the first store."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -38,7 +38,7 @@ def run(options: Options) -> int:
         raise ValueError("Expected stores to join, or a folder of them; got none.")
     first = options.stores[0]
     out = options.out or (first if first.is_dir() else first.parent)
-    stores = found(options.stores, out)
+    stores = _store_files(options.stores, out)
     prepare_folder(out)
     with Store(out / MAIN_STORE) as store:
         new = merge(stores, into=store)
@@ -49,15 +49,15 @@ def run(options: Options) -> int:
     return report.run(report.Options(folder=out, export=options.export, json=options.json))
 
 
-def found(stores: tuple[Path, ...], out: Path) -> list[Path]:
-    """The stores that are named, each once, and not the one to be written."""
+def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:
+    """The named stores without repetitions, and without the one to be written."""
     from depthmup.sweep import MAIN_STORE
 
     paths = []
-    for each in stores:
-        if not each.exists():
-            raise ValueError(f"Expected stores to join; there is none at {each}.")
-        paths += sorted(each.glob("results*.sqlite")) if each.is_dir() else [each]
+    for store in stores:
+        if not store.exists():
+            raise ValueError(f"Expected stores to join; there is no file or folder {store}.")
+        paths += sorted(store.glob("results*.sqlite")) if store.is_dir() else [store]
     target = (out / MAIN_STORE).resolve()
     unique = {path.resolve(): path for path in paths if path.resolve() != target}
     if not unique:

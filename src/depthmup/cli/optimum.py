@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SECONDS_OF_SILENCE = 2.0
 EXAMPLES = 128
-"""Of the data: the largest eigenvalue of more moves with depth alike, to a hundredth of an octave
-for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
+"""Examples in the kernel. With more, its largest eigenvalue moves with depth in the same way: to a
+hundredth of an octave for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
 
 
 def run(options: "Options") -> int:
-    """Print, and write where asked, what the rule predicts."""
+    """Predict, print the result, and write it to files if asked."""
     from depthmup import limits, reports
 
     scheme = options.scheme or f"{options.alpha},{options.gamma}"
@@ -62,7 +62,7 @@ def run(options: "Options") -> int:
 
 
 class _Layers:
-    """How many layers are done, on stderr, once that takes longer than two seconds."""
+    """Progress in layers on stderr, every two seconds."""
 
     def __init__(self) -> None:
         self._started = self._spoke = time.monotonic()
@@ -81,8 +81,13 @@ class _Layers:
 def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
     """The measured optima of a scheme, from the summary.json of ``depthmup transfer``.
 
+    Args:
+        file: summary.json, or the folder that contains it.
+        scheme: by name, or as alpha,gamma.
+        base_depth: from which octaves are counted.
+
     Raises:
-        ValueError: no such file, scheme or base, with what there is.
+        ValueError: no such file, scheme or base; says what there is.
     """
     from depthmup.records import Estimate
     from depthmup.reports import Movement
@@ -95,18 +100,18 @@ def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
             "Expected --measured to be the summary.json of `depthmup transfer`; there is no "
             f"{file}."
         )
-    wanted = scheme_named(scheme)
+    of_name = scheme_named(scheme)
     rows = [
         row
         for row in json_format.loads(file.read_text(encoding="utf-8")).get("schemes", [])
         if row["axis"] == "depth"
     ]
-    exponents = (str(wanted.alpha), str(wanted.gamma))
+    exponents = (str(of_name.alpha), str(of_name.gamma))
     of_scheme = [row for row in rows if (row["alpha"], row["gamma"]) == exponents]
     if not of_scheme:
         there = ", ".join(row["scheme"] for row in rows) or "none"
         raise ValueError(
-            f"{file} has no measurement of {wanted.title} along depth; it has {there}."
+            f"{file} has no measurement of {of_name.title} along depth; it has {there}."
         )
     known = {at["depth"]: at for at in of_scheme[0]["optimum"] if at["log2_lr"] is not None}
     if base_depth not in known:
@@ -134,7 +139,7 @@ def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
 
 
 def _inputs() -> Any:
-    """Digits, scaled so that U with entries N(0, 1) is theirs, and all of one length."""
+    """Digits, scaled for a U with entries N(0, 1) and to the same length."""
     import numpy as np
 
     from depthmup.data import digits
@@ -172,6 +177,6 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
     if math.isfinite(prediction.drift):
         print(
             f"\n{prediction.scheme}: SGD's best learning rate is predicted to move by "
-            f"{number(prediction.drift)} octaves per doubling of depth. A rule, no theorem: "
-            "docs/predict.md has its errors."
+            f"{number(prediction.drift)} octaves per doubling of depth. This is a rule, not a "
+            "theorem: docs/predict.md has its errors."
         )

@@ -1,6 +1,6 @@
-"""Where the result of a command goes, and everything else that is printed on the way.
+"""Standard output of a command: its result, apart from everything else that is printed.
 
-With ``--json``, stdout holds JSON and nothing else: what a person's own code prints, in this
+With ``--json``, stdout holds JSON and nothing else: whatever a custom model's code prints, in this
 process and in workers, from Python or from C, goes to stderr.
 """
 
@@ -18,9 +18,9 @@ _result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
 
 @contextmanager
 def json_alone(wanted: bool) -> Iterator[None]:
-    """Within, only ``print_json`` reaches stdout, if this is wanted."""
+    """Inside, if ``wanted``, only ``print_json`` reaches stdout."""
     for stream in (sys.stdout, sys.stderr):
-        # A path may hold what no encoding has: it is shown as an escape.
+        # A path may hold bytes that no encoding has: they are shown as escapes.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     if not wanted:
@@ -49,7 +49,7 @@ def json_alone(wanted: bool) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as strict JSON, or a text that is JSON already, as the command's result."""
+    """Print the result of the command: a value as strict JSON, or a text that is JSON already."""
     text = value if isinstance(value, str) else json_format.dumps(value, indent=2, allow_nan=False)
     print(text, file=_result.get() or sys.stdout, flush=True)
 

@@ -1,4 +1,4 @@
-"""What a measurement leaves in its folder and on the screen."""
+"""The files and the screen output of a measurement."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -18,7 +18,15 @@ __all__ = ["deliver", "prepare_folder"]
 def deliver(
     report: "Report", folder: Path, *, export: Collection[str], json: bool, saved: bool = False
 ) -> None:
-    """Show the tables, or print the summary; write the page and the summary, unless they are."""
+    """Show the tables, or print the summary; write both files unless they are ``saved`` already.
+
+    Args:
+        report: the measurement.
+        folder: for its page, summary and charts.
+        export: formats of further chart files.
+        json: print the summary instead of tables.
+        saved: whether page and summary are in the folder already.
+    """
     studies, certificates = report.studies, report.certificates
     if export or not saved:
         reports.write_result(studies, folder, certificates=certificates, formats=export)
@@ -28,11 +36,11 @@ def deliver(
     from rich.console import Console
 
     console = Console()
-    for each in studies:
+    for study in studies:
         if console.is_terminal:
-            console.print(reports.table(each))
+            console.print(reports.table(study))
         else:
-            print(reports.plain_table(each))
+            print(reports.plain_table(study))
     for certificate in certificates:
         print(f"\n{certificate_text(certificate)}")
     print(f"\nThe page: {(folder / 'report.html').resolve()}")

@@ -1,4 +1,4 @@
-"""``depthmup plan``: what a scheme prescribes for a model."""
+"""``depthmup plan``: initialization, multipliers and learning rates that a scheme prescribes."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Show what a scheme prescribes for your model, parameter by parameter, and why.
+    """Show what a scheme prescribes for each parameter of your model, and why.
 
-    The module that --model names also has batch(generator) -> (inputs, targets).
+    The file that --model names also defines batch(generator) -> (inputs, targets).
     """
 
     model: str
@@ -24,30 +24,30 @@ class Options:
     """Size to train, as WIDTHxDEPTH, such as 1024x32."""
 
     scheme: str = ""
-    """sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma; by default
-    depth-mup where branches have one matrix, else completep."""
+    """Scheme: sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma. By
+    default depth-mup if branches have one matrix, else completep."""
 
     optimizer: str = "adamw"
-    """Optimizer by name, or its family: raw, entrywise, spectral."""
+    """Optimizer by name (sgd, adam, adamw, muon, ...) or by family (raw, entrywise, spectral)."""
 
     batch: str = "batch"
-    """Function that draws a batch; only the shapes of its inputs matter here."""
+    """Function that returns a batch; only the shapes of its inputs matter here."""
 
     explicit: bool = False
-    """Keep multipliers in the forward pass, as hooks, instead of folding them into parameters."""
+    """Apply multipliers in the forward pass by hooks, instead of folding them into parameters."""
 
     meta: bool = False
     """Build both models on the meta device, which takes no memory."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where its code does not show it:
-    fixed (the same at every size) or fan_in (as torch's layers)."""
+    """How the model's own initialization depends on its size, where its code does not show that:
+    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
     explain: str = ""
-    """Say in words what is prescribed for this parameter, instead of the table."""
+    """Explain in words what is prescribed for this parameter, instead of printing the table."""
 
     out: Path | None = None
-    """Save the plan as JSON in this file."""
+    """File for the plan as JSON."""
 
 
 def run(options: Options) -> int:
@@ -68,7 +68,7 @@ def run(options: Options) -> int:
         (model, drawn), (small, base_drawn) = (
             recorded(partial(make, *shape)) for shape in (target, base)
         )
-    found = plan(
+    prescribed = plan(
         model,
         base=small,
         scheme=options.scheme or None,
@@ -78,8 +78,8 @@ def run(options: Options) -> int:
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),
     )
-    print(found.explain(options.explain) if options.explain else found)
+    print(prescribed.explain(options.explain) if options.explain else prescribed)
     if options.out is not None:
-        found.save(options.out)
+        prescribed.save(options.out)
         print(f"Saved {options.out}")
     return 0

@@ -1,6 +1,6 @@
-"""``depthmup predict``: where will my best learning rate move, before any training?"""
+"""``depthmup predict``: how SGD's best learning rate will move with size, without training."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,65 +11,67 @@ from depthmup.cli.output import print_json
 class Options:
     """Predict how SGD's best learning rate moves with depth and width; nothing is trained.
 
-    Builds your model at every size under the scheme's plan and finds the sharpness of its loss at
-    initialization in some ten passes each. The best learning rate is predicted to be inversely
-    proportional to it: a rule with errors that docs/predict.md tells, for SGD alone.
+    Builds your model at every size under the scheme's plan and computes the sharpness of its loss
+    at initialization, in about ten passes per size. The best learning rate is predicted to be
+    inversely proportional to the sharpness. This rule is for SGD only; docs/predict.md has its
+    errors.
     """
 
     model: str
-    """module:factory, or file.py:factory, with factory(width, depth). The same module gives
-    batch(generator) -> (inputs, targets) and, where cross-entropy is not meant,
+    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth). The
+    same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
     loss(outputs, targets)."""
 
     base: str
     """Size whose learning rate is known or cheap to tune, as WIDTHxDEPTH, such as 64x4."""
 
     widths: tuple[int, ...] = ()
-    """Further widths, at the base's depth."""
+    """Further widths to predict at, with the base's depth."""
 
     depths: tuple[int, ...] = ()
-    """Further depths, at the base's width."""
+    """Further depths to predict at, with the base's width."""
 
     scheme: str = "depth-mup"
     """A scheme's name, or alpha,gamma such as 1/2,1/2."""
 
     optimizer: str = "sgd"
-    """sgd or raw: others are refused, as the rule does not hold for them."""
+    """sgd, or its family raw; the rule does not hold for other optimizers, which are rejected."""
 
     seeds: int = 4
-    """Networks of each size, for the intervals."""
+    """Number of networks of each size, from whose scatter intervals are computed."""
 
     batches: int = 1
-    """Batches of data that each network's loss is averaged over."""
+    """Number of batches over which each network's loss is averaged."""
 
     tolerance: float = 0.15
     """Octaves per doubling within which an optimum counts as staying."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where that is too rough to measure:
-    fixed (the same at every size) or fan_in (as torch's layers)."""
+    """How the model's own initialization depends on its size, where its code does not show that:
+    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
     batch: str = "batch"
-    """Function that gives a batch, of the same module or as module:function."""
+    """Function that returns a batch: a name in the same file, or module:function."""
 
     loss: str = ""
-    """Function that gives the loss; by default the module's loss, or cross-entropy."""
+    """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
-    """Write a chart here: .html, .svg, .pdf or .png."""
+    """File for a chart: .html, .svg, .pdf or .png."""
 
     json: bool = False
-    """Print JSON, and nothing else on stdout."""
+    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
-    """Print, and draw where asked, what is predicted."""
+    """Predict, print the result, and draw it if asked."""
     import torch
 
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import predict
     from depthmup.model import Model, size
-    from depthmup.reports import prediction_chart, save_chart, strict
+    from depthmup.records.codec import strict
+    from depthmup.reports import prediction_chart, save_chart
     from depthmup.reports.files import CHART_FORMATS
 
     if options.out is not None:
@@ -99,7 +101,7 @@ def run(options: Options) -> int:
     if options.out is not None:
         save_chart(prediction_chart(prediction), options.out)
     if options.json:
-        print_json(strict(asdict(prediction)))
+        print_json(strict(prediction))
         return 0
     _print(prediction)
     if options.out is not None:
@@ -124,7 +126,7 @@ def _print(prediction: Any) -> None:
     for note in prediction.notes:
         print(f"\n{note}")
     print(
-        "\nThe intervals hold nothing of the rule's own error: in SGD on small batches the "
-        "direction is\nusually right and the size often too large (docs/predict.md). Wider "
+        "\nThe intervals do not include the error of the rule itself: for SGD on small batches the "
+        "direction\nis usually right and the size often too large (docs/predict.md). Wider "
         "networks predict better."
     )

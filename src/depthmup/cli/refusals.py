@@ -1,11 +1,11 @@
-"""What becomes of errors: one message each, and an exit status that says whose they are.
+"""Errors as messages on stderr, and exit statuses that say whose they are.
 
 | status | meaning |
 | --- | --- |
 | 0 | done, and what was judged holds |
 | 1 | done, and what was judged does not hold (``check``, ``limit --check``, ``regimes --map``) |
 | 2 | refused: the input, a file or this machine; or ``check`` cannot decide |
-| 3 | a person's own code raised an error or ended the program, or training runs failed |
+| 3 | the code of a custom model raised an error or ended the program, or training runs failed |
 | 4 | a mistake in this package |
 | 130 | interrupted |
 """
@@ -25,9 +25,9 @@ _MESSAGES = (ValueError, RuntimeError, OSError, OverflowError, MemoryError, Modu
 
 
 def explained(work: Callable[[], int]) -> int:
-    """The exit status of some work; what it raises becomes a message on stderr.
+    """The exit status of some work; an error becomes a message on stderr.
 
-    Folders that were made for a result that never came are removed.
+    After an error, folders that were made for its results and are still empty are removed.
     """
     try:
         return work()

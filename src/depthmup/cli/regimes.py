@@ -1,4 +1,4 @@
-"""``depthmup regimes``: where a pair of exponents lies, or where every pair does."""
+"""``depthmup regimes``: the regime of a pair of exponents, or a map of all of them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +17,13 @@ Pair = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Where (alpha, gamma) lies: stable, nontrivial, faithful, diverse (Claims 7.1 to 7.6).
+    """Show the regime of (alpha, gamma): stable, nontrivial, faithful, diverse (Claims 7.1 to 7.6).
 
-    With --map, the paper's Figure 1 from exponents computed at infinite width: nothing is trained,
-    and none of the claims is assumed. With --measured as well, beside it the same map from networks
-    of growing depth that are trained for a few steps, in about 2 minutes of one core. Exits 1 if a
-    pair lies elsewhere than the claims say; pairs that the networks cannot decide are hollow.
+    With --map, draw the paper's Figure 1 from exponents computed at infinite width: nothing is
+    trained, and none of the claims is assumed. With --measured as well, draw beside it the same map
+    from networks of growing depth that are trained for a few steps, in about 2 minutes on one core.
+    Exits with 1 if a pair lies in another region than the claims say. Pairs that the networks
+    cannot decide are drawn hollow.
     """
 
     alpha: str = "1/2"
@@ -32,43 +33,43 @@ class Options:
     """Updates inside branches proportional to depth^-gamma."""
 
     map: Path | None = None
-    """Compute a grid of pairs and draw it to this file (.html, .svg, .pdf or .png)."""
+    """File for the map of a grid of pairs (.html, .svg, .pdf or .png)."""
 
     measured: bool = False
-    """Train networks too, and draw what they show beside what is computed."""
+    """With --map: train networks too, and draw the measured map beside the computed one."""
 
     pairs: tuple[str, ...] = ()
-    """With --measured: the pairs to train, as alpha,gamma; by default 25, in quarters."""
+    """With --measured: the pairs to train, as alpha,gamma; by default 25, multiples of 1/4."""
 
     depths: tuple[int, ...] = (8, 16, 32, 64, 128)
-    """With --measured: three or more, multiples of 8."""
+    """With --measured: depths of the networks, three or more multiples of 8."""
 
     seeds: int = 4
-    """With --measured: networks of every pair and depth."""
+    """With --measured: number of networks of every pair and depth."""
 
     json: bool = False
-    """Print JSON, and nothing else on stdout."""
+    """Print the result as JSON, and nothing else on stdout."""
 
 
 def run(options: Options) -> int:
     if options.map is not None:
         return draw_map(options.map, options)
     if options.measured:
-        raise ValueError("Expected --map FILE with --measured: it is a map that is drawn.")
-    claimed = regime(options.alpha, options.gamma)
+        raise ValueError("Expected --map FILE with --measured, which draws a second map beside it.")
+    region = regime(options.alpha, options.gamma)
     values = {
         name: value if isinstance(value, bool | None) else str(value)
-        for name, value in asdict(claimed).items()
+        for name, value in asdict(region).items()
     }
     if options.json:
         print_json(values)
         return 0
-    print(f"alpha = {claimed.alpha}, gamma = {claimed.gamma}: {claimed.name}\n")
+    print(f"alpha = {region.alpha}, gamma = {region.gamma}: {region.name}\n")
     for name, value in values.items():
         if name not in ("alpha", "gamma", "name", "why"):
             shown = {"True": "yes", "False": "no", "None": "-"}.get(str(value), value)
             print(f"  {name.replace('_', ' '):<20}{shown}")
-    print(f"\n{claimed.why}")
+    print(f"\n{region.why}")
     return 0
 
 
@@ -76,7 +77,8 @@ def draw_map(path: Path, options: Options) -> int:
     """Compute Figure 1, and measure it; the exit status is 1 if a point disagrees."""
     from depthmup.cli.folders import prepare_file
     from depthmup.paper.regime_map import TRAINED
-    from depthmup.reports import MapPoint, regime_maps, save_chart, strict
+    from depthmup.records.codec import encode
+    from depthmup.reports import MapPoint, regime_maps, save_chart
     from depthmup.reports.files import CHART_FORMATS
 
     if path.suffix.lower() not in CHART_FORMATS:
@@ -103,7 +105,7 @@ def draw_map(path: Path, options: Options) -> int:
         }
     save_chart(regime_maps(maps), path)
     if options.json:
-        print_json(strict(says))
+        print_json(encode(says))
     else:
         for title, drawn in maps.items():
             _print(title, drawn)
@@ -149,7 +151,7 @@ def _computed() -> tuple[list[Any], list[dict[str, Any]]]:
         computed = computed_exponents(alpha, gamma)
         regions[alpha, gamma] = computed.region
         exponents = {
-            name: value if abs(value) < float("inf") else str(value)
+            name: value
             for name in ("x_0", "x_1", "f_1", "h_1", "linearization", "kappa")
             if (value := getattr(computed, name)) == value
         }
@@ -199,7 +201,7 @@ def _measured(pairs: Sequence[Pair], options: Options) -> tuple[list[Any], list[
             "gamma": str(r.gamma),
             "region": r.region,
             "decided": r.decided,
-            "properties": [asdict(p) for p in r.properties],
+            "properties": list(r.properties),
         }
         for r in regimes
     ]

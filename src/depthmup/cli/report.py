@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Rebuild a page and its summary from the store in a folder; nothing is trained."""
+    """Rebuild the page and the summary of a measurement from its store; nothing is trained."""
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """The --out folder of a transfer measurement, or of reproduced claims."""
+    """The --out folder of `depthmup transfer` or `depthmup reproduce`."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""

@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Measure figures and claims of Tensor Programs VI again, and say whether they are reproduced.
+    """Measure figures and claims of Tensor Programs VI again, with a verdict on each.
 
-    What is finished is kept in OUT/results.sqlite, shared between claims and never done again: the
+    Finished runs are stored in OUT/results.sqlite, shared between claims and never repeated: the
     same command resumes. Writes OUT/evidence.html and OUT/evidence.json.
     """
 
     claims: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Names such as fig10 or claim7.1, or all; --list shows them."""
+    """Names of claims, such as fig10 or claim7.1, or all; --list shows them."""
 
     scale: Literal["laptop", "medium", "paper"] = "laptop"
-    """laptop (half an hour for all on 2 cores), medium (an hour for one), or the paper's own."""
+    """Size of the experiments: laptop (half an hour for all claims on 2 cores), medium (an hour per
+    claim), or paper (the paper's own sizes)."""
 
     data: tuple[str, ...] = ()
-    """Data in place of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
+    """Data instead of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
 
     unverified_data: bool = False
-    """Take files in these formats that are not the official ones."""
+    """Accept files whose checksum is not the official one."""
 
     out: Path = Path("runs/evidence")
     """Folder for results.sqlite, evidence.html and evidence.json."""
@@ -44,13 +45,13 @@ class Options:
     execution: Annotated[Execution, tyro.conf.OmitArgPrefixes] = field(default_factory=Execution)
 
     markdown: Path | None = None
-    """Also write the table of verdicts as Markdown to this file."""
+    """File for the table of verdicts as Markdown."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
 
     list: bool = False
-    """Show the claims there are, and stop."""
+    """List the claims and exit."""
 
     json: bool = False
     """Print the evidence as JSON, and nothing else on stdout."""
@@ -97,8 +98,8 @@ def run(options: Options) -> int:
                 )
         except KeyboardInterrupt:
             print(
-                f"\nStopped. What was finished is kept in {store.path}; the same command goes on "
-                "from there.",
+                f"\nStopped. Finished runs are in {store.path}; the same command continues from "
+                "there.",
                 file=sys.stderr,
             )
             return 130
@@ -114,32 +115,42 @@ def run(options: Options) -> int:
 
 
 def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> "Setting":
-    """The setting that names describe; data are looked for, and refused if they are not there."""
+    """The scale and data sets that the options name.
+
+    Args:
+        scale: laptop, medium or paper.
+        specs: data sets, such as ``mnist:FOLDER``.
+        verify: reject files whose checksum is not the official one.
+
+    Raises:
+        ValueError: data are missing, or named twice.
+    """
     from depthmup.paper import Scale, Setting
     from depthmup.training import find_data
 
-    found: dict[str, Any] = {}
+    data_sets: dict[str, Any] = {}
     for spec in specs:
         data = find_data(spec, verify=verify)
         role = "images" if data.name == "mnist" else "data"
-        if role in found:
+        if role in data_sets:
             raise ValueError(
-                f"Expected --data to name one set to train on and mnist at most; got "
+                f"Expected --data to name at most one data set to train on, and mnist; got "
                 f"{', '.join(specs)}."
             )
-        found[role] = data
-    if scale == "paper" and "data" not in found:
+        data_sets[role] = data
+    if scale == "paper" and "data" not in data_sets:
         raise ValueError(
             "The paper's scale trains on CIFAR-10: pass --data cifar10:FOLDER with the official "
             "files (or cifar10:hf), and mnist:FOLDER beside it for Figures 8 and 9."
         )
-    return Setting(scale=Scale(scale), **found)
+    return Setting(scale=Scale(scale), **data_sets)
 
 
 def load_evidence(store: "Store") -> "Evidence":
-    """The evidence that the last session on a store asked for, from the store alone.
+    """The evidence of the last session on a store, without any training.
 
-    All claims that sessions of the same scale and data asked for are in it: one page for a store.
+    It includes all claims that earlier sessions of the same scale and data have finished, so that a
+    store has one page.
     """
     from depthmup.paper import judge, named, plan_claims
     from depthmup.sweep.sessions import environment_of
@@ -178,7 +189,15 @@ def deliver_evidence(
     export: tuple[str, ...],
     json: bool,
 ) -> None:
-    """Write the page and the summary; show the verdicts, or print the summary."""
+    """Write the page and the summary; show the verdicts, or print the summary.
+
+    Args:
+        evidence: the findings.
+        folder: for page, summary and charts.
+        markdown: file for the table of verdicts.
+        export: formats of further chart files.
+        json: print the summary instead of the verdicts.
+    """
     import json as json_format
 
     from depthmup import reports

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 
 def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
-    """The values by axis that words name.
+    """A size, by axis, from the words of an option.
 
     Args:
-        words: ``NAME=VALUE`` each, or one WIDTHxDEPTH such as ``1024x64``.
-        option: whose words these are, for the message.
+        words: of the form ``NAME=VALUE``, or a single WIDTHxDEPTH such as ``1024x64``.
+        option: name of the option, for the message.
 
     Raises:
-        ValueError: a word is neither.
+        ValueError: a word of another form, or an axis named twice.
 
     Example:
         >>> parse_size(["depth=64", "width=1024"], option="--target")
@@ -20,7 +20,7 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
         {'width': 1024, 'depth': 64}
     """
     values: dict[str, int] = {}
-    for word in (part for each in words for part in each.replace(",", " ").split()):
+    for word in (part for text in words for part in text.replace(",", " ").split()):
         name, equals, value = word.partition("=")
         width, cross, depth = word.lower().partition("x")
         if equals and name.isidentifier() and value.isdecimal() and int(value):

@@ -15,7 +15,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Display:
-    """Shows a sweep's progress and remaining time."""
+    """A sweep's progress and remaining time on stderr."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         console = Console(stderr=True)
@@ -45,14 +45,14 @@ class Display:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Say something once, above the bar."""
+        """Print a line above the bar."""
         if self._live:
             self._bar.console.print(text)
         elif not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
     def tell(self, progress: Progress) -> None:
-        """Show where the sweep is; called many times a second."""
+        """Update the bar, or print a line every ten seconds; called many times a second."""
         left = f"{duration(progress.remaining)} left"
         if self._live:
             self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
@@ -67,7 +67,7 @@ class Display:
 
 
 class NetworksDone:
-    """How many networks are done: a line every few seconds, on stderr."""
+    """Progress in networks: a line on stderr every few seconds."""
 
     def __init__(self) -> None:
         self._started = self._spoke = time.monotonic()

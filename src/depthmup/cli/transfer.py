@@ -1,4 +1,4 @@
-"""``depthmup transfer``: the main job."""
+"""``depthmup transfer``: measure whether the best learning rate transfers to larger sizes."""
 
 import sys
 from dataclasses import dataclass, field, fields
@@ -21,35 +21,36 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CustomModel:
-    """Your own model, instead of the built-in networks."""
+    """A custom model, instead of the built-in networks."""
 
     model: str = ""
     """Your model: module:factory or path/to/file.py:factory."""
 
     train: str = ""
-    """Instead of --model, your own training: module:function or path/to/file.py:function."""
+    """Your training function, instead of --model: module:function or path/to/file.py:function."""
 
     batch: str = "batch"
-    """Function that gives a batch, of the same module or as module:function."""
+    """Function that returns a batch: a name in the same file, or module:function."""
 
     loss: str = ""
-    """Function that gives the loss; by default the module's loss, or cross-entropy."""
+    """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     version: str = ""
-    """Version of your code; by default its source is hashed, and other code trains again."""
+    """Version of your code. By default its source is hashed, and all runs are repeated when it
+    changes."""
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """The learning rate over training."""
+    """Schedule of the learning rate over training."""
 
     warmup: float = 0.0
-    """Fraction of training over which the learning rate first rises."""
+    """Fraction of training over which the learning rate first rises linearly."""
 
     clip: float | None = None
     """Norm to which gradients are clipped."""
 
     own_init: Literal["measured", "fixed", "fan_in"] = "measured"
-    """How the model's own initialization depends on its size, where its code does not show it:
-    fixed (the same at every size) or fan_in (as torch's layers)."""
+    """How the model's own initialization depends on its size, where its code does not show that:
+    measured, fixed (the same at every size) or fan_in (like torch's layers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +58,13 @@ class BuiltInNetworks:
     """Residual MLPs on images, which need no code."""
 
     preset: Preset = "small"
-    """Where defaults come from: tiny (seconds), small (a minute), medium (ten minutes)."""
+    """Set of defaults: tiny (takes seconds), small (a minute) or medium (ten minutes)."""
 
     activation: str = "abs"
-    """abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
+    """Activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
 
     nonlinearity: Literal["post", "pre"] = "post"
-    """phi(W x) or W phi(x)."""
+    """post: a branch is phi(W x); pre: W phi(x)."""
 
     block_depth: int = 1
     """Matrices in series in a branch."""
@@ -78,7 +79,8 @@ class BuiltInNetworks:
     """Examples per step."""
 
     order: Order = "replacement"
-    """Examples drawn each by itself, or all of them once per epoch, shuffled each time."""
+    """replacement: examples are drawn independently; epochs: every example once per epoch, in a new
+    order each time."""
 
     data: str = "digits"
     """digits, mnist:FOLDER or cifar10:FOLDER with the official files; mnist:hf, cifar10:hf."""
@@ -90,48 +92,51 @@ class BuiltInNetworks:
     """Fraction of labels resampled at random; by default 0.3 for the digits, 0 for other data."""
 
     precision: Precision = "float32"
-    """Of matrix products; tf32 needs cuda. Other precisions are other runs in the store."""
+    """Precision of matrix products; tf32 needs cuda. Runs of different precision are stored
+    separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Measure whether the best learning rate stays where it is as a network grows.
+    """Measure whether the best learning rate stays the same as a network grows.
 
-    Trains the built-in networks, or your own model (--model), over sizes x schemes x learning
-    rates x seeds, and judges how the optimum moves with depth and width. Finished runs are kept in
-    OUT/results.sqlite and never trained again: the same command resumes. Writes OUT/report.html
-    and OUT/summary.json.
+    Trains the built-in networks, or a custom model (--model), at every combination of size, scheme,
+    learning rate and seed, and judges how the optimum moves with depth and width. Finished runs are
+    stored in OUT/results.sqlite and never repeated: the same command resumes. Writes
+    OUT/report.html and OUT/summary.json.
 
-    The file of --model has factory(width, depth) -> module, batch(generator) -> (inputs, targets)
-    and, where cross-entropy is not meant, loss(outputs, targets). --train names a function that
-    does everything itself: train(trial) -> the loss of every step.
+    The file that --model names defines factory(width, depth) -> module,
+    batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
+    loss(outputs, targets). --train names a function that does the whole training itself:
+    train(trial) -> the loss of every step.
     """
 
     base: Names = ()
-    """Size whose learning rate is known or cheap to tune, as NAME=VALUE of each axis, such as
-    width=64 depth=4, or 64x4. Built-in networks: width=64 depth=8 unless given."""
+    """Size whose learning rate is known or cheap to tune, as NAME=VALUE for each axis, such as
+    width=64 depth=4, or as 64x4. By default width=64 depth=8 for the built-in networks."""
 
     depths: tuple[int, ...] | None = None
-    """Depths to train at the base's width, increasing, the base's among them; by default 8 to 128
-    for the built-in networks (preset tiny: to 64, medium: to 256)."""
+    """Depths to train at the base's width, increasing and including the base's. By default 8 to 128
+    for the built-in networks (preset tiny: 8 to 64, medium: 8 to 256)."""
 
     widths: tuple[int, ...] | None = None
-    """Widths to train at the base's depth, increasing, the base's among them."""
+    """Widths to train at the base's depth, increasing and including the base's."""
 
     target: Names = ()
-    """Size at which to predict the best learning rate, such as depth=64 width=1024: writes
-    OUT/certificate.json, or why there is none."""
+    """Size at which to predict the best learning rate, such as depth=64 width=1024. The prediction,
+    or the reason why there is none, is written to OUT/certificate.json."""
 
     schemes: Annotated[Names, tyro.conf.arg(aliases=("--scheme",))] = ()
-    """Names (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or alpha,gamma; by
-    default four of them for the built-in networks, and for a model what its blocks ask for."""
+    """Schemes by name (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or as
+    alpha,gamma. By default four of them for the built-in networks; for a custom model depth-mup if
+    its branches have one matrix, else completep."""
 
     optimizers: Annotated[Names, tyro.conf.arg(aliases=("--optimizer",))] = ()
-    """adam, adamw or sgd; for models also muon, lion, ...; by default adam for the built-in
-    networks, adamw for a model."""
+    """Optimizers: adam, adamw or sgd; for custom models also muon, rmsprop, ... By default adam for
+    the built-in networks, adamw for a custom model."""
 
     log2_lrs: tuple[float, ...] | None = None
-    """Learning rates at the base, as 2^k, increasing; by default those that usually suit."""
+    """Learning rates at the base, given as their log2, increasing; by default a usual range."""
 
     multipliers: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--multiplier",))] = (1.0,)
     """Branch multipliers at the base (the paper's a)."""
@@ -152,15 +157,16 @@ class Options:
     """Momentum of SGD and Muon."""
 
     seeds: int | None = None
-    """Independent repetitions, from whose scatter intervals are computed; by default 3 (preset
-    tiny: 2, medium: 4)."""
+    """Number of repetitions, from whose scatter intervals are computed; by default 3 (preset tiny:
+    2, medium: 4)."""
 
     steps: int | None = None
-    """Training steps; by default 300 for the built-in networks (preset tiny: 200), 200 for a
-    model."""
+    """Training steps of every run; by default 300 for the built-in networks (preset tiny: 200), 200
+    for a custom model."""
 
     window: int | None = None
-    """A run is judged by its mean training loss over this many last steps; by default a fifth."""
+    """A run is judged by its mean training loss over this many last steps; by default a fifth of
+    them."""
 
     tolerance: float = 0.15
     """Octaves per doubling of size within which an optimum counts as staying."""
@@ -177,7 +183,7 @@ class Options:
     """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
-    """tensorboard:FOLDER writes every run's losses for TensorBoard."""
+    """tensorboard:FOLDER writes the losses of every run for TensorBoard."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -186,7 +192,8 @@ class Options:
     """Print the summary as JSON, and nothing else on stdout."""
 
 
-# Learning rates are in units of 1 / width for Adam, as the optimum is.
+# Learning rates are log2 multiples of 1 / width for Adam (of 1 for SGD), the unit in which the
+# optimum does not depend on the width.
 PRESETS: dict[Preset, dict[str, Any]] = {
     "tiny": {
         "depths": (8, 16, 32, 64),
@@ -230,14 +237,14 @@ def run(options: Options) -> int:
     except KeyboardInterrupt:
         store = options.out / (Shard.parse(shard).store_name if shard else MAIN_STORE)
         print(
-            f"\nStopped. Finished runs are kept in {store}; the same command goes on from there.",
+            f"\nStopped. Finished runs are in {store}; the same command continues from there.",
             file=sys.stderr,
         )
         return 130
     if shard:
         print(
-            f"Shard {shard} is done: {len(report.records)} runs. When all are, `depthmup merge "
-            f"{options.out}` makes the page.",
+            f"Shard {shard} is done: {len(report.records)} runs. When all shards are done, "
+            f"`depthmup merge {options.out}` writes the page.",
             file=sys.stderr,
         )
         return 0
@@ -246,7 +253,7 @@ def run(options: Options) -> int:
 
 
 def _prepare_page(options: Options) -> None:
-    """Load what pages need while workers load what training needs: their first seconds are ours."""
+    """Import the page's libraries in the seconds that workers need to start."""
     from threading import Thread
 
     from depthmup.reports.html import prepare
@@ -259,12 +266,12 @@ def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
     """The model and the design that the options describe.
 
     Raises:
-        ValueError: options that do not go together.
+        ValueError: options that contradict each other.
     """
     if options.custom.model or options.custom.train:
         _refuse_others(options.networks, BuiltInNetworks(), "the built-in networks")
         return _custom(options), _design(options, base=None)
-    _refuse_others(options.custom, CustomModel(), "a model of your own (--model)")
+    _refuse_others(options.custom, CustomModel(), "custom models (--model)")
     preset = PRESETS[options.networks.preset]
     base = {"width": preset.get("width", 64), "depth": 8}
     return _built_in(options.networks), _design(options, base=base, preset=preset)
@@ -286,8 +293,7 @@ def _custom(options: Options) -> "Model":
     custom = options.custom
     if custom.model and custom.train:
         raise ValueError(
-            "Expected either --model, a factory, or --train, a function that does everything; got "
-            "both."
+            "Expected either --model, a factory, or --train, a training function; got both."
         )
     with time_limit(options.execution.seconds, "Loading your file"):
         if custom.train:
@@ -361,7 +367,7 @@ def _given(value: int | None, usual: int) -> int:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Settings that are not the usual ones: only those are part of a run's description."""
+    """Settings that differ from the defaults: only those are part of a run's description."""
     custom = options.custom
     usual = CustomModel()
     settings: dict[str, Any] = {

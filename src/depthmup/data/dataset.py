@@ -33,7 +33,12 @@ class Dataset:
 
 
 def with_label_noise(data: Dataset, fraction: float, generator: torch.Generator) -> Dataset:
-    """The data set with this expected fraction of labels replaced by a uniformly drawn class.
+    """The data set with a fraction of its labels resampled.
+
+    Args:
+        data: with clean labels.
+        fraction: expected, of labels replaced by a uniformly drawn class (perhaps the same one).
+        generator: source of the noise.
 
     Raises:
         ValueError: the fraction is not in [0, 1].

@@ -12,7 +12,7 @@ from depthmup.data.dataset import Dataset, with_label_noise
 
 
 def digits(*, label_noise: float = 0.3, generator: torch.Generator | None = None) -> Dataset:
-    """The digits, with a fraction of the labels drawn anew.
+    """The digits, with a fraction of the labels resampled.
 
     The mean over examples is subtracted from each feature, and each example is scaled to mean
     square one. Label noise keeps the task from being solved: with clean labels the late loss
@@ -44,10 +44,10 @@ def digits(*, label_noise: float = 0.3, generator: torch.Generator | None = None
 def _shipped() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Pixels (examples, features) and labels (examples,), as ``load_digits`` returns them.
 
-    The file is read without scikit-learn, whose import takes every worker of a sweep a second.
+    The file is read without importing scikit-learn, which would cost every worker a second.
     """
-    found = find_spec("sklearn")
-    home = Path(found.origin).parent if found and found.origin else Path()
+    spec = find_spec("sklearn")
+    home = Path(spec.origin).parent if spec and spec.origin else Path()
     file = home / "datasets" / "data" / "digits.csv.gz"
     if not file.exists():
         from sklearn.datasets import load_digits

@@ -28,17 +28,17 @@ Bytes = NDArray[np.uint8]
 UNSIGNED_BYTE = 8
 CIFAR_FEATURES = 3 * 32 * 32
 
-# Each of the official files is below 200 MB.
+# The official files are each below 200 MB; five times that leaves room, and bounds memory.
 MOST_BYTES = 2**30
-# A batch needs fewer than ten.
+# A batch has fewer than ten; the exact bound does not matter, only that there is one.
 MOST_TUPLES = 1000
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in .gz.
+    """The bytes of a file, decompressed if its name ends in .gz.
 
     Raises:
-        ValueError: it is no gzip file, or cut off, or unpacks to more than ``MOST_BYTES``.
+        ValueError: not a gzip file, truncated, or more than ``MOST_BYTES`` decompressed.
     """
     if path.suffix != ".gz":
         return path.read_bytes()
@@ -56,10 +56,15 @@ def contents(path: Path) -> bytes:
 
 
 def idx(raw: bytes, *, dimensions: int, of: object) -> Bytes:
-    """An array of unsigned bytes in IDX format; ``of`` is the name in errors.
+    """An array of unsigned bytes in IDX format.
+
+    Args:
+        raw: the file's bytes.
+        dimensions: of the array.
+        of: the file, for errors.
 
     Raises:
-        ValueError: it is not that, or cut off, or longer than it says.
+        ValueError: another format or type, or a length other than the header's.
 
     Example:
         >>> idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), dimensions=1, of="labels")
@@ -102,7 +107,7 @@ def cifar_pickle(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
     """Pixels (examples, 3072) and labels (examples,) of a batch of the Python version.
 
     Raises:
-        ValueError: it is no such pickle, names anything else, or is damaged.
+        ValueError: another pickle, one that names anything else, or a damaged one.
     """
 
     def refuse(why: object) -> NoReturn:
@@ -128,7 +133,7 @@ def cifar_pickle(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
     if not isinstance(labels, list) or len(labels) != len(pixels):
         refuse(f"it has no list of {len(pixels)} 'labels'")
     if not all(isinstance(label, int) and 0 <= label < 256 for label in labels):
-        refuse("a label is no small whole number")
+        refuse("a label is not a whole number below 256")
     return pixels, np.array(labels, np.uint8)
 
 
@@ -147,7 +152,7 @@ _OPCODES = frozenset(
 )
 
 
-# What such files may use twice: names, texts and what is made by calling a stand-in.
+# Results that such files may use twice: names, texts and what calling a stand-in returned.
 _SHARED = frozenset(
     [
         *("BINSTRING", "SHORT_BINSTRING", "BINUNICODE", "SHORT_BINUNICODE"),
@@ -157,11 +162,11 @@ _SHARED = frozenset(
 
 
 def _scan(raw: bytes) -> None:
-    """Refuse other opcodes, and what asks for endless memory or time.
+    """Refuse other opcodes, and pickles that would take unbounded memory or time.
 
-    That is high numbers of remembered objects, and tuples in tuples: as a dictionary's key one is
-    hashed with all that it holds, which ends the process where they are nested deeply, and never
-    ends where they are shared.
+    A high memo index makes the unpickler allocate as much memory. A tuple that is a dictionary's
+    key is hashed with all that it holds: deep nesting overflows the stack and kills the process,
+    and shared tuples take time exponential in their depth.
     """
     tuples, made_by, remembered = 0, "", dict[int, str]()
     for opcode, argument, _ in pickletools.genops(raw):

@@ -1,4 +1,4 @@
-"""The official files of MNIST and CIFAR-10: names, checksums, and refusing what is not they."""
+"""The official files of MNIST and CIFAR-10: names and checksums, and the rejection of others."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -52,9 +52,9 @@ CIFAR10_PYTHON: dict[Split, dict[str, str]] = {
 }
 
 
-def lacking(wanted: Collection[str], found: Collection[str]) -> str:
+def lacking(wanted: Collection[str], present: Collection[str]) -> str:
     """Which files are missing, in words."""
-    names = [name for name in wanted if name not in found]
+    names = [name for name in wanted if name not in present]
     if len(names) == len(wanted):
         return "none of them is there"
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
@@ -65,10 +65,15 @@ def read(
 ) -> dict[Path, bytes]:
     """The unpacked contents of files by path, in the order of their official names.
 
+    Args:
+        paths: of the files, by their official names.
+        checksums: the official ones, by the same names.
+        verify: reject files whose checksum is not the official one.
+
     Raises:
-        ValueError: a file is damaged, or has another checksum than the official one.
+        ValueError: a file is damaged, or its checksum is not the official one.
     """
-    found = {}
+    files = {}
     for name, expected in checksums.items():
         path = paths[name]
         raw = contents(path)
@@ -76,9 +81,9 @@ def read(
         got = hashlib.new(algorithm, raw, usedforsecurity=False).hexdigest()
         if verify and got != expected:
             raise ValueError(
-                f"Expected {path} to be the official file, of {algorithm} checksum {expected}; got "
-                f"{got}. It is damaged or another file: fetch it again. To use data of your own in "
-                "this format, ask for unverified data (--unverified-data, or verify=False)."
+                f"Expected {path} to be the official file, with {algorithm} checksum {expected}; "
+                f"got {got}. It is damaged or another file: fetch it again. To use other data in "
+                "this format, allow unverified files (--unverified-data, or verify=False)."
             )
-        found[path] = raw
-    return found
+        files[path] = raw
+    return files

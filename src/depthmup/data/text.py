@@ -16,7 +16,8 @@ from torch import Tensor
 Split: TypeAlias = Literal["train", "validation"]
 
 _LIMIT = 4_000_000
-# Left out of the standard library: packages that distributions of Python leave out, and tables.
+# Parts of the standard library that are left out: packages that some distributions of Python lack
+# (the text would differ between machines), and tables of characters.
 _LEFT_OUT = {"distutils", "encodings", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "tkinter"}
 _LEFT_OUT |= {"test", "tests", "turtledemo"}
 
@@ -48,6 +49,12 @@ class Text:
         Both are (batch_size, length) int64; they depend on the generator and these sizes alone, so
         networks of every size see the same data.
 
+        Args:
+            generator: of the windows' positions.
+            batch_size: number of windows.
+            length: of a window, in bytes.
+            split: "train" or "validation".
+
         Raises:
             ValueError: no such split, a size below 1, or a part shorter than one window.
 
@@ -78,7 +85,7 @@ class Text:
 def text(source: str = "stdlib", *, validation: float = 0.1) -> Text:
     """The text that a string names: ``stdlib``, ``hf:NAME`` or ``hf:NAME:CONFIG``, or a path.
 
-    ``validation`` is the fraction of bytes at the end that is kept for validation.
+    ``validation`` is the fraction of bytes, from the end, reserved for validation.
 
     Example:
         >>> text("stdlib").vocabulary
@@ -124,17 +131,23 @@ def local_text(
 ) -> Text:
     """A text file, or all files of a folder that match ``pattern``, in the order of their paths.
 
-    Subfolders are included, hidden files and folders are not. ``limit`` takes the first bytes only.
+    Subfolders are included, hidden files and folders are not.
+
+    Args:
+        path: of the file or folder.
+        pattern: of file names, such as "*.txt".
+        limit: number of bytes to take, from the beginning.
+        validation: fraction of bytes, from the end, reserved for validation.
 
     Raises:
-        ValueError: nothing there, nothing in it, or not UTF-8.
+        ValueError: no such file or folder, no matching file, or not UTF-8.
     """
     root = Path(path)
     if root.is_file():
         files = [root]
     elif root.is_dir():
-        found = [p for p in root.rglob(pattern) if p.is_file()]
-        files = sorted(p for p in found if not _hidden(p.relative_to(root)))
+        paths = [p for p in root.rglob(pattern) if p.is_file()]
+        files = sorted(p for p in paths if not _hidden(p.relative_to(root)))
         if not files:
             raise ValueError(f"There is no file that matches {pattern!r} in {str(root)!r}.")
     else:
@@ -157,9 +170,17 @@ def hub_text(
 ) -> Text:
     """A data set of Hugging Face by name, or a folder that ``datasets`` wrote.
 
-    Rows are read one by one until there are ``limit`` bytes, so that a large data set is not
-    downloaded whole, and are joined by empty lines. ``split`` is the data set's own; our training
-    and validation parts are both cut from it.
+    Rows are joined by empty lines, and read one by one until there are ``limit`` bytes, so that a
+    large data set is not downloaded whole.
+
+    Args:
+        name: of the data set, or the path of the folder.
+        config: of the data set, where it has several.
+        split: of the data set; training and validation parts are both cut from it.
+        column: that holds the text.
+        revision: of the data set on the hub.
+        limit: number of bytes to take.
+        validation: fraction of bytes, from the end, reserved for validation.
 
     Raises:
         ModuleNotFoundError: ``datasets`` is not installed.
@@ -175,7 +196,7 @@ def hub_text(
 
     rows: Any
     try:
-        if any((Path(name) / kept).is_file() for kept in ("state.json", "dataset_dict.json")):
+        if any((Path(name) / marker).is_file() for marker in ("state.json", "dataset_dict.json")):
             rows = datasets.load_from_disk(name)
         else:
             rows = datasets.load_dataset(name, config, revision=revision, streaming=True)
@@ -187,21 +208,21 @@ def hub_text(
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"The data set {name!r} could not be loaded: {error}") from error
     if not isinstance(first.get(column), str):
-        found = [key for key, value in first.items() if isinstance(value, str)]
+        columns = [key for key, value in first.items() if isinstance(value, str)]
         raise ValueError(
             f"The data set {name!r} has no column of text named {column!r}; it has "
-            f"{', '.join(found) or 'none'}. Pass column=."
+            f"{', '.join(columns) or 'none'}. Pass column=."
         )
     texts = (row[column] for row in rows)
-    data = _joined(((each + "\n\n").encode() for each in texts if each), limit)
+    data = _joined(((document + "\n\n").encode() for document in texts if document), limit)
     return _divided(data, f"hf:{name}" + (f":{config}" if config else ""), validation)
 
 
 def _modules(root: Path) -> Iterator[Path]:
     """The files of the standard library proper; site-packages lie in the same folder."""
-    ours = sys.stdlib_module_names - _LEFT_OUT
-    yield from (p for p in root.glob("*.py") if p.stem in ours)
-    for package in (p for p in root.iterdir() if p.name in ours and p.is_dir()):
+    modules = sys.stdlib_module_names - _LEFT_OUT
+    yield from (p for p in root.glob("*.py") if p.stem in modules)
+    for package in (p for p in root.iterdir() if p.name in modules and p.is_dir()):
         for folder, subfolders, files in os.walk(package):
             subfolders[:] = sorted(set(subfolders) - _LEFT_OUT)
             yield from (Path(folder, name) for name in files if name.endswith(".py"))
@@ -242,16 +263,16 @@ def _joined(parts: Iterable[bytes], limit: int | None) -> bytes:
 def _divided(data: bytes, source: str, validation: float) -> Text:
     if not 0 < validation < 1:
         raise ValueError(f"Expected validation to be a fraction between 0 and 1; got {validation}.")
-    kept = round(len(data) * (1 - validation))
-    if not 0 < kept < len(data):
+    boundary = round(len(data) * (1 - validation))
+    if not 0 < boundary < len(data):
         raise ValueError(
             f"Expected text to divide into two parts; {source} has {len(data)} bytes, of which "
-            f"{kept} would be for training."
+            f"{boundary} would be for training."
         )
     whole = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     return Text(
-        train=whole[:kept],
-        validation=whole[kept:],
+        train=whole[:boundary],
+        validation=whole[boundary:],
         source=source,
         digest=hashlib.sha256(data).hexdigest(),
     )

@@ -34,15 +34,15 @@ class Images:
 
     @property
     def digest(self) -> str:
-        """A hash of the content: the same whatever files it came in."""
-        found = hashlib.sha256(repr(self.pixels.shape).encode())
-        found.update(np.ascontiguousarray(self.pixels).data)
-        found.update(np.ascontiguousarray(self.labels).data)
-        return found.hexdigest()[:32]
+        """A hash of the content, whatever files it came in."""
+        content_hash = hashlib.sha256(repr(self.pixels.shape).encode())
+        content_hash.update(np.ascontiguousarray(self.pixels).data)
+        content_hash.update(np.ascontiguousarray(self.labels).data)
+        return content_hash.hexdigest()[:32]
 
 
 def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
-    """MNIST's images of 28 x 28 pixels, from IDX files, packed (.gz) or not; see ``images``."""
+    """MNIST's images of 28 x 28 pixels, from IDX files, compressed (.gz) or not; see ``images``."""
     files = MNIST_FILES[split]
     # torchvision's folders, and the names that some mirrors unpack to.
     folders = [folder, folder / "raw", folder / "MNIST" / "raw"]
@@ -54,8 +54,8 @@ def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -
             paths[name] = path
     if len(paths) < len(files):
         raise ValueError(
-            f"Expected the {split} files of MNIST in {folder}: {' and '.join(files)}, packed (.gz) "
-            f"or not; {lacking(files, paths)}. The official files are at "
+            f"Expected the {split} files of MNIST in {folder}: {' and '.join(files)}, compressed "
+            f"(.gz) or not; {lacking(files, paths)}. The official files are at "
             "https://ossci-datasets.s3.amazonaws.com/mnist/, a mirror of yann.lecun.com."
         )
     (pixels_path, pixels_raw), (labels_path, labels_raw) = read(paths, files, verify).items()
@@ -77,8 +77,8 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
     )
     most: Mapping[str, Path] = {}
     for files, subfolder, reader in versions:
-        for place in (folder, folder / subfolder):
-            paths = {name: place / name for name in files if (place / name).is_file()}
+        for directory in (folder, folder / subfolder):
+            paths = {name: directory / name for name in files if (directory / name).is_file()}
             if len(paths) == len(files):
                 batches = [reader(raw, of=p) for p, raw in read(paths, files, verify).items()]
                 pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
@@ -96,10 +96,10 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
 
 
 def hub_images(name: str, *, split: Split = "train") -> Images:
-    """A data set as the Hugging Face hub keeps it, fetched once by the package ``datasets``.
+    """A data set of the Hugging Face hub, downloaded once by the package ``datasets``.
 
     Raises:
-        ModuleNotFoundError: ``datasets`` is not installed, or Pillow, by which it reads images.
+        ModuleNotFoundError: ``datasets`` or Pillow, which reads the images, is not installed.
     """
     try:
         import datasets
@@ -131,10 +131,10 @@ def images(name: str, source: str | Path, *, split: Split = "train", verify: boo
         name: mnist or cifar10.
         source: the folder with the files, or ``"hf"`` for the Hugging Face hub.
         split: which part.
-        verify: refuse files that are not the official ones, by their checksums.
+        verify: reject files whose checksum is not the official one.
 
     Raises:
-        ValueError: files are missing (which), damaged, or not the official ones.
+        ValueError: files are missing (says which), damaged, or not the official ones.
     """
     if name not in READERS:
         raise ValueError(f"Expected a data set of {', '.join(READERS)}; got {name!r}.")
@@ -149,12 +149,12 @@ def images(name: str, source: str | Path, *, split: Split = "train", verify: boo
 
 
 def prepared(raw: Images, *, mean: Tensor | None = None) -> Dataset:
-    """Images as the digits are prepared: features centred, then each example of mean square one.
+    """Images prepared like the digits: features centred, then examples scaled to mean square one.
 
     ``mean`` (features,) is that of the training set; by default that of ``raw``.
 
     Raises:
-        ValueError: an example is the mean image, so that nothing is left of it.
+        ValueError: an example equals the mean image, so that it cannot be scaled.
     """
     mean = feature_mean(raw) if mean is None else mean
     inputs = torch.empty(raw.pixels.shape)
@@ -178,14 +178,14 @@ def feature_mean(raw: Images) -> Tensor:
 
 
 def mnist(source: str | Path, *, split: Split = "train", verify: bool = True) -> Dataset:
-    """MNIST, prepared as the digits are: 60000 (test: 10000) examples of 784 features.
+    """MNIST, prepared like the digits: 60000 (test: 10000) examples of 784 features.
 
     The test set has the training set's mean subtracted.
 
     Args:
-        source: a folder with the official IDX files, packed or not, or ``"hf"``.
+        source: a folder with the official IDX files, compressed or not, or ``"hf"``.
         split: which part.
-        verify: refuse files that are not the official ones.
+        verify: reject files whose checksum is not the official one.
 
     Raises:
         ValueError: files are missing, damaged, or not the official ones.
@@ -196,14 +196,14 @@ def mnist(source: str | Path, *, split: Split = "train", verify: bool = True) ->
 
 
 def cifar10(source: str | Path, *, split: Split = "train", verify: bool = True) -> Dataset:
-    """CIFAR-10, prepared as the digits are: 50000 (test: 10000) examples of 3072 features.
+    """CIFAR-10, prepared like the digits: 50000 (test: 10000) examples of 3072 features.
 
     The test set has the training set's mean subtracted.
 
     Args:
         source: a folder with the official batches, binary or Python version, or ``"hf"``.
         split: which part.
-        verify: refuse files that are not the official ones.
+        verify: reject files whose checksum is not the official one.
 
     Raises:
         ValueError: files are missing, damaged, or not the official ones.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup.fitting.clean import Excluded
 from depthmup.records import Certificate, Estimate, Fit, GroupFit, Verdict
-from depthmup.records.decode import encode
+from depthmup.records.codec import encode
 
 if TYPE_CHECKING:
     import pandas as pd

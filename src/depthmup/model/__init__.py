@@ -1,4 +1,4 @@
-"""A person's model, once: its functions, their source, and how processes load them."""
+"""Custom models: their functions, the fingerprint of their source, and how processes load them."""
 
 from depthmup.model.load import find_function, size
 from depthmup.model.model import Functions, Model, by_reference, resolved

@@ -1,8 +1,8 @@
-"""Whose error it is: the person's own code, or this package.
+"""Whether an error is due to a custom model's code or to this package.
 
-An error belongs to the code whose frames the traceback goes through last: a factory that divides
-by zero inside torch is the factory's, a refusal that this package raises when a factory calls it is
-this package's.
+An error is attributed to the code of the last traceback frame outside libraries: a factory that
+divides by zero inside torch is the factory's error; a refusal that this package raises when a
+factory calls it is this package's.
 """
 
 import dis
@@ -16,9 +16,9 @@ _RAISES = dis.opmap["RAISE_VARARGS"]
 
 
 def own_trace(error: BaseException) -> str | None:
-    """The traceback of an error from the person's own code on; None if it is not theirs.
+    """The traceback of an error in custom code, from that code on; None for other errors.
 
-    What this package did before it called their code is left out.
+    The frames of this package that called the code are left out.
     """
     frames = _frames(error)
     owners = [_owner(frame.tb_frame) for frame in frames]
@@ -27,18 +27,18 @@ def own_trace(error: BaseException) -> str | None:
     first = owners.index("own")
     last = len(owners) - 1 - owners[::-1].index("own")
     if "depthmup" in owners[last:] and _is_raised(frames[-1]):
-        return None  # their code asked this package for something that it refused
-    kept = frames[first]
-    return "".join(traceback.format_exception(type(error), error, kept)).rstrip()
+        return None  # the custom code asked this package for something that it refused
+    own_start = frames[first]
+    return "".join(traceback.format_exception(type(error), error, own_start)).rstrip()
 
 
-def told(error: BaseException) -> str:
-    """What is reported of an error in a run: the person's own part of the traceback, or all."""
+def error_report(error: BaseException) -> str:
+    """The traceback of an error in a run: the custom code's part of it, if there is one, or all."""
     return own_trace(error) or "".join(traceback.format_exception(error)).rstrip()
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether this package itself raised an error by a ``raise``, so that its text says it all."""
+    """Whether this package raised an error deliberately, so that its message suffices."""
     frames = _frames(error)
     if not frames or _owner(frames[-1].tb_frame) != "depthmup":
         return False
@@ -54,7 +54,7 @@ def _frames(error: BaseException) -> list[TracebackType]:
 
 
 def _owner(frame: FrameType) -> str:
-    """Whose a frame is: ``own``, ``depthmup`` or ``library``."""
+    """The owner of a frame's code: ``own`` (custom code), ``depthmup`` or ``library``."""
     path = Path(frame.f_code.co_filename)
     if path.is_relative_to(PACKAGE) or path.resolve().is_relative_to(PACKAGE):
         return "depthmup"
@@ -64,5 +64,5 @@ def _owner(frame: FrameType) -> str:
 
 
 def _is_raised(trace: TracebackType) -> bool:
-    """Whether a frame ended by a ``raise`` of its own, not in a function written in C."""
+    """Whether a frame ended with a ``raise`` statement, not in a function written in C."""
     return trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISES

@@ -1,11 +1,11 @@
-"""Which code makes a model: a hash that changes when the code does, and not when it moves.
+"""The fingerprint of a model's code: a hash that changes with the code, but not if it moves.
 
-Of a function in a file, the file and the person's own files that it imports are hashed, without
-comments; of a function typed into a session (a notebook, the script that is running), its own
-source, its default values, and what it uses by name: functions and classes alike, values in words,
-modules of the person's own by their files. Installed libraries are not read: their versions stand
-in the environment of a sweep. Of a library's function that is given itself, the name and the
-version are hashed.
+For a function in a file, that file and the person's own files that it imports are hashed, without
+comments. For a function typed into a session (a notebook, or the running script), its source, its
+default values and everything it uses by name are hashed: functions and classes in the same way,
+values by their text, the person's own modules by their files. Installed libraries are not read:
+their versions are in the environment of a sweep. For a library's function that is passed itself,
+the name and the version are hashed.
 """
 
 import ast
@@ -71,14 +71,16 @@ def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
 
 def _version(module: str) -> str:
     top = module.partition(".")[0]
-    found = importlib.metadata.packages_distributions().get(top, ())
-    return "".join(f" {name} {importlib.metadata.version(name)}" for name in sorted({*found}))
+    distributions = importlib.metadata.packages_distributions().get(top, ())
+    return "".join(
+        f" {name} {importlib.metadata.version(name)}" for name in sorted({*distributions})
+    )
 
 
 def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
-    """A value in words that are the same in every run; the code in it is added.
+    """A text for a value, the same in every run; code inside the value is added to the walk.
 
-    Of an object of another kind than those below, its class is all that is said.
+    For objects of other types than those below, the text is only their class.
     """
     if isinstance(value, Enum):
         return f"{_text(walk, type(value))}.{value.name} = {_text(walk, value.value, inside)}"
@@ -91,7 +93,7 @@ def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
     inside = (*inside, id(value))
 
     def every(values: Iterable[Any]) -> list[str]:
-        return [_text(walk, each, inside) for each in values]
+        return [_text(walk, item, inside) for item in values]
 
     kind = _add(walk, type(value))
     match value:
@@ -113,7 +115,7 @@ def _text(walk: Walk, value: Any, inside: tuple[int, ...] = ()) -> str:
         case partial() | partialmethod():
             return f"{kind} {every([value.func, value.args, value.keywords])}"
     if is_dataclass(value):
-        return f"{kind} {every(getattr(value, each.name, None) for each in fields(value))}"
+        return f"{kind} {every(getattr(value, f.name, None) for f in fields(value))}"
     if isinstance(getattr(value, "__qualname__", None), str):  # made in C, or a cached function
         return f"{kind} {_add(walk, value)}"
     return kind
@@ -124,15 +126,15 @@ def _wrapped(thing: Any) -> list[Any]:
 
 
 def _add(walk: Walk, thing: Any) -> str:
-    """The name of a function, class or module; the code of it, if the person's own, is added."""
+    """The name of a function, class or module; its code is added unless a library's."""
     module, file = origin_of(thing)
     code = getattr(thing, "__code__", None)  # its name is right where __qualname__ is another's
     name = getattr(code, "co_qualname", getattr(thing, "__qualname__", ""))
-    new = id(thing) not in walk.seen
-    walk.seen[id(thing)] = thing
+    new = id(thing) not in walk.visited
+    walk.visited[id(thing)] = thing
     if is_library(module, file):
-        place = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
-        name = f"{place}:{name}:{getattr(thing, '__name__', '')}"
+        package = "depthmup" if file and file.resolve().is_relative_to(PACKAGE) else module
+        name = f"{package}:{name}:{getattr(thing, '__name__', '')}"
     elif file:
         path = file.absolute()
         name = f"{add_file(walk, path, root_of(module, path))}:{name}"
@@ -146,15 +148,15 @@ def _add(walk: Walk, thing: Any) -> str:
 
 
 def _add_function(walk: Walk, function: FunctionType) -> None:
-    """A function's source, and by their names the values that it starts from and those it uses."""
+    """Add a function's source, its default values, and the values it uses by name."""
     code, space = function.__code__, function.__globals__
     name = code.co_qualname
     source = _source(code)
     if not source:
         raise _no_source(name)
     walk.texts.append((name, source))
-    held = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    used = {key: cell.cell_contents for key, cell in held.items() if not _is_empty(cell)}
+    closure = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    used = {key: cell.cell_contents for key, cell in closure.items() if not _is_empty(cell)}
     names = set(_names(code))
     used |= {key: space[key] for key in names if key in space and not key.startswith("__")}
     used |= {"default values": (function.__defaults__, function.__kwdefaults__)}
@@ -166,18 +168,18 @@ def _add_function(walk: Walk, function: FunctionType) -> None:
 
 
 def _add_parts(walk: Walk, module: ModuleType, names: set[str]) -> None:
-    """The modules inside one of the person's own that may be used of it: ``mine.layers``."""
+    """Add submodules that may be used through a module, as in ``mine.layers``."""
     if is_library(*origin_of(module)):
         return
     for key in sorted(names & vars(module).keys()):
         part = vars(module)[key]
-        if isinstance(part, ModuleType) and id(part) not in walk.seen:
+        if isinstance(part, ModuleType) and id(part) not in walk.visited:
             _text(walk, part)
             _add_parts(walk, part, names)
 
 
 def _add_imports(walk: Walk, source: str, package: str) -> None:
-    """The person's own modules that a function imports when it is called."""
+    """Add the person's own modules that a function imports when it is called."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # a part of a line, which imports nothing
@@ -191,15 +193,15 @@ def _add_imports(walk: Walk, source: str, package: str) -> None:
             add_import(walk, home, full, home)
 
 
-def _add_class(walk: Walk, made: type) -> None:
-    """A class's source, its members, its bases and what makes it."""
-    name = made.__qualname__
-    source = _class_source(made)
+def _add_class(walk: Walk, kind: type) -> None:
+    """Add a class's source, members, bases and metaclass."""
+    name = kind.__qualname__
+    source = _class_source(kind)
     walk.texts.append((name, source))
-    for base in (*made.__bases__, type(made)):
+    for base in (*kind.__bases__, type(kind)):
         walk.texts.append((f"{name} is a", _text(walk, base)))
-    has_generated = bool(source) or is_dataclass(made) or hasattr(made, "_fields")
-    for key, member in vars(made).items():
+    has_generated = bool(source) or is_dataclass(kind) or hasattr(kind, "_fields")
+    for key, member in vars(kind).items():
         code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None
         generated = code and has_generated and code.co_filename == "<string>"
         if not generated and (code or not key.startswith("__")):
@@ -207,13 +209,13 @@ def _add_class(walk: Walk, made: type) -> None:
 
 
 def _lines(file: str) -> list[str]:
-    """Those of a file, or of a notebook's cell, which is known by a name like that of a file."""
+    """The lines of a file, or of a notebook's cell, which IPython registers like a file."""
     linecache.checkcache(file)
     return linecache.getlines(file)
 
 
 def _source(code: CodeType) -> str:
-    """The lines of a function; of one without a name, to the last that it was compiled from."""
+    """The lines of a function's source; for a lambda, up to the last line of its code."""
     lines = _lines(code.co_filename)[code.co_firstlineno - 1 :]
     if code.co_name == "<lambda>":
         last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
@@ -221,21 +223,21 @@ def _source(code: CodeType) -> str:
     return "".join(inspect.getblock(lines)) if lines else ""
 
 
-def _class_source(made: type) -> str:
-    """A class without comments; empty in a notebook, if no method tells in which cell it is.
+def _class_source(kind: type) -> str:
+    """A class's source without comments; empty in a notebook if it has no method to locate it by.
 
-    Where a file has several classes of this name, it is all of them.
+    If a file has several classes of this name, all of them.
     """
-    files = [function.__code__.co_filename for function in own_functions(made)]
-    files.append(getattr(sys.modules.get(made.__module__), "__file__", None) or "")
+    files = [function.__code__.co_filename for function in own_functions(kind)]
+    files.append(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     for file in files:
         try:
             tree = ast.parse("".join(_lines(file)))
         except SyntaxError:
             continue
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        if found := [ast.dump(node) for node in nodes if node.name == made.__name__]:
-            return "".join(found)
+        if definitions := [ast.dump(node) for node in nodes if node.name == kind.__name__]:
+            return "".join(definitions)
     return ""
 
 
@@ -257,6 +259,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _no_source(thing: Any) -> ValueError:
     return ValueError(
-        f"The source of {thing} cannot be found, so nothing would show that a stored run is of "
-        "other code. Write a function in a file, or name the version of your code: version='1'."
+        f"The source of {thing} cannot be found, so a change of the code would go unnoticed and "
+        "stored runs of other code be reused. Define the function in a file, or name the version "
+        "of your code: version='1'."
     )

@@ -1,7 +1,7 @@
 """``--model module:factory``: how commands are given a person's model.
 
-The module has ``factory(width, depth)``, which makes a model; ``batch(generator)``, which makes
-``(inputs, targets)``; and, where cross-entropy is not meant, ``loss(outputs, targets)``.
+The module defines ``factory(width, depth)``, which returns a model; ``batch(generator)``, which
+returns ``(inputs, targets)``; and, unless the loss is cross-entropy, ``loss(outputs, targets)``.
 """
 
 import importlib
@@ -19,12 +19,16 @@ from typing import Any
 def load_functions(model: str, *, batch: str = "batch", loss: str = "") -> dict[str, Any]:
     """Import what ``module:factory`` names, and the functions beside it, by their names.
 
-    ``module`` is importable from the current directory, or a path to a Python file. ``batch`` and
-    ``loss`` name functions of the same module, or ``module:function`` of another; without ``loss``
-    the module's own ``loss`` is used, if it has one; so is its ``optimizers``.
+    The module's ``optimizers`` is used too, if it has one.
+
+    Args:
+        model: ``module:factory``, where the module can be imported from the current directory or is
+            the path of a Python file.
+        batch: a function of the same module, or ``module:function`` of another.
+        loss: in the same way; by default the module's ``loss``, if it has one.
 
     Raises:
-        ValueError: something named is not there; says what the convention is.
+        ValueError: something named does not exist; says what the convention is.
     """
     where, colon, factory = model.partition(":")
     if not colon or not where or not factory:
@@ -51,7 +55,7 @@ def find_function(reference: str) -> Callable[..., Any]:
     """The function that ``module:function`` or ``path/to/file.py:function`` names.
 
     Raises:
-        ValueError: it is not there.
+        ValueError: it does not exist.
     """
     where, colon, name = reference.rpartition(":")
     if not (colon and where and name):
@@ -78,10 +82,10 @@ def size(text: str) -> tuple[int, int]:
 
 
 def private_name(path: Path) -> str:
-    """The name under which a file is loaded: no other module's, whatever the file is called.
+    """The module name under which a file is loaded, which no other module has.
 
-    Under its own name ``random.py`` would replace the library's module for all who import it
-    later, and ``my.model.py`` would be a part of a package ``my``.
+    Under its own name, a file ``random.py`` would replace the standard library's module for all
+    later imports, and ``my.model.py`` would be part of a package ``my``.
 
     Example:
         >>> private_name(Path("/home/me/my.model.py"))
@@ -89,12 +93,12 @@ def private_name(path: Path) -> str:
     """
     full = str(path.resolve())
     stem = re.sub(r"\W", "_", path.stem)
-    # Not a secret: two files of one name get different ones, the same in every process.
+    # A checksum of the path: files of the same name differ, and every process gets the same.
     return f"_depthmup_file_{stem}_{zlib.crc32(os.fsencode(full)):08x}"
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """The module that was made of this file before, so that its functions share one."""
+    """The module that was loaded from this file before, so that its functions share it."""
     path = Path(name)
     if path.suffix != ".py":
         return None
@@ -145,10 +149,10 @@ def _function(module: ModuleType, where: str, name: str, shape: str) -> Callable
     other, colon, function = name.partition(":")
     if colon:
         return _function(_module(other), other, function, shape)
-    found = getattr(module, name, None)
-    if not callable(found):
+    candidate = getattr(module, name, None)
+    if not callable(candidate):
         raise ValueError(
-            f"{where} has no function {name!r}. The convention is {shape}: define it there, or "
-            "name another one."
+            f"{where} has no function {name!r}. Expected {shape}: define it there, or name another "
+            "one."
         )
-    return found
+    return candidate

@@ -1,4 +1,4 @@
-"""A person's model: how it is made and trained, and how another process finds it again."""
+"""A custom model: its factory, data and loss, and how other processes import them."""
 
 import inspect
 import sys
@@ -18,26 +18,27 @@ CROSS_ENTROPY = "depthmup.model.loss:cross_entropy"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that only its owner's code can make: its factory, its data and its loss.
+    """A custom model: its factory, its data and its loss.
 
-    Each function is given as it is, or as a reference, ``module:function`` or
-    ``path/to/file.py:function``, by which another process finds it: functions are never copied by
+    Each function is given itself, or as a reference, ``module:function`` or
+    ``path/to/file.py:function``, by which another process imports it: functions are never copied by
     value.
 
     Args:
-        make: ``make(width, depth)`` gives the model, with its own initialization.
-        batch: ``batch(generator)`` gives ``(inputs, targets)``, drawn from a torch generator.
+        make: ``make(width, depth)`` returns the model, with its own initialization.
+        batch: ``batch(generator)`` returns ``(inputs, targets)``, drawn from a torch generator.
             Inputs are a tensor, a sequence of arguments or a mapping of keyword arguments.
-        loss: ``loss(outputs, targets)`` gives one number; by default the cross-entropy of logits.
-        train: instead of these, ``train(trial)`` does all the work for a ``Trial`` (``width``,
+        loss: ``loss(outputs, targets)`` returns one number; by default the cross-entropy of logits.
+        train: instead of these, ``train(trial)`` does the whole training of a ``Trial`` (``width``,
             ``depth``, ``width_ratio``, ``depth_ratio``, ``lr``, ``seed``, ``scheme``,
-            ``optimizer``, ``steps``, ...) and gives the loss of every step, NaN where it diverged.
-        plan: ``plan(model, base, trial)`` gives a plan, where ``depthmup.plan`` must be told more
-            than the scheme, such as ``branches`` or ``roles``.
-        optimizers: ``optimizers(model, lr)`` gives a list of optimizers; ``check`` needs it for a
+            ``optimizer``, ``steps``, ...) and returns the loss of every step, NaN where it
+            diverged.
+        plan: ``plan(model, base, trial)`` returns a plan, for models whose plan takes more
+            arguments than the scheme, such as ``branches`` or ``roles``.
+        optimizers: ``optimizers(model, lr)`` returns a list of optimizers; ``check`` needs it for a
             model whose own code follows a scheme already.
-        version: names the version of the code; by default its source is hashed, so that runs of
-            other code are never taken for this one's.
+        version: names the version of the code; by default its source is hashed, so that stored runs
+            of other code are never reused.
 
     Raises:
         ValueError: neither a factory with its data nor ``train`` is given, or both are.
@@ -70,25 +71,25 @@ class Model:
     def load(model: str, *, batch: str = "batch", loss: str = "", version: str = "") -> "Model":
         """The model that ``module:factory`` or ``path/to/file.py:factory`` names.
 
-        The functions beside the factory are used by their names: ``batch``, and where they are
-        there ``loss`` and ``optimizers``.
+        The other functions are found beside the factory by their names: ``batch``, and if they
+        exist ``loss`` and ``optimizers``.
 
         Args:
             model: the factory.
-            batch: the name of the function that gives a batch, or ``module:function``.
-            loss: the name of the loss; without it the module's ``loss``, or cross-entropy.
+            batch: the name of the function that returns a batch, or ``module:function``.
+            loss: the name of the loss; by default the module's ``loss``, or cross-entropy.
             version: of the code, instead of a hash of its source.
 
         Raises:
-            ValueError: something named is not there; says what the convention is.
+            ValueError: something named does not exist; says what the convention is.
         """
         return Model(**load_functions(model, batch=batch, loss=loss), version=version)
 
     @property
     def functions(self) -> dict[str, Function | str]:
         """Those that are given, by their names."""
-        # The order in which they are hashed is that of the first version; optimizers do not decide
-        # what a run of ``transfer`` is.
+        # Hashed in this order since the first version, or stored runs would get other keys. The
+        # optimizers do not affect runs of ``transfer``, which are trained by the plan's.
         names = ("plan", "train") if self.train is not None else ("make", "batch", "loss", "plan")
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
@@ -121,8 +122,8 @@ def _check_complete(model: Model) -> None:
     given = [name for name in ("make", "batch", "train", "plan") if getattr(model, name)]
     if model.train is not None and len(given) > 1:
         raise ValueError(
-            "Expected either train(trial), which does everything, or make(width, depth) with "
-            f"batch(generator); got {', '.join(given)}."
+            "Expected either train(trial), which does the whole training, or make(width, depth) "
+            f"with batch(generator); got {', '.join(given)}."
         )
     if model.train is None and not {"make", "batch"} <= set(given):
         raise ValueError(
@@ -133,7 +134,7 @@ def _check_complete(model: Model) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Functions:
-    """A model's functions themselves; of those that were not given, None."""
+    """A model's functions themselves, None for those that were not given."""
 
     make: Any
     batch: Any
@@ -155,10 +156,10 @@ def resolved(model: Model) -> Functions:
 
 
 def by_reference(model: Model) -> Model:
-    """The model by references, which can be sent to other processes.
+    """The model with references instead of functions, which can be sent to other processes.
 
     Raises:
-        ValueError: one of its functions cannot be found from elsewhere, and why.
+        ValueError: one of its functions cannot be imported by other processes; says why.
     """
     references: dict[str, Any] = {
         name: value if isinstance(value, str) else _reference(value)
@@ -192,5 +193,5 @@ def _reference(function: Function) -> str:
 
 
 def _installed(module: ModuleType) -> bool:
-    """Whether a module is a package, whose own imports need its name."""
+    """Whether a module has to be imported by name: a package, or one of the standard library."""
     return hasattr(module, "__path__") or module.__name__ in sys.stdlib_module_names

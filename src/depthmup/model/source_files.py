@@ -1,4 +1,4 @@
-"""A person's own files: where code lies, whose it is, and which files import which."""
+"""A person's own source files: which code is theirs, and which of their files import which."""
 
 import ast
 import hashlib
@@ -18,19 +18,19 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """What was met of a person's code: pairs of a name and a text, which are what is hashed.
+    """The code collected for a fingerprint, as pairs of a name and a text, which are hashed.
 
-    ``files`` are the names of those that were walked. ``seen`` holds objects by id, so that no
-    other can get the id of one.
+    ``files`` holds the names of the files that were read. ``visited`` holds objects by id: while
+    they are referenced, no new object can get the same id.
     """
 
     texts: list[tuple[str, str]] = field(default_factory=list)
     files: dict[Path, str] = field(default_factory=dict)
-    seen: dict[int, Any] = field(default_factory=dict)
+    visited: dict[int, Any] = field(default_factory=dict)
 
 
 def origin_of(thing: Any) -> tuple[str, Path | None]:
-    """The module that a thing was made in, and its file; none where a session made it."""
+    """The module that defines a function, class or object, and its file; None for a session."""
     thing = getattr(thing, "__func__", thing)
     if isinstance(thing, FunctionType):  # __module__ may be that of what it wraps
         space, code = thing.__globals__, Path(thing.__code__.co_filename)
@@ -55,7 +55,7 @@ def origin_of(thing: Any) -> tuple[str, Path | None]:
 
 
 def is_library(module: str, file: Path | None) -> bool:
-    """Whether a module is none of the person's own."""
+    """Whether a module belongs to Python, an installed package or this package."""
     if file is None:
         return module.partition(".")[0] in sys.stdlib_module_names
     return any(
@@ -68,13 +68,13 @@ def is_library(module: str, file: Path | None) -> bool:
 def root_of(module: str, path: Path) -> Path:
     """The folder from which a module's package is imported."""
     names = module.split(".")
-    place = path.parent if path.name == "__init__.py" else path.with_suffix("")
-    fits = list(place.parts[-len(names) :]) == names
-    return place.parents[len(names) - 1] if fits else path.parent
+    module_path = path.parent if path.name == "__init__.py" else path.with_suffix("")
+    fits = list(module_path.parts[-len(names) :]) == names
+    return module_path.parents[len(names) - 1] if fits else path.parent
 
 
 def home_of(top: str) -> Path | None:
-    """The folder from which a module of the person's own is imported; none for others."""
+    """The folder from which one of the person's own modules is imported; None for libraries."""
     module = sys.modules.get(top)
     spec = getattr(module, "__spec__", None)
     if module is None:
@@ -86,17 +86,23 @@ def home_of(top: str) -> Path | None:
     if origin := getattr(module, "__file__", None) or file:
         path = Path(origin)
         return None if is_library(top, path) else root_of(top, path.absolute())
-    for place in getattr(spec, "submodule_search_locations", None) or ():
-        path = Path(place)  # a folder without __init__.py
+    for location in getattr(spec, "submodule_search_locations", None) or ():
+        path = Path(location)  # a folder without __init__.py
         return None if is_library(top, path) else path.absolute().parent
     return None
 
 
 def add_file(walk: Walk, path: Path, root: Path) -> str:
-    """A file, the packages that it is in, and what they import of the person's own.
+    """Add a file, the packages that contain it, and what they import of the person's own files.
 
-    Its name says where it lies in its folder and what is in it: files may have the same place in
-    different folders.
+    Args:
+        walk: which collects them.
+        path: of the file.
+        root: the folder from which it is imported.
+
+    Returns:
+        A name made of its path below the root and a hash of its content: files in different folders
+        may have the same relative path.
     """
     if path in walk.files:
         return walk.files[path]
@@ -126,20 +132,20 @@ def add_file(walk: Walk, path: Path, root: Path) -> str:
 
 
 def add_import(walk: Walk, start: Path, names: list[str], root: Path) -> None:
-    """Adds the file of a module, if it lies there."""
+    """Add the file of a module ``names`` below ``start``, if it is there and below ``root``."""
     path = _find(start, names)
     if path and path.is_relative_to(root):
         add_file(walk, path, root)
 
 
 def _find(start: Path, names: list[str]) -> Path | None:
-    place = start.joinpath(*names)
-    paths = (place.with_name(place.name + ".py"), place / "__init__.py")
+    target = start.joinpath(*names)
+    paths = (target.with_name(target.name + ".py"), target / "__init__.py")
     return next(filter(Path.is_file, paths), None)
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
-    """The modules that code may import: how many folders up they start, and their names."""
+    """The modules that code may import: levels of relative imports, and the parts of names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -152,9 +158,9 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
                 yield node.level, [*names, alias.name]
 
 
-def own_functions(made: type) -> Iterator[FunctionType]:
-    """The functions that stand in a class itself."""
-    for member in vars(made).values():
+def own_functions(kind: type) -> Iterator[FunctionType]:
+    """The functions defined in the body of a class."""
+    for member in vars(kind).values():
         plain = getattr(member, "__func__", getattr(member, "fget", member))
         if isinstance(plain, FunctionType):
             yield plain

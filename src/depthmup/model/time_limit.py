@@ -1,4 +1,4 @@
-"""A time limit for a person's own code in this process."""
+"""A time limit for the code of a custom model in this process."""
 
 import math
 import signal
@@ -10,15 +10,15 @@ from types import FrameType
 
 @contextmanager
 def time_limit(seconds: float | None, what: str) -> Iterator[None]:
-    """Stop what runs within after so many seconds; no limit where it is None.
+    """Interrupt the code inside after this many seconds.
 
-    Python code, waiting and reading are stopped; a loop inside a library that is written in C ends
-    by itself first. Outside of the main thread, and on systems without alarms, nothing is stopped:
-    signals reach the main thread alone.
+    Python code, waiting and reading are interrupted; a loop inside a C library only once it ends.
+    Outside of the main thread, which alone receives signals, and on systems without alarms, there
+    is no limit.
 
     Args:
         seconds: the limit, positive; None or infinity for none.
-        what: what is stopped, for the message.
+        what: what is interrupted, for the message.
 
     Raises:
         TimeoutError: it took longer.
@@ -35,8 +35,8 @@ def time_limit(seconds: float | None, what: str) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(
-            f"{what} was stopped when it had taken {seconds:g} s, the time limit of a run. Allow "
-            "more by --trial-seconds, or find out where it hangs."
+            f"{what} was stopped after {seconds:g} s, the time limit of a run. Allow more with "
+            "--trial-seconds, or find out where it hangs."
         )
 
     before = signal.signal(signal.SIGALRM, stop)

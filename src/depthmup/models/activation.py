@@ -82,7 +82,7 @@ _ALL = (
     Activation(name="sin", function=torch.sin, derivative=torch.cos),
     Activation(name="cos", function=torch.cos, derivative=_with_out(lambda h: -torch.sin(h))),
 )
-ACTIVATIONS: dict[str, Activation] = {each.name: each for each in _ALL}
+ACTIVATIONS: dict[str, Activation] = {phi.name: phi for phi in _ALL}
 
 
 def activation(name: str) -> Activation:

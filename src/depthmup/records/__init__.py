@@ -1,4 +1,4 @@
-"""What work leaves behind: cells, records, findings. Standard library only."""
+"""Values that runs and measurements leave behind, and their files. Standard library only."""
 
 from depthmup.records.certificate import Certificate, Lack, Refusal
 from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation

@@ -1,4 +1,4 @@
-"""A certificate: what small sizes say about the best learning rate of a large one, or why not."""
+"""A certificate: the best learning rate of a large size predicted from small ones, or a refusal."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from depthmup.records.decode import decode, encode, parse
+from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
 
 SCHEMA = 2
@@ -16,7 +16,7 @@ SCHEMA = 2
 
 
 class Lack(StrEnum):
-    """What the evidence lacks, so that nothing is certified."""
+    """What is missing or wrong in the evidence, so that nothing is certified."""
 
     SIZES = "too few sizes"
     SEEDS = "one seed"
@@ -36,7 +36,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """One reason not to certify, in a sentence, and what would lift it."""
+    """One reason not to certify, in a sentence, and what to measure instead."""
 
     lack: Lack
     reason: str
@@ -68,7 +68,10 @@ class Slope:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BandPoint:
-    """A curve with its band at one place: the way from base to target, or a log2 learning rate."""
+    """A point of a curve with its band.
+
+    ``at`` is the fraction of the way from base to target, or a log2 learning rate.
+    """
 
     at: float
     value: float
@@ -80,11 +83,11 @@ class BandPoint:
 class Metrics:
     """Three numbers by which rules of transfer are compared.
 
-    ``fit_error``: root mean square residual of the law, octaves (freedom taken into account).
-    ``robustness``: exponents of the curvature, log2 of it per doubling of each dimension; below
-    zero, a wrong learning rate costs less as the model grows.
-    ``horizon_penalty``: fraction by which the loss is expected to rise at 16 times the largest
-    size measured if the base's learning rate is kept.
+    ``fit_error``: root mean square residual of the law in octaves, over the fit's degrees of
+    freedom. ``robustness``: log2 of the curvature per doubling of each axis; where it is negative,
+    a wrong learning rate costs less as the model grows. ``horizon_penalty``: expected excess loss,
+    as a fraction of the best loss, at 16 times the largest size measured, with the base's learning
+    rate.
 
     *Source:* the three questions are those of arXiv 2605.21486 (fit quality, robustness to
     extrapolation error, asymptotic loss penalty); the formulas are this package's own.
@@ -99,10 +102,10 @@ class Metrics:
 class Probe:
     """A probe of the target: losses there over those at sizes that were measured.
 
-    ``size`` is what was built: the target, or its depth at the base's other values where it is too
-    large. ``initial`` is the loss before training, over the base's; ``first_steps`` that after
-    ``steps`` steps with the predicted learning rate, over that of the largest measured size after
-    as many, NaN where that was not tried.
+    ``size`` is what was built: the target, or where that is too large, its depth with the other
+    axes at the base. ``initial`` is the loss before training, divided by the base's.
+    ``first_steps`` is the loss after ``steps`` steps with the predicted learning rate, divided by
+    that of the largest measured size after as many steps; NaN where that was not tried.
     """
 
     size: Mapping[str, float]
@@ -113,14 +116,13 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
-    """The best learning rate of a size that was not trained, with all that it rests on.
+    """The best learning rate predicted for a size that was not trained, and the evidence for it.
 
     Sizes are given by their axes. Learning rates are those at the base, to be scaled by the scheme:
-    ``rate_unit * 2**log2_lr``.
-    ``predicted`` is the best log2 learning rate at the target, ``penalty`` the fraction by which
-    training with it exceeds the best loss there, ``base_regret`` the same for the base's own
-    learning rate. Intervals hold 90%. A refused certificate names its ``refusals`` and predicts
-    nothing.
+    ``rate_unit * 2**log2_lr``. ``predicted`` is the best log2 learning rate at the target.
+    ``penalty`` is its excess loss there as a fraction of the best loss, ``base_regret`` that of the
+    base's own best learning rate. Intervals hold 90%. A refused certificate has ``refusals`` and
+    predicts nothing.
     """
 
     target: Mapping[str, float]
@@ -173,7 +175,7 @@ class Certificate:
         """The certificate that ``to_json`` wrote.
 
         Raises:
-            ValueError: it is of another schema version, or no certificate; where it does not fit.
+            ValueError: not a certificate, or one of another schema version; names the field.
         """
         raw = parse(text, "a certificate")
         if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
@@ -201,7 +203,7 @@ class Change:
 
 
 def compare(first: Certificate, second: Certificate) -> Change:
-    """What changes from one certificate to another, of the same code and target.
+    """The change from one certificate to another of the same code and target.
 
     Raises:
         ValueError: they come from different code, aim at different targets, or one was refused.
@@ -210,10 +212,11 @@ def compare(first: Certificate, second: Certificate) -> Change:
         differ = sorted(
             k for k in {*first.code, *second.code} if first.code.get(k) != second.code.get(k)
         )
-        told = ", ".join(f"{k}: {first.code.get(k)!r} and {second.code.get(k)!r}" for k in differ)
+        pairs = [f"{k}: {first.code.get(k)!r} and {second.code.get(k)!r}" for k in differ]
         raise ValueError(
-            f"Expected two certificates of the same code; they differ in {told}. What changed in "
-            "the code cannot be told from what changed in training: calibrate both again."
+            f"Expected two certificates of the same code; they differ in {', '.join(pairs)}. "
+            "Changes of the code cannot be separated from changes of training: calibrate both "
+            "again."
         )
     for name in ("target", "base", "measure"):
         if getattr(first, name) != getattr(second, name):
@@ -221,11 +224,12 @@ def compare(first: Certificate, second: Certificate) -> Change:
                 f"Expected two certificates with the same {name}; got {getattr(first, name)} and "
                 f"{getattr(second, name)}. Calibrate both for one."
             )
-    for each in (first, second):
-        if not each.issued:
+    for certificate in (first, second):
+        if not certificate.issued:
             raise ValueError(
-                f"Expected two certificates that were issued; {each.title or each.scheme!r} was "
-                f"refused: {each.refusals[0].reason} {each.refusals[0].advice}"
+                f"Expected two certificates that were issued; "
+                f"{certificate.title or certificate.scheme!r} was refused: "
+                f"{certificate.refusals[0].reason} {certificate.refusals[0].advice}"
             )
     a, b = first.best_loss, second.best_loss
     ratio = math.log(b.value / a.value)

@@ -1,4 +1,4 @@
-"""What a coordinate check concludes: measured exponents beside predicted ones."""
+"""The result of a coordinate check: measured exponents beside predicted ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonFinite:
-    """Where a run stopped being a number first."""
+    """The first module and step at which a run produced NaN or infinity."""
 
     module: str
     step: int
@@ -61,10 +61,10 @@ class NonFinite:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """The finding of a coordinate check.
+    """The result of a coordinate check.
 
-    ``margin`` is how far from the predicted exponent a measured one may lie; ``confidence`` that of
-    the intervals. ``losses`` are the mean losses before each step, by (width, depth) as text.
+    ``margin`` is how far a measured exponent may lie from the predicted one; ``confidence`` is that
+    of the intervals. ``losses`` are the mean losses before each step, by (width, depth) as text.
     """
 
     title: str
@@ -89,9 +89,9 @@ class Check:
     @property
     def failures(self) -> tuple[Exponent, ...]:
         """Failed exponents: first single parameters and branches, then what follows from them."""
-        found = [e for e in self.exponents if e.outcome is Outcome.FAIL]
+        failed = [e for e in self.exponents if e.outcome is Outcome.FAIL]
         return tuple(
-            sorted(found, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
+            sorted(failed, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
         )
 
 

@@ -1,122 +1,207 @@
-"""Results as a store holds them: a row of plain values, and the checksum that guards it.
+"""Frozen dataclasses as strict JSON, and back.
 
-The checksum covers everything in the row, its key too: a bit that flips on a disk, or a value that
-was edited, is noticed when the row is read.
+Strict JSON has no NaN and no infinities. ``encode`` writes NaN as null and infinities as the texts
+"Infinity" and "-Infinity", which ``decode`` reads back. Where another program draws or tabulates
+the values and never reads them back, ``strict`` writes null for all three: Vega has no infinity.
+
+A file may hold anything, so ``decode`` checks every field against its type: what does not fit is
+refused with its location and with what was expected there, before anything is computed from it.
 """
 
-import hashlib
 import json
 import math
-import sys
-from array import array
-from dataclasses import dataclass
-from typing import Any
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from depthmup.records.measurement import Measurement, Task
-from depthmup.records.run import Record, Status
+from depthmup.records.printable import printable
 
-CHECKSUM_BYTES = 16
-"""Of SHA-256: two rows that differ share a checksum once in 2^128."""
+T = TypeVar("T")
 
-Value = str | bytes | float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Damage:
-    """Why a row is not what was written; ``why`` ends a sentence that begins with its name."""
-
-    why: str
+LARGEST = 64 * 2**20
+"""Characters of a file; the longest certificates have some hundred thousand, so a longer text would
+only fill memory."""
 
 
-def checksum(*values: Value) -> bytes:
-    """The checksum of a row, in the order of its columns.
+def parse(text: str, what: str) -> Any:
+    """The value of a JSON text.
 
-    Every value is preceded by its kind and length, so that no two rows are joined to one text.
-
-    Example:
-        >>> checksum("ab", "c") == checksum("a", "bc")
-        False
-    """
-    summed = hashlib.sha256()
-    for value in values:
-        raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        summed.update(b"%s:%d:" % (type(value).__name__.encode(), len(raw)))
-        summed.update(raw)
-    return summed.digest()[:CHECKSUM_BYTES]
-
-
-def impossible(status: Status, losses: array) -> str | None:
-    """What makes losses impossible for a run that ended so; None if nothing does.
-
-    A finished run has losses; it and one that diverged later have finite ones alone. No loss is
-    negative, since curves are compared by the logarithm of the loss. A run that failed may have
-    left the loss that it failed by, infinite or NaN.
-
-    Example:
-        >>> impossible(Status.FINISHED, array("f"))
-        'it finished without a loss'
-    """
-    if not losses:
-        return "it finished without a loss" if status is Status.FINISHED else None
-    lowest, total = min(losses), sum(losses)
-    if lowest < 0:
-        return f"one of its losses is negative, {lowest:.4g}"
-    # A sum of single-precision losses cannot overflow in double precision, so only a loss that
-    # is not finite itself makes it so.
-    if status is not Status.FAILED and not math.isfinite(total):
-        return "one of its losses is not finite"
-    return None
-
-
-def record_row(record: Record) -> tuple[str, str, str, bytes]:
-    """A record as key, run, status and losses (single precision, little endian).
+    Args:
+        text: the text.
+        what: what it should be, with its article, for messages.
 
     Raises:
-        ValueError: no run can end so.
+        ValueError: it is not JSON, too long, or nested too deeply.
     """
-    if problem := impossible(record.status, record.losses):
-        raise ValueError(
-            f"Expected a record of a run that can have happened; {problem}. The run is "
-            f"{record.cell.to_json()}."
-        )
-    text = record.cell.to_json()
-    return record.cell.key, text, record.status.value, little_endian(record.losses).tobytes()
-
-
-def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
-    """A measurement as key, task and values."""
-    task = measurement.task
-    return task.key, task.to_json(), json.dumps(dict(measurement.values))
-
-
-def read_losses(status: Any, raw: Any) -> tuple[Status, array] | Damage:
-    """Status and losses from their columns; damage where no run can have left them."""
-    losses = array("f")
+    if len(text) > LARGEST:
+        raise ValueError(f"Expected {what} of at most {LARGEST:,} characters; got {len(text):,}.")
     try:
-        ended = Status(status)
-        losses.frombytes(raw)
-    except (TypeError, ValueError) as error:
-        return Damage(why=f"its losses cannot be read ({error})")
-    losses = little_endian(losses)
-    problem = impossible(ended, losses)
-    return (ended, losses) if problem is None else Damage(why=problem)
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"Expected {what}; got JSON that is nested too deeply.") from None
+    except ValueError as error:
+        raise ValueError(f"Expected {what}, as JSON; got something else: {error}.") from None
 
 
-def read_values(task: Task, raw: Any) -> Measurement | Damage:
-    """A measurement from its column; damage where it holds no named values."""
+def encode(value: Any) -> Any:
+    """The value in types that strict JSON has, at any nesting; ``decode`` reads it back.
+
+    Dataclasses become objects, sequences lists, enumerations their values. Anything else (a path, a
+    fraction, a version) becomes its text.
+
+    Example:
+        >>> encode({"a": (math.inf, math.nan, 1.5)})
+        {'a': ['Infinity', None, 1.5]}
+        >>> from depthmup.records import Estimate
+        >>> encode(Estimate(value=0.5, low=-math.inf, high=1.0))
+        {'value': 0.5, 'low': '-Infinity', 'high': 1.0, 'unit': ''}
+    """
+    return _encoded(value, {math.inf: "Infinity", -math.inf: "-Infinity"})
+
+
+def strict(value: Any) -> Any:
+    """As ``encode``, with null for infinities too: for charts, tables and summaries.
+
+    Example:
+        >>> strict({"loss": float("inf"), "depths": (8, 16)})
+        {'loss': None, 'depths': [8, 16]}
+    """
+    return _encoded(value, {})
+
+
+def _encoded(value: Any, infinities: Mapping[float, str]) -> Any:
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return str(value)  # a member of a StrEnum becomes its text
+        case float():
+            return value if math.isfinite(value) else infinities.get(value)
+        case Mapping():
+            return {str(key): _encoded(item, infinities) for key, item in value.items()}
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return [_encoded(item, infinities) for item in value]
+        case Enum():
+            return value.value
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {f.name: _encoded(getattr(value, f.name), infinities) for f in fields(value)}
+        case _:
+            return str(value)
+
+
+def decode(kind: type[T], raw: Any, where: str) -> T:
+    """A dataclass from the value that its JSON holds, every field checked by its type.
+
+    A float may be a number, null (NaN) or "Infinity" and "-Infinity"; an enumeration is one of its
+    values; a tuple is a list. Texts are made printable.
+
+    Args:
+        kind: a dataclass of plain types, enumerations, tuples, mappings and other dataclasses.
+        raw: what ``json.loads`` gave.
+        where: what the value is called in messages.
+
+    Raises:
+        ValueError: the first field that does not fit, and what was expected there.
+
+    Example:
+        >>> from depthmup.records import Estimate
+        >>> decode(Estimate, {"value": 1, "low": None, "high": "Infinity"}, "slope")
+        Estimate(value=1.0, low=nan, high=inf, unit='')
+    """
+    value: T = _value(kind, raw, where)
+    return value
+
+
+def _value(kind: Any, raw: Any, where: str) -> Any:
+    if is_dataclass(kind):
+        return _dataclass(kind, raw, where)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if raw is None and type(None) in inner:
+            return None
+        [only] = [option for option in inner if option is not type(None)]
+        return _value(only, raw, where)
+    if origin is tuple:
+        return _tuple(inner, raw, where)
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+        values = inner if origin is Literal else tuple(member.value for member in kind)
+        if not isinstance(raw, str) or raw not in values:
+            _refuse(where, f"one of {', '.join(values)}", raw)
+        return raw if origin is Literal else kind(raw)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(raw, dict):
+            _refuse(where, "an object", raw)
+        return {printable(k): _entry(inner[1], v, f"{where}[{k!r}]") for k, v in raw.items()}
+    return _plain(kind, raw, where)
+
+
+def _entry(kind: Any, raw: Any, where: str) -> Any:
+    """A mapping's value; whole numbers stay integers, as they were written."""
+    whole = kind is float and isinstance(raw, int) and not isinstance(raw, bool)
+    return _value(int if whole else kind, raw, where)
+
+
+def _plain(kind: Any, raw: Any, where: str) -> Any:
+    if kind is Any:
+        return raw
+    if kind is float:
+        return _float(raw, where)
+    if kind is int:
+        right = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 2**63
+        return raw if right else _refuse(where, "a whole number", raw)
+    if kind is str:
+        return printable(raw) if isinstance(raw, str) else _refuse(where, "a text", raw)
+    if kind is bool:
+        return raw if isinstance(raw, bool) else _refuse(where, "true or false", raw)
+    raise TypeError(f"There is no reader for fields of type {kind!r} ({where}).")
+
+
+def _dataclass(kind: Any, raw: Any, where: str) -> Any:
+    if not isinstance(raw, dict):
+        _refuse(where, "an object", raw)
+    hints, needed = _hints(kind)
+    if lacking := needed - raw.keys():
+        raise ValueError(f"Expected {where} to have {', '.join(sorted(lacking))}; it lacks them.")
+    if unknown := raw.keys() - hints.keys():
+        names = printable(", ".join(sorted(unknown))[:200])
+        raise ValueError(f"Expected {where} to have {', '.join(hints)} alone; it has {names} too.")
+    return kind(**{name: _value(hints[name], raw[name], f"{where}.{name}") for name in raw})
+
+
+@cache
+def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """The types of a dataclass's fields, and the names of those without a default."""
+    hints = get_type_hints(kind)
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return {f.name: hints[f.name] for f in fields(kind)}, frozenset(needed)
+
+
+def _tuple(inner: tuple[Any, ...], raw: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(raw, list):
+        _refuse(where, "a list", raw)
+    kinds = [inner[0]] * len(raw) if inner[-1:] == (Ellipsis,) else list(inner)
+    if len(kinds) != len(raw):
+        _refuse(where, f"a list of {len(kinds)}", raw)
+    pairs = zip(kinds, raw, strict=True)
+    return tuple(_value(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(pairs))
+
+
+def _float(raw: Any, where: str) -> float:
+    if raw is None:
+        return math.nan
+    if isinstance(raw, str) and raw in ("Infinity", "-Infinity"):
+        return float(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        _refuse(where, "a number", raw)
     try:
-        values = json.loads(raw)
-    except (TypeError, ValueError, RecursionError) as error:
-        return Damage(why=f"its values cannot be read ({error})")
-    if not isinstance(values, dict):
-        return Damage(why="its values have no names")
-    return Measurement(task=task, values=values)
+        return float(raw)
+    except OverflowError:
+        _refuse(where, "a number of double precision", "one beyond it")
 
 
-def little_endian(values: array) -> array:
-    """The same bytes on every machine; ``values`` themselves where they are so already."""
-    if sys.byteorder == "little":
-        return values
-    swapped = array("f", values)
-    swapped.byteswap()
-    return swapped
+def _refuse(where: str, expected: str, got: Any) -> NoReturn:
+    shown = type(got).__name__ if isinstance(got, list | dict) else printable(repr(got))
+    raise ValueError(f"Expected {where} to be {expected}; got {shown[:100]}.")

@@ -1,4 +1,4 @@
-"""On what a measurement was made."""
+"""The versions and the hardware that a measurement was made with."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ def environment() -> dict[str, object]:
 
 
 def processor() -> str:
-    """The processor's name, as far as the operating system tells it."""
+    """The processor's name, if the operating system has it."""
     listing = Path("/proc/cpuinfo")
     if listing.exists():
         for line in listing.read_text(errors="replace").splitlines():
@@ -38,7 +38,7 @@ def processor() -> str:
 
 
 def worker_count(asked: int) -> int:
-    """How many workers are meant: as many as asked for, or one per core for 0.
+    """The number of workers: as many as asked for, or one per core for 0.
 
     Raises:
         ValueError: it is negative.

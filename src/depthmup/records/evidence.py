@@ -10,7 +10,7 @@ from depthmup.records.finding import Estimate
 
 
 class Reproduction(StrEnum):
-    """Whether a statement was found again."""
+    """Whether a statement was reproduced."""
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
@@ -19,12 +19,11 @@ class Reproduction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    """The values that agree with a statement, fixed beforehand.
+    """The values that agree with a statement, fixed beforehand: a region [low, high].
 
-    Where they were revised after a first result, the finding says so.
-
-    A region [low, high]; with ``contains``, an interval agrees that holds this value and lies in
-    the region, which then says how sharp the interval must be.
+    With ``contains``, an interval agrees if it holds this value and lies in the region, which then
+    says how sharp the interval must be. Where a region was revised after a first result, the
+    finding says so.
 
     Example:
         >>> str(Accepted(low=-0.15, high=0.15)), str(Accepted(low=0.0))
@@ -37,18 +36,18 @@ class Accepted:
     high: float = float("inf")
     contains: float | None = None
 
-    def judge(self, found: Estimate) -> Reproduction:
+    def judge(self, measured: Estimate) -> Reproduction:
         """Reproduced if the whole interval agrees, not if none of it does, else undecidable.
 
-        Infinity is a value, such as a distance without end; only NaN is unknown.
+        Infinity is a value, as of a distance that is unbounded; only NaN is unknown.
         """
-        if any(math.isnan(value) for value in (found.value, found.low, found.high)):
+        if any(math.isnan(value) for value in (measured.value, measured.low, measured.high)):
             return Reproduction.UNDECIDABLE
-        if self.contains is not None and not found.low <= self.contains <= found.high:
+        if self.contains is not None and not measured.low <= self.contains <= measured.high:
             return Reproduction.NOT_REPRODUCED
-        if found.inside(self.low, self.high):
+        if measured.inside(self.low, self.high):
             return Reproduction.REPRODUCED
-        if found.outside(self.low, self.high):
+        if measured.outside(self.low, self.high):
             return Reproduction.NOT_REPRODUCED
         return Reproduction.UNDECIDABLE
 
@@ -69,7 +68,7 @@ class Accepted:
 class Comparison:
     """One number of a claim: what the paper says, what was measured, what would agree.
 
-    A comparison that is not ``decisive`` is shown beside the verdict and is no part of it.
+    A comparison that is not ``decisive`` is shown beside the verdict and does not affect it.
     """
 
     what: str
@@ -102,9 +101,9 @@ class Picture:
 class Finding:
     """A claim of the paper after measurement.
 
-    ``remedy`` says what would decide what could not be decided; ``notes`` what the reader should
-    know that the numbers do not say; ``revised`` what was changed after a first result, if anything
-    was, of what is measured or accepted.
+    ``remedy`` says what would decide an undecided claim; ``notes`` what the reader should know
+    beyond the numbers; ``revised`` what was changed after a first result, of what is measured or
+    accepted, if anything was.
     """
 
     claim: str
@@ -124,16 +123,16 @@ class Finding:
     def verdict(self) -> Reproduction:
         """That of the decisive comparisons: one that fails decides, one that cannot be decided
         leaves the claim undecided."""
-        found = {c.verdict for c in self.comparisons if c.decisive}
+        verdicts = {c.verdict for c in self.comparisons if c.decisive}
         for worst in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
-            if worst in found or not found:
-                return worst if found else Reproduction.UNDECIDABLE
+            if worst in verdicts or not verdicts:
+                return worst if verdicts else Reproduction.UNDECIDABLE
         return Reproduction.REPRODUCED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """Findings of one scale, in the paper's order, with how and where they were obtained."""
+    """Findings at one scale, in the paper's order, with configuration and environment."""
 
     scale: str
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""What is concluded from records: estimates with intervals, and verdicts."""
+"""Conclusions from records: estimates with intervals, and verdicts."""
 
 import math
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ UNKNOWN = Estimate(value=math.nan, low=math.nan, high=math.nan)
 
 
 class Place(StrEnum):
-    """Where the best learning rate of one size was found."""
+    """Where on the grid the best learning rate of one size lies."""
 
     INTERIOR = "interior"
     LOW_EDGE = "low edge"  # of the grid: extend it downwards
@@ -71,10 +71,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transfer:
-    """The finding of one scheme: how its optimum moves with size, along the study's axis.
+    """How the optimum of one scheme moves with size along the study's axis.
 
-    ``drift`` is in octaves of learning rate per doubling of the size; ``regret`` is the loss at the
-    largest one with the base's learning rate, minus the best loss there.
+    ``drift`` is in octaves of learning rate per doubling of the size; ``regret`` is the excess
+    loss: the loss at the largest size with the base's learning rate, minus the best loss there.
     """
 
     scheme: str

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from depthmup.records.certificate import Certificate, SizeOptimum, Slope
-from depthmup.records.decode import decode, encode, parse
+from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import Estimate, Verdict
 
 SCHEMA = 1

@@ -1,4 +1,4 @@
-"""Keys: the names under which results are stored and found again."""
+"""Keys: the names under which results are stored and looked up."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A measurement on networks that is no loss curve: what was asked, and the numbers that came."""
+"""A measurement on networks other than a loss curve: the task, and the numbers it gave."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from depthmup.records.run import NUMERICS
 class Task:
     """Everything that determines a measurement: its name, its settings, its version.
 
-    ``settings`` holds what JSON can. ``version`` belongs to the code that measures: it is raised
+    ``settings`` are values that JSON has. ``version`` is that of the code that measures, raised
     when the same settings would give other numbers.
 
     Example:
@@ -44,7 +44,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """What a task gave: numbers and lists of numbers by name, NaN and infinities allowed."""
+    """The result of a task: numbers and lists of numbers by name, NaN and infinities allowed."""
 
     task: Task
     values: Mapping[str, Any]

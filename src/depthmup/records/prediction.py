@@ -49,10 +49,10 @@ class Prediction:
     seconds: float = 0.0
 
     def drift(self, axis: Axis) -> Estimate:
-        """The drift along an axis, if it was asked for.
+        """The drift along an axis.
 
         Raises:
-            KeyError: it was not.
+            KeyError: no sizes along it were asked for.
         """
         for along in self.axes:
             if along.axis == axis:

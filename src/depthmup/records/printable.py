@@ -1,7 +1,7 @@
 """Text that came from a file or from a person's code, made safe to print.
 
-A terminal obeys control characters: a name in a store could move the cursor, rewrite lines that
-were printed before, or set the window's title. They are shown as what they are instead.
+A terminal obeys control characters: a name in a store could move the cursor, overwrite earlier
+lines, or set the window's title. Here they are shown as escapes instead.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _SHOWN = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code 
 
 
 def printable(text: str) -> str:
-    """The text with its control characters, and what no encoding has, shown as escapes.
+    """The text with control characters and unpaired surrogates shown as escapes.
 
     Example:
         >>> print(printable("a" + chr(27) + "[2Jb"))
@@ -30,11 +30,11 @@ def printable(text: str) -> str:
 
 
 def printable_values(value: Any) -> Any:
-    """A JSON value with all of its texts, names of fields too, made printable."""
+    """A JSON value with all of its texts made printable, names of fields included."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):
         return {printable(str(k)): printable_values(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [printable_values(each) for each in value]
+        return [printable_values(item) for item in value]
     return value

@@ -13,8 +13,8 @@ NUMERICS = 2
 """Version of everything that can change a loss curve: engines, initialization, data order.
 
 It is part of every cell's key, so that records of different numerics are never mixed. Engines of
-one version agree to rounding. Which of them trained a cell is the machine's matter and no part of
-the key; sessions note it in their environment.
+one version agree to rounding, so which of them trained a cell is not part of the key; sessions note
+it in their environment.
 """
 
 
@@ -66,8 +66,8 @@ class Optimizer:
 class Data:
     """A data set; the label noise has a seed of its own, the same for every run.
 
-    ``digest`` is that of its content, for data that do not come with the package: where they lie
-    is no part of a run's description, what they are is.
+    ``digest`` is a hash of the content, for data that do not come with the package: a run is
+    described by what its data are, not by where they lie.
     """
 
     name: str = "digits"
@@ -77,7 +77,7 @@ class Data:
 
 
 Order = Literal["replacement", "epochs"]
-"""How examples are drawn: each by itself, or all of them once per epoch, shuffled anew."""
+"""How examples are drawn: independently, or all of them once per epoch, reshuffled each time."""
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 
@@ -86,7 +86,8 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-# What later versions added is left out at these values: cells of earlier versions keep their keys.
+# Fields that later versions added are left out of the key at these values, so that cells of earlier
+# versions keep their keys.
 _ADDED_TO_CELL: dict[str, Any] = {"order": "replacement", "precision": "float32"}
 _ADDED_TO_DATA: dict[str, Any] = {"digest": ""}
 
@@ -96,9 +97,9 @@ def _without(raw: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """A flat dataclass as a dictionary: what ``asdict`` gives, at a fifth of its time.
+    """A flat dataclass as a dictionary, as ``asdict`` gives it, in a fifth of the time.
 
-    A sweep of 100,000 runs that is resumed asks for every run's key.
+    Resuming a sweep of 100,000 runs computes as many keys.
     """
     return {name: getattr(value, name) for name in value.__slots__}
 
@@ -162,7 +163,7 @@ class Cell:
 
 
 class Run(Protocol):
-    """The full description of a training run: a cell, or a trial of a person's own model."""
+    """The full description of a training run: a cell, or a trial of a custom model."""
 
     @property
     def key(self) -> str: ...
@@ -175,10 +176,10 @@ Described = TypeVar("Described", bound=Run, covariant=True)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record(Generic[Described]):
-    """What one run left behind.
+    """The result of one run.
 
-    ``losses`` holds the training loss of every step that was taken, in single precision; of a
-    run that diverged at step t, the t finite losses before it.
+    ``losses`` holds the training loss of every step, in single precision; for a run that diverged
+    at step t, the t finite losses before it.
     """
 
     cell: Described

@@ -1,4 +1,4 @@
-"""A finished measurement of transfer: everything that a page, a table or a file shows."""
+"""A finished measurement of transfer: all that a page, a table or a file shows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from depthmup.records.finding import Estimate, Transfer
 
 Axis = str
-"""The name of what grows in a study, such as depth or width; all others stay at the base's."""
+"""The axis along which sizes grow in a study, such as depth; the other axes stay at the base."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
     """The loss at one learning rate of one curve: the mean over seeds, with its interval.
 
-    ``diverged`` of ``seeds`` runs did not reach the end of the window; where all did, the loss is
-    unknown.
+    ``diverged`` of ``seeds`` runs did not reach the end of the window; where none reached it, the
+    loss is unknown.
     """
 
     log2_lr: float
@@ -38,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """What was found when training is judged by its mean loss over steps [start, stop)."""
+    """Curves and verdicts of runs judged by their mean loss over steps [start, stop)."""
 
     start: int
     stop: int
@@ -50,7 +50,7 @@ class Window:
 class Study:
     """A measurement of transfer: the windows in time order, the last one being the headline.
 
-    ``config`` and ``environment`` hold what JSON can: how it was run, and on what.
+    ``config`` and ``environment`` say how it was run and on what, in values that JSON has.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""A training run of a person's own model: its full description."""
+"""A trial: the full description of a training run of a custom model."""
 
 import json
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from depthmup.records.key import canonical, digest
 from depthmup.records.run import NUMERICS
 
 BASE_SHAPE = "any"
-"""The scheme of a planned run at the base: there all agree, and one run serves them all."""
+"""The scheme of a planned run at the base size, where all schemes agree: one run serves all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """Everything that determines a run of a model that only its owner's code can make.
+    """Everything that determines a run of a custom model.
 
-    ``model`` names the function that makes or trains it, and ``code`` is the fingerprint of what
-    it is written in, so that a run of other code has another key. ``lr``, ``multiplier`` (of every
-    branch, the paper's a) and ``weight_decay`` are those of the base; ``scheme`` says what becomes
-    of them at this size. ``settings`` holds what else JSON can: of the optimizer and the plan.
+    ``model`` names the function that makes or trains it, and ``code`` is the fingerprint of its
+    source, so that a run of other code has another key. ``lr``, ``multiplier`` (of every branch,
+    the paper's a) and ``weight_decay`` are those of the base; ``scheme`` scales them to this size.
+    ``settings`` are further ones of the optimizer and the plan, in values that JSON has.
 
     Example:
         >>> run = Trial(model="make", code="1f0c", width=64, depth=8, base_width=64, base_depth=4,

@@ -1,5 +1,6 @@
 """From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
 
+from depthmup.records.codec import strict
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import Section, certificate_section, certificate_text
 from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
@@ -21,7 +22,6 @@ from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.sentences import number
-from depthmup.reports.study_rows import strict
 from depthmup.reports.style import configured
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table, table

@@ -36,7 +36,14 @@ _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the 
 def optimum_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The best log2 learning rate against size, one line per scheme, beside the base's value."""
+    """The best log2 learning rate against size, one line per scheme, beside the base's value.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        width: in pixels, or "container".
+        height: in pixels.
+    """
     import altair as alt
 
     axis, rates, base = study.axis, optimum_axis(study), base_size(study)
@@ -94,7 +101,14 @@ def optimum_against_size(
 def loss_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The loss at each size's own best learning rate, one line per scheme."""
+    """The loss at each size's own best learning rate, one line per scheme.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        width: in pixels, or "container".
+        height: in pixels.
+    """
     import altair as alt
 
     axis = best_loss_axis(study)
@@ -188,9 +202,9 @@ def _against_size(
     rows: list[Row] = []
     failed: list[Row] = []
     for row in optimum_rows(study):
-        scheme, size, place = str(row["scheme"]), row[study.axis], row["place"]
+        scheme, size, location = str(row["scheme"]), row[study.axis], row["place"]
         drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme}
-        if place == Place.FAILED.value:
+        if location == Place.FAILED.value:
             # Where nothing trains there is no value to draw: the mark stands in the margin, below
             # the learning rates (all are too large), above the losses.
             failed.append({**drawn, "value": axis.at(-0.05 if value == "log2_lr" else 1.05)})
@@ -198,8 +212,8 @@ def _against_size(
         else:
             drawn["value"] = row[value]
             drawn.update(band_of(row, low, high, axis))
-        if place in _PLACE_SHAPES:
-            drawn["mark"] = place
+        if location in _PLACE_SHAPES:
+            drawn["mark"] = location
         rows.append(drawn)
     for index in range(len(study.windows)):
         last: dict[object, Row] = {}
@@ -222,10 +236,10 @@ def _size_x(study: Study, width: Width) -> Any:
     """The size axis: logarithmic, ticks at the measured sizes, room for labels on the right."""
     import altair as alt
 
-    found = sizes(study) or (1,)
-    octaves = max(math.log2(found[-1] / found[0]), 1.0)
-    low, high = found[0] * 2 ** (-0.05 * octaves), found[-1] * 2 ** (0.06 * octaves)
-    labelled = found[-1] * 2 ** (0.28 * octaves)
+    measured = sizes(study) or (1,)
+    octaves = max(math.log2(measured[-1] / measured[0]), 1.0)
+    low, high = measured[0] * 2 ** (-0.05 * octaves), measured[-1] * 2 ** (0.06 * octaves)
+    labelled = measured[-1] * 2 ** (0.28 * octaves)
     return alt.X(
         "x:Q",
         title=study.axis,
@@ -235,5 +249,5 @@ def _size_x(study: Study, width: Width) -> Any:
             domain=[low, alt.ExprRef(f"width < {_LABEL_FROM} ? {high!r} : {labelled!r}")],
             nice=False,
         ),
-        axis=alt.Axis(values=list(found), format="d", grid=False),
+        axis=alt.Axis(values=list(measured), format="d", grid=False),
     )

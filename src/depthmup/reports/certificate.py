@@ -74,24 +74,26 @@ def certificate_headline(certificate: Certificate) -> str:
 
 
 def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
-    """What stands behind the headline: the price, the drift, and on what it was measured."""
+    """The sentences below the headline: excess losses, drift, and what was measured."""
     measured = _measured_on(certificate)
     if not certificate.issued:
         return (*(f"{r.reason} {r.advice}" for r in certificate.refusals), measured)
     regret = certificate.base_regret
-    kept = f"Keeping the learning rate of {size_text(certificate.base)} costs"
+    keeping = f"Keeping the learning rate of {size_text(certificate.base)} costs"
     if math.isinf(regret.high):
-        price = f"{kept} {percent(regret.value)}, and may diverge."
+        base_cost = f"{keeping} {percent(regret.value)}, and may diverge."
         if math.isinf(regret.value):
-            price = f"{kept} more than can be said: training is likely to diverge."
+            base_cost = f"{keeping} more than can be said: training is likely to diverge."
     elif regret.low > 10:
-        price = f"{kept} more than ten times the loss."
+        base_cost = f"{keeping} more than ten times the loss."
     else:
-        price = f"{kept} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
+        base_cost = (
+            f"{keeping} {percent(regret.value)} ({percent(regret.low)} to {percent(regret.high)})."
+        )
     bound = (
-        f"Expected loss penalty against retuning: at most {percent(certificate.penalty.high)}."
+        f"Expected excess loss over retuning there: at most {percent(certificate.penalty.high)}."
         if math.isfinite(certificate.penalty.high)
-        else "The loss penalty against retuning has no bound: larger learning rates may diverge."
+        else "The excess loss over retuning there has no bound: larger learning rates may diverge."
     )
     slopes = ", ".join(
         f"{_signed(s.estimate.value)} octaves per doubling of {s.axis} {interval(s.estimate)}"
@@ -99,14 +101,14 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
     )
     return (
         bound,
-        price,
+        base_cost,
         f"{_MOVES[certificate.verdict]}: {slopes}{_up_to(certificate)}.",
         measured,
     )
 
 
 def _up_to(certificate: Certificate) -> str:
-    """Up to which size the drift was measured: beyond it the law is continued, not seen."""
+    """The largest size measured; beyond it the law is an extrapolation."""
     largest = ", ".join(
         f"{s.axis} {max(o.size[s.axis] for o in certificate.optima):g}" for s in certificate.slopes
     )
@@ -183,7 +185,7 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
         ("Fit: residual of the law", f"{number(metrics.fit_error, 3)} octaves"),
         ("Robustness: log2 of the curvature", robust),
         (
-            "Penalty at the horizon: the base's rate at 16 times the largest size",
+            "Excess loss at the horizon: the base's rate at 16 times the largest size",
             f"{percent(horizon.value)} ({percent(horizon.low)} to {percent(horizon.high)})",
         ),
     ]

@@ -1,4 +1,4 @@
-"""The charts of a certificate: the law reaching for the target, and the price of a wrong rate."""
+"""The charts of a certificate: the law up to the target, and excess loss against learning rate."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from depthmup.reports.style import BAND, INK, MUTED, configured
 
 BLUE = "#0072b2"
 CAP = 4.0
-"""The price chart ends at this many times what matters, so that divergence does not squash it."""
+"""The chart of excess loss ends at this many times the largest value of interest, since near
+divergence it grows without bound and would squash the rest."""
 
 
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
@@ -37,9 +38,9 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
         {"x": _along(certificate, p.at), "value": p.value, "low": p.low, "high": p.high}
         for p in certificate.law
     ]
-    seen = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
-    seen = [v for v in seen if known(v)]
-    low, high = (min(seen), max(seen)) if seen else (-1.0, 1.0)
+    values = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
+    values = [v for v in values if known(v)]
+    low, high = (min(values), max(values)) if values else (-1.0, 1.0)
     air = max(0.25, 0.08 * (high - low))
     ticks = sorted({*positions, target})
     x = alt.X(
@@ -93,7 +94,7 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
 
 
 def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
-    """The predicted price of each learning rate at the target, with its 90% band."""
+    """The predicted excess loss of each learning rate at the target, with its 90% band."""
     import altair as alt
 
     matters = [certificate.base_regret.value, certificate.penalty.high, 0.01]
@@ -104,11 +105,11 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
             "value": min(p.value, top),
             "low": min(p.low, top),
             "high": min(p.high, top),
-            "price": p.value,
+            "excess": p.value,
         }
         for p in certificate.penalty_curve
     ]
-    kept = next(
+    base_rate = next(
         (
             o.log2_lr.value
             for o in certificate.optima
@@ -132,8 +133,8 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
     )
     curve = alt.Chart(data(rows))
     marks = [{"x": p.value, "text": "predicted"}]
-    if kept is not None and abs(kept - p.value) > 1e-9:
-        marks.append({"x": kept, "text": "base"})
+    if base_rate is not None and abs(base_rate - p.value) > 1e-9:
+        marks.append({"x": base_rate, "text": "base"})
     lines = alt.Chart(data(marks))
     at_top = {"y": alt.value(10)}
     return configured(
@@ -149,7 +150,7 @@ def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int =
                 y=y,
                 tooltip=[
                     alt.Tooltip("x:Q", title="log2 learning rate", format=".2f"),
-                    alt.Tooltip("price:Q", title="loss above the best", format=".2~p"),
+                    alt.Tooltip("excess:Q", title="loss above the best", format=".2~p"),
                 ],
             ),
             lines.mark_rule(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2).encode(x=x),

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from depthmup.records import Study
-from depthmup.reports.study_rows import Row, strict
+from depthmup.records.codec import strict
+from depthmup.reports.study_rows import Row
 from depthmup.reports.style import Axis
 
 WINDOW = "window_index"
@@ -37,7 +38,7 @@ def data(rows: list[Row]) -> Any:
 
 
 def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
-    """The interval as far as the axis goes; nothing where there is none."""
+    """The interval clipped to the axis; nulls if there is none."""
     ends = [row[low], row[high]]
     if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
         return {"band_low": None, "band_high": None}
@@ -62,21 +63,21 @@ def known(value: object) -> bool:
 
 
 def same(channel: Any) -> dict[str, Any]:
-    """Another field on the axis of a channel."""
-    found = channel.to_dict()
-    return {key: found[key] for key in ("title", "scale", "axis") if key in found}
+    """Arguments that put another field on the axis of a channel."""
+    settings = channel.to_dict()
+    return {key: settings[key] for key in ("title", "scale", "axis") if key in settings}
 
 
 def hollow(test: str, colour: Any) -> Any:
     """White where a test holds, else the given colour."""
     import altair as alt
 
-    found = colour.to_dict()
+    settings = colour.to_dict()
     return alt.Fill(
-        found["field"],
+        settings["field"],
         type="ordinal",
-        sort=found.get("sort"),
-        scale=found["scale"],
+        sort=settings.get("sort"),
+        scale=settings["scale"],
         legend=None,
         condition={"test": test, "value": "white"},
     )

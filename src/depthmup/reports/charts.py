@@ -25,6 +25,7 @@ from depthmup.reports.chart_layers import (
 )
 from depthmup.reports.sentences import number
 from depthmup.reports.study_rows import (
+    Row,
     base_size,
     optimum_rows,
     point_rows,
@@ -50,15 +51,15 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
     """Loss against log2 learning rate: one panel per scheme, one line per size."""
     import altair as alt
 
-    found = transfers(study)
+    schemes = transfers(study)
     panels = [
         rate_panel(study, t.scheme, legend=True).properties(
             title=alt.TitleParams(text=t.title, subtitle=t.verdict.value, fontSize=13, offset=6)
         )
-        for t in found
+        for t in schemes
     ]
     return configured(
-        alt.concat(*panels, columns=2 if len(found) > 1 else 1, spacing=26)
+        alt.concat(*panels, columns=2 if len(schemes) > 1 else 1, spacing=26)
         .add_params(window_param(study, window))
         .properties(
             title=alt.TitleParams(
@@ -77,15 +78,23 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
 def rate_panel(
     study: Study, scheme: str, *, width: Width = 330, height: int = 270, legend: bool = False
 ) -> Any:
-    """One scheme's panel of ``loss_against_rate``, without the parameter that picks its window."""
+    """One scheme's panel of ``loss_against_rate``, without the parameter that selects the window.
+
+    Args:
+        study: to draw.
+        scheme: name of the variant.
+        width: in pixels, or "container".
+        height: in pixels.
+        legend: whether to show the colours of the sizes.
+    """
     import altair as alt
 
-    axis, found = study.axis, sizes(study)
+    axis, measured = study.axis, sizes(study)
     rates, losses = rate_axis(study), study_loss_axis(study)
     # Above the losses, one row of marks per size: learning rates at which no run survived.
-    row = min(0.035, 0.3 / max(len(found), 1))
-    top = losses.at(1 + row * (len(found) + 1))
-    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(found)}
+    row = min(0.035, 0.3 / max(len(measured), 1))
+    top = losses.at(1 + row * (len(measured) + 1))
+    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
     points = [
         {
             **{key: p[key] for key in (axis, *_DRAWN)},
@@ -117,8 +126,8 @@ def rate_panel(
     colour = alt.Color(
         f"{axis}:O",
         title=axis,
-        sort=list(found),
-        scale=alt.Scale(domain=list(found), range=[colours[size] for size in found]),
+        sort=list(measured),
+        scale=alt.Scale(domain=list(measured), range=[colours[size] for size in measured]),
         legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
         if legend
         else None,
@@ -175,31 +184,16 @@ def rate_panel(
 
 
 def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any:
-    """Drift per scheme with its interval, beside the band inside which it counts as transfer."""
+    """Drift per scheme with its interval, beside the band inside which it counts as transfer.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        width: in pixels, or "container".
+    """
     import altair as alt
 
-    rows = [dict(r) for r in transfer_rows(study)]
-    ends = [r["drift"] for r in rows if known(r["drift"])]
-    ends += [-2 * study.tolerance, 2 * study.tolerance]
-    # Intervals too, unless they are so wide that they would squash the estimates.
-    reach = 1.5 * max(map(abs, ends))
-    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
-    ends += [min(max(v, -reach), reach) for v in between if known(v)]
-    air = 0.12 * (max(ends) - min(ends)) or 1.0
-    axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
-    titles = [t.title for t in transfers(study)]
-    names = {
-        t.scheme: t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]"
-        for t in transfers(study)
-    }
-    for row in rows:
-        # Sorted by number: a sort by name would put names into an expression of Vega's.
-        row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
-        row["name"] = names.get(row["scheme"], row["title"])
-        row.update(band_of(row, "drift_low", "drift_high", axis))
-        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
-        row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
-        row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
+    rows, names, axis = _drift_rows(study)
     x = alt.X(
         "drift:Q",
         title=f"drift, octaves per doubling of {study.axis}",
@@ -249,6 +243,33 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
             ),
         )
     )
+
+
+def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
+    """The rows of the chart of drifts, the schemes' labels, and the axis."""
+    rows = [dict(r) for r in transfer_rows(study)]
+    ends = [r["drift"] for r in rows if known(r["drift"])]
+    ends += [-2 * study.tolerance, 2 * study.tolerance]
+    # Intervals too, unless they are so wide that they would squash the estimates.
+    reach = 1.5 * max(map(abs, ends))
+    between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
+    ends += [min(max(v, -reach), reach) for v in between if known(v)]
+    air = 0.12 * (max(ends) - min(ends)) or 1.0
+    axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
+    titles = [t.title for t in transfers(study)]
+    names = {
+        t.scheme: t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]"
+        for t in transfers(study)
+    }
+    for row in rows:
+        # Sorted by number: a sort by name would put names into an expression of Vega's.
+        row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
+        row["name"] = names.get(row["scheme"], row["title"])
+        row.update(band_of(row, "drift_low", "drift_high", axis))
+        row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
+        row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
+        row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
+    return rows, names, axis
 
 
 _DRAWN = ("window", "log2_lr", "loss", "low", "high", "seeds", "diverged")

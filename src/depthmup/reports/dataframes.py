@@ -1,4 +1,4 @@
-"""A study as tidy pandas frames, for those who want to draw or test something else."""
+"""A study as tidy pandas frames, for further plots and tests."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ class Frames:
     """Three tidy tables; ``window`` counts the windows of training from 0, in time order.
 
     ``points``: loss per window, scheme, depth and learning rate. ``optima``: the best learning
-    rate per window, scheme and depth. ``transfers``: drift, regret and verdict per window and
-    scheme. What could not be measured is NaN.
+    rate per window, scheme and depth. ``transfers``: drift, excess loss (column ``regret``)
+    and verdict per window and scheme. What could not be measured is NaN.
     """
 
     points: "pd.DataFrame"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.records import Comparison, Estimate, Evidence, Finding, Reproduction
+from depthmup.records.codec import strict
 from depthmup.reports.files import write_bytes, write_text
 from depthmup.reports.html import facts, library, render, script_json
 from depthmup.reports.sentences import interval, number
-from depthmup.reports.study_rows import strict
 
 _TONES = {
     Reproduction.REPRODUCED: "#00734f",
@@ -65,7 +65,7 @@ def evidence_page(evidence: Evidence) -> str:
 
 
 def evidence_headline(evidence: Evidence) -> str:
-    """How many statements were found again.
+    """How many statements were reproduced, in one sentence.
 
     Example:
         >>> print(evidence_headline(Evidence(scale="laptop", findings=(), environment={})))
@@ -107,8 +107,8 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
         ),
     ]
     for group, title in GROUPS.items():
-        found = [f for f in evidence.findings if f.group == group]
-        if not found:
+        findings = [f for f in evidence.findings if f.group == group]
+        if not findings:
             continue
         lines += [
             "",
@@ -117,7 +117,7 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
             f"| claim | what | {_EXPECTED.get(group, 'paper')} | ours (95%) | accepted | verdict |",
         ]
         lines.append("| --- | --- | --- | --- | --- | --- |")
-        for finding in found:
+        for finding in findings:
             for i, c in enumerate(finding.comparisons or ()):
                 first = f"**{finding.claim}** {finding.title}: {_word(finding)}" if not i else ""
                 verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"
@@ -183,7 +183,17 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
 def export_pictures(
     evidence: Evidence, folder: Path, *, formats: Iterable[str], width: int = 560
 ) -> tuple[Path, ...]:
-    """Every chart as a file, at the last frame of its slider."""
+    """Every chart as a file, at the last frame of its slider.
+
+    Args:
+        evidence: with the charts.
+        folder: to write into.
+        formats: pdf, png or svg.
+        width: in pixels, of charts that are as wide as the page.
+
+    Returns:
+        The paths of the files.
+    """
     import vl_convert
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,10 +18,16 @@ def export(
     formats: Iterable[str] = FORMATS,
     window: int | None = None,
 ) -> tuple[Path, ...]:
-    """Write every chart into a folder, in each format; the files written, in order.
+    """Write every chart into a folder in each format, and return the paths.
 
-    ``window`` is the index of the window of training to draw, by default the last: the one that
-    the verdicts are about. PNGs have twice the resolution of a screen.
+    Args:
+        study: to draw.
+        folder: to write into.
+        formats: pdf, png (with twice the resolution of a screen) or svg.
+        window: index of the window of training, by default the last, which the verdicts are about.
+
+    Raises:
+        ValueError: an unknown format, or none.
     """
     wanted = tuple(sorted({formats} if isinstance(formats, str) else set(formats)))
     unknown = [name for name in wanted if name not in FORMATS]
@@ -31,11 +37,11 @@ def export(
             "Pass some of those, e.g. formats={'svg'}."
         )
     transfers(study)  # an empty study is refused before anything is written
-    made = {name: chart(study, window=window) for name, chart in CHARTS.items()}
+    charts = {name: chart(study, window=window) for name, chart in CHARTS.items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for plain, chart in made.items():
+    for plain, chart in charts.items():
         name = plain.replace("size", study.axis)
         for kind in wanted:
             path = folder / f"{name}.{kind}"

@@ -1,4 +1,4 @@
-"""Writing files whole: a reader never sees half of one, and a failure leaves nothing."""
+"""Writing files in one step: a reader never sees half of one, and a failure leaves nothing."""
 
 import os
 import secrets
@@ -12,10 +12,10 @@ CHART_FORMATS = (".html", ".svg", ".pdf", ".png")
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """A new, empty file beside a file, which takes its place at the end, or goes away.
+    """A new empty file beside ``path``, which replaces it at the end, or is removed on an error.
 
-    Nobody can foresee its name, and it is made by this process alone: where others may write in
-    the folder too, a link that waits under a name is not followed. It keeps the suffix.
+    Its name is random and it is opened exclusively: where others can write in the folder too, a
+    link that they have planted under its name is not followed. It keeps the suffix.
     """
     draft = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)

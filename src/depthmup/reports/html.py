@@ -1,17 +1,17 @@
-"""What every page is made with: templates, safe JSON, the chart library, lists of settings."""
+"""Parts of every page: templates, safe JSON, the chart library, lists of settings."""
 
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from depthmup.reports.study_rows import strict
+from depthmup.records.codec import strict
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of this package, filled in; text is escaped wherever it stands.
+    """A template of this package, filled in; all text is escaped.
 
-    Whatever a template names must be given.
+    Every name in the template must be given.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -72,7 +72,7 @@ def script_json(value: object) -> Any:
 
 
 def prepare() -> None:
-    """Load what every page needs, so that it is quick to make: seconds that depend on no study."""
+    """Import what every page needs, which takes seconds, ahead of time."""
     import jinja2  # noqa: F401
 
     library()

@@ -18,7 +18,11 @@ def limit_chart(
 ) -> "alt.HConcatChart":
     """Loss against step, and RMS of x against depth p = l/L with one line per step.
 
-    ``rms[t][i]`` is the root mean square entry of x at ``positions[i]`` before update t.
+    Args:
+        losses: before each update.
+        positions: p of the recorded layers.
+        rms: ``rms[t][i]``, the root mean square entry of x at ``positions[i]`` before update t.
+        title: of the chart.
     """
     import altair as alt
 

@@ -39,36 +39,35 @@ _PLACES = {
 def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
     """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
 
-    Several studies are of one measurement along several axes, over the same windows of training.
-    Scripts are inlined and a content security policy forbids every connection, so that the page
-    can be mailed, archived and opened from a disk. Text from the study is escaped wherever it
-    stands.
+    Several studies are those of one measurement along several axes, over the same windows of
+    training. Scripts are inlined and a content security policy forbids all connections, so that the
+    page can be mailed, archived and opened from a disk. Text from the study is escaped.
     """
     from markupsafe import Markup
 
     studies = (study, *more)
-    parts = [_part(each, prefix=f"{each.axis}-" if i else "") for i, each in enumerate(studies)]
+    parts = [_part(s, prefix=f"{s.axis}-" if i else "") for i, s in enumerate(studies)]
     specs = [
-        {part["prefix"] + name: spec for name, spec in study_specs(each).items()}
-        for part, each in zip(parts, studies, strict=True)
+        {part["prefix"] + name: spec for name, spec in study_specs(s).items()}
+        for part, s in zip(parts, studies, strict=True)
     ]
     sections = [
-        certificate_section(each, identity=f"certificate-{i}" if i else "certificate")
-        for i, each in enumerate(certificates)
+        certificate_section(certificate, identity=f"certificate-{i}" if i else "certificate")
+        for i, certificate in enumerate(certificates)
     ]
     specs += [section.charts for section in sections]
     of_windows = zip(*map(_verdicts, studies), strict=True)
     return render(
         "page.html.j2",
         title=study.title,
-        headline=" ".join(headline(each) for each in studies),
+        headline=" ".join(headline(s) for s in studies),
         parts=parts,
         certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],
         config=facts(study.config, leave={"command"}),
         environment=facts(study.environment),
         command=_command(study),
-        charts=script_json({name: spec for found in specs for name, spec in found.items()}),
+        charts=script_json({name: spec for charts in specs for name, spec in charts.items()}),
         labels=script_json([_steps(window) for window in study.windows]),
         verdicts=script_json([[word for part in row for word in part] for row in of_windows]),
         library=library(),
@@ -143,8 +142,8 @@ def _verdicts(study: Study) -> list[list[dict[str, str]]]:
     """
     rows = []
     for window in study.windows:
-        found = {t.scheme: t.verdict.value for t in window.transfers}
-        words = [found.get(t.scheme, "") for t in transfers(study)]
+        verdicts = {t.scheme: t.verdict.value for t in window.transfers}
+        words = [verdicts.get(t.scheme, "") for t in transfers(study)]
         rows.append([{"text": word, "tone": VERDICT_COLOURS.get(word, "")} for word in words])
     return rows
 

@@ -18,9 +18,9 @@ COLOURS = ("#b2182b", "#ef8a62", "#c9ced6", "#c2a5cf", "#92c5de", "#1b7837")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MapPoint:
-    """One pair of exponents: the region it was found in, and the one that theory gives it.
+    """One pair of exponents: the region ``found``, computed or measured, and the theory's.
 
-    ``decided`` is False where a measurement leaves open whether it lies there.
+    ``decided`` is False if a measurement cannot decide between regions.
     """
 
     alpha: Fraction
@@ -31,7 +31,7 @@ class MapPoint:
 
 
 def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
-    """A map of the found regions; a cross marks a point where theory says otherwise.
+    """A map of the computed or measured regions; crosses mark points where the theory differs.
 
     Points that are not decided are hollow.
 

@@ -1,4 +1,4 @@
-"""What a measurement leaves in its folder, and what a notebook shows of it."""
+"""The files of a measurement in its folder, and its display in a notebook."""
 
 import html
 import json
@@ -23,9 +23,16 @@ def write_result(
     certificates: Sequence[Certificate] = (),
     formats: Collection[str] = (),
 ) -> dict[str, object]:
-    """Write report.html, summary.json, certificate.json and the charts; the summary."""
-    found = summary(*studies)
-    text = json.dumps(found, indent=2, allow_nan=False)
+    """Write report.html, summary.json, certificate.json and the charts; return the summary.
+
+    Args:
+        studies: one for each axis.
+        folder: to write into.
+        certificates: of the target, if there is one.
+        formats: of chart files, such as "svg".
+    """
+    contents = summary(*studies)
+    text = json.dumps(contents, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", text + "\n")
     write_text(folder / "report.html", page(*studies, certificates=certificates))
@@ -41,7 +48,7 @@ def write_result(
         for i, study in enumerate(studies):
             within = folder / "charts" / study.axis if i else folder / "charts"
             export(study, within, formats=set(formats))
-    return found
+    return contents
 
 
 def notebook(study: Study, *more: Study) -> str:
@@ -49,8 +56,8 @@ def notebook(study: Study, *more: Study) -> str:
     import vl_convert
 
     parts = []
-    for each in (study, *more):
-        parts.append(f"<pre>{html.escape(plain_table(each))}</pre>")
-        for chart in (optimum_against_size(each), loss_against_rate(each)):
+    for s in (study, *more):
+        parts.append(f"<pre>{html.escape(plain_table(s))}</pre>")
+        for chart in (optimum_against_size(s), loss_against_rate(s)):
             parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Findings in words and numbers as people read them."""
+"""Findings in words, and numbers formatted for people."""
 
 import math
 
@@ -86,25 +86,25 @@ def best_rate(optimum: Optimum) -> str:
 
 def headline(study: Study) -> str:
     """The study's result in one sentence."""
-    found = transfers(study)
-    good = [t.title for t in found if t.verdict is Verdict.TRANSFERS]
-    open_ = [t.title for t in found if t.verdict is Verdict.UNDECIDED]
-    reach = f"from {study.axis} {base_size(study)} to {_largest(study, found)}"
-    if not found:
+    schemes = transfers(study)
+    good = [t.title for t in schemes if t.verdict is Verdict.TRANSFERS]
+    open_ = [t.title for t in schemes if t.verdict is Verdict.UNDECIDED]
+    reach = f"from {study.axis} {base_size(study)} to {_largest(study, schemes)}"
+    if not schemes:
         return "No scheme was measured."
-    if len(found) == 1:
+    if len(schemes) == 1:
         return {
             Verdict.TRANSFERS: f"The best learning rate transfers {reach}.",
             Verdict.DRIFTS: f"The best learning rate drifts {reach}.",
             Verdict.UNDECIDED: f"Whether the best learning rate transfers {reach} is undecided.",
-        }[found[0].verdict]
+        }[schemes[0].verdict]
     if good:
         verb = "transfers its" if len(good) == 1 else "transfer their"
         text = f"{_join(good)} {verb} best learning rate {reach}"
-        others = len(found) - len(good) - len(open_)
+        others = len(schemes) - len(good) - len(open_)
         if others:
             text += f"; {others} other{'s drift' if others > 1 else ' drifts'}"
-    elif len(open_) < len(found):
+    elif len(open_) < len(schemes):
         text = f"No scheme is shown to transfer its best learning rate {reach}"
     else:
         return f"Undecided: no scheme's best learning rate is known well enough {reach}."
@@ -112,14 +112,14 @@ def headline(study: Study) -> str:
 
 
 def regret_sentence(study: Study, transfer: Transfer) -> str:
-    """What the base's learning rate costs at the largest size; empty if nothing trains there."""
+    """The excess loss of the base's learning rate at the largest size; empty if nothing trains."""
     axis, largest, base = study.axis, _largest(study, (transfer,)), base_size(study)
     if any(size_of(study, o) == largest and o.place is Place.FAILED for o in transfer.optima):
         return ""
     if math.isinf(transfer.regret.value):
         return f"With the learning rate of {axis} {base}, training diverges at {axis} {largest}."
     if not transfer.regret.known:
-        return f"What that costs at {axis} {largest} could not be measured."
+        return f"The excess loss at {axis} {largest} could not be measured."
     text = (
         f"At {axis} {largest}, the learning rate of {axis} {base} costs "
         f"{significant(transfer.regret.value)} in loss"
@@ -129,8 +129,8 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     return f"{text} ({significant(transfer.regret.low)} to {significant(transfer.regret.high)})."
 
 
-def _largest(study: Study, found: tuple[Transfer, ...]) -> int:
-    return max((size_of(study, o) for t in found for o in t.optima), default=0)
+def _largest(study: Study, schemes: tuple[Transfer, ...]) -> int:
+    return max((size_of(study, o) for t in schemes for o in t.optima), default=0)
 
 
 def _join(names: list[str]) -> str:

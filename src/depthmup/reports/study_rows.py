@@ -4,8 +4,6 @@ One row per point of a curve, per optimum, and per verdict; each says which wind
 belongs to (0 is the first). Numbers are the study's own, NaN where nothing could be measured.
 """
 
-import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from depthmup.records import Curve, Optimum, Study, Transfer
@@ -62,7 +60,7 @@ def optimum_rows(study: Study) -> list[Row]:
 
 
 def transfer_rows(study: Study) -> list[Row]:
-    """Drift, regret and verdict: one row per window and scheme."""
+    """Drift, excess loss (``regret``) and verdict: one row per window and scheme."""
     return [
         {
             "window": index,
@@ -104,9 +102,9 @@ def title_of(study: Study, scheme: str) -> str:
 
 def sizes(study: Study) -> tuple[int, ...]:
     """Every value along the study's axis that was measured, least first."""
-    found = {size_of(study, curve) for window in study.windows for curve in window.curves}
-    found |= {size_of(study, o) for w in study.windows for t in w.transfers for o in t.optima}
-    return tuple(sorted(found))
+    values = {size_of(study, curve) for window in study.windows for curve in window.curves}
+    values |= {size_of(study, o) for w in study.windows for t in w.transfers for o in t.optima}
+    return tuple(sorted(values))
 
 
 def size_of(study: Study, measured: Curve | Optimum) -> int:
@@ -137,35 +135,13 @@ def _size(measured: Curve | Optimum) -> Row:
 
 def _titles(study: Study) -> dict[str, str]:
     """The title of every scheme that has curves."""
-    found = {t.scheme: t.title for window in study.windows for t in window.transfers}
+    titles = {t.scheme: t.title for window in study.windows for t in window.transfers}
     for window in study.windows:
         for curve in window.curves:
-            if curve.scheme not in found:
+            if curve.scheme not in titles:
                 raise ValueError(
                     f"A curve is of scheme {curve.scheme!r}, for which there is no finding; there "
-                    f"are findings for {', '.join(map(repr, found)) or 'none'}. Give each curve "
+                    f"are findings for {', '.join(map(repr, titles)) or 'none'}. Give each curve "
                     "the scheme of one of the study's transfers."
                 )
-    return found
-
-
-def strict(value: object) -> object:
-    """The same value as strict JSON can hold it: NaN and infinities become null.
-
-    Example:
-        >>> strict({"loss": float("inf"), "depths": (8, 16)})
-        {'loss': None, 'depths': [8, 16]}
-    """
-    match value:
-        case None | bool() | int():
-            return value
-        case str():
-            return str(value)  # a StrEnum's member becomes its text
-        case float():
-            return value if math.isfinite(value) else None
-        case Mapping():
-            return {str(key): strict(item) for key, item in value.items()}
-        case Sequence() if not isinstance(value, (bytes, bytearray)):
-            return [strict(item) for item in value]
-        case _:
-            return str(value)  # a path, a fraction, a version: its text is what one reads
+    return titles

@@ -26,8 +26,8 @@ VERDICT_COLOURS = {"transfers": "#00734f", "drifts": "#a83f00", "undecided": "#5
 
 def size_colours(study: Study) -> dict[int, str]:
     """A colour per depth (or width), small light to large dark."""
-    found = sizes(study)
-    return dict(zip(found, ramp(len(found)), strict=True))
+    measured = sizes(study)
+    return dict(zip(measured, ramp(len(measured)), strict=True))
 
 
 def ramp(count: int) -> list[str]:
@@ -93,19 +93,24 @@ def loss_axis(
 ) -> Axis:
     """An axis that a few exploded runs cannot squash.
 
-    It ends at ``reach`` or 25 times the best loss, whichever is less, but above whatever must be
-    seen; larger losses are drawn as leaving the panel.
+    It ends at ``reach`` or 25 times the best loss, whichever is less, but above all values that
+    must be visible; larger losses are drawn as leaving the panel.
+
+    Args:
+        values: all losses.
+        must_show: losses that the axis has to include.
+        reach: the loss up to which the axis is of interest.
     """
-    seen = sorted(v for v in values if math.isfinite(v))
+    finite = sorted(v for v in values if math.isfinite(v))
     needed = [v for v in must_show if math.isfinite(v)]
-    if not seen:
+    if not finite:
         return Axis(low=0.1, high=1.0, ticks=(0.1, 1.0), log=True)
-    best, worst = seen[0], seen[-1]
+    best, worst = finite[0], finite[-1]
     if best > 0:
         low = best / 1.12
         high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
         return Axis(low=low, high=high, ticks=_log_ticks(low, high), log=True)
-    usual = seen[len(seen) // 2] - best
+    usual = finite[len(finite) // 2] - best
     high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
     pad = 0.06 * (high - best)
     return Axis(low=best - pad, high=high + pad, ticks=_ticks(best - pad, high + pad))
@@ -157,40 +162,41 @@ def rate_axis(study: Study) -> Axis:
 
 
 def optimum_axis(study: Study) -> Axis:
-    """The axis of the best learning rates: theirs and the tolerance's reach, within the grid."""
+    """The axis of the best learning rates: their range with half an octave, within the grid."""
     grid, rows = rate_axis(study), optimum_rows(study)
-    seen = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
-    seen = [grid.clamp(v) for v in seen if math.isfinite(v)]
-    if not seen:
+    values = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
+    values = [grid.clamp(v) for v in values if math.isfinite(v)]
+    if not values:
         return grid
-    low, high = grid.clamp(min(seen) - 0.5), grid.clamp(max(seen) + 0.5)
+    low, high = grid.clamp(min(values) - 0.5), grid.clamp(max(values) + 0.5)
     if high - low < 2:
         low, high = grid.clamp(low - 1), grid.clamp(high + 1)
     return Axis(low=low, high=high, ticks=tuple(t for t in grid.ticks if low <= t <= high))
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Places moved apart to at least ``gap``, order kept, each as near its own as that allows.
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Positions moved apart to at least ``gap`` in the same order, by as little as possible.
 
     Example:
         >>> [round(p, 3) for p in spread([0.5, 0.9, 0.5], 0.1)]
         [0.45, 0.9, 0.55]
     """
-    order = sorted(range(len(places)), key=lambda i: (places[i], i))
-    # Blocks of labels that touch: [indices, wished centre]. Overlapping blocks merge.
+    order = sorted(range(len(positions)), key=lambda i: (positions[i], i))
+    # Blocks of labels that touch: (indices, centre). A block that would overlap the one before is
+    # merged with it around the mean of all labels' centres, the least squares of their shifts.
     blocks: list[tuple[list[int], float]] = []
     for index in order:
-        members, centre = [index], places[index]
+        members, centre = [index], positions[index]
         while blocks:
-            before, theirs = blocks[-1]
-            if theirs + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
+            before, previous_centre = blocks[-1]
+            if previous_centre + gap * (len(before) + len(members)) / 2 <= centre + 1e-12:
                 break
             total = len(before) + len(members)
-            centre = (theirs * len(before) + centre * len(members)) / total
+            centre = (previous_centre * len(before) + centre * len(members)) / total
             members = before + members
             blocks.pop()
         blocks.append((members, centre))
-    moved = [0.0] * len(places)
+    moved = [0.0] * len(positions)
     for members, centre in blocks:
         for rank, index in enumerate(members):
             moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
@@ -198,7 +204,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def configured(chart: Any) -> Any:
-    """The chart with the look that all charts share."""
+    """The chart with the style that all charts share."""
     return (
         chart.configure(font=FONT, background="white", padding=6)
         .configure_view(stroke=None)
@@ -228,10 +234,10 @@ def configured(chart: Any) -> Any:
     )
 
 
-def _blend(ramp: Sequence[str], place: float) -> str:
+def _blend(ramp: Sequence[str], index: float) -> str:
     """The colour at a fractional index of a ramp."""
-    lower = min(int(place), len(ramp) - 2)
-    part = place - lower
+    lower = min(int(index), len(ramp) - 2)
+    part = index - lower
     pair = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in ramp[lower : lower + 2]]
     mixed = [round(a + (b - a) * part) for a, b in zip(*pair, strict=True)]
     return "#{:02x}{:02x}{:02x}".format(*mixed)

@@ -1,9 +1,10 @@
-"""The result as strict JSON: what other programs read."""
+"""The result as strict JSON, for other programs."""
 
 from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
-from depthmup.reports.study_rows import size_of, strict, transfers
+from depthmup.records.codec import strict
+from depthmup.reports.study_rows import size_of, transfers
 
 
 def summary(study: Study, *more: Study) -> dict[str, Any]:
@@ -13,15 +14,13 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
     "low", "high", "loss", "status"}], "drift": {"estimate", "low", "high", "unit"}, "regret": {the
     same}, "verdict", "why"}], "config": {...}, "environment": {...}}``
 
-    ``axis`` is what grows, "depth" or "width"; where it is width, "widths" stand in place of
-    "depths". An optimum has its "width" where that was said; its ``status`` is its place
-    ("interior", "low edge", "high edge", "failed"). What could not be measured is null, so
-    ``json.dumps(summary(study), allow_nan=False)`` never fails.
+    ``axis`` is what grows, such as "depth"; along width, "widths" replace "depths". An optimum has
+    a value for every axis; its ``status`` is "interior", "low edge", "high edge" or "failed".
+    ``regret`` is the excess loss. Numbers that could not be measured or are infinite are null, so
+    that ``json.dumps(summary(study), allow_nan=False)`` never fails.
     """
     return {
-        "schemes": [
-            _scheme(each, transfer) for each in (study, *more) for transfer in transfers(each)
-        ],
+        "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
         "config": strict(study.config),
         "environment": strict(study.environment),
     }

@@ -13,14 +13,14 @@ _STYLES = {"transfers": "bold green", "drifts": "bold yellow", "undecided": "bol
 
 
 def table(study: Study) -> "Table":
-    """The best log2 learning rates, drift, regret and verdict, as a Rich table."""
+    """The best log2 learning rates, drift, excess loss and verdict, as a Rich table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    found = transfers(study)
+    schemes = transfers(study)
     # Text, not markup: a scheme's name may hold square brackets.
-    made = Table(
+    grid = Table(
         title=Text(headline(study)),
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -30,23 +30,23 @@ def table(study: Study) -> "Table":
     )
     # Five depths and short names fit 80 columns: the interval stands below its drift, and
     # long names fold.
-    made.add_column(Text("scheme"), overflow="fold")
+    grid.add_column(Text("scheme"), overflow="fold")
     for name in _header(study)[1:]:
         if name != "95%":
-            made.add_column(Text(name), justify="right", no_wrap=True)
-    for transfer in found:
+            grid.add_column(Text(name), justify="right", no_wrap=True)
+    for transfer in schemes:
         title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(study, transfer))
         verdict.stylize(_STYLES[transfer.verdict.value])
-        made.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
-    made.caption = Text(_caption(study))
-    made.caption_justify = "left"
-    return made
+        grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
+    grid.caption = Text(_caption(study))
+    grid.caption_justify = "left"
+    return grid
 
 
 def plain_table(study: Study) -> str:
     """The same table as aligned text without colour, for logs and pipes."""
-    found = transfers(study)
-    lines = [_header(study), *(_cells(study, transfer) for transfer in found)]
+    schemes = transfers(study)
+    lines = [_header(study), *(_cells(study, transfer) for transfer in schemes)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
         "  ".join(
@@ -56,7 +56,7 @@ def plain_table(study: Study) -> str:
         for line in lines
     ]
     rule = "-" * max(map(len, text))
-    why = [f"{t.title}: {t.verdict.value}. {t.why}" for t in found if t.why]
+    why = [f"{t.title}: {t.verdict.value}. {t.why}" for t in schemes if t.why]
     return "\n".join([headline(study), "", text[0], rule, *text[1:], "", _caption(study), *why])
 
 
@@ -67,7 +67,7 @@ def _caption(study: Study) -> str:
     axis = study.axis
     return (
         f"Best log2 learning rate by {axis} {_LETTERS[axis]}; drift in octaves per doubling of "
-        f"{axis}, with its 95% interval."
+        f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's rate."
     )
 
 
@@ -82,7 +82,7 @@ def _header(study: Study) -> list[str]:
         *(f"{letter}={size}" for size in _sizes(study)),
         "drift",
         "95%",
-        "regret",
+        "excess",
         "verdict",
     ]
 

@@ -1,4 +1,4 @@
-"""What to train, where it runs, what is kept of it, and what follows from it."""
+"""Sweeps: what to train, where, how results are stored, and what is concluded from them."""
 
 from depthmup.sweep.built_in import BuiltIn, rate_unit
 from depthmup.sweep.certify import certificate, certify

@@ -1,20 +1,21 @@
-"""What no sweep can be: refused before a list of its runs is made, which memory could not hold."""
+"""Bounds on a sweep, checked before its runs are listed, which might not fit into memory."""
 
 import math
 from collections.abc import Sequence
 
 RUNS = 10**7
-"""Runs of a sweep: at a millisecond each, what keeps track of them takes three hours."""
+"""Most runs of a sweep: at a millisecond per run, the bookkeeping alone takes three hours."""
 
 OCTAVES = 500
-"""log2 of a learning rate, up or down: schemes multiply it, and single numbers end at 1023."""
+"""Largest log2 of a learning rate, up or down. Doubles end at 2^1023, and schemes multiply rates:
+this leaves as much room again."""
 
 
 def check_runs(*factors: int) -> None:
-    """Refuse a sweep of more runs than can be kept track of.
+    """Refuse a sweep of more than ``RUNS`` runs, given factors of their number.
 
     Raises:
-        ValueError: how many there would be.
+        ValueError: says how many there would be.
     """
     runs = math.prod(factors)
     if runs > RUNS:
@@ -25,12 +26,12 @@ def check_runs(*factors: int) -> None:
 
 
 def check_octaves(log2_lrs: Sequence[float]) -> None:
-    """Refuse learning rates that are no numbers any more when a scheme has scaled them.
+    """Refuse learning rates that would overflow or vanish when a scheme scales them.
 
     Raises:
         ValueError: one is beyond 2^500 or below 2^-500.
     """
-    if not all(abs(k) <= OCTAVES for k in log2_lrs):  # NaN is not either
+    if not all(abs(k) <= OCTAVES for k in log2_lrs):  # NaN fails this too
         raise ValueError(
             f"Expected learning rates from 2^-{OCTAVES} to 2^{OCTAVES}; got log2 rates of "
             f"{', '.join(f'{k:g}' for k in log2_lrs)}."

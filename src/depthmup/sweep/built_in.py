@@ -1,11 +1,12 @@
-"""The built-in networks: residual MLPs on images, whose runs are exact cells."""
+"""The built-in networks: residual MLPs on images, whose runs are described by cells."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
+from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
 from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, family
 from depthmup.sweep.cost import work
@@ -20,11 +21,11 @@ OPTIMIZER_NAMES = ("adam", "adamw", "sgd")
 # (inputs, classes) of the data sets that networks are sized for.
 DATA_SHAPES = {"digits": (64, 10), "mnist": (784, 10), "cifar10": (3072, 10)}
 USUAL_RATES = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
-"""log2 learning rates times width, for Adam: half an octave apart around the optimum of networks
-with a = 1, where those of SGD lie too."""
+"""log2 learning rates in units of 1 / width for Adam and 1 for SGD: half an octave apart around the
+optimum of networks with a = 1, which lies there for both."""
 
 SETTINGS: dict[str, Any] = {"betas": [0.9, 0.999], "eps": 1e-8, "momentum": 0.0}
-"""What ``Design.settings`` may say of the optimizer, and what holds where it does not."""
+"""Optimizer settings that ``Design.settings`` may have, with their defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +44,20 @@ class BuiltIn:
         mean_subtraction: whether the mean over features is subtracted from every branch.
         layer_norm: whether the input of every branch is normalized.
         batch_size: examples per step.
-        order: "replacement", each example drawn by itself, or "epochs", all of them once per epoch.
-        data: the digits; others are made by ``depthmup.training.find_data``.
-        precision: of matrix products; other precisions are other runs.
-        numerics: the version of the engines; an older one names records of the past.
+        order: "replacement", examples drawn independently, or "epochs", each once per epoch.
+        data: by default the digits; ``depthmup.training.find_data`` gives others.
+        precision: of matrix products, part of every run's description.
+        numerics: the version of the engines; an older one finds records of the past.
 
     Raises:
-        ValueError: a setting that no network has.
+        ValueError: a setting is out of range.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 6.3 and 10.2.
 
     Example:
-        >>> BuiltIn(activation="relu").usual_rates({"width": 64, "depth": 8}, "adam")[0]
-        0.000172633491500622
+        >>> rates = BuiltIn(activation="relu").usual_rates({"width": 64, "depth": 8}, "adam")
+        >>> rates[-1] == 2.0**-1 / 64
+        True
     """
 
     activation: str = "abs"
@@ -73,8 +75,7 @@ class BuiltIn:
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"kind": "built-in", **plain, "data": asdict(self.data)}
+        return {"kind": "built-in", **encode(self)}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "BuiltIn":
@@ -91,11 +92,11 @@ class BuiltIn:
 
     @property
     def classes(self) -> int:
-        """Of the data."""
+        """Number of classes of the data."""
         return DATA_SHAPES[self.data.name][1]
 
     def usual_rates(self, base: Size, optimizer: str) -> tuple[float, ...]:
-        """Learning rates around the optimum of networks of the base's width."""
+        """Learning rates around the usual optimum of networks of the base's width."""
         unit = rate_unit(optimizer, base["width"])
         return tuple(float(unit * 2.0**k) for k in USUAL_RATES)
 
@@ -129,7 +130,7 @@ class BuiltIn:
         hidden = variant.scheme.laws(HIDDEN, optimizer)
         readout = variant.scheme.laws(READOUT, optimizer)
         settings = {**SETTINGS, **design.settings}
-        # Rounded so that rates equal in theory are equal in bits, and are trained once.
+        # Rounded, so that rates that are equal in theory get equal keys and are trained once.
         exponent = round(log2_lr + math.log2(hidden.lr.at(square)), 9)
         return Cell(
             network=Network(
@@ -140,7 +141,7 @@ class BuiltIn:
                 multiplier=variant.multiplier * variant.scheme.branch.at(square),
                 input_std=inputs**-0.5,
                 hidden_std=base_width**-0.5 * hidden.init.at(square),
-                # V is not trained, so a multiplier on the logits is a factor on its entries.
+                # V is not trained, so a multiplier of the logits can be a factor of its entries.
                 readout_std=(readout.init * readout.forward).at(Ratios(fan_in=m)) / base_width,
                 block_depth=self.block_depth,
                 activation=self.activation,
@@ -176,7 +177,11 @@ class BuiltIn:
 def rate_unit(optimizer: str, width: int) -> float:
     """muP's learning rate of a hidden matrix: 1 / width for Adam, 1 for SGD.
 
-    In units of it the optimum does not depend on the width.
+    In this unit the optimum does not depend on the width.
+
+    Example:
+        >>> rate_unit("adam", 64), rate_unit("sgd", 64)
+        (0.015625, 1.0)
     """
     of: Family = family(optimizer)
     reference = MAXIMAL_UPDATE.hidden
@@ -185,7 +190,7 @@ def rate_unit(optimizer: str, width: int) -> float:
 
 
 def _check(model: BuiltIn) -> None:
-    """Refuse what no network has, before anything is run."""
+    """Refuse settings that are out of range, before anything is run."""
 
     def refuse(what: str, expected: str, got: object) -> None:
         raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")
@@ -201,8 +206,8 @@ def _check(model: BuiltIn) -> None:
         refuse("data", f"one of {', '.join(DATA_SHAPES)}", model.data.name)
     if (model.data.name == "digits") == bool(model.data.digest):
         raise ValueError(
-            "Expected the digits, which come with the package, to have no digest and other data to "
-            f"have one; got {model.data!r}. depthmup.training.find_data('mnist:FOLDER') makes it."
+            "Expected a digest for all data but the digits, which come with the package; got "
+            f"{model.data!r}. depthmup.training.find_data('mnist:FOLDER') computes it."
         )
     if model.order not in ORDERS:
         refuse("order", f"one of {', '.join(ORDERS)}", model.order)
@@ -230,7 +235,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise ValueError(f"Expected {name} to be in [0, 1); got {value!r}.")
 
 
-# Known here by name, so that bad input is refused without loading PyTorch.
+# Repeated here, so that bad input is refused without importing PyTorch; a test compares them.
 ACTIVATION_NAMES = (
     "abs",
     "relu",

@@ -1,4 +1,4 @@
-"""From records to certificates: what a sweep's sizes say about the best rate of another size."""
+"""From records to certificates: the best learning rate predicted for a size not swept."""
 
 from collections.abc import Mapping
 
@@ -27,11 +27,11 @@ def certificate(
     """One variant's certificate for a target, judged by the last window of training.
 
     Args:
-        sweep: that was run.
+        sweep: whose runs are done.
         records: of its runs.
-        variant: whose learning rate.
+        variant: whose learning rate is predicted.
         target: a value for every axis.
-        probe: what the probe of the target showed.
+        probe: of the target, if one was trained.
         tolerance: octaves per doubling within which an optimum counts as staying.
         config, environment: how it was run, and on what.
     """
@@ -74,14 +74,14 @@ def certify(
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, object] | None = None,
 ) -> tuple[Certificate, ...]:
-    """Every variant's certificate, each resting on a probe of the target.
+    """Every variant's certificate, checked by a probe of the target.
 
     Args:
-        sweep: that was run.
-        store: which holds its runs, and the few steps at the target.
+        sweep: whose runs are done.
+        store: of its runs and of the probes.
         records: of its runs.
         target: a value for every axis.
-        train: trains those steps; without it only those that the store holds are looked at.
+        train: trains missing probes; without it, only those in the store are used.
         tolerance: octaves per doubling within which an optimum counts as staying.
         config, environment: how it was run, and on what.
     """
@@ -100,9 +100,10 @@ def certify(
                 environment=environment,
             )
 
-        found = of()
-        if found.issued:
-            probe = probe_target(found, sweep.probed(variant), store, train)
-            found = found if probe is None else of(probe)
-        certificates.append(found)
+        result = of()
+        if result.issued:
+            # What the probe shows may withdraw the certificate, so it is judged once more with it.
+            probe = probe_target(result, sweep.probed(variant), store, train)
+            result = result if probe is None else of(probe)
+        certificates.append(result)
     return tuple(certificates)

@@ -1,4 +1,4 @@
-"""What a sweep costs: time, to share it out and predict its end; memory, to refuse in time."""
+"""The cost of a sweep: its time, to divide and forecast it, and its memory, to refuse it early."""
 
 import math
 import os
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 BYTES = 4  # single precision
 PROCESS = 400 * 2**20
-"""What a worker holds before it has a network: PyTorch and the digits, measured."""
+"""Memory of a worker before it has a network: PyTorch and the digits, measured."""
 
 DATA = {"mnist": 150 * 2**20, "cifar10": 800 * 2**20}
-"""What larger data add while they are read and prepared, and then the native engine's U xi."""
+"""Memory that larger data add while they are prepared, and later the native engine's U xi."""
 
 
 def work(cell: Cell) -> float:
-    """Parameters times steps: what a run's time is proportional to.
+    """Parameters times steps, to which a run's time is proportional.
 
-    One step of one network takes 6 x batch operations per parameter (three matrix products), and
-    moves its weight and optimizer state once; at a batch of 64 the former dominates.
+    A step takes 6 x batch operations per parameter (three matrix products), and moves its weight
+    and optimizer state through memory once; at a batch of 64 the operations dominate.
     """
     network = cell.network
     return network.depth * network.block_depth * network.width**2 * cell.steps
@@ -36,10 +36,10 @@ EFFICIENCY = {"native": 0.88, "stacked": 0.4, "reference": 0.2}
 
 
 def core_seconds(cells: Iterable[Cell], *, engine: str) -> float:
-    """Predicted seconds that training takes one idle core of this machine, if no run diverges.
+    """Predicted seconds of training on one idle core of this machine, if no run diverges.
 
-    ``work`` times 6 x batch operations, over this core's speed at matrix products, which is
-    measured on the spot (a twentieth of a second), times the share of it that the engine reaches.
+    ``work`` times 6 x batch operations, divided by this core's speed at matrix products, which is
+    measured (in a twentieth of a second), and by the share of it that the engine reaches.
     """
     operations = sum(6 * cell.batch_size * work(cell) for cell in cells)
     return operations / (EFFICIENCY[engine] * operations_per_second()) if operations else 0.0
@@ -62,11 +62,11 @@ def operations_per_second() -> float:
 
 
 def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
-    """Bytes that training a group takes at most, as one stack or one member after another.
+    """Most bytes for training a group, as one stack or one member after another.
 
     Per member: weights with Adam's two moments, and the residual stream and every product of the
-    forward pass, which the backward pass needs again. Where members follow one another, the initial
-    weights are kept beside them, for the next one of the same seed.
+    forward pass, which the backward pass needs. One after another, the initial weights stay in
+    memory as well, for the next member of the same seed.
     """
     cell = group[0]
     network = cell.network
@@ -77,25 +77,28 @@ def memory(group: Sequence[Cell], *, stacked: bool = True) -> int:
 
 
 def order(group: Sequence[Cell], *, stacked: bool = True) -> int:
-    """Bytes of the indices of every step's examples, as drawn and as put together."""
+    """Bytes of the indices of every step's examples, drawn per member and joined."""
     return 2 * 8 * (len(group) if stacked else 1) * group[0].steps * group[0].batch_size
 
 
 def check_memory(
     groups: Sequence[Sequence[Cell]], *, workers: int, stacked: bool = True, device: str = "cpu"
 ) -> None:
-    """Refuse a sweep that would not fit, before it starts.
+    """Refuse a sweep that would not fit into memory, before it starts.
 
-    ``stacked``: whether the engine trains a group as one stack (see ``memory``). ``device``: where
-    the networks are kept.
+    Args:
+        groups: cells that are trained by one job each.
+        workers: number of jobs at the same time.
+        stacked: whether a group is trained as one stack (see ``memory``).
+        device: on which the networks are trained.
 
     Raises:
-        ValueError: the largest groups that could run side by side need more than there is.
+        ValueError: the largest groups at the same time need more memory than is available.
     """
     sizes = (memory(group, stacked=stacked) + order(group, stacked=stacked) for group in groups)
     largest = sorted(sizes, reverse=True)[:workers]
-    held = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
-    needed = sum(largest) + held * len(largest)
+    per_worker = PROCESS + max((DATA.get(group[0].data.name, 0) for group in groups), default=0)
+    needed = sum(largest) + per_worker * len(largest)
     there = available(device)
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network
@@ -107,17 +110,22 @@ def check_memory(
 
 
 WEIGHTS = 4
-"""Copies of a custom model's weights while it trains: they, their gradient, and two moments."""
+"""Copies of a custom model's weights during training: weights, gradients and Adam's two moments."""
 
 
 def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: int) -> None:
     """Refuse a sweep of a custom model whose weights alone would not fit.
 
-    The largest size is built without memory, on torch's meta device; a factory that cannot be
+    The largest size is built on torch's meta device, which takes no memory; a model that cannot be
     built there is not checked. Activations, which depend on the batch, are not counted.
 
+    Args:
+        model: with its factory.
+        trials: of the sweep.
+        workers: number of runs at the same time.
+
     Raises:
-        ValueError: the largest models that could run side by side need more than there is.
+        ValueError: the largest models at the same time need more memory than is available.
     """
     from depthmup.model import resolved
 
@@ -131,7 +139,7 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
         with torch.device("meta"):
             network = make(largest.width, largest.depth)
         weights = sum(p.numel() * p.element_size() for p in network.parameters())
-    except Exception:  # it needs real tensors: then memory is not known before training
+    except Exception:  # a factory that needs real tensors: its memory is unknown before training
         return
     needed = workers * (PROCESS + WEIGHTS * weights)
     if needed > there:
@@ -143,7 +151,7 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
 
 
 def available(device: str = "cpu") -> int | None:
-    """Bytes of a device's memory that can still be used, or None where the system does not say."""
+    """Free bytes of a device's memory, or None if the system does not report them."""
     if device != "cpu":
         import torch
 
@@ -154,7 +162,7 @@ def available(device: str = "cpu") -> int | None:
 
 
 def _reclaimable() -> int:
-    """Bytes that the page cache holds and would give back."""
+    """Bytes of the page cache that the system would free."""
     with open("/proc/meminfo", encoding="ascii") as lines:
         parts = [line.partition(":") for line in lines]
     sizes = {name: int(rest.split()[0]) for name, _, rest in parts}

@@ -1,21 +1,22 @@
-"""A custom model in a sweep: its name and its code, without which no run could be told apart."""
+"""A custom model in a sweep: its name and the fingerprint of its code, which identify its runs."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from depthmup.records import BASE_SHAPE, NUMERICS, Trial
+from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.sweep import Records, Sweep
 
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
-    """What a store knows of a model that only its owner's code can make.
+    """What a store holds of a custom model.
 
-    ``name`` and ``code`` name what is trained, as in ``Trial``; ``planned`` says whether the
-    library's plan is applied, under which all schemes agree at the base and share its runs.
+    ``name`` and ``code`` are those of ``Trial``; ``planned`` says whether the library's plan is
+    applied, under which all schemes agree at the base and share its runs.
     """
 
     name: str
@@ -24,7 +25,7 @@ class Custom:
     numerics: int = NUMERICS
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "custom", **asdict(self)}
+        return {"kind": "custom", **encode(self)}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Custom":
@@ -42,7 +43,7 @@ class Custom:
             )
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
-        """The run of a variant at a size; at the base schemes agree, and one run serves all."""
+        """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
         shared = self.planned and all(size[axis] == n for axis, n in design.base.items())
         return Trial(
             model=self.name,
@@ -67,7 +68,7 @@ class Custom:
         return float(run.depth * run.width**2 * run.steps)
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
-        """The base's loss before training, averaged over seeds: what a model must get below."""
+        """The base's loss before training, a geometric mean over seeds: what training must beat."""
         at_base = sweep.curve(variant, sweep.design.base, sweep.design.log2_lrs[0])
         first = [records[trial].losses[:1] for trial in at_base]
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]

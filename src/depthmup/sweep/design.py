@@ -1,4 +1,4 @@
-"""What a sweep varies and what it holds: sizes along named axes x variants x rates x seeds."""
+"""The design of a sweep: sizes along named axes x variants x learning rates x seeds."""
 
 import json
 import math
@@ -11,6 +11,7 @@ from operator import index
 from typing import Any, TypeAlias
 
 from depthmup.records import Axis
+from depthmup.records.codec import encode
 from depthmup.rules import Scheme, family, scheme
 from depthmup.sweep.bounds import check_octaves, check_runs
 
@@ -23,7 +24,7 @@ ORDER = ("depth", "width")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """One way to train every size: what a curve of its own is measured for."""
+    """One way to train every size: a scheme, optimizer, multiplier and weight decay."""
 
     scheme: Scheme
     optimizer: str
@@ -35,20 +36,20 @@ class Variant:
 
 @dataclass(frozen=True, init=False)
 class Design:
-    """What is varied and what is held in a measurement of transfer.
+    """What is varied and what stays fixed in a measurement of transfer.
 
-    Sizes lie on arms that meet at the base: along each axis the others are at the base's values.
-    ``sizes`` adds any others, such as a *corner* that grows along two axes, for what no arm can
-    show. At every size each variant (scheme x optimizer x multiplier x weight decay) is trained
-    with every learning rate and seed.
+    Sizes lie on arms that meet at the base: along one axis, the other axes are at the base's
+    values. ``sizes`` adds others, such as a *corner* that grows along two axes at once, which no
+    arm can show. At every size, each variant (scheme x optimizer x multiplier x weight decay) is
+    trained with every learning rate and seed.
 
     Args:
         base: the size whose learning rate is known or cheap to tune, a value for every axis.
-        lrs: learning rates at the base, increasing; a factor of 2 or sqrt(2) apart is usual. None:
-            those that usually suit the model.
-        schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. None: the one
-            that the blocks of the model ask for.
-        optimizers: names as in ``depthmup.plan``; one or several. None: AdamW, or Adam for the
+        lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; by
+            default the usual ones for the model.
+        schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
+            Depth-muP if branches have one matrix, else CompleteP.
+        optimizers: names as in ``depthmup.plan``; one or several. By default AdamW, or Adam for the
             built-in networks.
         multipliers: of every branch at the base (the paper's a); one or several.
         weight_decays: at the base; one or several.
@@ -56,14 +57,14 @@ class Design:
             training: ``schedule`` (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup``
             (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
             ``depthmup.plan``).
-        seeds: repetitions, from whose scatter intervals are computed.
+        seeds: number of repetitions, from whose scatter intervals are computed.
         steps: of every run.
-        window: a run is judged by its mean loss over so many last steps; a fifth unless given.
+        window: a run is judged by its mean loss over this many last steps; by default a fifth.
         sizes: further sizes, each with a value for every axis.
-        arms: by the name of the axis, the values along it, increasing, the base's among them.
+        arms: values along an axis, by its name, increasing and including the base's.
 
     Raises:
-        ValueError: no sweep can be made of this; says what was expected.
+        ValueError: the design cannot be run; says what was expected.
 
     Example:
         >>> design = Design(base={"width": 64, "depth": 8}, depth=(8, 16, 32), width=(64, 128),
@@ -125,12 +126,11 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold; ``Design.from_dict`` reads it back."""
-        plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
-        plain["arms"] = {axis: list(values) for axis, values in self.arms.items()}
-        plain["sizes"] = [dict(size) for size in self.sizes]
-        plain["base"], plain["settings"] = dict(self.base), dict(self.settings)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        # Schemes of the catalogue are stored by their names (see ``_check_named``).
+        values["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
+        plain: dict[str, Any] = encode(values)
+        return plain
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Design":
@@ -143,7 +143,7 @@ class Design:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What grows: axes along which there are two sizes or more; depth if there are none."""
+        """Axes along which there are two sizes or more; depth if there are none."""
         varied = [axis for axis in self.base if len(self.arm(axis)) > 1]
         if not varied:
             return ("depth" if "depth" in self.base else next(iter(self.base)),)
@@ -172,14 +172,14 @@ class Design:
 
     @cached_property
     def all_sizes(self) -> tuple[Size, ...]:
-        """Those of all axes, and the others."""
+        """The sizes along all axes, and the further ones."""
         along = [size for axis in self.axes for size in self.sizes_along(axis)]
         unique = {tuple(size.items()): size for size in (*along, *self.sizes)}
         return tuple(unique.values())
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """Every combination; what there is one of is not named."""
+        """Every combination; names mention only what has several values."""
         schemes, optimizers = self.schemes or (), self.optimizers or ()
         combinations = product(schemes, optimizers, self.multipliers, self.weight_decays)
         variants = []
@@ -227,12 +227,11 @@ class Design:
         return tuple(slice(stop - self.window, stop) for stop in reversed(stops))
 
     def toward(self, target: Size) -> "Design":
-        """The design with the corner that a target needs which grows along two axes; the same
-        design where there is one already, or none is needed.
+        """The design with a corner added if the target grows along two axes and it has none.
 
-        As far as the farthest value of the first axis and the value before the farthest of the
-        second: in depth and width four times the work of the deepest size where widths double, and
-        a quarter of what the corner of both ends would take.
+        The corner is at the largest value of the first axis and the second largest of the second.
+        For depth and widths that double, it takes four times the work of the deepest size, and a
+        quarter of that of a corner at both largest values.
 
         Example:
             >>> design = Design(base={"width": 16, "depth": 4}, width=(16, 32, 64), depth=(4, 8))
@@ -266,12 +265,12 @@ class Design:
 
 
 def _several(value: Any) -> Sequence[Any]:
-    """One value or several, as several."""
+    """A single value or several, as a sequence."""
     return [value] if isinstance(value, str | Number | Scheme) else list(value)
 
 
 def _rate(lr: float) -> float:
-    """A learning rate whose log2 has nine decimals: rates equal in theory are equal in bits."""
+    """A learning rate with log2 rounded to nine decimals, so that equal rates have equal bits."""
     if not 0 < lr < math.inf:
         raise ValueError(f"Expected lrs to be positive; got {lr!r}.")
     return float(2.0 ** round(math.log2(lr), 9))
@@ -285,7 +284,7 @@ def _whole(value: Any, name: str) -> int:
 
 
 def _whole_size(size: Any, name: str) -> dict[str, int]:
-    """A size with whole numbers of any kind, NumPy's too, as Python's."""
+    """A size with its whole numbers, NumPy's included, as Python integers."""
     if not isinstance(size, Mapping) or not size:
         raise ValueError(
             f"Expected {name} to give a value for every axis, such as "
@@ -313,7 +312,7 @@ _MEANT = {
     "log2_lrs": "lrs",
     "seed": "seeds",
 }
-"""Names that are easily taken for those of arguments."""
+"""Names that are easily confused with arguments, and the arguments."""
 
 
 def _check_names(along: Mapping[str, Any], base: Size) -> None:
@@ -338,26 +337,26 @@ def _arm(axis: str, values: Any) -> tuple[int, ...]:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON gives them back, so that they are part of a run's key."""
+    """Settings as JSON reads them back, since they are part of a run's key."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(settings), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"Expected settings that JSON can hold: numbers, strings and lists; {error}."
+            f"Expected settings of types that JSON has: numbers, strings and lists; {error}."
         ) from None
     return plain
 
 
 def _check(design: Design) -> None:
-    """Refuse what cannot be run, before anything is."""
+    """Refuse a design that cannot be run, before any run."""
     _check_sizes(design)
     _check_increasing("learning rates", design.log2_lrs)
     check_octaves(design.log2_lrs)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
         values = getattr(design, name)
         if values is None:
-            continue  # open: what suits the model
-        shown = [each.name if isinstance(each, Scheme) else each for each in values]
+            continue  # left open: the model's default
+        shown = [value.name if isinstance(value, Scheme) else value for value in values]
         if not shown or len(set(shown)) != len(shown):
             _refuse(name, "at least one, different from each other", shown)
     if design.lrs == ():
@@ -401,7 +400,7 @@ def _check_sizes(design: Design) -> None:
 
 
 def _check_named(given: Scheme) -> None:
-    """Runs name their scheme: it must be the one that the name stands for."""
+    """Refuse a scheme other than the one its name stands for, since runs store only the name."""
     try:
         known = scheme(given.name)
     except ValueError:
@@ -412,8 +411,8 @@ def _check_named(given: Scheme) -> None:
         raise ValueError(
             "Expected schemes of the catalogue, or pairs of exponents such as '3/4,1/4': runs "
             f"are stored by their scheme's name. {given.name!r} is "
-            f"{'none of them' if known is None else 'another one'}. Train a scheme of your own by "
-            "train=, which applies it itself."
+            f"{'not in it' if known is None else 'another scheme there'}. Use train=, which "
+            "applies a custom scheme itself."
         )
 
 

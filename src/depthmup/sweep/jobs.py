@@ -1,4 +1,4 @@
-"""Jobs: what a worker is given to do. A job yields its results one by one, as they are ready."""
+"""Jobs: units of work for a worker. A job yields its results one by one, as they are ready."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,8 +25,8 @@ def key_of(result: Result) -> str:
 class Job(Protocol):
     """Work that can be sent to another process: calling it yields results.
 
-    ``tell`` is given the fraction that is done. ``work`` is what the job's time is proportional
-    to, in one unit for all jobs of a sweep: parameters times steps.
+    ``tell`` is called with the fraction that is done. ``work`` is proportional to the job's time,
+    in the same unit for all jobs of a sweep: parameters times steps.
     """
 
     @property
@@ -38,7 +38,7 @@ class Job(Protocol):
         ...
 
     def only(self, keys: Collection[str]) -> "Job":
-        """The job of getting some of its results alone; the same to the bit."""
+        """The job of only some of the results, which have the same bits."""
         ...
 
     def __call__(self, tell: Tell) -> Iterator[Result]: ...
@@ -112,19 +112,24 @@ class Measure:
 def training(
     cells: Iterable[Cell], *, members: int = MEMBERS, placement: Placement | None = None
 ) -> list[Train]:
-    """Jobs that train cells, those that can be trained as one stack together; longest first.
+    """Jobs that train cells, the longest first; cells of one shape are stacked.
 
     Neighbouring learning rates share a job, as they tend to diverge together.
+
+    Args:
+        cells: to be trained.
+        members: most cells of a job.
+        placement: device and engine.
     """
     placement = placement or Placement()
     by_shape: dict[Cell, list[Cell]] = defaultdict(list)
     for cell in cells:
         by_shape[cell.shape].append(cell)
-    found = []
+    jobs = []
     for alike in by_shape.values():
         alike.sort(key=lambda cell: (cell.optimizer.lr, cell.optimizer.weight_decay, cell.seed))
-        found += [
+        jobs += [
             Train(cells=tuple(alike[start : start + members]), placement=placement)
             for start in range(0, len(alike), members)
         ]
-    return sorted(found, key=lambda job: -job.work)
+    return sorted(jobs, key=lambda job: -job.work)

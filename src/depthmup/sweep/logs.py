@@ -1,4 +1,4 @@
-"""Telling another program about every run as it ends."""
+"""Logs of finished runs for other programs, such as TensorBoard."""
 
 import os
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from depthmup.sweep.jobs import Job, Result
 
 
 class Log(Protocol):
-    """Is told each run once, when it has ended and is stored; never those of earlier sessions."""
+    """Receives each run of this session once, after it has ended and was stored."""
 
     def write(self, record: Record) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """An executor whose results a log is told, after the sweep has stored them."""
+    """An executor whose results are also written to a log, after the sweep has stored them."""
 
     executor: Executor
     log: Log
@@ -38,7 +38,7 @@ class _Both:
         if isinstance(result, Record):
             self.log.write(result)
 
-    def __getattr__(self, name: str) -> Any:  # what else an executor tells goes straight on
+    def __getattr__(self, name: str) -> Any:  # all other calls go to the listener
         return getattr(self.listener, name)
 
 
@@ -54,7 +54,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ValueError(
-                "Logging for TensorBoard needs it: pip install 'depthmup[tensorboard]'."
+                "Logging for TensorBoard needs the package: pip install 'depthmup[tensorboard]'."
             ) from None
         self._writer, self.folder = SummaryWriter, Path(folder)
         _check_folder(self.folder)
@@ -67,12 +67,12 @@ class TensorBoard:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder that could not be written when the first run ends, perhaps hours from now."""
-    existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    """Refuse a folder that cannot be written now, not when the first run ends after hours."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ValueError(
-            f"Expected a folder for TensorBoard that can be written; got {folder}, and {existing} "
-            "is not one. Name another folder."
+            f"Expected a writable folder for TensorBoard; got {folder}, where {existing} cannot be "
+            "written. Name another folder."
         )
 
 
@@ -96,7 +96,7 @@ def log_named(name: str) -> Log:
     """The log that ``tensorboard:FOLDER`` names.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the text is not of this form.
     """
     kind, _, folder = name.partition(":")
     if kind != "tensorboard" or not folder:

@@ -1,4 +1,4 @@
-"""From records to losses: the means over a window of training that curves are made of."""
+"""From records to losses: means over a window of training, the points of curves."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +16,11 @@ Points = Iterable[Iterable[Iterable[Any]]]
 def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, window: slice) -> Array:
     """``mean_losses`` of the runs that a store holds.
 
+    Args:
+        points: runs by size, learning rate and seed.
+        store: which holds them.
+        window: of steps.
+
     Raises:
         StoreError: some are missing.
     """
@@ -27,6 +32,11 @@ def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slic
     """Mean losses over the steps of a window, (sizes, learning rates, seeds).
 
     Infinite where a run diverged before the window's end.
+
+    Args:
+        points: runs by size, learning rate and seed.
+        records: of these runs.
+        window: of steps.
     """
     return np.array(
         [
@@ -40,7 +50,7 @@ def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slic
 
 
 def early_window(steps: int, window: int) -> slice | None:
-    """The window that ends in the middle of training; none where training is too short for it.
+    """The window that ends in the middle of training, or None if training is too short for it.
 
     Example:
         >>> early_window(300, 60), early_window(100, 60)

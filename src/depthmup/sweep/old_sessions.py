@@ -1,4 +1,4 @@
-"""Sessions as version 0.1 wrote them, when built-in networks and custom models had own grids."""
+"""Sessions of version 0.1, in which built-in networks and custom models had separate grids."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ def upgraded(session: Mapping[str, Any]) -> dict[str, Any]:
     """A session as this version writes it.
 
     Raises:
-        Exception: of any kind, where its grid is none that version 0.1 wrote.
+        Exception: of any kind, if its grid is not one that version 0.1 wrote.
     """
     if "grid" not in session or "sweep" in session:
         return dict(session)

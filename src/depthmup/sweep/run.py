@@ -1,4 +1,4 @@
-"""Running a sweep: do what the store does not hold, in an order that keeps all workers busy."""
+"""Running a sweep: train what the store does not hold, and store every result at once."""
 
 import math
 import time
@@ -11,15 +11,15 @@ from depthmup.sweep.jobs import Job, Result, key_of, training
 from depthmup.sweep.store import Asked, Store
 
 NAMED = 10
-"""Failures that are named in an error message."""
+"""Number of failures that an error message names."""
 
 NOTED = 1.0
-"""Seconds between notes of a session's time, and looks whether the store is still there."""
+"""Seconds between updates of a session's time, with checks that the store still exists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a sweep is: results there of all asked for, and the fraction of the work done."""
+    """The progress of a sweep: results done out of ``cells``, and the fraction of the work done."""
 
     done: int
     cells: int
@@ -38,10 +38,10 @@ class Progress:
 class _Keeper:
     """Listens to an executor: stores results, adds up progress, collects failures.
 
-    Progress is that of results: ``weights`` is the work that each takes, ``fractions`` how much
-    of it is done. A job that is tried again starts from what it had delivered, and progress waits
-    until it is as far as the attempt before. ``spent`` is kept up to date by differences: summing
-    over all runs at every result would take a sweep of n runs n^2 additions.
+    Progress is counted by result: ``weights`` is the work of each, ``fractions`` how much of it is
+    done. A job that is tried again continues after its last delivered result, and progress does not
+    change until it has caught up with the attempt before. ``spent`` is updated by differences:
+    summing over all n runs at every result would take n^2 additions.
     """
 
     store: Store
@@ -77,7 +77,7 @@ class _Keeper:
         self._report()
 
     def note(self) -> None:
-        """Write down how long this session has worked; refuse to go on if the store is gone."""
+        """Store how long this session has worked; stop if the store is gone."""
         self.noted = time.monotonic()
         self.store.check_present()
         self.store.update_session(self.session, self.elapsed)
@@ -85,7 +85,7 @@ class _Keeper:
     def on_progress(self, job: Job, fraction: float) -> None:
         left = [key for key in job.keys if key not in self.finished]
         if left:
-            # Of the job's progress, what is in results is counted there.
+            # Delivered results count as done, so the rest of the progress belongs to the others.
             delivered = len(job.keys) - len(left)
             share = max(0.0, fraction * len(job.keys) - delivered) / len(left)
             for key in left:
@@ -114,14 +114,14 @@ class _Keeper:
         )
 
     def report_failures(self) -> None:
-        """Raise what failed: the first with all that is known, the others by name."""
+        """Raise an error if jobs failed: the first with its traceback, the others by name."""
         if not self.failures:
             return
         (job, why), *others = self.failures
         more = f" ({len(others)} other jobs failed too)" if others else ""
-        lines = [f"What was finished is kept, but {job} failed{more}:", why.rstrip()]
+        lines = [f"Finished runs are stored, but {job} failed{more}:", why.rstrip()]
         for other, reason in others[:NAMED]:
-            lines.append(f"Failed too: {other}: {reason.rstrip().splitlines()[-1]}")
+            lines.append(f"Also failed: {other}: {reason.rstrip().splitlines()[-1]}")
         if len(others) > NAMED:
             lines.append(f"And {len(others) - NAMED} more.")
         raise WorkerError("\n".join(lines))
@@ -136,15 +136,25 @@ def run(
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
 ) -> int:
-    """Do everything asked for that the store does not hold; the number of those.
+    """Do everything asked for that the store does not hold.
 
-    ``jobs`` makes jobs of what is missing; by default what is asked for are cells, to be trained.
-    What it raises, it raises before anything is done or noted.
-    Each result is in the store as soon as it is there, so whatever stops this call, the next one
-    goes on from there. A job that fails stops no other one.
+    Each result is stored as soon as it is ready, so whatever stops this call, the next one
+    continues from there. A job that fails does not stop the others.
+
+    Args:
+        asked: runs or tasks.
+        store: of results.
+        executor: does the jobs.
+        jobs: makes jobs of what is missing, by default training jobs of cells. Its errors are
+            raised before anything is done or stored.
+        tell: called with the progress.
+        about: what the store notes about this session.
+
+    Returns:
+        The number of results that were missing.
 
     Raises:
-        WorkerError: after all others are done, if jobs failed; with the first one's traceback.
+        WorkerError: jobs failed; after all others are done, with the first one's traceback.
 
     Example:
         >>> import tempfile

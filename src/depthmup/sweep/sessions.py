@@ -1,7 +1,7 @@
-"""Sessions: what a store remembers of the work that was done on it.
+"""Sessions: what a store remembers of each command that worked on it.
 
-A session is a text in the store, which another version may have written, or a program that is none
-of ours. So it is read with care: what a page could not be made from is left out, and says why.
+A session is a text in the store that another version or another program may have written. So it is
+checked when read: sessions from which no page could be made are left out, with the reason.
 """
 
 import json
@@ -18,7 +18,7 @@ from depthmup.sweep.old_sessions import upgraded
 from depthmup.sweep.sweep import Sweep, Sweepable
 
 DEEPEST = 32
-"""Levels of a session's JSON; the deepest that is written has 4."""
+"""Most levels of a session's JSON; this package writes 4. Deep nesting would exhaust the stack."""
 
 # What a page is made from, with its kind; numbers of both kinds count as float.
 _NEEDED: dict[str, dict[str, type]] = {
@@ -35,7 +35,7 @@ _NEEDED: dict[str, dict[str, type]] = {
 
 
 def read_session(about: Any, seconds: Any) -> tuple[dict[str, Any], str]:
-    """A session from its columns, and what is wrong with it: nothing where the text is empty."""
+    """A session from its columns, and what is wrong with it (empty if nothing is)."""
     try:
         session = json.loads(about)
     except (TypeError, ValueError, RecursionError) as error:
@@ -86,7 +86,7 @@ def sweep_of(session: Mapping[str, Any]) -> Sweep:
     """The sweep that a session worked on.
 
     Raises:
-        Exception: of any kind, where another program has written it.
+        Exception: of any kind, if another program has written it.
     """
     model, design = session["sweep"]["model"], session["sweep"]["design"]
     kinds: dict[str, Callable[[Any], Sweepable]] = {
@@ -113,34 +113,36 @@ def _is_target(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int:
-    """Levels of lists and objects; counted without recursion, as the text may be anything."""
+    """Levels of lists and objects, counted without recursion: they may be arbitrarily many."""
     level, deepest = [value], 0
     while level and deepest <= DEEPEST:
         inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner and not any(isinstance(each, dict | list) for each in level):
+        for node in level:
+            if isinstance(node, dict):
+                inner += node.values()
+            elif isinstance(node, list):
+                inner += node
+        if not inner and not any(isinstance(node, dict | list) for node in level):
             break
         level, deepest = inner, deepest + 1
     return deepest
 
 
 def environment_of(sessions: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """Where and when the last of some sessions worked, and how long all of them did.
+    """The environment and date of the last session, and the time of all of them.
 
-    Engines agree to rounding and not to the bit, so where several of them trained, all are named.
+    Engines agree to rounding but not to the bit, so if several engines trained, all are named.
     """
     last = sessions[-1]
     engines = dict.fromkeys(
-        str(each["environment"]["engine"]) for each in sessions if "engine" in each["environment"]
+        str(session["environment"]["engine"])
+        for session in sessions
+        if "engine" in session["environment"]
     )
     several = {"engine": "; and ".join(engines)} if len(engines) > 1 else {}
     return {
         **last["environment"],
         **several,
         "date": time.strftime("%Y-%m-%d", time.gmtime(last["started"])),
-        "seconds, all sessions": round(sum(each["seconds"] for each in sessions), 1),
+        "seconds, all sessions": round(sum(session["seconds"] for session in sessions), 1),
     }

@@ -1,4 +1,4 @@
-"""Shares of a sweep, for machines that do not know of each other, and the stores they leave."""
+"""Shards: shares of a sweep for machines without connection, and how their stores are merged."""
 
 import shutil
 import tempfile
@@ -13,7 +13,7 @@ from depthmup.sweep.jobs import Job, training
 from depthmup.sweep.store import Asked, Store, StoreError
 
 COPIES = 5
-"""How often a store that is being written is copied before it counts as damaged."""
+"""Number of attempts to copy a store that is being written before it counts as damaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ class Shard:
         """A share as i/k.
 
         Raises:
-            ValueError: the text is no share.
+            ValueError: the text is not of this form.
         """
         index, _, count = text.partition("/")
         if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
@@ -54,17 +54,22 @@ def share(
     *,
     jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
 ) -> list[Any]:
-    """One shard's part of what is asked for: the parts are disjoint and together all of it.
+    """One shard's part of what is asked for; the parts are disjoint, and together everything.
 
-    Runs are dealt in turn, the longest first: shares differ by no more than the work of the
-    longest run, and of runs of one size each has as many as the others, but for one; so what a
-    sweep is still missing is shared evenly too. Shares depend on nothing but what is asked for:
-    shards may start at any time, and again.
+    Runs are dealt in turn, the longest first: the work of two shares differs by at most one longest
+    run, and their numbers of runs of any size by at most one, so that the missing runs of a sweep
+    are shared evenly too. Shares depend only on what is asked for, so that shards may start at any
+    time, and repeatedly.
+
+    Args:
+        asked: all runs of the sweep.
+        shard: which share.
+        jobs: makes jobs of runs, whose work is divided.
     """
     works = {key: job.work / len(job.keys) for job in jobs(list(asked)) for key in job.keys}
     dealt = sorted(works, key=lambda key: -works[key])
     mine = set(dealt[shard.index - 1 :: shard.count])
-    return [each for each in asked if each.key in mine]
+    return [run for run in asked if run.key in mine]
 
 
 def share_left(
@@ -74,7 +79,14 @@ def share_left(
     jobs: Callable[[Sequence[Any]], Sequence[Job]] = training,
     held_by: Path,
 ) -> list[Any]:
-    """What a shard has to do: its share, less what the store that all shards began from holds."""
+    """A shard's share without the runs in the store that all shards started from.
+
+    Args:
+        asked: all runs of the sweep.
+        shard: which share.
+        jobs: makes jobs of runs, whose work is divided.
+        held_by: path of the store that all shards started from.
+    """
     mine = share(asked, shard, jobs=jobs)
     if not held_by.exists():
         return mine
@@ -84,13 +96,13 @@ def share_left(
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[Store]:
-    """A store as it is now, to be read.
+    """A copy of a store for reading.
 
-    It is a copy: machines that share a folder over a network cannot share SQLite's locks, and what
-    is only read stays as it is.
+    A copy, because SQLite's locks do not work between machines that share a folder over a network,
+    and because opening a store may upgrade its tables.
 
     Raises:
-        StoreError: there is no store, or not one that can be read.
+        StoreError: there is no store, or it cannot be read.
     """
     if not path.is_file():
         raise StoreError(f"Expected a store at {path}; there is none.")
@@ -102,7 +114,7 @@ def snapshot(path: Path) -> Iterator[Store]:
 
 
 def _copied(path: Path, folder: Path) -> Store:
-    """A copy of a store, opened. While another process writes, its two files may not fit."""
+    """Open a copy of a store. While another process writes, its two files may not match."""
     copy = folder / path.name
     problem = ""
     for _ in range(COPIES):
@@ -120,10 +132,10 @@ def _copied(path: Path, folder: Path) -> Store:
 
 
 def merge(paths: Sequence[Path], *, into: Store) -> int:
-    """Join stores, all of them or none; the number of results that are new.
+    """Join stores, all of them or none, and return the number of new results.
 
     Raises:
-        StoreError: a store is missing or cannot be read, or two of them conflict.
+        StoreError: a store is missing or cannot be read, or two of them contradict each other.
     """
     with ExitStack() as stack:
         return into.absorb([stack.enter_context(snapshot(path)) for path in paths])

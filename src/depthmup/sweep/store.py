@@ -1,4 +1,4 @@
-"""The store: every finished run in one SQLite file, found again by its key."""
+"""The store: every finished run in one SQLite file, by its key."""
 
 import json
 import sqlite3
@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Task
-from depthmup.records.codec import (
+from depthmup.records.key import digest
+from depthmup.records.store_rows import (
     Damage,
     checksum,
     measurement_row,
@@ -19,11 +20,10 @@ from depthmup.records.codec import (
     read_values,
     record_row,
 )
-from depthmup.records.key import digest
 from depthmup.sweep.sessions import read_session
 
 MAIN_STORE = "results.sqlite"
-"""The store of a folder; beside it there may be those of shards."""
+"""The main store of a folder, which may also contain stores of shards."""
 
 SCHEMA = 3
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
@@ -44,14 +44,14 @@ CREATE TABLE measurements (
     measured TEXT NOT NULL
 ) WITHOUT ROWID
 """
-# What each row's checksum covers, in this order.
+# The columns that a row's checksum covers, in this order.
 _COLUMNS = {
     "records": ("key", "cell", "status", "losses"),
     "measurements": ("key", "task", "measured"),
     "sessions": ("about", "seconds"),
 }
-# A store is brought from each schema to the next; a new one goes through all of them. The rows of
-# an old store are taken as they are: their checksums guard them from then on.
+# Statements that upgrade a store from each schema to the next; a new store goes through all of
+# them. The rows of an old store are accepted as they are, and guarded by checksums from then on.
 _STEPS: dict[int, tuple[str, ...]] = {
     0: tuple(_TABLES.strip().split(";\n")),
     1: (_MEASUREMENTS,),
@@ -65,29 +65,29 @@ _STEPS: dict[int, tuple[str, ...]] = {
     ),
 }
 CHUNK = 500
-"""Rows that are asked for at once: SQLite takes 999 parameters everywhere."""
+"""Rows per query: every version of SQLite takes 999 parameters."""
 
 Asked = Run | Task
 R = TypeVar("R", bound=Run)
 
 
 class StoreError(RuntimeError):
-    """The store cannot be used as asked; the message says what to do."""
+    """The store cannot be used as requested; the message says what to do."""
 
 
 class StoreWarning(UserWarning):
-    """Something in the store cannot be used, and the rest of it is."""
+    """Part of the store cannot be used and is ignored."""
 
 
 class Store:
     """Records by cell key, one transaction each, safe for several writers and sudden death.
 
-    Opening creates the file unless ``must_exist``. A record that is present is never replaced,
-    unless it is damaged: every row has a checksum, and one that does not match it counts as
-    missing, with a warning that names it, so that it is trained again.
+    Opening creates the file unless ``must_exist``. A stored record is never replaced unless it is
+    damaged: every row has a checksum, and a row that does not match its own counts as missing, with
+    a warning that names it, so that the run is repeated.
 
     Raises:
-        StoreError: the file is no store, is damaged, or is of another schema version.
+        StoreError: the file is not a store, is damaged, or has another schema version.
 
     Example:
         >>> import tempfile
@@ -142,7 +142,7 @@ class Store:
         db.execute("COMMIT")
 
     def _upgrade(self) -> None:
-        """Bring the tables to this schema; refuse those of other programs and later versions."""
+        """Upgrade the tables to this schema; refuse those of other programs and later versions."""
         db = self._db
         application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -162,8 +162,8 @@ class Store:
             )
         elif {"view", "trigger"} & {*kinds.values()}:
             raise StoreError(
-                f"Expected the store {self.path} to hold tables alone; it holds programs too "
-                "(views or triggers), which no depthmup version writes. Do not use it."
+                f"Expected the store {self.path} to contain only tables; it also contains views or "
+                "triggers, which no depthmup version writes and which run code. Do not use it."
             )
         for step in range(version, SCHEMA):
             for statement in _STEPS[step]:
@@ -171,7 +171,7 @@ class Store:
         db.execute(f"PRAGMA user_version={SCHEMA}")
 
     def _identity(self) -> tuple[int, int] | None:
-        """Which file is open, as the file system tells files apart; None in memory."""
+        """The open file's device and inode numbers; None in memory."""
         if self._in_memory:
             return None
         try:
@@ -181,7 +181,7 @@ class Store:
         return status.st_dev, status.st_ino
 
     def check_present(self) -> None:
-        """Refuse to go on without the file: what is added to a deleted one is lost.
+        """Stop if the file is gone: what is added to a deleted file is lost.
 
         Raises:
             StoreError: it was deleted, moved or replaced since it was opened.
@@ -189,7 +189,7 @@ class Store:
         if self._identity() != self._file:
             raise StoreError(
                 f"The store {self.path} was deleted, moved or replaced while it was written to. "
-                "What was finished since then is lost; run the same command again."
+                "Runs finished since then are lost; repeat the command."
             )
 
     @contextmanager
@@ -198,16 +198,16 @@ class Store:
             yield
         except sqlite3.OperationalError as error:
             if "full" in str(error):
-                advice = "What was finished is kept: make room, then run the same command again."
+                advice = "Finished runs are stored: free some space, then repeat the command."
             elif "readonly" in str(error):
                 advice = "Make the file and its folder writable, or name another folder."
             else:
-                advice = "What was finished is kept."
+                advice = "Finished runs are stored."
             raise StoreError(f"The store {self.path} failed: {error}. {advice}") from error
         except (sqlite3.Error, UnicodeError) as error:
             raise StoreError(
                 f"{self.path} is not a readable store ({error}): it is damaged, truncated, or "
-                "something else. Move it away to start anew; nothing was changed."
+                "another file. Move it away to start from scratch; nothing was changed."
             ) from error
 
     def __enter__(self) -> "Store":
@@ -232,10 +232,10 @@ class Store:
         return count
 
     def add(self, result: Record | Measurement) -> None:
-        """Keep a result, in a transaction of its own; one that is present and whole stays.
+        """Store a result in its own transaction, unless an undamaged one is stored already.
 
         Raises:
-            ValueError: it is the record of a run that cannot have happened.
+            ValueError: no run can have left this record.
         """
         if isinstance(result, Measurement):
             self._insert("measurements", measurement_row(result))
@@ -244,10 +244,10 @@ class Store:
 
     def _insert(self, table: str, row: tuple[Any, ...]) -> None:
         marks = ", ".join("?" * (len(row) + 1))
-        kept = "REPLACE" if row[0] in self._damaged else "IGNORE"
+        policy = "REPLACE" if row[0] in self._damaged else "IGNORE"
         with self._explained():
             self._db.execute(
-                f"INSERT OR {kept} INTO {table} VALUES ({marks})", (*row, checksum(*row))
+                f"INSERT OR {policy} INTO {table} VALUES ({marks})", (*row, checksum(*row))
             )
         self._damaged.discard(row[0])
 
@@ -257,7 +257,7 @@ class Store:
     def get(self, asked: R) -> Record[R] | None: ...
 
     def get(self, asked: Asked) -> Record | Measurement | None:
-        """The record of a run, or the measurement of a task, or None; None too if it is damaged.
+        """The record of a run or the measurement of a task; None if it is missing or damaged.
 
         Raises:
             StoreError: another configuration is stored under this key.
@@ -266,18 +266,18 @@ class Store:
         return result
 
     def _results(self, asked: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Everything asked for with its result, or with None: many rows by one query."""
+        """Everything asked for with its result or None, many rows per query."""
         rest = iter(asked)
         while chunk := list(islice(rest, CHUNK)):
-            texts = [each.to_json() for each in chunk]
+            texts = [item.to_json() for item in chunk]
             keys = [digest(text) for text in texts]
-            tasks = [isinstance(each, Task) for each in chunk]
+            tasks = [isinstance(item, Task) for item in chunk]
             rows: dict[str, tuple[Any, ...]] = {}
             for table, is_task in (("records", False), ("measurements", True)):
                 here = [key for key, task in zip(keys, tasks, strict=True) if task is is_task]
                 rows |= self._rows(table, here)
-            for each, text, key in zip(chunk, texts, keys, strict=True):
-                yield each, self._read(each, text, key, rows[key]) if key in rows else None
+            for item, text, key in zip(chunk, texts, keys, strict=True):
+                yield item, self._read(item, text, key, rows[key]) if key in rows else None
 
     def _rows(self, table: str, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         if not keys:
@@ -294,7 +294,7 @@ class Store:
         if row[1] != text:
             raise StoreError(
                 f"The store {self.path} holds another configuration under the key {key}: "
-                f"expected {text}, found {row[1]}. It was edited or written by an "
+                f"expected {text}, got {row[1]}. It was edited or written by an "
                 "incompatible version; name another folder."
             )
         if isinstance(asked, Task):
@@ -308,35 +308,35 @@ class Store:
         return Record(cell=asked, status=ended[0], losses=ended[1])
 
     def _lost(self, key: str, text: str, why: str) -> None:
-        """Note that a row is damaged, so that it is asked for again and then replaced."""
+        """Mark a row as damaged, so that its run is repeated and the row replaced."""
         if key not in self._damaged:
             self._damaged.add(key)
             _warn(
-                f"A result in {self.path} is damaged ({why}) and counts as missing; the same "
-                f"command trains it again. It is that of {text}."
+                f"A result in {self.path} is damaged ({why}) and counts as missing; repeating the "
+                f"command trains it again. It belongs to {text}."
             )
 
     def missing(self, asked: Iterable[Asked]) -> list[Any]:
-        """What has no result yet, or a damaged one, in the order given."""
-        return [each for each, result in self._results(asked) if result is None]
+        """The runs or tasks without an undamaged result, in the given order."""
+        return [item for item, result in self._results(asked) if result is None]
 
     def records(self, asked: Iterable[R]) -> dict[R, Record[R]]:
         """The record of every run.
 
         Raises:
-            StoreError: some are missing; how many, and that the work resumes.
+            StoreError: some are missing; says how many.
         """
         results = list(self._results(asked))
         complete = {run: record for run, record in results if record is not None}
         if lacking := sum(record is None for _, record in results):
             raise StoreError(
                 f"{lacking} of {len(results)} runs are not in {self.path} yet. "
-                "Ask for the same measurement again, with the same folder, to finish them."
+                "Repeat the measurement with the same folder to finish them."
             )
         return complete
 
     def open_session(self, about: Mapping[str, object]) -> int:
-        """Note that work begins: what was asked for, when, on what. The session's number."""
+        """Store a new session (what was asked for, when, on what) and return its number."""
         row = (json.dumps(dict(about)), 0.0)
         with self._explained():
             cursor = self._db.execute(_ADD_SESSION, (*row, checksum(*row)))
@@ -344,15 +344,15 @@ class Store:
         return cursor.lastrowid
 
     def update_session(self, session: int, seconds: float) -> None:
-        """Note how long a session has worked so far."""
+        """Store how long a session has worked so far."""
         with self._explained():
             self._db.execute(_UPDATE_SESSION, (float(seconds), float(seconds), session))
 
     def sessions(self) -> list[dict[str, Any]]:
         """The sessions that wrote to this store, in the order in which they started.
 
-        One that is damaged, or that this version cannot read, is left out with a warning: results
-        are found without it.
+        A damaged session, or one that this version cannot read, is left out with a warning; its
+        results are still used.
         """
         sessions = []
         for about, seconds, guard in self._session_rows():
@@ -371,12 +371,11 @@ class Store:
             return self._db.execute(query).fetchall()
 
     def absorb(self, others: Sequence["Store"]) -> int:
-        """Take what other stores hold, all of it or nothing; the number of new results.
+        """Copy the contents of other stores, all of them or none; return the number of new results.
 
-        Results of different grids live side by side, as each is found by its own key. Sessions
-        come along, so that a page can be made; one that is known already is not counted twice.
-        What is damaged in them, and sessions that this version cannot read, stay behind with a
-        warning.
+        Results of different sweeps do not conflict, as each has its own key. Sessions are copied
+        too, so that a page can be made; one that is known already is not counted twice. Damaged
+        results, and sessions that this version cannot read, are skipped with a warning.
 
         Raises:
             StoreError: two stores hold different results under one key. Nothing was changed.
@@ -403,16 +402,16 @@ class Store:
             if known == row:
                 continue
             if problem := _problem(row):
-                _warn(f"A result in {other.path} is damaged ({problem}) and stays behind: {row[1]}")
+                _warn(f"A result in {other.path} is damaged ({problem}) and is skipped: {row[1]}")
             elif known is None or _problem(known):
                 marks = ", ".join("?" * len(row))
                 self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
             else:
                 raise StoreError(
-                    f"{other.path} conflicts with what comes from the other stores: both have "
-                    f"{row[1]}, with different results. The same run is the same to the bit on "
-                    "machines of one kind with one engine, so these were not alike. Leave one of "
-                    "the stores out, and its runs are done anew. Nothing was changed."
+                    f"{other.path} conflicts with the other stores: both have {row[1]}, with "
+                    "different results. A run has the same bits on machines of one kind with one "
+                    "engine, so these machines or engines differed. Leave one of the stores out; "
+                    "its runs will be repeated. Nothing was changed."
                 )
 
     def _take_sessions(self, other: "Store") -> None:
@@ -421,7 +420,7 @@ class Store:
             if checksum(about, seconds) != guard:
                 problem = "its checksum does not match"
             if problem:
-                _warn(f"A session noted in {other.path} stays behind: {problem}.")
+                _warn(f"A session noted in {other.path} is skipped: {problem}.")
                 continue
             known = self._db.execute(
                 "SELECT id, seconds FROM sessions WHERE about = ?", (about,)
@@ -437,7 +436,7 @@ _UPDATE_SESSION = "UPDATE sessions SET seconds = ?, checksum = checksum(about, ?
 
 
 def _problem(row: tuple[Any, ...]) -> str | None:
-    """What is wrong with a row of results, without knowing which run it is asked for as."""
+    """What is wrong with a row of results, checked without the run that it belongs to."""
     if checksum(*row[:-1]) != row[-1]:
         return "its checksum does not match"
     if digest(row[1]) != row[0]:

@@ -1,4 +1,4 @@
-"""From records to studies: everything that can be said about a sweep, one study for each axis."""
+"""From records to studies: curves, optima, drifts and verdicts, one study for each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,10 +45,10 @@ def losses_over(
     """The losses of a variant at some sizes, over the steps of a window.
 
     Args:
-        sweep: that was run.
+        sweep: whose runs are done.
         records: of its runs.
-        variant: which curves.
-        sizes: where.
+        variant: of the curves.
+        sizes: of the curves.
         window: steps over which losses are averaged.
 
     Raises:
@@ -81,14 +81,15 @@ def studies(
     """Judge a sweep whose runs are done, axis by axis and window by window.
 
     Args:
-        sweep: that was run.
+        sweep: whose runs are done.
         records: of its runs.
-        title: of the page; the model's own unless given.
+        title: of the page; by default the model's.
         tolerance: octaves per doubling within which an optimum counts as staying.
-        config, environment: how it was run, and on what, as JSON can hold it.
+        config: how it was run, in values that JSON has.
+        environment: on what it was run, likewise.
 
     Returns:
-        A study for each axis; windows tile training from its end, the last one is the headline.
+        A study for each axis; windows tile training from its end, and the last is the headline.
     """
     return tuple(
         Study(

@@ -1,4 +1,4 @@
-"""A design of a model, resolved to runs: what studies and certificates are made from."""
+"""A sweep: the design of a model resolved to runs, from which studies and certificates are made."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,15 +13,15 @@ from depthmup.sweep.design import Design, Size, Variant
 Records: TypeAlias = Mapping[Any, Record[Any]]
 
 STEPS, LAST = 20, 5
-"""Steps of a run that only probes a size, and how many of the last are averaged."""
+"""Steps of a probe of a size, and the number of last steps over which its loss is averaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Losses:
-    """Mean losses over a window of training, as a law of the optimum is fitted to them.
+    """Mean losses over a window of training, to which curves and laws are fitted.
 
     ``values`` is (sizes, learning rates, seeds), infinite where a run diverged. ``chance`` is the
-    loss of guessing.
+    loss of a uniform guess.
     """
 
     sizes: tuple[Size, ...]
@@ -35,11 +35,11 @@ class Sweepable(Protocol):
 
     @property
     def title(self) -> str:
-        """Of the page."""
+        """Title of the page."""
 
     @property
     def code(self) -> str:
-        """The fingerprint of what is trained; empty where the version of the package is all."""
+        """The fingerprint of the model's code; empty for networks of this package."""
 
     def check(self, design: Design) -> None:
         """Refuse a design that cannot be run.
@@ -49,13 +49,21 @@ class Sweepable(Protocol):
         """
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Any:
-        """The full description of one run."""
+        """The full description of one run.
+
+        Args:
+            design: of the sweep.
+            variant: how to train.
+            size: a value for every axis.
+            log2_lr: of the learning rate at the base.
+            seed: of the repetition.
+        """
 
     def work(self, run: Any) -> float:
-        """What a run's time is proportional to: parameters times steps."""
+        """Parameters times steps, to which a run's time is proportional."""
 
     def chance(self, sweep: "Sweep", records: Records, variant: Variant) -> float:
-        """The loss of guessing, which a size must get below."""
+        """The loss of a uniform guess, which a size must beat to count as trained."""
 
     def to_dict(self) -> dict[str, Any]:
         """What JSON can hold, with its ``kind``."""
@@ -71,7 +79,7 @@ class Sweep:
     def __post_init__(self) -> None:
         for name in ("lrs", "schemes", "optimizers"):
             if getattr(self.design, name) is None:
-                raise ValueError(f"Expected a design that says its {name}; it leaves them open.")
+                raise ValueError(f"Expected a design with {name}; this one leaves them open.")
         self.model.check(self.design)
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +88,7 @@ class Sweep:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What a page says of how it was run, by name."""
+        """The settings that a page lists, by name."""
         design = self.design.to_dict()
         design["log2_lrs"] = [round(math.log2(lr), 4) for lr in design.pop("lrs")]
         base, arms = design.pop("base"), design.pop("arms")
@@ -127,7 +135,7 @@ class Sweep:
         return self.model.run(self.design, variant, size, log2_lr, seed)
 
     def chance(self, records: Records, variant: Variant) -> float:
-        """The loss of guessing."""
+        """The loss of a uniform guess."""
         return self.model.chance(self, records, variant)
 
     def probed(self, variant: Variant) -> "Probed":

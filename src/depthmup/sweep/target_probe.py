@@ -1,7 +1,7 @@
-"""A probe of the target before it is certified: a few steps there, at the predicted rate.
+"""A probe of the target before it is certified: a few steps there at the predicted learning rate.
 
-Whether a scheme breaks down between the sizes measured and the target shows in none of the smaller
-sizes. It shows at the target, before training and in the first steps (``statistics.refusals``).
+Whether a scheme breaks down between the measured sizes and the target cannot be seen at the smaller
+sizes. It can at the target, before training and in the first steps (``statistics.refusals``).
 """
 
 import math
@@ -15,13 +15,14 @@ from depthmup.sweep.store import Store
 from depthmup.sweep.sweep import LAST, STEPS, Probed
 
 SEEDS = 2
-"""Probing runs of each size."""
+"""Runs of a probe at each size."""
 
 AFFORDABLE = 0.5
-"""Of the sweep's own work, what probing may take; beyond it the base's width stands in."""
+"""Most work of a probe as a fraction of the sweep's; beyond it the target's depth is probed at the
+base's width."""
 
 Train = Callable[[Sequence[Any]], None]
-"""Trains what the store does not hold."""
+"""Trains runs that the store does not hold."""
 
 
 def probe_target(
@@ -30,13 +31,13 @@ def probe_target(
     """Losses at the target over those at measured sizes, at the certified learning rate.
 
     Args:
-        certificate: issued, without a probe.
+        certificate: issued without a probe.
         probed: makes the runs.
-        store: where they are kept.
-        train: trains what is missing; without it only what the store holds is looked at.
+        store: of these runs.
+        train: trains missing runs; without it, only those in the store are used.
 
     Returns:
-        The probe; none where the runs are not there, or the target cannot be built.
+        The probe, or None if runs are missing or the target cannot be built.
     """
     base, target = certificate.base, certificate.target
     in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}

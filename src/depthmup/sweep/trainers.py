@@ -1,4 +1,4 @@
-"""How the runs of a model are trained: what is refused first, the jobs, and how long they take."""
+"""Trainers: the checks, the jobs and the forecast of time for the runs of one kind of model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,24 +13,28 @@ from depthmup.training import Placement, engine_for
 
 
 class Trainer(Protocol):
-    """What turns the runs of one model into jobs."""
+    """Turns the runs of one model into jobs."""
 
     @property
     def engine(self) -> str:
-        """What trains, in words."""
+        """The training engine in words."""
 
     def check(self, runs: Sequence[Any], *, workers: int) -> None:
-        """Refuse what cannot be trained, before anything is written.
+        """Refuse runs that cannot be trained, before anything is written.
+
+        Args:
+            runs: of the sweep.
+            workers: number of runs or stacks at the same time.
 
         Raises:
-            ValueError, TypeError: what was expected.
+            ValueError, TypeError: says what was expected.
         """
 
     def jobs(self, runs: Sequence[Any]) -> Sequence[Job]:
         """Jobs that train these runs."""
 
     def seconds(self, runs: Sequence[Any]) -> float:
-        """Predicted seconds of one idle core, if no run diverges; NaN where nothing is known."""
+        """Predicted seconds of one idle core if no run diverges; NaN if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTrial:
-    """The job of training one trial: a job each, so that an error in one costs no other."""
+    """The job of training a single trial, so that an error in one does not affect others."""
 
     trial: Trial
     model: "Model"
@@ -56,7 +56,14 @@ class TrainTrial:
 def trial_jobs(
     trials: Iterable[Trial], model: "Model", *, device: str = "cpu", threads: int = 1
 ) -> list[TrainTrial]:
-    """A job for each trial, the longest first."""
+    """A job for each trial, the longest first.
+
+    Args:
+        trials: to be trained.
+        model: whose trials these are.
+        device: to train on.
+        threads: CPU threads of a job.
+    """
     jobs = [
         TrainTrial(trial=trial, model=model, device=device, threads=threads) for trial in trials
     ]
@@ -83,7 +90,7 @@ class TrainTogether:
         return tuple(trial.key for trial in self.trials)
 
     def only(self, keys: Collection[str]) -> "TrainTogether":
-        return replace(self, trials=tuple(each for each in self.trials if each.key in keys))
+        return replace(self, trials=tuple(trial for trial in self.trials if trial.key in keys))
 
     def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
         from depthmup.training.stacked_trials import run_together
@@ -101,12 +108,19 @@ class TrainTogether:
 def together(
     trials: Iterable[Trial], model: "Model", *, members: int = 12, cost: float = 1.0
 ) -> list[TrainTogether]:
-    """Jobs of up to ``members`` trials that can be stacked, in the order of their first ones."""
+    """Jobs of trials that can be stacked, in the order of their first trials.
+
+    Args:
+        trials: to be trained.
+        model: whose trials these are.
+        members: most trials of a job.
+        cost: work of a step per layer and squared width, in the unit of all jobs.
+    """
     alike: dict[Trial, list[Trial]] = defaultdict(list)
     for trial in trials:
         alike[replace(trial, lr=0.0, seed=0)].append(trial)
     return [
-        TrainTogether(trials=tuple(each[start : start + members]), model=model, cost=cost)
-        for each in alike.values()
-        for start in range(0, len(each), members)
+        TrainTogether(trials=tuple(group[start : start + members]), model=model, cost=cost)
+        for group in alike.values()
+        for start in range(0, len(group), members)
     ]

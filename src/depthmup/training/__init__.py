@@ -1,4 +1,4 @@
-"""Cells in, records out."""
+"""Training: descriptions of runs (cells, trials) in, records of their losses out."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,11 +1,11 @@
-"""Recording a step once and replaying it, so that the host need not launch every kernel.
+"""CUDA graphs: a training step is recorded once and replayed, which saves kernel launches.
 
-A narrow deep network is hundreds of small kernels per step, each of which the host takes longer to
-launch than an accelerator to run. A CUDA graph launches them all at once.
+A step of a narrow deep network is hundreds of small kernels, and the host needs longer to launch
+one than the accelerator to run it. A CUDA graph launches all of them at once.
 
-What can be recorded: a function without arguments that reads and writes fixed memory, never asks
-the device for a number, and does not change what it would do next time. Recording does not run
-it; what it returned is run instead, any number of times.
+A function can be recorded if it takes no arguments, reads and writes fixed memory, never copies a
+number from the device to the host, and does the same at every call. Recording does not run it;
+the graph that was recorded can be run any number of times.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from collections.abc import Callable
 import torch
 
 Recorder = Callable[[Callable[[], object]], Callable[[], object]]
-"""Takes a step, returns what does the same by replaying."""
+"""Takes a training step and returns a function that replays it."""
 
 WARM_UP = 3
-"""Steps that are taken before one is recorded: libraries set themselves up in the first ones,
-which must not happen while recording. They are steps of training like any other."""
+"""Training steps before the recording: cuBLAS and other libraries allocate their workspaces in the
+first ones, which a graph must not contain. They train like any other step."""
 
 
 def cuda_graph(step: Callable[[], object]) -> Callable[[], object]:
-    """The step as a CUDA graph on the current device; it holds its memory while it is kept."""
+    """The step as a CUDA graph on the current device, whose memory lives as long as the graph."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()

@@ -1,9 +1,10 @@
-"""What a cell starts from: its data, its data order and its initial weights.
+"""What a cell starts from: its data, their order and its initial weights.
 
-Common random numbers: everything here depends on the cell's seed and on the place in the network
+Common random numbers: everything here depends on the cell's seed and on the position in the network
 alone, never on learning rate, multiplier or depth. So all learning rates and schemes of one seed
 see the same data in the same order from the same initialization, and the first layers of a deeper
-network equal the shallow one's.
+network equal those of a shallower one. Differences between runs of one seed are then due to what
+the sweep varies, which takes much of the noise out of a comparison.
 """
 
 import hashlib
@@ -19,9 +20,11 @@ from depthmup.records import Cell, Data, Network
 from depthmup.training.sources import found_data
 
 
-def stream(seed: int, *place: str | int) -> torch.Generator:
-    """An independent generator for each seed and place, e.g. ``stream(0, "branch", 3)``."""
-    digest = hashlib.sha256(repr((seed, *place)).encode()).digest()
+def stream(seed: int, *labels: str | int) -> torch.Generator:
+    """An independent generator for each seed and labels, such as ``stream(0, "branch", 3)``."""
+    # A hash, since seed + layer would give neighbouring seeds the same weights in other layers. Its
+    # first 7 bytes fit torch's 64-bit seeds, signed or not.
+    digest = hashlib.sha256(repr((seed, *labels)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
@@ -30,7 +33,7 @@ def dataset(data: Data) -> Dataset:
     """The data set that a cell names.
 
     Raises:
-        ValueError: its files cannot be found, or are not those that the cell means.
+        ValueError: its files are missing, or their digest is not the cell's.
     """
     generator = torch.Generator().manual_seed(data.label_seed)
     if data.name == "digits":
@@ -39,7 +42,7 @@ def dataset(data: Data) -> Dataset:
 
 
 def batches(cell: Cell) -> Tensor:
-    """The examples of every step, (steps, batch_size); a longer run begins with a shorter one's."""
+    """The examples of every step, (steps, batch_size); a longer run begins like a shorter one."""
     data, generator = dataset(cell.data), stream(cell.seed, "batches")
     draw = {"replacement": data.batches, "epochs": data.epochs}[cell.order]
     return draw(cell.steps, cell.batch_size, generator)
@@ -49,14 +52,14 @@ def batches(cell: Cell) -> Tensor:
 class Weights:
     """Initial weights: U (width, inputs), W (depth, block_depth, width, width), V (outputs, width).
 
-    The W are handed out layer by layer, as a deep stack need not exist twice.
+    The W are drawn layer by layer, so that a deep stack is in memory only once.
     """
 
     network: Network
     seed: int
 
-    def _draw(self, std: float, rows: int, columns: int, *place: str | int) -> Tensor:
-        return torch.randn(rows, columns, generator=stream(self.seed, *place)) * std
+    def _draw(self, std: float, rows: int, columns: int, *labels: str | int) -> Tensor:
+        return torch.randn(rows, columns, generator=stream(self.seed, *labels)) * std
 
     def input(self) -> Tensor:
         return self._draw(self.network.input_std, self.network.width, self.network.inputs, "input")

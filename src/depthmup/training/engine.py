@@ -1,7 +1,7 @@
-"""Which engine trains a cell: decided here, by the machine, the cell's shape and what was asked.
+"""Which engine trains a cell: decided by the machine, the cell's shape and the person's request.
 
-Engines agree to rounding, not to the bit. As the choice never depends on time, load or company, a
-cell's record is the same whether or not its sweep was interrupted.
+Engines agree to rounding, not to the bit. The choice never depends on time, load or the other cells
+of a sweep, so a cell's record is the same whether or not its sweep was interrupted.
 """
 
 import os
@@ -19,10 +19,10 @@ AMPERE = (8, 0)  # the first compute capability that multiplies tf32 and bf16
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine, and why it is the one.
+    """An engine, and why it was chosen.
 
-    ``native`` is the compiled kernel, ``stacked`` the many networks of one torch program,
-    ``reference`` the plain loop.
+    ``native`` is the compiled kernel, ``stacked`` trains many networks as one PyTorch network,
+    ``reference`` is the plain training loop.
     """
 
     name: EngineName
@@ -33,37 +33,37 @@ class Engine:
 
 
 def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
-    """The engine that trains a cell at a place; without a cell, that of this machine.
+    """The engine that trains a cell under a placement; without a cell, this machine's default.
 
     Builds the kernel if it has not been built here yet. Where the placement leaves the engine
-    open, ``DEPTHMUP_ENGINE=native``, ``stacked`` or ``reference`` in the environment asks for one.
-    Loads PyTorch only to look for a CUDA device.
+    open, ``DEPTHMUP_ENGINE=native``, ``stacked`` or ``reference`` in the environment requests one.
+    Imports PyTorch only for a CUDA device.
 
     Raises:
-        ValueError: there is no such engine or device, or the engine that was asked for cannot
-            train the cell there.
+        ValueError: there is no such engine or device, or the requested engine cannot train the
+            cell there.
     """
-    wish, told = placement.engine, f"--engine {placement.engine}"
-    if wish == "auto" and not placement.on_cuda:
-        wish = _wish_of_environment() or "auto"
-        told = f"{VARIABLE}={wish}"
+    requested, origin = placement.engine, f"--engine {placement.engine}"
+    if requested == "auto" and not placement.on_cuda:
+        requested = _engine_of_environment() or "auto"
+        origin = f"{VARIABLE}={requested}"
     precision = cell.precision if cell else "float32"
     check_precision(precision, placement.device)
     if placement.on_cuda:
         return Engine(name="stacked", why=_cuda(placement, precision))
-    if wish == "stacked":
-        return Engine(name="stacked", why=told)
-    if wish == "reference":
+    if requested == "stacked":
+        return Engine(name="stacked", why=origin)
+    if requested == "reference":
         if precision != "float32":
             raise ValueError(
                 f"Expected precision to be float32 for the reference engine; got {precision!r}. "
                 "The stacked engine trains in it."
             )
-        return Engine(name="reference", why=told)
+        return Engine(name="reference", why=origin)
     reason = _no_native(cell)
-    if reason and wish == "native":
+    if reason and requested == "native":
         raise ValueError(
-            f"{told}, but the native engine cannot be used: {reason}. Leave the choice open to "
+            f"{origin}, but the native engine cannot be used: {reason}. Leave the choice open to "
             "use the stacked engine instead."
         )
     if reason:
@@ -72,14 +72,14 @@ def engine_for(cell: Cell | None = None, placement: Placement = HERE) -> Engine:
     return Engine(name="native", why=f"compiled for this processor, {bits}-bit registers")
 
 
-def _wish_of_environment() -> EngineName | None:
-    wish = os.environ.get(VARIABLE) or None
-    if wish is None:
+def _engine_of_environment() -> EngineName | None:
+    value = os.environ.get(VARIABLE) or None
+    if value is None:
         return None
     for name in ENGINES:
-        if wish == name:
+        if value == name:
             return name
-    raise ValueError(f"Expected {VARIABLE} to be {', '.join(ENGINES)} or unset; got {wish!r}.")
+    raise ValueError(f"Expected {VARIABLE} to be {', '.join(ENGINES)} or unset; got {value!r}.")
 
 
 def _no_native(cell: Cell | None) -> str | None:
@@ -93,7 +93,7 @@ def _no_native(cell: Cell | None) -> str | None:
 
 
 def _cuda(placement: Placement, precision: str) -> str:
-    """What is known of a CUDA device; refuses one that is not there or cannot do this."""
+    """A CUDA device in words; refuses one that is missing or lacks the precision."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -120,6 +120,11 @@ def train_group(
     on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Iterator[Record]:
     """Train cells of one shape with the engine for them; yield each record as its run ends.
+
+    Args:
+        cells: that differ in learning rate, weight decay and seed only.
+        placement: the device and the requested engine.
+        on_progress: called with the fraction of steps done.
 
     Raises:
         ValueError: the cells differ in more than learning rate, decay and seed, or cannot be

@@ -1,17 +1,17 @@
-"""The ensemble engine: many cells of one network shape, trained as one stacked network.
+"""The stacked engine: many cells of one network shape, trained as one stacked network.
 
-Letters: E members still alive, n width, B batch. The stack itself, and what makes it fast, is in
+Letters: E members still training, n width, B batch. The stack itself, and what makes it fast, is in
 ``stack``.
 
-On the CPU a member's arithmetic does not depend on who else is in the ensemble: the same bits come
-out for any composition, and a member that diverges is removed without a trace in the others. Two
-things are needed for that. One thread: with more, the split of a sum depends on the batch (and they
-would not help: products are small, cores are better used by one process each). And members that
-start at a whole vector register: where sizes do not provide that, members are trained one by one.
+On the CPU a member's arithmetic does not depend on the other members: its losses have the same bits
+in any ensemble, and a member that diverges is removed without a trace in the others. That takes two
+things. One thread: with several, how a sum is split depends on the batch (and they would not help:
+the products are small, and cores are better used by one process each). And members whose memory
+begins at a whole vector register: where sizes do not provide that, they are trained one by one.
 
-On an accelerator the choice of algorithm may depend on the number of members: there records agree
-with those of other company to rounding. A step touches fixed memory and never asks the device for
-a number, so that it can be recorded once and replayed (see ``recording``).
+On an accelerator the choice of algorithm may depend on the number of members, so there records of
+different ensembles agree to rounding. A step touches fixed memory and never copies a number from
+the device, so that it can be recorded once and replayed (see ``cuda_graphs``).
 """
 
 from array import array
@@ -106,9 +106,13 @@ def train_ensemble(
 ) -> Iterator[Record]:
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
 
-    Members that fail or diverge are yielded at once and leave the ensemble. ``record`` makes of a
-    step what is run in its place, e.g. ``cuda_graphs.cuda_graph``. ``on_progress`` is told the
-    fraction of steps done, every step.
+    Members that fail or diverge are yielded at once and leave the ensemble.
+
+    Args:
+        cells: of one shape.
+        device: where to train, such as "cpu" or "cuda:0".
+        record: turns a step into a replayed one, such as ``cuda_graphs.cuda_graph``.
+        on_progress: called at every step with the fraction of steps done.
 
     Raises:
         ValueError: the cells do not share everything else, or the device lacks their precision.
@@ -117,6 +121,7 @@ def train_ensemble(
     check_precision(cells[0].precision, device)
     where, size = torch.device(device), len(cells)
     network, batch = cells[0].network, cells[0].batch_size
+    # Trained alone, a member's arithmetic cannot depend on others, whatever its alignment.
     if where.type == "cpu" and any(
         count % FLOATS_PER_REGISTER for count in (batch, network.width**2, network.width * batch)
     ):
@@ -184,18 +189,18 @@ def _train(
                 if not value <= limits[e]  # also true of NaN
             }
         yield from ended.values()
-        kept = [e for e in range(len(members)) if e not in ended]
-        if not kept:
+        survivors = [e for e in range(len(members)) if e not in ended]
+        if not survivors:
             return
-        for e in kept:
+        for e in survivors:
             curves[e].append(values[e])
         if ended:
-            alive = torch.tensor(kept, device=where)
+            alive = torch.tensor(survivors, device=where)
             play = step = step.keep(alive)
             order = order[:, alive]
-            members = [members[e] for e in kept]
-            curves = [curves[e] for e in kept]
-            limits = [limits[e] for e in kept]
+            members = [members[e] for e in survivors]
+            curves = [curves[e] for e in survivors]
+            limits = [limits[e] for e in survivors]
         on_progress((t + 1) / first.steps)
     for cell, curve in zip(members, curves, strict=True):
         yield Record(cell=cell, status=Status.FINISHED, losses=curve)

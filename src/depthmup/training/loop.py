@@ -1,4 +1,4 @@
-"""The reference: train one cell with plain PyTorch, readable from top to bottom."""
+"""The reference engine: one cell trained with plain PyTorch, readable from top to bottom."""
 
 from array import array
 
@@ -28,9 +28,10 @@ def optimizer_of(cell: Cell, parameters: list[torch.nn.Parameter]) -> torch.opti
 
 
 def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record:
-    """Train one cell, one step after another, by autograd.
+    """Train one cell step by step with autograd.
 
-    ``dtype=torch.float64`` from the same initial weights tells rounding from error.
+    In double precision from the same initial weights (``dtype=torch.float64``) it separates the
+    rounding of the other engines from errors in them.
 
     Raises:
         ValueError: the cell asks for products of reduced precision.

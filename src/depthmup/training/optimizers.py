@@ -35,7 +35,7 @@ def optimizer_class(name: str) -> Any:
     """The torch class of an optimizer that trains all parameters, by its name.
 
     Raises:
-        ValueError: torch has none of this name.
+        ValueError: torch has no such optimizer.
     """
     if name not in _CLASSES:
         raise ValueError(
@@ -55,8 +55,13 @@ def optimizers(
 ) -> list[torch.optim.Optimizer]:
     """The optimizers that a plan is for: one, or Muon for hidden matrices and AdamW for the rest.
 
-    ``options`` go to ``plan.param_groups`` or ``plan.muon_groups``; ``beside_muon`` is AdamW's
-    learning rate beside Muon, as a fraction of Muon's.
+    Args:
+        plan: which prescribes learning rates and decays.
+        model: whose parameters are trained.
+        lr: learning rate at the base.
+        weight_decay: weight decay at the base.
+        options: arguments of ``plan.param_groups`` or ``plan.muon_groups``, and ``beside_muon``,
+            AdamW's learning rate beside Muon as a fraction of Muon's.
 
     Raises:
         ValueError: an unknown optimizer, or an option that it does not have.
@@ -66,7 +71,7 @@ def optimizers(
         known = {*signature(param_groups).parameters, *signature(made_by).parameters}
         _check_known(plan.optimizer, options, known)
         groups = plan.param_groups(model, lr=lr, weight_decay=weight_decay, **options)
-        # As defaults too: torch looks at those alone for what cannot be.
+        # As defaults too: torch validates only those, not what stands in groups.
         own = {k: v for k, v in options.items() if k in signature(made_by).parameters}
         return [made_by(groups, **own)]
     if plan.family not in (Family.SPECTRAL, Family.SPECTRAL_RMS):
@@ -80,23 +85,23 @@ def optimizers(
         model, lr=lr, adamw_lr=lr * beside_muon, weight_decay=weight_decay, **options
     )
     adjust = "match_rms_adamw" if plan.family is Family.SPECTRAL_RMS else "original"
-    made: list[torch.optim.Optimizer] = []
+    torch_optimizers: list[torch.optim.Optimizer] = []
     if pair.muon:
-        made.append(torch.optim.Muon(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust))
+        torch_optimizers.append(torch.optim.Muon(pair.muon, weight_decay=0.0, adjust_lr_fn=adjust))
     if pair.adamw:
-        made.append(torch.optim.AdamW(pair.adamw))
-    return made
+        torch_optimizers.append(torch.optim.AdamW(pair.adamw))
+    return torch_optimizers
 
 
 _ARGUMENTS = frozenset({"lr", "adamw_lr", "weight_decay", "plan", "model", "params", "options"})
 
 
 def check_no_arguments(settings: Iterable[str]) -> None:
-    """Refuse as a setting what is an argument of its own, or not a person's to set."""
+    """Refuse settings that are arguments of their own, or that the plan sets."""
     if elsewhere := [name for name in settings if name in _ARGUMENTS]:
         raise ValueError(
-            f"{', '.join(elsewhere)} is no setting of the optimizer: the learning rates are lrs=, "
-            "the decay is weight_decay=."
+            f"{', '.join(elsewhere)} is not a setting of the optimizer: give learning rates as "
+            "lrs= and weight decays as weight_decays=."
         )
 
 

@@ -1,4 +1,4 @@
-"""Where and by which engine cells are trained: what a person chooses, and no part of a cell."""
+"""Where and by which engine cells are trained: a choice that is not part of a run's description."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,13 +11,13 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """A device, the wish for an engine, and whether the device replays recorded steps.
+    """A device, the requested engine, and whether the device replays recorded steps.
 
     Engines and devices agree to rounding, so none of this is part of a record's key; a sweep's
     session notes it. Precision, which changes the numbers, belongs to the cell.
 
     Raises:
-        ValueError: a setting is unknown, or two of them exclude each other.
+        ValueError: a setting is unknown, or two of them contradict each other.
 
     Example:
         >>> Placement(cuda_graphs=True)
@@ -58,7 +58,7 @@ def check_device(device: str) -> None:
     """Refuse a device that PyTorch does not know or cannot use here.
 
     Raises:
-        ValueError: it is none, or there is none of it.
+        ValueError: it is not a device, or this machine has none of its kind.
     """
     import torch
 
@@ -73,7 +73,7 @@ def check_device(device: str) -> None:
 
 
 def check_precision(precision: Precision, device: str) -> None:
-    """Refuse a precision that a device does not have and would silently replace by another.
+    """Refuse a precision that a device lacks and would silently replace by another.
 
     Raises:
         ValueError: it is tf32, and the device is a CPU.

@@ -1,4 +1,4 @@
-"""How exact the products with trained matrices are; all else of a step is in single precision.
+"""Precision of the products with trained matrices; the rest of a step is in single precision.
 
 ``float32`` rounds to 24 bits. ``tf32`` (CUDA, compute capability 8.0 and newer) and ``bf16`` round
 the operands to 11 and 8 bits and sum in single precision; the result of a ``bf16`` product is
@@ -17,6 +17,12 @@ from depthmup.records.run import Precision
 
 def multiply(a: Tensor, b: Tensor, *, out: Tensor, precision: Precision) -> Tensor:
     """The batched product of (E, p, q) and (E, q, r) into ``out``, (E, p, r).
+
+    Args:
+        a: (E, p, q), single precision.
+        b: (E, q, r), single precision.
+        out: (E, p, r), overwritten.
+        precision: to which the operands are rounded.
 
     Example:
         >>> a, b = torch.full((1, 1, 1), 1 + 2.0**-9), torch.ones(1, 1, 1)
@@ -44,7 +50,7 @@ def _cuda_products(precision: str) -> Iterator[None]:
 
 @contextmanager
 def single_precision() -> Iterator[None]:
-    """Inside, products are as exact as their type, whatever this process allows elsewhere."""
+    """Inside, products are as exact as their dtype, whatever this process allows elsewhere."""
     matmul = torch.backends.cuda.matmul
     cpu = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     reduced, of_cpu = matmul.allow_bf16_reduced_precision_reduction, cpu.fp32_precision

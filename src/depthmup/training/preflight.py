@@ -1,4 +1,4 @@
-"""What is refused before any training: functions that no transfer can be measured with."""
+"""Checks before any training: can transfer be measured with these functions?"""
 
 import reprlib
 import warnings
@@ -19,15 +19,15 @@ from depthmup.training.trial import OWN_INIT, called, check_loss, planned, prepa
 
 
 def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = None) -> None:
-    """Try a person's functions at the smallest sizes of a sweep.
+    """Try the functions of a custom model at the smallest sizes of a sweep.
 
-    Builds the base twice, looks at one batch and its loss, and plans every scheme and optimizer
-    once. A person's own ``train`` is not tried: only training itself could tell.
+    Builds the base twice, computes the loss of one batch, and plans each scheme and optimizer once.
+    A custom ``train`` is not tried: nothing short of a run would show what is wrong with it.
 
     Args:
-        model: what is tried.
+        model: whose functions are tried.
         trials: the runs of the sweep.
-        seconds: the time limit of one run, which each of the tries has too.
+        seconds: the time limit of one run, which each try has too.
 
     Raises:
         TypeError, ValueError: what is wrong with which function, and what to do.
@@ -55,11 +55,11 @@ def suitable_scheme(
     *,
     seconds: float | None = None,
 ) -> Scheme:
-    """The scheme that the blocks of a model ask for: Depth-muP's, or CompleteP's for deeper ones.
+    """Depth-muP where the branches of a model have one matrix, CompleteP where they are deeper.
 
     Args:
         model: with a factory and a batch.
-        base: the size at which it is read.
+        base: the size at which it is built.
         optimizer: as in ``depthmup.plan``.
         settings: of the design; ``own_init`` is the plan's.
         seconds: the time limit of each try.
@@ -97,9 +97,8 @@ def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
         check_loss(loss)
         if not torch.isfinite(loss):
             raise ValueError(
-                f"Expected a loss that is finite at the base's initial weights; got "
-                f"{loss.item()}: no run would take a step. Look at the outputs of the model and at "
-                "the inputs of one batch."
+                f"Expected a finite loss at the base's initial weights; got {loss.item()}: no run "
+                "would take a step. Check the outputs of the model and the inputs of one batch."
             )
 
 
@@ -115,7 +114,7 @@ def _built(make: Any, size: tuple[int, int], *, seed: int = 0) -> nn.Module:
 
 
 def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
-    """The model, if it is the same whenever it is made from one seed."""
+    """The model, after checking that one seed always gives the same initial weights."""
     first, second = _built(make, size), _built(make, size)
     here, there = dict(first.named_parameters()), dict(second.named_parameters())
     for name in here:
@@ -124,13 +123,14 @@ def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
             raise ValueError(
                 f"The factory gives different models for the same seed: {name} differs between two "
                 "calls. Draw initial weights from torch's, NumPy's or Python's global generator, "
-                "which are seeded before each call, not from one of your own that goes on."
+                "which are seeded before each call, not from a generator of your own, whose state "
+                "goes on from call to call."
             )
     elsewhere = dict(_built(make, size, seed=1).named_parameters())
     if here and all(torch.equal(here[name], elsewhere[name]) for name in here):
         warnings.warn(
-            "The factory gives the same model for every seed: intervals hold no spread of the "
-            "initialization. Does it call torch.manual_seed?",
+            "The factory gives the same model for every seed, so the intervals leave out the "
+            "scatter of the initialization. Does it call torch.manual_seed?",
             stacklevel=2,
         )
     return first
@@ -146,21 +146,22 @@ def _check_grows(base: nn.Module, other: nn.Module, axis: str, at_base: int, at:
 
 
 def _drawn(batch: Any) -> tuple[Any, Any]:
-    """One batch, if its generator alone decides what is in it."""
+    """One batch, after checking that its generator alone decides what is in it."""
     draws = []
     for _ in range(2):
         drawn = batch(stream(0, "batches"))
         if not isinstance(drawn, tuple | list) or len(drawn) != 2:
             raise TypeError(
-                "Expected batch(generator) to give (inputs, targets), two things; got "
+                "Expected batch(generator) to give a pair, (inputs, targets); got "
                 f"{type(drawn).__name__}"
                 + (f" of {len(drawn)}." if isinstance(drawn, tuple | list) else ".")
             )
-        draws.append([each.clone() for each in _tensors(drawn)])  # it may fill one buffer again
+        # Cloned: the function may fill the same buffer at every call.
+        draws.append([tensor.clone() for tensor in _tensors(drawn)])
     if not draws[0]:
         raise TypeError(
-            "Expected batch(generator) to give inputs and targets that are torch tensors, or hold "
-            f"such; got {reprlib.repr(drawn)}. Convert them: torch.as_tensor(...)."
+            "Expected batch(generator) to give torch tensors, or containers of them; got "
+            f"{reprlib.repr(drawn)}. Convert the data: torch.as_tensor(...)."
         )
     if not _equal(*draws):
         raise ValueError(
@@ -168,11 +169,11 @@ def _drawn(batch: Any) -> tuple[Any, Any]:
             "not be compared on the same batches. Draw everything from the generator: "
             "torch.randint(0, len(data), (64,), generator=generator)."
         )
-    other = [each.clone() for each in _tensors(batch(stream(1, "batches")))]
+    other = [tensor.clone() for tensor in _tensors(batch(stream(1, "batches")))]
     if _equal(draws[0], other):
         warnings.warn(
-            "batch(generator) gives the same data for every seed: intervals hold no spread of the "
-            "data. That is meant where each batch is all of the data.",
+            "batch(generator) gives the same data for every seed, so the intervals leave out the "
+            "scatter of the data. That is right only if every batch is the whole data set.",
             stacklevel=2,
         )
     return drawn[0], drawn[1]

@@ -1,4 +1,7 @@
-"""A cell's network as it trains: for what is measured on weights, of which a record has none."""
+"""Snapshots of a cell's network during training, for what is measured on its weights.
+
+A record holds losses alone, so whoever needs weights trains the cell again up to the snapshot.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +25,8 @@ _Advance = Callable[[int, int], int]
 def trained(cell: Cell, at: Sequence[int]) -> Iterator[ResidualMLP]:
     """The cell's network after each number of steps in ``at``; 0 is its initialization.
 
-    One module, whose weights move on when the next is asked for. It ends early if training
-    diverges. The compiled kernel trains where it can, the plain loop elsewhere.
+    One module, whose weights change when the next snapshot is taken. There are fewer snapshots if
+    training diverges. The compiled kernel trains where it can, the plain loop elsewhere.
 
     Raises:
         ValueError: ``at`` is empty, does not increase, or goes beyond the cell's steps.
@@ -102,5 +105,5 @@ def _loop(cell: Cell, model: ResidualMLP) -> _Advance:
 
 
 def _limit(first: float, classes: int) -> float:
-    """The loss beyond which training ends; none is low enough after an absurd beginning."""
+    """The loss beyond which training ends: -inf, so at once, if the first loss counts as failed."""
     return -math.inf if status_at_init(first, classes) else ceiling(first, classes)

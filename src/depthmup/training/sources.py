@@ -1,8 +1,8 @@
-"""Where data lie on this machine: cells name data by content, this finds them by place.
+"""Where data files lie on this machine; cells name data by content, with a digest.
 
-The place is in the environment, ``DEPTHMUP_MNIST`` and ``DEPTHMUP_CIFAR10``, so that worker
-processes inherit it; a machine of its own needs it set there. The digest in the cell makes sure
-that all of them train on the same.
+Folders are in the environment, ``DEPTHMUP_MNIST`` and ``DEPTHMUP_CIFAR10``, so that workers inherit
+them; on the other machines of a cluster they have to be set there. The digest in the cell makes
+sure that all of them train on the same data.
 """
 
 import os
@@ -26,16 +26,16 @@ def variable(name: str) -> str:
 
 
 def find_data(spec: str, *, label_noise: float | None = None, verify: bool = True) -> Data:
-    """The data that a string names, read once to make sure that they can be.
+    """The data that a string names, read once to check them.
 
-    Notes their place in the environment of this process and of those that it starts.
+    Notes their folder in the environment of this process and of those that it starts.
 
     Args:
         spec: ``digits``, ``mnist:FOLDER`` or ``cifar10:FOLDER``; ``mnist:hf`` for the Hugging
             Face hub; ``mnist`` alone for the folder in ``DEPTHMUP_MNIST``.
-        label_noise: fraction of labels drawn anew; by default 0.3 of the digits', which would be
-            learned by heart otherwise, and none of others'.
-        verify: refuse files that are not the official ones.
+        label_noise: fraction of labels resampled uniformly; by default 0.3 for the digits, which
+            would be memorized otherwise, and 0 for other data.
+        verify: reject files whose checksum is not the official one.
 
     Raises:
         ValueError: no such data set, or its files are missing, damaged or not the official ones.
@@ -53,18 +53,18 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
     from depthmup.data import images
 
     source = source or _place(name)
-    found = images(name, source, verify=verify)
-    place = source if source == HUB else str(Path(source).expanduser().resolve())
-    os.environ[variable(name)] = place
-    return Data(name=name, label_noise=label_noise or 0.0, digest=found.digest)
+    raw = images(name, source, verify=verify)
+    location = source if source == HUB else str(Path(source).expanduser().resolve())
+    os.environ[variable(name)] = location
+    return Data(name=name, label_noise=label_noise or 0.0, digest=raw.digest)
 
 
 @lru_cache(maxsize=1)
 def found_data(name: str, digest: str) -> "Dataset":
-    """The data set of this content, without label noise, from where the environment says.
+    """The data set with this digest, without label noise, from the folder in the environment.
 
     Raises:
-        ValueError: the environment does not say, or what lies there is something else.
+        ValueError: no folder is named, or its files have another digest.
     """
     from depthmup.data import images, prepared
 
@@ -72,15 +72,16 @@ def found_data(name: str, digest: str) -> "Dataset":
     raw = images(name, source, verify=False)
     if raw.digest != digest:
         raise ValueError(
-            f"Expected {name} with digest {digest}, as the cell says; in {source} lies one with "
-            f"{raw.digest}. It was changed, or is another one: set {variable(name)} to its folder."
+            f"Expected {name} with digest {digest}, as in the cell; the files in {source} have "
+            f"{raw.digest}. They were changed, or are another version: set {variable(name)} to the "
+            "folder of the original ones."
         )
     return prepared(raw)
 
 
 def _place(name: str) -> str:
-    if place := os.environ.get(variable(name)):
-        return place
+    if source := os.environ.get(variable(name)):
+        return source
     raise ValueError(
         f"Expected a folder with the files of {name}; none was named. Write --data {name}:FOLDER, "
         f"or set {variable(name)}=FOLDER where the networks are trained."

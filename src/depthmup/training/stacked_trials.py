@@ -35,11 +35,16 @@ def run_together(
     """Train trials that differ in learning rate and seed alone; the records of ``run_trial``, to
     rounding.
 
-    For models without buffers and without randomness in training, AdamW and Muon, and tensors as
-    batches. A member that diverged stays in the stack, where it disturbs no other one.
+    For models without buffers and without randomness in training, with AdamW or Muon, whose batches
+    are tensors. A member that diverged stays in the stack, where it does not affect the others.
+
+    Args:
+        trials: that differ in learning rate and seed alone.
+        model: whose trials these are.
+        on_progress: called with the fraction of steps done.
 
     Raises:
-        ValueError: the trials, the model or the settings are none of these.
+        ValueError: the trials, the model or the settings cannot be stacked.
     """
     own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
@@ -48,14 +53,14 @@ def run_together(
     for trial in trials:
         with seeded(trial.seed):
             network, plan = planned(trial, model)
-        made, rate, clip = prepared(trial, network.train(), plan)
+        torch_optimizers, rate, clip = prepared(trial, network.train(), plan)
         if clip is not None or any(True for _ in network.buffers()):
             raise ValueError(
                 "Expected no gradient clipping and a model without buffers; train these trials one "
                 "by one, with run_trial."
             )
         members.append(network)
-        optimizers.append(made)
+        optimizers.append(torch_optimizers)
     assert rate is not None
     weights = {
         name: torch.stack(
@@ -79,10 +84,10 @@ def run_together(
             torch.stack([drawn[trial.seed][side] for trial in trials]) for side in (0, 1)
         )
         with sdpa_kernel(SDPBackend.MATH):  # the fused kernels know no members
-            found = vmap(cost)(weights, inputs, targets)
-        for member, value in enumerate(found.tolist()):
+            of_members = vmap(cost)(weights, inputs, targets)
+        for member, value in enumerate(of_members.tolist()):
             if step == 0:
-                check_loss(found[member])
+                check_loss(of_members[member])
                 limits[member] = EXPLODED * value
             if ended[member] is Status.FINISHED and not value <= limits[member] < math.inf:
                 ended[member] = Status.DIVERGED if step else Status.FAILED
@@ -92,7 +97,7 @@ def run_together(
             break
         for weight in weights.values():
             weight.grad = None
-        found.sum().backward()
+        of_members.sum().backward()
         factor = rate((step + 0.5) / trials[0].steps)
         for update in updates:
             update(factor)
@@ -106,12 +111,12 @@ def _updates(
     members: Sequence[nn.Module],
     optimizers: Sequence[Sequence[torch.optim.Optimizer]],
 ) -> list["_AdamW | _Muon"]:
-    """One for each weight, as the members' own optimizers would do it."""
+    """One update for each weight, the same as by each member's own optimizer."""
     names = {id(p): name for model in members for name, p in model.named_parameters()}
     rates: dict[str, list[float]] = {name: [] for name in weights}
-    found: dict[str, _AdamW | _Muon] = {}
-    for made in optimizers:
-        for optimizer in made:
+    updates: dict[str, _AdamW | _Muon] = {}
+    for torch_optimizers in optimizers:
+        for optimizer in torch_optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     name = names[id(parameter)]
@@ -124,14 +129,14 @@ def _updates(
                         )
                     if group.get("amsgrad") or group.get("maximize"):
                         raise ValueError(
-                            "amsgrad and maximize are not for stacks. Train these trials one by "
+                            "amsgrad and maximize cannot be stacked. Train these trials one by "
                             "one, with run_trial."
                         )
                     kind = kinds[type(optimizer)]
-                    found.setdefault(name, kind(weight=weights[name], group=group))
-    for name, update in found.items():
+                    updates.setdefault(name, kind(weight=weights[name], group=group))
+    for name, update in updates.items():
         update.rates = torch.tensor(rates[name]).view(-1, *[1] * (weights[name].dim() - 1))
-    return list(found.values())
+    return list(updates.values())
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Training one trial: a person's own model under a plan, readable from top to bottom."""
+"""Training one trial: a custom model under a plan, readable from top to bottom."""
 
 import math
 import random
@@ -25,7 +25,7 @@ from depthmup.training.optimizers import check_no_arguments, optimizers
 Tell = Callable[[float], None]
 
 OWN_INIT = "own_init"
-"""The one of a trial's settings that the plan takes; the others are the optimizer's."""
+"""The only setting of a trial that goes to the plan; the others go to the optimizer."""
 
 
 def run_trial(
@@ -36,14 +36,21 @@ def run_trial(
     threads: int = 1,
     on_progress: Tell = lambda fraction: None,
 ) -> Record[Trial]:
-    """Train one trial. Randomness outside is left as it was.
+    """Train one trial; the global random generators are left as they were.
 
     Common random numbers: the model's own initialization and the batches depend on the seed alone,
-    so all learning rates, schemes and sizes of one seed see the same batches. ``threads`` is set
-    here as in every worker process, so that the sums of both are in the same order.
+    so all learning rates, schemes and sizes of one seed see the same batches.
+
+    Args:
+        trial: the run.
+        model: its functions.
+        device: where to train.
+        threads: CPU threads, the same here as in worker processes: the order of a sum, and so its
+            rounding, depends on their number.
+        on_progress: called with the fraction of steps done.
 
     Raises:
-        TypeError, ValueError: a function gave something else than it should.
+        TypeError, ValueError: one of the functions returned something it should not.
     """
     own = resolved(model)
     with seeded(trial.seed), _threads(threads):
@@ -51,10 +58,15 @@ def run_trial(
             return _judged(trial, own.train(trial))
         network, plan = planned(trial, model)
         network.to(device).train()
-        made, rate, clip = prepared(trial, network, plan)
-        rates = [(group, group["lr"]) for optimizer in made for group in optimizer.param_groups]
+        torch_optimizers, rate, clip = prepared(trial, network, plan)
+        rates = [
+            (group, group["lr"])
+            for optimizer in torch_optimizers
+            for group in optimizer.param_groups
+        ]
         generator = stream(trial.seed, "batches")
-        # Of dropout: the same for all sizes, as far as shapes allow, and not the initialization's.
+        # For dropout: the same at all sizes, as far as shapes allow, and independent of the
+        # initialization.
         _seed(stream(trial.seed, "training").initial_seed())
         losses, limit = array("f"), math.inf
         for step in range(trial.steps):
@@ -78,20 +90,20 @@ def run_trial(
             loss.backward()
             if clip is not None:
                 plan.clip_grad_norm_(network, clip)
-            for optimizer in made:
+            for optimizer in torch_optimizers:
                 optimizer.step()
             on_progress((step + 1) / trial.steps)
         return Record(cell=trial, status=Status.FINISHED, losses=losses)
 
 
 def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
-    """A trial's model at its initial weights, from the present random state, and its plan."""
+    """A trial's model at its initial weights, drawn from the current random state, and its plan."""
     own = resolved(model)
     network = own.make(trial.width, trial.depth)
     # One plan serves all seeds and rates of a shape: it holds names and factors.
     declared = {k: v for k, v in trial.settings.items() if k == OWN_INIT}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
-    # A person's own plan may depend on everything.
+    # A custom plan may depend on the whole trial.
     plan = _plan(trial if callable(own.plan) else shape, model)
     plan.initialize(network)
     return network, plan
@@ -100,17 +112,30 @@ def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
 def prepared(
     trial: Trial, network: nn.Module, plan: Plan
 ) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
-    """A trial's optimizers, the schedule of their rates, and the norm that gradients are cut to."""
+    """A trial's optimizers, the schedule of their rates, and the norm of gradient clipping.
+
+    Args:
+        trial: whose settings these are.
+        network: at its initial weights.
+        plan: of the network.
+
+    Returns:
+        The optimizers, the factor of the learning rate at a fraction of training, and the norm to
+        which gradients are clipped, or None.
+
+    Raises:
+        ValueError: a setting that the optimizer does not have, or a norm that is not positive.
+    """
     settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
     check_no_arguments(settings)
     rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
     clip = settings.pop("clip", None)
     if clip is not None and not (isinstance(clip, int | float) and 0 < clip < math.inf):
         raise ValueError(f"Expected clip to be a positive norm, or None; got {clip!r}.")
-    made = optimizers(
+    torch_optimizers = optimizers(
         plan, network, lr=trial.lr, weight_decay=trial.weight_decay, **_tuples(settings)
     )
-    return made, rate, clip
+    return torch_optimizers, rate, clip
 
 
 @lru_cache(maxsize=64)
@@ -121,14 +146,14 @@ def _plan(shape: Trial, model: Model) -> Plan:
         base, base_drawn = recorded(lambda: make(shape.base_width, shape.base_depth))
         network, drawn = recorded(lambda: make(shape.width, shape.depth))
     if callable(own.plan):
-        found = own.plan(network, base, shape)
-        if not isinstance(found, Plan):
+        plan = own.plan(network, base, shape)
+        if not isinstance(plan, Plan):
             raise TypeError(
                 f"Expected plan(model, base, trial) to give a depthmup.Plan; got "
-                f"{reprlib.repr(found)}. Return depthmup.plan(model, base=base, "
+                f"{reprlib.repr(plan)}. Return depthmup.plan(model, base=base, "
                 "scheme=trial.scheme, optimizer=trial.optimizer, ...)."
             )
-        return found
+        return plan
     inputs, _ = own.batch(stream(0, "batches"))
     return make_plan(
         network,
@@ -163,10 +188,10 @@ def moved(thing: Any, device: str) -> Any:
 
 
 def check_loss(loss: Any) -> None:
-    """Refuse what cannot be trained by, or judged by its logarithm.
+    """Refuse a loss that has no gradient, or no logarithm to judge it by.
 
     Raises:
-        TypeError, ValueError: what came, and what to do.
+        TypeError, ValueError: what the loss is, and what to do.
     """
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
         came = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
@@ -187,7 +212,7 @@ def check_loss(loss: Any) -> None:
 
 
 def schedule(name: str, warmup: float) -> Callable[[float], float]:
-    """The learning rate's factor at a fraction of training: up linearly, then as named.
+    """The learning rate's factor at a fraction of training: a linear warm-up, then as named.
 
     Example:
         >>> rate = schedule("linear", 0.5)
@@ -211,7 +236,7 @@ def schedule(name: str, warmup: float) -> Callable[[float], float]:
 
 
 def _judged(trial: Trial, given: Any) -> Record[Trial]:
-    """The record of losses that a person's own training gave."""
+    """The record of the losses that a custom ``train`` returned."""
     if isinstance(given, Tensor | np.ndarray):
         given = given.tolist()
     no_curve = TypeError(
@@ -248,7 +273,7 @@ def _tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Python's, NumPy's and torch's global generators from a seed; as they were afterwards."""
+    """Seed the global generators of Python, NumPy and torch; restore their state at the end."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
     try:
         with torch.random.fork_rng():

@@ -1,4 +1,4 @@
-"""What is still to be done, and what becomes of a job that was not: tried again, or reported."""
+"""The jobs still to be done, and the rules by which failed ones are tried again or reported."""
 
 import math
 from collections import deque
@@ -9,7 +9,7 @@ from depthmup.sweep.executors.executor import Listener
 from depthmup.sweep.jobs import Job, Result, key_of
 
 ATTEMPTS = 3
-"""How often a result may cost a worker its life before it is given up."""
+"""Number of workers that may die of one result before it is reported as failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +21,13 @@ class Attempt:
 
 
 class Backlog:
-    """The jobs that wait, and the rules for those that went wrong, the same for all executors.
+    """The waiting jobs, and the rules for failed ones, the same for all executors.
 
-    A job of several results that fails, dies or takes too long is taken apart: what it has not
-    delivered is tried again one by one, after all others, so that one culprit costs its company
-    nothing, and less memory is needed. What goes wrong alone is reported: errors and time limits
-    at once, deaths of workers at the third time. Results that were delivered are never asked for
-    again, and never passed on twice.
+    A job of several results that fails, dies or takes too long is split: its missing results are
+    tried again one by one, after all other jobs, so that one bad result does not affect the others,
+    and less memory is needed. A job of a single result that goes wrong is reported: errors and time
+    limits at once, deaths of workers at the third time. Delivered results are never repeated, and
+    never passed on twice.
 
     ``trial_seconds`` is the time limit of one result; a job may take as many times that as
     it has results.
@@ -63,8 +63,8 @@ class Backlog:
         self._listener.on_progress(attempt.job, fraction)
 
     def ended(self, attempt: Attempt) -> None:
-        """The job came to its end by itself."""
-        self._settle(attempt, "It came to its end without a result.")
+        """The job ended by itself."""
+        self._settle(attempt, "It ended without a result.")
 
     def raised(self, attempt: Attempt, trace: str) -> None:
         """The job's own code raised an exception."""
@@ -74,17 +74,17 @@ class Backlog:
         """The job was stopped at its time limit."""
         self._settle(
             attempt,
-            f"It was stopped when it had taken {self.seconds(attempt):g} s, its time limit. Allow "
-            "more by --trial-seconds, or find out where it hangs.",
+            f"It was stopped after {self.seconds(attempt):g} s, its time limit. Allow more with "
+            "--trial-seconds, or find out where it hangs.",
         )
 
     def died(self, attempt: Attempt, how: str) -> None:
-        """The job's worker is no more, or had no memory left."""
+        """The job's worker died or ran out of memory."""
         deaths = attempt.deaths + 1
         self._settle(
             attempt,
-            f"A worker died {deaths} times at this; the last time: {how.rstrip()}\nMost likely it "
-            "ran out of memory: use fewer --workers, or a smaller size.",
+            f"Workers died {deaths} times at this job; the last time: {how.rstrip()}\nMost likely "
+            "it ran out of memory: use fewer --workers, or a smaller size.",
             deaths=deaths,
             again=deaths < ATTEMPTS,
         )

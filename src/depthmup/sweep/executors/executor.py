@@ -1,4 +1,4 @@
-"""What an executor is, and what it tells its caller."""
+"""The interfaces of executors, and of the listeners that they report to."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,22 +7,22 @@ from depthmup.sweep.jobs import Job, Result
 
 
 class Listener(Protocol):
-    """What an executor tells its caller."""
+    """Receives the results, the progress and the failures of an executor."""
 
     def on_result(self, result: Result) -> None:
-        """A result is there; each comes once, also when its job was tried several times."""
+        """A result is ready. Each comes once, even if its job was tried several times."""
 
     def on_progress(self, job: Job, fraction: float) -> None: ...
 
     def on_failure(self, job: Job, why: str) -> None:
-        """The job could not be done; the others go on."""
+        """The job could not be done; the others continue."""
 
 
 class Executor(Protocol):
-    """Does jobs, the first ones first. What the listener raises stops it, and leaves no job."""
+    """Does jobs in their order. An error in the listener stops it and all running jobs."""
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None: ...
 
 
 class WorkerError(RuntimeError):
-    """Jobs could not be done; the message holds a worker's own traceback."""
+    """Jobs could not be done; the message contains the worker's traceback."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from depthmup.model.errors import told
+from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Backlog
 from depthmup.sweep.executors.executor import Listener
 from depthmup.sweep.jobs import Job
@@ -26,6 +26,6 @@ class InProcess:
                     backlog.ended(attempt)
                     break
                 except (Exception, SystemExit) as error:
-                    backlog.raised(attempt, told(error))
+                    backlog.raised(attempt, error_report(error))
                     break
                 backlog.result(result)

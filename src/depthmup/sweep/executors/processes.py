@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from depthmup.model.errors import told
+from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
@@ -68,7 +68,7 @@ class Processes:
 
 @dataclass(kw_only=True)
 class _Worker:
-    """A process, the job that it has, and our end of the pipe to it."""
+    """A process, its current job, and this end of the pipe to it."""
 
     process: SpawnProcess = field(init=False)
     connection: Connection = field(init=False)
@@ -78,16 +78,16 @@ class _Worker:
 
     def __post_init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        # Not a daemon: a person's own trainer may load its data in processes of its own.
-        self.process = context.Process(target=_work, args=(theirs,))
+        self.connection, worker_end = context.Pipe()
+        # Not a daemon, which may not have children: a custom trainer may use them to load data.
+        self.process = context.Process(target=_work, args=(worker_end,))
         self.process.start()
-        theirs.close()
+        worker_end.close()
 
     def give(self, attempt: Attempt, backlog: Backlog) -> None:
         self.attempt = attempt
         self.deadline = time.monotonic() + STARTUP + backlog.seconds(attempt)
-        # One that is dead already shows it when we listen.
+        # If it is dead already, listening to it will say so.
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send_bytes(pickle.dumps(attempt.job))
 
@@ -146,19 +146,19 @@ def _not_started(code: int) -> str:
         return (
             f"Worker processes run {script} again, up to the line\n"
             '    if __name__ == "__main__":\n'
-            "which it lacks: each of them came to the call that starts the workers. Put what the "
-            "script does below that line, or use workers=1."
+            "which it lacks, so that each of them reached the call that starts workers. Put the "
+            "code of the script below that line, or use workers=1."
         )
     return (
-        f"A worker process ended before it could begin, with exit code {code}; its own words are "
-        f"above. It runs {script} again, up to the line\n"
+        f"A worker process ended during its start with exit code {code}; its output is above. It "
+        f"runs {script} again, up to the line\n"
         '    if __name__ == "__main__":\n'
-        "so put below that line what only the script itself shall do, or use workers=1."
+        "so put below that line what only the script itself should do, or use workers=1."
     )
 
 
 def _work(connection: Connection) -> None:
-    """A worker: do what comes until this process is stopped."""
+    """A worker: do jobs until this process is stopped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
@@ -192,7 +192,7 @@ def _work(connection: Connection) -> None:
         except MemoryError:
             say("exhausted", traceback.format_exc())
         except (Exception, SystemExit) as error:
-            say("raised", told(error))
+            say("raised", error_report(error))
         else:
             say("ended")
 

@@ -1,4 +1,4 @@
-"""Jobs done on a Ray cluster that runs already."""
+"""Jobs done on a running Ray cluster."""
 
 import math
 import os
@@ -12,19 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from depthmup.model.errors import told
+from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job
 
 CONNECT, ANSWER = 5.0, 12.0
-"""Seconds for a connection to a cluster, and for its answer; Ray by itself would take 120."""
+"""Time limits in seconds for a connection to a cluster and for its answer; Ray's own is 120."""
 
 LOOK = 5.0
-"""Seconds between looks at which nodes there are."""
+"""Seconds between updates of the list of nodes."""
 
 PATIENCE = 60.0
-"""Seconds to wait for nodes that can do a job, when there are none any more."""
+"""Seconds to wait for new nodes after the last one that can do a job was lost."""
 
 FETCH = 60.0
 """Seconds for a result that is ready to come over the network."""
@@ -34,12 +34,12 @@ FETCH = 60.0
 class Ray:
     """Do jobs on a Ray cluster, each on one core and ``gpus_per_trial`` GPUs.
 
-    ``address`` is that of its head, host:port, or 'auto' for the cluster of this machine; a
-    connection that was made before is used as it is. Jobs need nothing but themselves: where a
-    worker or a node is lost, they are done elsewhere. Results come to this process one by one,
-    and only here they are kept. All nodes need this package and the files of the models.
+    ``address`` is that of its head, host:port, or 'auto' for the cluster of this machine; an open
+    connection is reused. Jobs do not depend on each other: if a worker or a node is lost, they are
+    done elsewhere. Results come to this process one by one and are stored only here. All nodes need
+    this package and the files of the models.
 
-    Within a job of many results no progress is told but the results themselves.
+    The progress within a job of several results is that of its results alone.
     """
 
     address: str = "auto"
@@ -50,14 +50,14 @@ class Ray:
         if not jobs:
             return
         ray = _ray()
-        ours = not ray.is_initialized()
-        if ours:
+        started_here = not ray.is_initialized()
+        if started_here:
             _check_answers(self.address)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
         try:
             self._run(ray, Backlog(jobs, listener, trial_seconds=self.trial_seconds))
         finally:
-            if ours:
+            if started_here:
                 ray.shutdown()
 
     def _run(self, ray: Any, backlog: Backlog) -> None:
@@ -87,7 +87,7 @@ class Ray:
                     if not busy[stream].listen(ray, stream, backlog):
                         del busy[stream]
                 now = time.monotonic()
-                for stream in [each for each in busy if now > busy[each].deadline]:
+                for stream in [s for s in busy if now > busy[s].deadline]:
                     ray.cancel(stream, force=True)
                     backlog.overdue(busy.pop(stream).attempt)
                 if now - looked > LOOK:  # nodes come and go
@@ -105,14 +105,14 @@ class Ray:
 
     def _slots(self, ray: Any) -> int:
         """How many jobs the cluster's nodes can do at once."""
-        found = 0
+        total = 0
         for node in ray.nodes():
             if node["Alive"]:
                 cores = node["Resources"].get("CPU", 0.0)
                 if self.gpus_per_trial:
                     cores = min(cores, node["Resources"].get("GPU", 0.0) / self.gpus_per_trial)
-                found += int(cores)
-        return found
+                total += int(cores)
+        return total
 
 
 @dataclass(kw_only=True)
@@ -149,7 +149,7 @@ class _Task:
 
 
 def _work(packed: bytes, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """A task: do a job, and yield what there is to say."""
+    """A task: do a job, and yield messages about it."""
     import torch
 
     torch.set_num_threads(1)
@@ -162,7 +162,7 @@ def _work(packed: bytes, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
     except MemoryError:
         yield "exhausted", traceback.format_exc()
     except (Exception, SystemExit) as error:
-        yield "raised", told(error)
+        yield "raised", error_report(error)
     else:
         yield "ended", None
 
@@ -183,7 +183,7 @@ def _check_answers(address: str) -> None:
     """Ask the cluster in a process that can be stopped: a connection that hangs cannot be.
 
     Raises:
-        ValueError: nothing answers there that is a Ray cluster.
+        ValueError: no Ray cluster answers there.
     """
     where = "on this machine" if address == "auto" else f"at {address}"
     silent = ValueError(
@@ -210,14 +210,14 @@ def _check_answers(address: str) -> None:
 
 
 def _paths() -> list[str]:
-    """Where modules are looked for: a person's own have to lie there on every node."""
+    """The import path; the files of custom models must be there on every node."""
     return [os.path.abspath(path) for path in sys.path]
 
 
 def _variables() -> dict[str, str]:
-    """What tasks find in their environment: one thread, and this package's own settings."""
-    ours = {name: value for name, value in os.environ.items() if name.startswith("DEPTHMUP_")}
-    return {**ours, "OMP_NUM_THREADS": "1"}
+    """The environment of tasks: one thread, and the settings of this package."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("DEPTHMUP_")}
+    return {**variables, "OMP_NUM_THREADS": "1"}
 
 
 def _resources(ray: Any) -> str:

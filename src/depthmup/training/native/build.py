@@ -25,7 +25,7 @@ COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 120.0
 """For the compiler, which takes 3 on an idle machine: one that hangs is given up."""
 PATIENCE = 10.0
-"""Seconds after which a person is told what they are waiting for."""
+"""Seconds after which a message says what is being waited for."""
 GAVE_UP = "_DEPTHMUP_COMPILER_GAVE_UP"
 """In the environment of the processes that this one starts: why they need not try again."""
 
@@ -107,7 +107,7 @@ def _waited_for(process: "subprocess.Popen[str]", name: str) -> tuple[str, str]:
         pass
     print(
         f"depthmup: waiting for the C compiler {name}, which builds the kernel once per machine; "
-        f"after {SECONDS:g} s it is given up.",
+        f"the attempt ends after {SECONDS:g} s.",
         file=sys.stderr,
         flush=True,
     )
@@ -123,7 +123,7 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
     """The shared library of this machine, built if it is not in the cache yet.
 
     Its name holds a hash of source, compiler, flags and processor, and one of its own content: a
-    damaged file is built anew, not loaded. It is moved into place in one step: processes that
+    damaged file is rebuilt, not loaded. It is moved into place in one step: processes that
     build it at once do the work twice and disturb nobody.
 
     A file is only loaded where nobody but this user can have put it: the hashes are of public

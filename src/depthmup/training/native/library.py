@@ -58,9 +58,9 @@ def load(path: Path) -> Library:
         BuildError: the file cannot be loaded, or is not what it should be.
     """
     try:
-        found = ctypes.CDLL(str(path))
-        size, length = found.depthmup_member_size, found.depthmup_register_length
-        advance = found.depthmup_advance
+        binary = ctypes.CDLL(str(path))
+        size, length = binary.depthmup_member_size, binary.depthmup_register_length
+        advance = binary.depthmup_advance
     except (OSError, AttributeError) as error:
         raise BuildError(f"The kernel {path} cannot be loaded: {error}. Delete it.") from error
     size.restype = length.restype = advance.restype = ctypes.c_int64
@@ -90,9 +90,9 @@ def library() -> Library:
     """The kernel of this machine, built and loaded on first use.
 
     Raises:
-        BuildError: it cannot be had here.
+        BuildError: it cannot be built here.
     """
-    found = _attempt()
-    if isinstance(found, BuildError):
-        raise found
-    return found
+    kernel = _attempt()
+    if isinstance(kernel, BuildError):
+        raise kernel
+    return kernel

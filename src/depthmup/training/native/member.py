@@ -77,7 +77,17 @@ class Member:
     losses: Tensor = field(repr=False)
 
     def advance(self, library: Library, start: int, stop: int, limit: float) -> int:
-        """Take steps [start, stop); the step before which it ended: at a loss above ``limit``."""
+        """Take steps [start, stop), unless the loss exceeds ``limit``.
+
+        Args:
+            library: the kernel.
+            start: first step.
+            stop: the step after the last.
+            limit: loss above which training ends.
+
+        Returns:
+            ``stop``, or the step at which the loss exceeded the limit.
+        """
         if not 0 <= start <= stop <= len(self.losses):
             raise ValueError(
                 f"Expected steps within 0 to {len(self.losses)}; got {start} to {stop}."
@@ -100,7 +110,10 @@ def drawn(initial: Weights) -> Tensor:
 def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Member:
     """Allocate a cell's state and fill in its initial weights, its data and their order.
 
-    ``hidden``: the W at initialization, if they were drawn before.
+    Args:
+        cell: to be trained.
+        register_length: floats per vector register of the kernel.
+        hidden: the W at initialization, if they were drawn before.
 
     Raises:
         ValueError: the cell or its data cannot be trained.
@@ -141,13 +154,23 @@ def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Me
         "mean": torch.zeros(batch),
         "logits": torch.zeros(network.outputs, batch),
     }
-    values: dict[str, Any] = {
-        "width": n,
+    values = _settings(cell, stride, batch)
+    pointers = {name: array.data_ptr() for name, array in arrays.items()}
+    return Member(
+        struct=Struct(**values, **pointers), arrays=arrays, losses=torch.zeros(cell.steps)
+    )
+
+
+def _settings(cell: Cell, stride: int, batch: int) -> dict[str, Any]:
+    """The numbers of the kernel's struct: sizes, options and the optimizer's settings."""
+    network, optimizer = cell.network, cell.optimizer
+    return {
+        "width": network.width,
         "width_stride": stride,
         "batch": cell.batch_size,
         "batch_stride": batch,
-        "depth": layers,
-        "block_depth": k,
+        "depth": network.depth,
+        "block_depth": network.block_depth,
         "outputs": network.outputs,
         "activation": ACTIVATIONS.index(network.activation),
         "post": network.nonlinearity == "post",
@@ -166,7 +189,3 @@ def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Me
             1 - optimizer.lr * optimizer.weight_decay if optimizer.name == "adamw" else 1.0
         ),
     }
-    pointers = {name: array.data_ptr() for name, array in arrays.items()}
-    return Member(
-        struct=Struct(**values, **pointers), arrays=arrays, losses=torch.zeros(cell.steps)
-    )

@@ -12,11 +12,11 @@ from depthmup.training.native.library import library as default_library
 from depthmup.training.native.member import Member, check, drawn, member
 
 SECONDS_PER_CALL = 0.1
-OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is told
+OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is reported
 
 
 def steps_per_call(cell: Cell) -> int:
-    """Steps between two looks at the world: progress, Ctrl-C. Results do not depend on it."""
+    """Steps between reports of progress, where Ctrl-C is noticed; losses do not depend on it."""
     network = cell.network
     matrices = network.depth * network.block_depth * network.width**2
     operations = 6 * cell.batch_size * matrices + 1e5  # three products, and what is around them
@@ -31,13 +31,18 @@ def train_native(
 ) -> Iterator[Record]:
     """Train cells on this thread with the compiled kernel; yield each record as its run ends.
 
-    The interface of ``train_ensemble``, without a device. Cells share nothing but the draw of their
-    initial weights: they may be of any shape, and a record's bits do not depend on its company.
-    Those of one seed follow each other.
+    Has the interface of ``train_ensemble``, without a device. Cells share only the draw of their
+    initial weights: they may be of any shape, and a record's bits do not depend on the other cells.
+    Cells of one seed are trained in sequence, so that their weights are drawn once.
+
+    Args:
+        cells: to be trained.
+        on_progress: called with the fraction of steps done.
+        library: the kernel, by default that of this machine.
 
     Raises:
-        ValueError: a cell cannot be trained; said before any is.
-        BuildError: the kernel cannot be had on this machine.
+        ValueError: a cell cannot be trained; raised before any training.
+        BuildError: the kernel cannot be built on this machine.
     """
     for cell in cells:
         check(cell)

@@ -1,0 +1,122 @@
+"""Results as a store holds them: a row of plain values, and the checksum that guards it.
+
+The checksum covers the whole row including its key, so that a bit that flips on a disk, or a value
+that was edited, is noticed when the row is read.
+"""
+
+import hashlib
+import json
+import math
+import sys
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.records.measurement import Measurement, Task
+from depthmup.records.run import Record, Status
+
+CHECKSUM_BYTES = 16
+"""Of SHA-256: two rows that differ share a checksum once in 2^128."""
+
+Value = str | bytes | float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Damage:
+    """Damage to a row; ``why`` completes a message that begins with the name of the row."""
+
+    why: str
+
+
+def checksum(*values: Value) -> bytes:
+    """The checksum of a row, in the order of its columns.
+
+    Every value is preceded by its type and length, so that different rows are different texts.
+
+    Example:
+        >>> checksum("ab", "c") == checksum("a", "bc")
+        False
+    """
+    accumulated = hashlib.sha256()
+    for value in values:
+        raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        accumulated.update(b"%s:%d:" % (type(value).__name__.encode(), len(raw)))
+        accumulated.update(raw)
+    return accumulated.digest()[:CHECKSUM_BYTES]
+
+
+def impossible(status: Status, losses: array) -> str | None:
+    """Why no run with this status can have left these losses; None if one can.
+
+    A finished run has losses, and like those of a diverged run they are finite. No loss is
+    negative, since curves are compared by the logarithm of the loss. A failed run may have left
+    the loss by which it failed, infinite or NaN.
+
+    Example:
+        >>> impossible(Status.FINISHED, array("f"))
+        'it finished without a loss'
+    """
+    if not losses:
+        return "it finished without a loss" if status is Status.FINISHED else None
+    lowest, total = min(losses), sum(losses)
+    if lowest < 0:
+        return f"one of its losses is negative, {lowest:.4g}"
+    # A sum of single-precision losses cannot overflow in double precision, so only a loss that
+    # is not finite itself makes it so.
+    if status is not Status.FAILED and not math.isfinite(total):
+        return "one of its losses is not finite"
+    return None
+
+
+def record_row(record: Record) -> tuple[str, str, str, bytes]:
+    """A record as key, run, status and losses (single precision, little endian).
+
+    Raises:
+        ValueError: no run can have this status and these losses.
+    """
+    if problem := impossible(record.status, record.losses):
+        raise ValueError(
+            f"Expected a record that a run can have left; {problem}. The run is "
+            f"{record.cell.to_json()}."
+        )
+    text = record.cell.to_json()
+    return record.cell.key, text, record.status.value, little_endian(record.losses).tobytes()
+
+
+def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
+    """A measurement as key, task and values."""
+    task = measurement.task
+    return task.key, task.to_json(), json.dumps(dict(measurement.values))
+
+
+def read_losses(status: Any, raw: Any) -> tuple[Status, array] | Damage:
+    """Status and losses from their columns, or damage if no run can have left them."""
+    losses = array("f")
+    try:
+        ended = Status(status)
+        losses.frombytes(raw)
+    except (TypeError, ValueError) as error:
+        return Damage(why=f"its losses cannot be read ({error})")
+    losses = little_endian(losses)
+    problem = impossible(ended, losses)
+    return (ended, losses) if problem is None else Damage(why=problem)
+
+
+def read_values(task: Task, raw: Any) -> Measurement | Damage:
+    """A measurement from its column, or damage if it holds no named values."""
+    try:
+        values = json.loads(raw)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Damage(why=f"its values cannot be read ({error})")
+    if not isinstance(values, dict):
+        return Damage(why="its values have no names")
+    return Measurement(task=task, values=values)
+
+
+def little_endian(values: array) -> array:
+    """Values whose bytes are the same on every machine, swapped where they are big-endian."""
+    if sys.byteorder == "little":
+        return values
+    swapped = array("f", values)
+    swapped.byteswap()
+    return swapped
