@@ -168,7 +168,7 @@ def few(*, scheme: str, activation: str, depth: int, seed: int, rates: list[floa
     for rate in rates:
         # One object for each step: training ends at the last one.
         steps = [limits.Step(inputs, loss) for _ in range(max(FEW_STEPS) + 1)]
-        found = agreement.train(
+        found = agreement.train_factored(
             steps,
             width=FEW_WIDTH,
             depth=depth,

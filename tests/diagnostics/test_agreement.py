@@ -26,7 +26,7 @@ def test_factored_training_is_autograd_training(activation):
     """The same network with explicit weights, torch's backward and torch's SGD."""
     steps, width, depth, lr, a = make_steps(), 24, 4, 0.7, 0.9
     options = {"width": width, "depth": depth, "seed": 5, "lr": lr, "multiplier": a}
-    found = agreement.train(steps, activation=activation, dtype=torch.float64, **options)
+    found = agreement.train_factored(steps, activation=activation, dtype=torch.float64, **options)
 
     def draw(stream, *shape):
         generator = torch.Generator().manual_seed(5 * 100_003 + stream)
@@ -59,7 +59,7 @@ def test_factored_training_is_autograd_training(activation):
 def test_factored_training_of_two_matrices_is_autograd_training(activation):
     steps, width, hidden, depth, a = make_steps(), 24, 36, 4, 0.9
     options = {"width": width, "depth": depth, "seed": 5, "multiplier": a, "width_ratio": 1.5}
-    found = agreement.train(
+    found = agreement.train_factored(
         steps,
         activation=activation,
         dtype=torch.float64,
@@ -108,7 +108,9 @@ def test_signs_of_gradients_are_those_of_their_factors():
     """Against the sign of autograd's gradient; a minibatch is refused."""
     steps, width, depth = make_steps(batch=1), 16, 3
     options = {"width": width, "depth": depth, "seed": 5, "lr": 0.4, "sign": True}
-    found = agreement.train(steps, dtype=torch.float64, activation="tanh", block_depth=2, **options)
+    found = agreement.train_factored(
+        steps, dtype=torch.float64, activation="tanh", block_depth=2, **options
+    )
 
     def draw(stream, *shape):
         generator = torch.Generator().manual_seed(5 * 100_003 + stream)
@@ -133,7 +135,7 @@ def test_signs_of_gradients_are_those_of_their_factors():
                 w -= 0.4 * depth**-0.5 / width * g.sign()
     assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
     with pytest.raises(ValueError, match="one sample per step"):
-        agreement.train(make_steps(batch=2), **options)
+        agreement.train_factored(make_steps(batch=2), **options)
 
 
 def test_one_step_taken_again_is_trained_again():
@@ -141,8 +143,10 @@ def test_one_step_taken_again_is_trained_again():
     (step,) = make_steps(count=1)
     twin = limits.Step(step.inputs, step.loss)
     options = {"width": 16, "depth": 2, "seed": 1, "lr": 0.5, "dtype": torch.float64}
-    again = agreement.train([step] * 3, **options).outputs
-    np.testing.assert_array_equal(again, agreement.train([step, twin, step], **options).outputs)
+    again = agreement.train_factored([step] * 3, **options).outputs
+    np.testing.assert_array_equal(
+        again, agreement.train_factored([step, twin, step], **options).outputs
+    )
     assert len(again) == 3 * len(step.inputs)
 
 
@@ -150,7 +154,7 @@ def test_what_does_not_fit_is_drawn_again():
     steps = make_steps()
     options = {"width": 32, "depth": 5, "seed": 1, "lr": 0.5}
     layer = 32 * 32 * 4
-    runs = [agreement.train(steps, memory=m * layer, **options) for m in (0, 2, 5)]
+    runs = [agreement.train_factored(steps, memory=m * layer, **options) for m in (0, 2, 5)]
     for run in runs[1:]:
         assert np.array_equal(run.outputs, runs[0].outputs)
         assert np.array_equal(run.rms, runs[0].rms)
@@ -218,7 +222,7 @@ def test_blocks_that_do_not_exist():
     with pytest.raises(ValueError, match="block_depth is 1 or 2"):
         agreement.agreement_with_depth(make_steps(), depths=[2, 4], block_depth=3)
     with pytest.raises(ValueError, match="of blocks with two matrices"):
-        agreement.train(make_steps(), width=4, depth=2, seed=0, lr=1.0, width_ratio=2.0)
+        agreement.train_factored(make_steps(), width=4, depth=2, seed=0, lr=1.0, width_ratio=2.0)
 
 
 def test_a_wrong_limit_is_noticed(monkeypatch):
@@ -278,4 +282,4 @@ def test_only_linear_networks_have_an_exact_limit_at_finite_depth():
     with pytest.raises(ValueError, match="for linear networks only"):
         agreement.agreement_with_depth(make_steps(), depths=[2, 4], activation="relu")
     with pytest.raises(ValueError, match="identity or one of"):
-        agreement.train(make_steps(), width=4, depth=2, seed=0, lr=1.0, activation="swish")
+        agreement.train_factored(make_steps(), width=4, depth=2, seed=0, lr=1.0, activation="swish")

@@ -18,6 +18,7 @@ from depthmup.diagnostics.diversity import (
     gradient_diversity,
 )
 from depthmup.diagnostics.effects import spectral_norm
+from depthmup.diagnostics.factored import train_factored
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
 from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
 from depthmup.diagnostics.points import locate
@@ -78,4 +79,5 @@ __all__ = [
     "predict",
     "sharpness",
     "spectral_norm",
+    "train_factored",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from depthmup import limits
-from depthmup.diagnostics.factored import Trained, blocks_of, train
+from depthmup.diagnostics.factored import Trained, blocks_of, train_factored
 from depthmup.records.finding import Estimate
 from depthmup.rules import Exponent, exponent
 from depthmup.statistics import slope_weights, student
@@ -109,7 +109,7 @@ def agreement_with_width(
     gaps = [
         [
             _gap(
-                train(
+                train_factored(
                     steps,
                     width=width,
                     depth=depth,
@@ -213,7 +213,7 @@ def agreement_with_depth(
         values = np.array(
             [
                 [
-                    train(
+                    train_factored(
                         steps,
                         width=width,
                         depth=depth,
@@ -286,7 +286,8 @@ def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: fl
     rng, pull = np.random.default_rng(0), slope_weights(np.log(sizes))
 
     def errors(part: np.ndarray) -> np.ndarray:
-        return np.sqrt(np.square(part.mean(axis=1)).mean(axis=(1, 2)))
+        result: np.ndarray = np.sqrt(np.square(part.mean(axis=1)).mean(axis=(1, 2)))
+        return result
 
     logs = np.log(errors(values))
     value, runs = float(logs @ pull), values.shape[1]

@@ -76,7 +76,7 @@ class _Matrix:
         return out
 
 
-def train(
+def train_factored(
     steps: Sequence[limits.Step],
     *,
     width: int,

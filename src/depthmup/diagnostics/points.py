@@ -3,7 +3,6 @@
 from torch import nn
 
 from depthmup.diagnostics.observations import Key, Point, Points, layer_pattern
-from depthmup.planning.anatomy import read
 from depthmup.planning.sites import Attention, Traced, attentions, hooks_of
 from depthmup.rules import Observable
 from depthmup.tracing import (
@@ -13,6 +12,7 @@ from depthmup.tracing import (
     into_parameters,
     onto_modules,
     parameters,
+    read,
     unwrapped,
 )
 

@@ -40,7 +40,8 @@ class Rule:
         last = np.tensordot(self.coefficients[-4:], values, axes=1)
         last = np.abs(last).max(axis=(1, 3), initial=0.0)
         late, later = np.maximum(last[0], last[1]), np.maximum(last[2], last[3])
-        return later * np.minimum(later / np.where(late > 0, late, 1.0), 1.0)
+        result: Array = later * np.minimum(later / np.where(late > 0, late, 1.0), 1.0)
+        return result
 
 
 @lru_cache(maxsize=32)

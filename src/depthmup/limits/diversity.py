@@ -119,7 +119,8 @@ def _finite(h: History, eps: Array, at: float) -> Array:
         np.array(t),
         np.array(y),
     )
-    return np.sqrt(np.maximum(squares[layers[:-1] - first], 0.0))
+    result: Array = np.sqrt(np.maximum(squares[layers[:-1] - first], 0.0))
+    return result
 
 
 def _distances(
@@ -135,4 +136,5 @@ def _distances(
     inner = z @ r[0] + y @ p0.T + p @ s @ t.transpose(0, 2, 1) @ p0.T
     between = np.einsum("pij,pjk,ik->pi", e, inner, e0)
     own = np.einsum("pii->pi", x)
-    return own + own[0] - 2 * between
+    result: Array = own + own[0] - 2 * between
+    return result

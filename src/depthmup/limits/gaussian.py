@@ -299,18 +299,21 @@ def _tanh() -> Activation:
 
     def second(z: Array) -> Array:
         t = np.tanh(z)
-        return -2 * t * (1 - t**2)
+        result: Array = -2 * t * (1 - t**2)
+        return result
 
     def third(z: Array) -> Array:
         t2 = np.tanh(z) ** 2
-        return (1 - t2) * (6 * t2 - 2)
+        result: Array = (1 - t2) * (6 * t2 - 2)
+        return result
 
     return smooth(np.tanh, first, second, third, "tanh")
 
 
 def _gelu() -> Activation:
     def density(z: Array) -> Array:
-        return np.exp(-(z**2) / 2) / np.sqrt(2 * _PI)
+        result: Array = np.exp(-(z**2) / 2) / np.sqrt(2 * _PI)
+        return result
 
     return smooth(
         lambda z: z * special.ndtr(z),
@@ -324,7 +327,8 @@ def _gelu() -> Activation:
 def _softplus() -> Activation:
     def second(z: Array) -> Array:
         s = special.expit(z)
-        return s * (1 - s)
+        result: Array = s * (1 - s)
+        return result
 
     return smooth(
         lambda z: np.logaddexp(0.0, z),

@@ -116,4 +116,5 @@ def _distance(
 def _root(cov: Array) -> Array:
     """A square root of a covariance that may be singular."""
     values, vectors = np.linalg.eigh(cov)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    result: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return result

@@ -80,7 +80,8 @@ def cross_entropy(labels: ArrayLike, *, classes: int) -> Loss:
         weight = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         weight /= weight.sum(axis=1, keepdims=True)
         weight[batch, given] -= 1.0
-        return weight / len(given)
+        result: Array = weight / len(given)
+        return result
 
     return Loss(value=value, gradient=gradient, shape=(len(given), classes))
 

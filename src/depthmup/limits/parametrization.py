@@ -27,11 +27,13 @@ class Parametrization:
 
     def branch(self, depth: int) -> float:
         """``c = a L^-alpha``, the factor in front of every branch."""
-        return self.multiplier * depth ** -float(self.alpha)
+        result: float = self.multiplier * depth ** -float(self.alpha)
+        return result
 
     def kick(self, depth: int) -> float:
         """``a L^-gamma``, the size of an update of W per unit of learning rate."""
-        return self.multiplier * depth ** -float(self.gamma)
+        result: float = self.multiplier * depth ** -float(self.gamma)
+        return result
 
     def noise_rate(self, depth: float) -> float:
         """``a^2 L^(1-2 alpha)``: how fast the random initial weights move x, per unit depth."""

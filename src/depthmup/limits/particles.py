@@ -191,7 +191,8 @@ class Population(ABC):
 
     def mean(self, left: Array, right: Array) -> Array:
         """E of products, over particles or neurons: (rows, columns)."""
-        return left @ right.T / left.shape[1]
+        result: Array = left @ right.T / left.shape[1]
+        return result
 
     def fresh(self, z: Array, lower: Array, i: int, n: int, cov: Array) -> Array:
         """New rows of a Gaussian field of block i whose covariance is ``cov`` (size, size)."""

@@ -37,11 +37,13 @@ class Problem:
     @property
     def vectors(self) -> int:
         """N, the number of training vectors."""
-        return self.rows[-1].stop
+        result: int = self.rows[-1].stop
+        return result
 
     @property
     def d_in(self) -> int:
-        return self.steps[0].inputs.shape[1]
+        result: int = self.steps[0].inputs.shape[1]
+        return result
 
     @property
     def d_out(self) -> int:

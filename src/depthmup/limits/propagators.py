@@ -46,7 +46,8 @@ class Propagators:
 
     def at(self, i: int, j: int, p: int, q: int) -> Array:
         """Gamma_ij at points[p], points[q], (N, N); on the diagonal, its limit from p > q."""
-        return self.above[i, j, p, q] if p >= q else self.below[i, j, p, q]
+        result: Array = self.above[i, j, p, q] if p >= q else self.below[i, j, p, q]
+        return result
 
 
 def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
@@ -133,12 +134,16 @@ def proposition_residual(
         above = weight[:, None] @ g.above[i, j]
         below = weight[:, None] @ g.below[i, j]
         low = np.einsum("pqr,rqxy->pqxy", up[first], below)
-        return low + np.einsum("pqr,rqxy->pqxy", up[:, None] - up[first], above)
+        result: Array = low + np.einsum("pqr,rqxy->pqxy", up[:, None] - up[first], above)
+        return result
 
     def total(weight: Array, j: int, i: int) -> Array:
         """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q."""
         above, below = weight[:, None] @ g.above[i, j], weight[:, None] @ g.below[i, j]
-        return np.einsum("qr,rqxy->qxy", up, below) + np.einsum("qr,rqxy->qxy", whole - up, above)
+        result: Array = np.einsum("qr,rqxy->qxy", up, below) + np.einsum(
+            "qr,rqxy->qxy", whole - up, above
+        )
+        return result
 
     jump = a * np.eye(h.x.shape[1])
     residual = {"Gamma_0": 0.0, "Gamma_1": 0.0}

@@ -194,7 +194,8 @@ def _preactivations(solution: Solution, c: float) -> Array:
     g10 = c * h.q[1:] @ np.linalg.inv(eye - h.p[1:] @ h.q[1:])
     own = np.einsum("lii->li", below)
     with_noise = np.einsum("lij,ljk,lki->li", m, g10, below)
-    return own + 2 * with_noise + np.einsum("lij,ljk,lik->li", m, d, m)
+    result: Array = own + 2 * with_noise + np.einsum("lij,ljk,lik->li", m, d, m)
+    return result
 
 
 # Deep enough that a power L^-0.1 of depth is below 1e-3; the continuum costs the same at any depth.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,7 +99,11 @@ def sign_sgd(
             "product of signs, and no limit of it is known. Use one sample per step, or SGD."
         )
     scaling = todo.scaling
-    if depth == math.inf and (block_depth, scaling.alpha, scaling.gamma) != (2, 1, 0):
+    if depth == math.inf and (block_depth, scaling.alpha, scaling.gamma) != (
+        2,
+        Fraction(1),
+        Fraction(0),
+    ):
         raise ValueError(
             "The limit of infinite depth of signSGD is derived for two matrices per block at "
             f"alpha=1, gamma=0 alone; got block_depth={block_depth}, alpha={scaling.alpha}, "

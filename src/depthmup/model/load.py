@@ -155,4 +155,5 @@ def _function(module: ModuleType, where: str, name: str, shape: str) -> Callable
             f"{where} has no function {name!r}. Expected {shape}: define it there, or name another "
             "one."
         )
-    return candidate
+    result: Callable[..., Any] = candidate
+    return result

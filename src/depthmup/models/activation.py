@@ -41,7 +41,8 @@ class Activation:
 
 def _gelu_derivative(h: Tensor) -> Tensor:
     density = torch.exp(-0.5 * h * h) / math.sqrt(2 * math.pi)
-    return torch.special.ndtr(h) + h * density
+    result: Tensor = torch.special.ndtr(h) + h * density
+    return result
 
 
 _ALL = (

@@ -143,7 +143,8 @@ class Attention(nn.Module):
         """(B, T, n) -> (B, T, n)."""
 
         def heads(u: Tensor) -> Tensor:  # (B, T, H d) -> (B, H, T, d)
-            return u.unflatten(-1, (-1, self.config.head_size)).transpose(1, 2)
+            result: Tensor = u.unflatten(-1, (-1, self.config.head_size)).transpose(1, 2)
+            return result
 
         q = self.query_norm(heads(self.query(x)))
         k = self.key_norm(heads(self.key(x)))

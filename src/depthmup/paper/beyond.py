@@ -37,9 +37,9 @@ def scalar() -> list[limits.Step]:
 
 def network_of(*, width: int, run: int, **settings: Any) -> dict[str, Any]:
     """The outputs of one trained network, by training step."""
-    from depthmup.diagnostics import agreement
+    from depthmup.diagnostics import train_factored
 
-    trained = agreement.train(reference(), width=width, seed=run, **settings)
+    trained = train_factored(reference(), width=width, seed=run, **settings)
     return {"outputs": trained.outputs[:, 0].tolist()}
 
 

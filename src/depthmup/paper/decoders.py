@@ -46,12 +46,14 @@ def unnormed(width: int, depth: int) -> "Transformer":
 
 def small_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
     """8 windows of 32 bytes."""
-    return python_text().batch(generator, 8, 32)
+    result: tuple[Tensor, Tensor] = python_text().batch(generator, 8, 32)
+    return result
 
 
 def large_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
     """16 windows of 64 bytes."""
-    return python_text().batch(generator, 16, 64)
+    result: tuple[Tensor, Tensor] = python_text().batch(generator, 16, 64)
+    return result
 
 
 @lru_cache(maxsize=1)

@@ -210,10 +210,10 @@ def nonlinear_outputs(
     *, activation: str, width: int, depth: int, run: int, alpha: str, gamma: str
 ) -> dict[str, Any]:
     """Outputs, by step, of one trained network with mean subtraction."""
-    from depthmup.diagnostics import agreement
+    from depthmup.diagnostics import train_factored
 
     steps, options = nonlinear_problem(activation)
-    trained = agreement.train(
+    trained = train_factored(
         steps,
         width=width,
         depth=depth,

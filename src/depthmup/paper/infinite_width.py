@@ -36,11 +36,11 @@ def stream_of(
 
     Distances are mean squares over steps: of the outputs, and of the RMS of x over all layers.
     """
-    from depthmup.diagnostics import agreement
+    from depthmup.diagnostics import train_factored
 
     steps = images(Data(**data), count=STEPS)
     exact_outputs, exact_rms = _limit(Data(**data), depth)
-    trained = agreement.train(
+    trained = train_factored(
         steps, width=width, depth=depth, seed=run, lr=lr, alpha=alpha, gamma=gamma
     )
     layers = _quarters(depth)
@@ -235,9 +235,9 @@ def _lemma(setting: Setting) -> Experiment:
 
 def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> dict[str, Any]:
     """Squared RMS of x at the last layer and outputs of one trained network, by training step."""
-    from depthmup.diagnostics import agreement
+    from depthmup.diagnostics import train_factored
 
-    trained = agreement.train(
+    trained = train_factored(
         reference(), width=width, depth=depth, seed=run, lr=1.0, alpha=alpha, gamma=gamma
     )
     return {

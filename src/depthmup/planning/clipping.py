@@ -39,7 +39,8 @@ def clip_grad_norm_(
         for parameter in found.values():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale.to(parameter.grad.device))
-    return total
+    result: Tensor = total
+    return result
 
 
 def _whole(norm: Tensor) -> Tensor:

@@ -184,7 +184,7 @@ class Record(Generic[Described]):
 
     cell: Described
     status: Status
-    losses: array  # of 'f'
+    losses: "array[float]"  # of 'f'
 
     @property
     def last_finite_loss(self) -> float:

@@ -45,7 +45,7 @@ def checksum(*values: Value) -> bytes:
     return accumulated.digest()[:CHECKSUM_BYTES]
 
 
-def impossible(status: Status, losses: array) -> str | None:
+def impossible(status: Status, losses: "array[float]") -> str | None:
     """Why no run with this status can have left these losses; None if one can.
 
     A finished run has losses, and like those of a diverged run they are finite. No loss is
@@ -68,7 +68,7 @@ def impossible(status: Status, losses: array) -> str | None:
     return None
 
 
-def record_row(record: Record) -> tuple[str, str, str, bytes]:
+def record_row(record: Record[Any]) -> tuple[str, str, str, bytes]:
     """A record as key, run, status and losses (single precision, little endian).
 
     Raises:
@@ -89,7 +89,7 @@ def measurement_row(measurement: Measurement) -> tuple[str, str, str]:
     return task.key, task.to_json(), json.dumps(dict(measurement.values))
 
 
-def read_losses(status: Any, raw: Any) -> tuple[Status, array] | Damage:
+def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]] | Damage":
     """Status and losses from their columns, or damage if no run can have left them."""
     losses = array("f")
     try:
@@ -113,7 +113,7 @@ def read_values(task: Task, raw: Any) -> Measurement | Damage:
     return Measurement(task=task, values=values)
 
 
-def little_endian(values: array) -> array:
+def little_endian(values: "array[float]") -> "array[float]":
     """Values whose bytes are the same on every machine, swapped where they are big-endian."""
     if sys.byteorder == "little":
         return values

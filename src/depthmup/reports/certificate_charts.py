@@ -192,7 +192,8 @@ def _growth(certificate: Certificate, size: Mapping[str, float]) -> float:
     """The geometric mean of a size's ratios to the base along the axes varied."""
     varied = _varied(certificate)
     logs = [math.log2(size[axis] / certificate.base[axis]) for axis in varied]
-    return 2.0 ** (sum(logs) / len(logs))
+    result: float = 2.0 ** (sum(logs) / len(logs))
+    return result
 
 
 def _along(certificate: Certificate, at: float) -> float:
@@ -201,7 +202,8 @@ def _along(certificate: Certificate, at: float) -> float:
     if len(varied) == 1:
         axis = varied[0]
         return float(base[axis] * (target[axis] / base[axis]) ** at)
-    return _growth(certificate, target) ** at
+    result: float = _growth(certificate, target) ** at
+    return result
 
 
 def _moved(certificate: Certificate, optimum: SizeOptimum, position: float) -> float:

@@ -54,4 +54,5 @@ def limit_chart(
         )
         .properties(width=340, height=280)
     )
-    return configured(alt.hconcat(loss, stream).properties(title=title))
+    result: alt.HConcatChart = configured(alt.hconcat(loss, stream).properties(title=title))
+    return result

@@ -60,7 +60,7 @@ def optimum_chart(
         *(alt.Tooltip(f"{n}:Q", format="+.2f") for n in ("octaves", "low", "high")),
     ]
     zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=MUTED, strokeDash=[4, 4])
-    return configured(
+    result: alt.LayerChart = configured(
         alt.layer(
             zero.encode(y=alt.Y("zero:Q", title=y["title"])),
             line.mark_area(color=BAND, opacity=0.7).encode(x=x, **ends),
@@ -77,6 +77,7 @@ def optimum_chart(
             title=alt.Title(title, subtitle=_legend(predicted, measured)),
         )
     )
+    return result
 
 
 def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
@@ -90,7 +91,8 @@ def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
     for panel in panels:
         panel.config = alt.Undefined  # the whole has one
     title = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
-    return configured(alt.hconcat(*panels).properties(title=title))
+    result: alt.HConcatChart = configured(alt.hconcat(*panels).properties(title=title))
+    return result
 
 
 def movement(along: AxisPrediction) -> Movement:

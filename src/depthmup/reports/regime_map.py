@@ -37,14 +37,18 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
 
     *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
-    return configured(_map(points, title=title))
+    result: alt.Chart = configured(_map(points, title=title))
+    return result
 
 
 def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
     """Maps beside each other, by their titles."""
     import altair as alt
 
-    return configured(alt.hconcat(*(_map(points, title=title) for title, points in maps.items())))
+    result: alt.HConcatChart = configured(
+        alt.hconcat(*(_map(points, title=title) for title, points in maps.items()))
+    )
+    return result
 
 
 def _map(points: Sequence[MapPoint], *, title: str) -> Any:

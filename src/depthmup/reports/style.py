@@ -75,7 +75,8 @@ class Axis:
     def at(self, fraction: float) -> float:
         """The value at a fraction of the axis' length."""
         if self.log:
-            return self.low * (self.high / self.low) ** fraction
+            result: float = self.low * (self.high / self.low) ** fraction
+            return result
         return self.low + (self.high - self.low) * fraction
 
     def where(self, value: float) -> float:

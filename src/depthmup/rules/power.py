@@ -97,11 +97,12 @@ class Power:
 
     def at(self, ratios: Ratios) -> float:
         """The factor at these sizes; exactly 1 at the base."""
-        return math.prod(
+        result: float = math.prod(
             getattr(ratios, field.name) ** float(getattr(self, field.name))
             for field in fields(self)
             if getattr(self, field.name)
         )
+        return result
 
     def __mul__(self, other: "Power") -> "Power":
         return Power(

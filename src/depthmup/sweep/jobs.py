@@ -10,7 +10,7 @@ from depthmup.records import Cell, Measurement, Record, Task
 from depthmup.sweep.cost import work
 from depthmup.training import Placement, train_group
 
-Result = Record | Measurement
+Result = Record[Any] | Measurement
 Tell = Callable[[float], None]
 
 MEMBERS = 12

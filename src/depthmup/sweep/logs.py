@@ -14,7 +14,7 @@ from depthmup.sweep.jobs import Job, Result
 class Log(Protocol):
     """Receives each run of this session once, after it has ended and was stored."""
 
-    def write(self, record: Record) -> None: ...
+    def write(self, record: Record[Any]) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class TensorBoard:
         self._writer, self.folder = SummaryWriter, Path(folder)
         _check_folder(self.folder)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: Record[Any]) -> None:
         with self._writer(str(self.folder / run_name(record))) as writer:
             for step, loss in enumerate(record.losses):
                 writer.add_scalar("loss", loss, step)
@@ -76,7 +76,7 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def run_name(record: Record) -> str:
+def run_name(record: Record[Any]) -> str:
     """A run's folder: its size, learning rate and seed, and the start of its key.
 
     Example:

@@ -231,7 +231,7 @@ class Store:
             ).fetchone()[0]
         return count
 
-    def add(self, result: Record | Measurement) -> None:
+    def add(self, result: Record[Any] | Measurement) -> None:
         """Store a result in its own transaction, unless an undamaged one is stored already.
 
         Raises:
@@ -256,12 +256,13 @@ class Store:
     @overload
     def get(self, asked: R) -> Record[R] | None: ...
 
-    def get(self, asked: Asked) -> Record | Measurement | None:
+    def get(self, asked: Asked) -> Record[Any] | Measurement | None:
         """The record of a run or the measurement of a task; None if it is missing or damaged.
 
         Raises:
             StoreError: another configuration is stored under this key.
         """
+        result: Record[Any] | Measurement | None
         [(_, result)] = self._results([asked])
         return result
 

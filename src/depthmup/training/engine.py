@@ -118,7 +118,7 @@ def train_group(
     *,
     placement: Placement = HERE,
     on_progress: Callable[[float], None] = lambda fraction: None,
-) -> Iterator[Record]:
+) -> Iterator[Record[Cell]]:
     """Train cells of one shape with the engine for them; yield each record as its run ends.
 
     Args:

@@ -103,7 +103,7 @@ def train_ensemble(
     device: str = "cpu",
     record: Recorder | None = None,
     on_progress: Progress = lambda fraction: None,
-) -> Iterator[Record]:
+) -> Iterator[Record[Cell]]:
     """Train cells that differ only in learning rate, decay and seed; yield each as it ends.
 
     Members that fail or diverge are yielded at once and leave the ensemble.
@@ -158,7 +158,7 @@ def _train(
     where: torch.device,
     record: Recorder | None,
     on_progress: Progress,
-) -> Iterator[Record]:
+) -> Iterator[Record[Cell]]:
     first, classes = cells[0], dataset(cells[0].data).classes
     of_seed = {seed: batches(replace(first, seed=seed)) for seed in {c.seed for c in cells}}
     order = torch.stack([of_seed[c.seed] for c in cells], 1).to(where)  # (steps, E, B)

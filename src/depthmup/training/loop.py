@@ -18,16 +18,17 @@ def optimizer_of(cell: Cell, parameters: list[torch.nn.Parameter]) -> torch.opti
             parameters, lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay
         )
     make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[o.name]
-    return make(
+    result: torch.optim.Optimizer = make(
         parameters,
         lr=o.lr,
         betas=(o.beta1, o.beta2),
         eps=o.epsilon,
         weight_decay=o.weight_decay,
     )
+    return result
 
 
-def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record:
+def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
     """Train one cell step by step with autograd.
 
     In double precision from the same initial weights (``dtype=torch.float64``) it separates the

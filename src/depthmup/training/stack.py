@@ -78,7 +78,8 @@ class Stack:
 
     def _product(self, layer: int, i: int) -> Tensor:
         p = self.ps[layer][i]
-        return p if self.deferred else self.lrs * p
+        result: Tensor = p if self.deferred else self.lrs * p
+        return result
 
     def forward(self) -> Tensor:
         """From x[0] to x[L], keeping what the backward pass needs."""
@@ -96,7 +97,8 @@ class Stack:
                 u = torch.sub(u, torch.bmm(self.averaging, u, out=self.mean), out=branch)
             torch.mul(u, self.gain, out=branch)
             torch.add(self.xs[layer], branch, out=self.xs[layer + 1])
-        return self.xs[network.depth]
+        result: Tensor = self.xs[network.depth]
+        return result
 
     def backward(self, dx: Tensor) -> None:
         """From dx = d loss/d x[L], in place, updating each layer once its gradient is known."""

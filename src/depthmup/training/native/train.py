@@ -28,7 +28,7 @@ def train_native(
     *,
     on_progress: Progress = lambda fraction: None,
     library: Library | None = None,
-) -> Iterator[Record]:
+) -> Iterator[Record[Cell]]:
     """Train cells on this thread with the compiled kernel; yield each record as its run ends.
 
     Has the interface of ``train_ensemble``, without a device. Cells share only the draw of their
@@ -63,8 +63,8 @@ def train_native(
         on_progress(before / total)
 
 
-def _train(cell: Cell, state: Member, kernel: Library, tell: Callable[[int], None]) -> Record:
-    def record(status: Status, steps: int) -> Record:
+def _train(cell: Cell, state: Member, kernel: Library, tell: Callable[[int], None]) -> Record[Cell]:
+    def record(status: Status, steps: int) -> Record[Cell]:
         return Record(cell=cell, status=status, losses=array("f", state.losses[:steps].tolist()))
 
     classes, chunk = dataset(cell.data).classes, steps_per_call(cell)
