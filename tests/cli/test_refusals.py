@@ -188,8 +188,9 @@ UNGUARDED = """
 import depthmup
 from mine_unguarded import make, batch
 print("started")
-depthmup.transfer(make, batch=batch, base=(16, 2), depths=(2, 4), lrs=[2**-6, 2**-5], steps=4,
-                  seeds=2, settings={"own_init": "fan_in"}, workers=2)
+design = depthmup.Design(base={"width": 16, "depth": 2}, depth=(2, 4), lrs=[2**-6, 2**-5], steps=4,
+                         seeds=2, schemes="depth-mup", settings={"own_init": "fan_in"})
+depthmup.transfer(depthmup.Model(make, batch=batch), design, on=2)
 """
 
 

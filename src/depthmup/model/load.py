@@ -115,6 +115,9 @@ def _module(name: str) -> ModuleType:
     if path.suffix == ".py":
         if not path.is_file():
             raise ValueError(f"There is no file {name!r} (from {Path.cwd()}).")
+        # First: with its folder on the path a file that is called torch.py would be taken for it.
+        import torch  # noqa: F401
+
         private = private_name(path)
         spec = importlib.util.spec_from_file_location(private, path)
         assert spec is not None

@@ -147,13 +147,13 @@ def _not_started(code: int) -> str:
             f"Worker processes run {script} again, up to the line\n"
             '    if __name__ == "__main__":\n'
             "which it lacks, so that each of them reached the call that starts workers. Put the "
-            "code of the script below that line, or use workers=1."
+            "code of the script below that line, or use on=1 (--workers 1)."
         )
     return (
         f"A worker process ended during its start with exit code {code}; its output is above. It "
         f"runs {script} again, up to the line\n"
         '    if __name__ == "__main__":\n'
-        "so put below that line what only the script itself should do, or use workers=1."
+        "so put below that line what only the script itself should do, or use on=1 (--workers 1)."
     )
 
 
