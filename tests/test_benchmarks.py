@@ -120,10 +120,10 @@ from depthmup.training.trial import planned, seeded
 curves = list(of.curves())
 base = of.trials(curves[2])[0][0]
 values = of.look(**of.task(base, "with RMSNorm").settings)
-trial, functions = Trial.from_json(base.to_json()), of.FUNCTIONS["with RMSNorm"]
+trial, own = Trial.from_json(base.to_json()), of.MODELS["with RMSNorm"]
 with seeded(trial.seed):
-    model, _ = planned(trial, functions)
-batch = functions.batch(stream(trial.seed, "batches"))
+    model, _ = planned(trial, own)
+batch = of.resolved(own).batch(stream(trial.seed, "batches"))
 g = of.gradient(model, *batch)
 rates = {name: 1 / (t.abs() + 1e-8) for name, t in g.items()}
 step, names = of.best_step(model, batch, rates), dict(model.named_parameters())

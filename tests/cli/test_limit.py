@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from depthmup.cli import agreement, main, regimes
+from depthmup.cli import agreement, main
+from depthmup.paper import regime_map
 
 SMALL = ["--steps", "3", "--batch-size", "2"]
 
@@ -115,8 +116,8 @@ def test_bad_input(wrong, message, tmp_path, capsys):
 
 def test_the_map_agrees_with_the_claims(tmp_path, monkeypatch, capsys):
     """A slice of Figure 1 that crosses every region; the full one is a command away."""
-    monkeypatch.setattr(regimes, "ALPHAS", regimes.ALPHAS[2::2])
-    monkeypatch.setattr(regimes, "GAMMAS", regimes.GAMMAS[::4])
+    monkeypatch.setattr(regime_map, "ALPHAS", regime_map.ALPHAS[2::2])
+    monkeypatch.setattr(regime_map, "GAMMAS", regime_map.GAMMAS[::4])
     assert main(["regimes", "--map", str(tmp_path / "map.svg"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["disagreements"] == 0

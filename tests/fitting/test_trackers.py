@@ -95,6 +95,7 @@ def test_wandb(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("ray")  # one cluster at a time
 def test_ray_tune(tmp_path):
     """``results.get_dataframe()``; the configuration's columns begin with config/."""
     tune = pytest.importorskip("ray.tune")
