@@ -108,6 +108,8 @@ def cluster():
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # A token that another cluster has left in the home folder would be asked for.
+        "RAY_AUTH_MODE": "disabled",
         # A node that is gone is noticed after three seconds, not fifteen.
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_failure_threshold": "3",
