@@ -457,7 +457,7 @@ def test_the_ends_of_a_sequential_are_told_from_its_blocks():
             self.linear = nn.Linear(width, width)
 
         def forward(self, x):
-            return x + torch.tanh(self.linear(x))
+            return x + self.linear(torch.tanh(x))
 
     def make(width, depth):
         blocks = (Block(width) for _ in range(depth))

@@ -20,7 +20,9 @@ from depthmup.planning import (
     groups,
     hooks,
     html,
+    rescale,
     table,
+    verification,
 )
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
@@ -43,6 +45,7 @@ from depthmup.tracing import ExampleInputs, Facts, parameters, pattern_of, plain
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
     from rich.console import Console, ConsoleOptions, Group
     from rich.text import Text
 
@@ -148,6 +151,25 @@ class Plan:
     ) -> groups.MuonGroups:
         """Parameter groups for Muon and for the AdamW beside it; see ``groups.muon_groups``."""
         return groups.muon_groups(self, model, lr=lr, adamw_lr=adamw_lr, **options)
+
+    def rescale(
+        self,
+        model: nn.Module,
+        optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Multiply the rates of groups that exist by the factors; see ``rescale.rescale``."""
+        return rescale.rescale(self, model, optimizer, **options)
+
+    def verify(self, model: nn.Module, optimizer: verification.Optimizers, **options: Any) -> None:
+        """Refuse what does not train the model by this plan; see ``verification.verify``."""
+        verification.verify(self, model, optimizer, **options)
+
+    def watch(
+        self, model: nn.Module, optimizer: verification.Optimizers, **options: Any
+    ) -> list[Any]:
+        """Verify now and again while the optimizer steps; see ``verification.watch``."""
+        return verification.watch(self, model, optimizer, **options)
 
     def clip_grad_norm_(
         self, model: nn.Module, max_norm: float, *, norm_type: float = 2.0
