@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.execution import Execution
-from depthmup.model import Model, by_reference
+from depthmup.model import Model, by_reference, check_axes, resolved
 from depthmup.records import environment
 from depthmup.report import Report, load_report
 from depthmup.rules import DEPTH_MUP, Scheme, completep
@@ -195,11 +195,11 @@ def resolved_sweep(
     design = replace(
         design, optimizers=design.optimizers or ("adamw",), lrs=design.lrs or USUAL_RATES
     )
+    check_axes(resolved(model), design.base)
     custom = Custom(
         name=model.name, code=model.code, planned=model.train is None and model.plan is None
     )
     if not design.schemes:
-        custom.check(design)
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
     return Sweep(model=custom, design=design), target
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from depthmup.records import Place, Study, Transfer
+from depthmup.records import Axis, Place, Study, Transfer
 from depthmup.reports.sentences import best_rate, headline, interval, number, significant
 from depthmup.reports.study_rows import size_of, transfers
 
@@ -63,10 +63,15 @@ def plain_table(study: Study) -> str:
 _LETTERS = {"depth": "L", "width": "n"}
 
 
+def _letter(axis: Axis) -> str:
+    """The letter that stands for an axis in the header, where it has one."""
+    return f" {_LETTERS[axis]}" if axis in _LETTERS else ""
+
+
 def _caption(study: Study) -> str:
     axis = study.axis
     return (
-        f"Best log2 learning rate by {axis} {_LETTERS[axis]}; drift in octaves per doubling of "
+        f"Best log2 learning rate by {axis}{_letter(axis)}; drift in octaves per doubling of "
         f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's rate."
     )
 
@@ -76,7 +81,7 @@ def _sizes(study: Study) -> list[int]:
 
 
 def _header(study: Study) -> list[str]:
-    letter = _LETTERS[study.axis]
+    letter = _LETTERS.get(study.axis, study.axis)
     return [
         "scheme",
         *(f"{letter}={size}" for size in _sizes(study)),

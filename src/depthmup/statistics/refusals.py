@@ -7,6 +7,7 @@ import numpy as np
 
 from depthmup.records import Estimate, Place
 from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name
+from depthmup.records.study import plural
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
@@ -132,7 +133,7 @@ def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
                         "per doubling from the smallest to the largest sizes: there is no one law "
                         "yet."
                     ),
-                    advice=f"Drop the smallest {axis}s and measure at larger ones.",
+                    advice=f"Drop the smallest {plural(axis)} and measure at larger ones.",
                 )
             )
     early = None if before is None else before.optimum

@@ -43,6 +43,10 @@ class Design:
     arm can show. At every size, each variant (scheme x optimizer x multiplier x weight decay) is
     trained with every learning rate and seed.
 
+    Axes are named as the model's functions name them. ``batch`` is the number of examples of a
+    step, and ``steps`` or ``tokens`` the duration, whichever is to stay while the batch grows:
+    tokens are steps times the batch, in whatever the batch counts.
+
     Args:
         base: the size whose learning rate is known or cheap to tune, a value for every axis.
         lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; by
@@ -58,8 +62,9 @@ class Design:
             (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
             ``depthmup.plan``).
         seeds: number of repetitions, from whose scatter intervals are computed.
-        steps: of every run.
-        window: a run is judged by its mean loss over this many last steps; by default a fifth.
+        steps: of every run, by default 200; several where they are an axis of the base.
+        window: a run is judged by its mean loss over this many last steps; by default a fifth. A
+            run of another length is judged by the same fraction of it.
         sizes: further sizes, each with a value for every axis.
         arms: values along an axis, by its name, increasing and including the base's.
 
@@ -97,7 +102,7 @@ class Design:
         weight_decays: float | Sequence[float] = 0.0,
         settings: Mapping[str, Any] | None = None,
         seeds: int = 3,
-        steps: int = 200,
+        steps: int | Sequence[int] | None = None,
         window: int | None = None,
         sizes: Iterable[Size] = (),
         **arms: Any,
@@ -105,7 +110,10 @@ class Design:
         # ``dataclasses.replace`` passes the field itself.
         along = {**arms.pop("arms", {}), **arms}
         at_base = _whole_size(base, "base")
+        if isinstance(steps, Iterable):
+            along, steps = {**along, "steps": steps}, None
         _check_names(along, at_base)
+        steps = _steps_of(at_base, steps)
         values: dict[str, Any] = {
             "base": at_base,
             "lrs": None if lrs is None else tuple(_rate(lr) for lr in lrs),
@@ -115,8 +123,8 @@ class Design:
             "weight_decays": tuple(float(decay) for decay in _several(weight_decays)),
             "settings": _plain(settings or {}),
             "seeds": _whole(seeds, "seeds"),
-            "steps": _whole(steps, "steps"),
-            "window": max(1, _whole(steps, "steps") // 5) if window is None else index(window),
+            "steps": steps,
+            "window": max(1, steps // 5) if window is None else index(window),
             "sizes": tuple(_whole_size(size, "sizes") for size in sizes),
             "arms": {axis: arm for axis, given in along.items() if (arm := _arm(axis, given))},
         }
@@ -215,9 +223,19 @@ class Design:
         names = ", ".join(repr(variant.name) for variant in self.variants)
         raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
 
+    def steps_at(self, size: Size) -> int:
+        """The steps of a run at a size.
+
+        Example:
+            >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64))
+            >>> [design.steps_at(size) for size in design.all_sizes]
+            [200, 100]
+        """
+        return _steps_of(size, None if {"steps", "tokens"} & set(size) else self.steps)
+
     @property
     def windows(self) -> tuple[slice, ...]:
-        """Windows that tile training from its end, in time order.
+        """Windows that tile training from its end, in time order, in steps of the base.
 
         Example:
             >>> Design(base={"depth": 4}, steps=100, window=40).windows
@@ -283,6 +301,37 @@ def _whole(value: Any, name: str) -> int:
         raise ValueError(f"Expected {name} to be a whole number; got {value!r}.") from None
 
 
+def _steps_of(size: Size, steps: Any) -> int:
+    """The steps that a size has or implies; those that are given, or 200, where it has none."""
+    if {"steps", "tokens"} <= set(size):
+        raise ValueError(
+            "Expected base to name two of batch, steps and tokens, as the third follows from them; "
+            f"got {dict(size)}. Name steps to ask about batch at held steps, or tokens to ask "
+            "about batch at held tokens."
+        )
+    if "tokens" in size and "batch" not in size:
+        raise ValueError(
+            f"Expected base to name the batch beside the tokens, which are steps times the batch; "
+            f"got {dict(size)}. Add the batch, or name the steps instead."
+        )
+    implied = size.get("steps")
+    if "tokens" in size:
+        implied, rest = divmod(size["tokens"], size["batch"])
+        if rest or not implied:
+            raise ValueError(
+                f"Expected tokens that are a multiple of the batch; got {size['tokens']} tokens "
+                f"in batches of {size['batch']}."
+            )
+    if implied is None:
+        return _whole(200 if steps is None else steps, "steps")
+    if steps is not None and _whole(steps, "steps") != implied:
+        raise ValueError(
+            f"Expected steps to be those of the base, {implied}; got {steps}. Leave one of them "
+            "out."
+        )
+    return int(implied)
+
+
 def _whole_size(size: Any, name: str) -> dict[str, int]:
     """A size with its whole numbers, NumPy's included, as Python integers."""
     if not isinstance(size, Mapping) or not size:
@@ -294,12 +343,27 @@ def _whole_size(size: Any, name: str) -> dict[str, int]:
     for axis, value in whole.items():
         if not isinstance(axis, str) or not axis.isidentifier():
             raise ValueError(f"Expected axes to have names such as width or depth; got {axis!r}.")
+        if axis in _TAKEN:
+            raise ValueError(
+                f"Expected another name for the axis {axis!r}, which stands for something else "
+                "here. Call the argument of your function otherwise, too."
+            )
         if not isinstance(value, int) or value < 1:
             raise ValueError(
                 f"Expected the {axis} of {name} to be a whole number of at least 1; got {value!r}."
             )
     return whole
 
+
+_TAKEN = frozenset(
+    {
+        "arms", "lrs", "schemes", "optimizers", "multipliers", "weight_decays", "settings", "seeds",
+        "window", "sizes", "base", "run", "scheme", "title", "start", "stop", "log2_lr", "lr",
+        "loss", "low", "high", "loss_low", "loss_high", "place", "diverged", "verdict", "why",
+        "drift", "regret", "mark", "seed", "model", "code",
+    }
+)  # fmt: skip
+"""Names that an axis cannot have: of arguments of ``Design``, and of columns beside the axes'."""
 
 _MEANT = {
     "depths": "depth",
@@ -397,6 +461,8 @@ def _check_sizes(design: Design) -> None:
                 f"Expected every size to have the axes of the base, {', '.join(design.base)}; got "
                 f"{dict(size)}."
             )
+    for size in design.all_sizes:
+        design.steps_at(size)
 
 
 def _check_named(given: Scheme) -> None:

@@ -140,8 +140,7 @@ class Sweep:
 
     def probed(self, variant: Variant) -> "Probed":
         """The variant at any size, for a few steps."""
-        short = replace(self.design, steps=STEPS, window=LAST)
-        return Probed(sweep=self, short=replace(self, design=short), variant=variant)
+        return Probed(sweep=self, variant=variant)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,13 +148,12 @@ class Probed:
     """A variant of a sweep at any size, for a few steps."""
 
     sweep: Sweep
-    short: Sweep
     variant: Variant
 
     def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
         """The run of ``STEPS`` steps of a size."""
         whole = {axis: int(value) for axis, value in size.items()}
-        return self.short.run(self.variant, whole, log2_lr, seed)
+        return replace(self.sweep.run(self.variant, whole, log2_lr, seed), steps=STEPS)
 
     def work(self, size: Mapping[str, float]) -> float:
         """The work of a step."""
