@@ -8,6 +8,7 @@ from typing import Any
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
 
 
@@ -46,6 +47,7 @@ class Custom:
         # runs are the same whatever the base's are.
         described = axes - {"steps", "tokens"} if self.planned else axes
         of_network = axes - {*RUN_AXES} if self.planned else axes
+        laws, ratios = variant.run_laws, ratios_at(design, size)
         shared = self.planned and all(size[axis] == design.base[axis] for axis in of_network)
         return Trial(
             model=self.name,
@@ -54,12 +56,12 @@ class Custom:
             base={axis: n for axis, n in design.base.items() if axis in of_network},
             scheme=BASE_SHAPE if shared else variant.scheme.name,
             optimizer=variant.optimizer,
-            lr=2.0 ** round(log2_lr, 9),
+            lr=2.0 ** round(log2_lr + math.log2(laws.lr.at(ratios)), 9),
             multiplier=variant.multiplier,
-            weight_decay=variant.weight_decay,
+            weight_decay=variant.weight_decay * laws.decay.at(ratios),
             steps=design.steps_at(size),
             seed=seed,
-            settings=design.settings,
+            settings=settings_under(laws, ratios, variant.optimizer, design.settings),
             numerics=self.numerics,
         )
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from depthmup.records import Record
 from depthmup.statistics import Array
 from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.question import question
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
 
@@ -95,7 +96,14 @@ class Sweep:
         at_base = {f"base_{axis}": value for axis, value in base.items()}
         model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
         empty = [name for name in ("settings", "sizes") if not design[name]]
-        return {**model, **at_base, **arms, **{k: design[k] for k in design if k not in empty}}
+        asked = question(self.design)
+        return {
+            **({"question": list(asked)} if asked else {}),
+            **model,
+            **at_base,
+            **{k: design[k] for k in design if k not in empty},
+            **arms,
+        }
 
     @cached_property
     def runs(self) -> tuple[Any, ...]:
