@@ -28,7 +28,9 @@ def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, windo
     return mean_losses(points, store.records(runs), window)
 
 
-def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slice) -> Array:
+def mean_losses(
+    points: Points, records: Mapping[Any, Record[Any]], window: slice, *, steps: int | None = None
+) -> Array:
     """Mean losses over the steps of a window, (sizes, learning rates, seeds).
 
     Infinite where a run diverged before the window's end.
@@ -37,16 +39,28 @@ def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slic
         points: runs by size, learning rate and seed.
         records: of these runs.
         window: of steps.
+        steps: of a run that the window counts, so that of other runs it is the same fraction; by
+            default every run's own.
     """
+
+    def loss(run: Any) -> float:
+        own = window if steps is None else stretched(window, run.steps / steps)
+        return records[run].mean_loss(own.start, own.stop)
+
     return np.array(
-        [
-            [
-                [records[run].mean_loss(window.start, window.stop) for run in of_seeds]
-                for of_seeds in of_rates
-            ]
-            for of_rates in points
-        ]
+        [[[loss(run) for run in of_seeds] for of_seeds in of_rates] for of_rates in points]
     )
+
+
+def stretched(window: slice, by: float) -> slice:
+    """A window of a run that takes ``by`` times the steps, of at least one step.
+
+    Example:
+        >>> stretched(slice(160, 200), 2.5), stretched(slice(160, 200), 0.01)
+        (slice(400, 500, None), slice(1, 2, None))
+    """
+    stop = max(1, round(window.stop * by))
+    return slice(min(round(window.start * by), stop - 1), stop)
 
 
 def early_window(steps: int, window: int) -> slice | None:

@@ -54,7 +54,8 @@ def losses_over(
     Raises:
         ValueError: a mean loss is not positive.
     """
-    values = mean_losses(sweep.points(variant, sizes), records, window)
+    points = sweep.points(variant, sizes)
+    values = mean_losses(points, records, window, steps=sweep.design.steps)
     if not (values > 0).all():
         raise ValueError(
             f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
