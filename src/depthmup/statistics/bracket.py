@@ -32,7 +32,7 @@ MOST = 16
 the start, or a scan and six octaves beyond it."""
 
 GRAIN = 1 / 8
-"""Octaves to which rates are rounded, counted from the start, so that equal runs get equal keys."""
+"""Octaves to which rates are rounded: far within what a bracket needs."""
 
 CLOSE = 1e-6
 """Rates nearer than this are one: they come back from records as 2^k."""

@@ -24,8 +24,8 @@ from depthmup.records import Verdict
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses, second_valley
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
-from depthmup.statistics.intervals import Array
-from depthmup.statistics.looks import ENOUGH, LOOKS, line_of, looked_at, seeds_part
+from depthmup.statistics.intervals import Array, student
+from depthmup.statistics.looks import LOOKS, SPENT, line_of, looked_at, seeds_part
 from depthmup.statistics.misfit import FIT
 from depthmup.statistics.optimum import Optima, optima
 
@@ -38,8 +38,8 @@ FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
-LIKELY = 2.5
-"""Half-widths over standard errors, roughly: how far the drift may still move."""
+CERTIFIED = 4
+"""Seeds that a prediction for a target wants."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +83,8 @@ class Search:
         complete: whether all sizes are wanted with four seeds, for a prediction, whatever the
             verdict.
         chance: the loss of guessing.
+        grain: octaves to which rates are rounded, counted from the start, so that equal runs get
+            equal keys.
     """
 
     sizes: tuple[Size, ...]
@@ -95,6 +97,7 @@ class Search:
     precision: float | None = None
     complete: bool = False
     chance: float = math.inf
+    grain: float = GRAIN
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -121,8 +124,8 @@ class Search:
         return np.array([math.log2(self.sizes[i][a] / self.base[a]) for a in self.base])
 
     def rounded(self, log2_lr: float) -> float:
-        """A rate rounded to eighths of an octave from the start."""
-        return round(self.start + round((log2_lr - self.start) / GRAIN) * GRAIN, 9)
+        """A rate rounded to the grain."""
+        return round(self.start + round((log2_lr - self.start) / self.grain) * self.grain, 9)
 
 
 def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:
@@ -292,7 +295,7 @@ class _State:
     def _sharpen(self, reached: Sequence[int], ended: Mapping[str, str]) -> Round | Done:
         """All sizes are bracketed: what else an open verdict needs."""
         search = self.search
-        if search.complete and self.look < min(ENOUGH, search.looks[-1]):
+        if search.complete and self.look < min(CERTIFIED, search.looks[-1]):
             return self._more_seeds(reached)
         reasons = []
         for axis in search.axes:
@@ -339,8 +342,13 @@ class _Sharper:
         """The half-width that so many seeds and such errors of the fits would leave."""
         if look < 2:
             return float(looked_at(self._positions, self.fitted).half)
-        of_seeds = float(seeds_part(self.fitted, self.row, self.state.look, planned=look))
-        return math.hypot(of_seeds, 1.96 * float(np.sqrt((self.row**2 * misfit**2).sum())))
+        of_misfit = float(student(math.inf)) * float(np.sqrt((self.row**2 * misfit**2).sum()))
+        return math.hypot(self._of_seeds(look), of_misfit)
+
+    def _of_seeds(self, look: int) -> float:
+        if look < 2:
+            return float(looked_at(self._positions, self.fitted).half)
+        return float(seeds_part(self.fitted, self.row, self.state.look, planned=look))
 
     def next_step(self) -> Round | Done:
         state, search = self.state, self.state.search
@@ -356,7 +364,9 @@ class _Sharper:
                 return Done(why=f"{verdict.value} is decided after {state.look} seeds")
             if search.complete:
                 return Done(why=f"all sizes have {state.look} seeds")
-            need, slack = abs(search.tolerance - abs(value)), half / LIKELY
+            # Seeds to come may still move the drift, by a standard error or so.
+            error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
+            need, slack = abs(search.tolerance - abs(value)), error
         misfit = self.fitted.misfit
         finest = misfit / 2.0 ** np.array([self._halvings(i) for i in self.sizes])
         if self._half(search.looks[-1], finest) > need + slack:
