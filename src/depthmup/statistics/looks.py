@@ -6,15 +6,16 @@ spent evenly over the looks: every look takes intervals of 99%, all of which hol
 The misfit of optima is not a matter of luck with seeds. It is the same at every look, and stays at
 95%.
 
-Six seeds or more say themselves how their slopes scatter (the jackknife's error, Student's t). Fewer
-hardly do: the t of two is 64, of four 5.8. There
+Six seeds or more say themselves how their slopes scatter (the jackknife's error, Student's t).
+Fewer hardly do: the t of two is 64, of four 5.8. For S of them at n sizes
 
-    half^2 = (t_{n (S-1)} e)^2 + (2.58 * 0.03)^2 / S,    e^2 = max(sum_i w_i^2 e_i^2, mean_i e_i^2 sum_i w_i^2),
+    half^2 = (t_{n (S-1)} e)^2 + (2.58 * 0.03)^2 / S,
+    e^2 = max(sum_i w_i^2 e_i^2, mean_i e_i^2 sum_i w_i^2),
 
-for S seeds at n sizes, w the slope's weights and e_i the jackknife errors of the single optima, which
-are pooled. The second term allows for slopes that seeds have of their own. The whole is never below
-2.58 times the jackknife's error of the slope. Which of the two is taken depends on the number of
-seeds alone, so nothing is chosen by its result.
+with the slope's weights w and the jackknife errors e_i of the single optima, which are pooled. The
+second term allows for slopes that seeds have of their own. The whole is never below 2.58 times the
+jackknife's error of the slope. Which of the two is taken depends on the number of seeds alone, so
+nothing is chosen by its result.
 
 *Source:* spending of error over looks: Lan and DeMets (1983), Biometrika 70:659-663.
 """

@@ -38,8 +38,9 @@ FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
-CERTIFIED = 4
-"""Seeds that a prediction for a target wants."""
+CERTIFIED = 3
+"""Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
+and the lowest point of a lopsided valley lies beside the centre of three points."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,8 +81,8 @@ class Search:
         seeds: most seeds of a rate.
         tolerance: octaves per doubling within which an optimum counts as staying.
         precision: half-width of every drift's interval that is wanted, instead of a verdict.
-        complete: whether all sizes are wanted with four seeds, for a prediction, whatever the
-            verdict.
+        complete: whether all sizes are wanted with three seeds and half steps, for a prediction,
+            whatever the verdict.
         chance: the loss of guessing.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
             equal keys.
@@ -166,11 +167,14 @@ class _State:
 
     @cached_property
     def look(self) -> int:
-        """The number of seeds that all sizes measured so far have, or are about to have."""
-        fewest = min((self.brackets[i].seeds for i in self.closed), default=0)
-        return max(look for look in (self.search.looks[0], *self.search.looks) if look <= max(
-            fewest, self.search.looks[0]
-        ))  # fmt: skip
+        """The number of seeds that the sizes measured so far have, or are about to have.
+
+        Half of them have it: where a bracket moves on, its new rates are behind those of the others.
+        """
+        seeds = sorted(self.brackets[i].seeds for i in self.closed)
+        common = seeds[len(seeds) // 2] if seeds else 0
+        looks = self.search.looks
+        return max([look for look in looks if look <= common], default=looks[0])
 
     def fitted(self, sizes: Sequence[int]) -> Optima:
         return optima(curves_of([self.losses[i] for i in sizes], chance=self.search.chance))
@@ -295,8 +299,12 @@ class _State:
     def _sharpen(self, reached: Sequence[int], ended: Mapping[str, str]) -> Round | Done:
         """All sizes are bracketed: what else an open verdict needs."""
         search = self.search
-        if search.complete and self.look < min(CERTIFIED, search.looks[-1]):
-            return self._more_seeds(reached)
+        if search.complete:
+            steps = [self.half_steps(i) for i in reached if self.brackets[i].spacing > FINEST]
+            if asks := tuple(ask for of_size in steps for ask in of_size):
+                return Round(asks=asks, why="half steps at every size, for the prediction")
+            if self.look < min(CERTIFIED, search.looks[-1]):
+                return self._more_seeds(reached)
         reasons = []
         for axis in search.axes:
             sizes = [i for i in search.arm(axis) if i in reached]
@@ -311,6 +319,15 @@ class _State:
                 return step
             reasons.append(f"{axis}: {step.why}")
         return Done(why="; ".join(reasons) + ".")
+
+    def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
+        """Runs that fill a size's bracket with rates so many times closer, out to its ends."""
+        bracket = self.brackets[i]
+        step = bracket.spacing / 2**halvings
+        reach = round(STEP / step)
+        rates = [round(bracket.at + k * step, 9) for k in range(-reach, reach + 1)]
+        new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
+        return self._asks(i, new, self.look)
 
     def _more_seeds(self, sizes: Sequence[int]) -> Round:
         look = next(look for look in self.search.looks if look > self.look)
@@ -413,15 +430,11 @@ class _Sharper:
 
     def _finer(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that make a size's bracket finer, or as wide on both sides, and the misfit then."""
-        bracket = self.state.brackets[i]
         for halvings in range(min(self._halvings(i), 1) + 1):
-            step = bracket.spacing / 2**halvings
-            reach = round(STEP / step)
-            rates = [round(bracket.at + k * step, 9) for k in range(-reach, reach + 1)]
-            new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
-            if new:
-                error = misfit / 2 if halvings else min(misfit, FIT * step)
-                return self.state._asks(i, new, self.state.look), error
+            asks = self.state.half_steps(i, halvings)
+            if asks:
+                step = self.state.brackets[i].spacing / 2**halvings
+                return asks, misfit / 2 if halvings else min(misfit, FIT * step)
         return (), misfit
 
 
@@ -444,13 +457,22 @@ def curves_of(losses: Sequence[Losses], *, chance: float = math.inf) -> Curves:
     grids, values = [], []
     for of_size in losses:
         bracket = Bracket(losses=of_size, chance=chance)
-        inside = bracket.closed and bracket.seeds > 0
-        rates = bracket.window if inside else bracket.rates
-        seeds = bracket.seeds if inside else bracket.values.shape[-1]
-        rows = np.isin(bracket.rates, rates)
-        grids.append(rates)
-        values.append(bracket.values[rows][:, :seeds])
+        fitted = bracket.closed and bracket.seeds > 0
+        rows = np.isin(bracket.rates, bracket.window) if fitted else bracket.rates < math.inf
+        inside = bracket.values[rows][:, : bracket.seeds] if fitted else bracket.values
+        # While seeds are missing, those that all rates have may put the lowest rate at an end.
+        if fitted and not _interior(inside):
+            rows, inside = bracket.rates < math.inf, bracket.values
+        grids.append(bracket.rates[rows])
+        values.append(inside)
     return Curves.of(grids, values)
+
+
+def _interior(losses: Array) -> bool:
+    """Whether the lowest rate of (rates, seeds) is neither the first nor the last."""
+    with np.errstate(invalid="ignore"):
+        mean = np.log(losses).mean(-1)
+    return 0 < int(mean.argmin()) < len(mean) - 1
 
 
 def walk(search: Search, losses: list[dict[float, list[float]]]) -> Iterator[Round | Done]:
