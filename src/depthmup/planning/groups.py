@@ -8,22 +8,11 @@ from torch import nn
 
 from depthmup.planning.apply import check
 from depthmup.planning.prescription import Prescription
-from depthmup.rules import Family, Kind
+from depthmup.rules import EPSILON, Family, Kind
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
 
-# The epsilon of torch.optim where the caller gives none. Families named directly have none known.
-_EPSILON = {
-    "adam": 1e-8,
-    "adamw": 1e-8,
-    "nadam": 1e-8,
-    "radam": 1e-8,
-    "adamax": 1e-8,
-    "rmsprop": 1e-8,
-    "adagrad": 1e-10,
-    "lamb": 1e-6,
-}
 # Adafactor's smallest size of a weight that it steps in proportion to.
 _SMALLEST_WEIGHT = 1e-3
 # How torch.optim applies weight_decay: subtracted from the weight, or added to the gradient.
@@ -118,7 +107,7 @@ def param_groups(
         plan.prescriptions,
         lr=lr,
         decays=decays,
-        eps=_EPSILON.get(plan.optimizer) if eps is None else eps,
+        eps=EPSILON.get(plan.optimizer) if eps is None else eps,
         independent=independent_decay,
         options=options,
     )
