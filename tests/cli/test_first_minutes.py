@@ -192,5 +192,5 @@ def test_a_fitted_table_is_loaded(tmp_path):
     report = depthmup.fit(
         example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by=("scheme",)
     )
-    report.save(tmp_path)  # what the third example of the overview fits
+    report.save(tmp_path)
     assert depthmup.load(tmp_path).verdict == report.verdict
