@@ -27,7 +27,8 @@ def question(design: Design) -> tuple[str, ...]:
         design: with schemes.
 
     Example:
-        >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup")
+        >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup",
+        ...                 optimizers="adamw")
         >>> print(*question(design), sep="\\n")
         As the batch grows, the tokens are held: b times the batch takes 1/b of the steps.
         Learning rate, weight decay, epsilon and betas are the base's for every batch and duration.
