@@ -261,6 +261,34 @@ def test_a_head_count_changes_no_shape_and_is_an_axis_all_the_same():
     assert {run.size["heads"] for run in report.records} == {1, 4}
 
 
+def test_batches_that_do_not_fit_into_memory_are_refused_before_training(monkeypatch):
+    from depthmup.sweep import cost
+
+    monkeypatch.setattr(cost, "available", lambda device="cpu": 600 * 2**20)
+    design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
+    with pytest.raises(ValueError, match=r"largest model has width 64, depth 8 and batch 200000"):
+        depthmup.transfer(OWN, replace(design, arms={"batch": (2, 200_000)}))
+
+
+def test_memory_counts_what_the_backward_pass_keeps():
+    """Of a chain of matrices: the input of every product, and both sides of the loss."""
+    from depthmup.training.forecast import WEIGHTS, bytes_of_trial
+
+    def plain(width, depth):
+        return nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(depth)))
+
+    def squares(generator, batch):
+        return torch.randn(batch, 16, generator=generator), torch.zeros(batch, 16)
+
+    model = Model(plain, batch=squares, loss=nn.functional.mse_loss, version="1")
+    trial = Trial(
+        model="plain", code="1", size={"width": 16, "depth": 3, "batch": 32}, base={}, scheme="sp",
+        optimizer="adamw", lr=0.1, steps=1, seed=0,
+    )  # fmt: skip
+    weights, inputs, both_of_the_loss = 3 * 16 * 16, 3 * 32 * 16, 2 * 32 * 16
+    assert bytes_of_trial(model, trial) == 4 * (WEIGHTS * weights + inputs + both_of_the_loss)
+
+
 @pytest.mark.parametrize("name", ["loss", "seeds", "lrs", "window"])
 def test_names_that_stand_for_something_else_are_no_axes(name):
     with pytest.raises(ValueError, match=f"another name for the axis '{name}'"):

@@ -18,6 +18,8 @@ _QUANTITIES = {
     "one_minus_beta": "1 - beta",
     "log_beta2": "log beta2",
 }
+_USUAL = ("lr", "decay", "epsilon")
+"""Of which it is said when they stay."""
 
 
 def question(design: Design) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ def _followed(variant: Variant) -> str:
         )
     powers = {name: getattr(laws, name) for name in _QUANTITIES}
     moving = [f"{_QUANTITIES[name]} by {power}" for name, power in powers.items() if power != ONE]
-    staying = [_QUANTITIES[name] for name, power in powers.items() if power == ONE]
+    staying = [_QUANTITIES[name] for name in _USUAL if powers[name] == ONE]
     rule = variant.scheme.title if variant.run is None else variant.run.name
     source = variant.scheme.source if variant.run is None else variant.run.source
     stay = f"; {', '.join(staying)} as at the base" if staying else ""
