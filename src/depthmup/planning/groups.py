@@ -89,7 +89,7 @@ def param_groups(
         )
     decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
     decoupled = True if independent_decay else decoupled
-    _check_decay(plan.optimizer, plan.family, max(decays), decoupled)
+    check_decay(plan.optimizer, plan.family, max(decays), decoupled)
     if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
         options["decoupled_weight_decay"] = True
     if betas is not None:
@@ -181,9 +181,20 @@ def muon_groups(
     )
 
 
-def _check_decay(
+def check_decay(
     optimizer: str, family: Family, weight_decay: float, decoupled: bool | None
 ) -> None:
+    """Refuse a weight decay that no factor makes transfer.
+
+    Args:
+        optimizer: by its plain name.
+        family: of the parameters that decay.
+        weight_decay: what was given; 0 is always right.
+        decoupled: whether lr * weight_decay * w is subtracted from the weight, if that is known.
+
+    Raises:
+        ValueError: decay that is added to the gradient of an entrywise optimizer, or unknown.
+    """
     if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
         return
     if optimizer in ("lamb", "lars"):

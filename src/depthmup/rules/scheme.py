@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from depthmup.rules.family import Family
 from depthmup.rules.power import ONE, Power, Ratios
@@ -138,29 +139,35 @@ class Scheme:
 
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
-        family = family.serving(role.kind)
-        response = family.response
-        form = Readout.MULTIPLIER if role.tied else self.readout
-        width = self.width.law(role.kind, form)
-        gradient, update = width.gradient, width.update
-        if role.in_branch:
-            summed = role.shared and self.follows_depth
-            gradient = gradient * Power(depth=int(summed) - self.alpha)
-            update = update * Power(depth=-self.gamma)
-        # Without a theory of width, nothing is known that a learning rate would have to undo.
-        own = width.init**response.weight * response.size(role.kind) if self.follows_width else ONE
-        lr = update / (gradient**response.gradient * own)
-        keeps_decay = role.kind is Kind.VECTOR and not response.gradient
-        values = {
-            "init": width.init,
-            "forward": width.forward,
-            "lr": lr,
-            "epsilon": gradient**response.epsilon_degree * response.epsilon,
-            "decay": ONE if keeps_decay else ONE / lr,
-        }
-        for departure in self.departures:
-            if departure.concerns(role, family):
-                values[departure.quantity] = departure.law
-        for quantity in ("lr", "epsilon", "decay"):
-            values[quantity] = values[quantity] * getattr(self.run, quantity)
-        return Laws(**values)
+        return _laws(self, role, family)
+
+
+@lru_cache(maxsize=4096)
+def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
+    """See ``Scheme.laws``; models ask for few different ones, many times."""
+    family = family.serving(role.kind)
+    response = family.response
+    form = Readout.MULTIPLIER if role.tied else scheme.readout
+    width = scheme.width.law(role.kind, form)
+    gradient, update = width.gradient, width.update
+    if role.in_branch:
+        summed = role.shared and scheme.follows_depth
+        gradient = gradient * Power(depth=int(summed) - scheme.alpha)
+        update = update * Power(depth=-scheme.gamma)
+    # Without a theory of width, nothing is known that a learning rate would have to undo.
+    own = width.init**response.weight * response.size(role.kind) if scheme.follows_width else ONE
+    lr = update / (gradient**response.gradient * own)
+    keeps_decay = role.kind is Kind.VECTOR and not response.gradient
+    values = {
+        "init": width.init,
+        "forward": width.forward,
+        "lr": lr,
+        "epsilon": gradient**response.epsilon_degree * response.epsilon,
+        "decay": ONE if keeps_decay else ONE / lr,
+    }
+    for departure in scheme.departures:
+        if departure.concerns(role, family):
+            values[departure.quantity] = departure.law
+    for quantity in ("lr", "epsilon", "decay"):
+        values[quantity] = values[quantity] * getattr(scheme.run, quantity)
+    return Laws(**values)
