@@ -236,6 +236,22 @@ def test_a_function_that_trains_is_given_the_whole_size():
     assert {run.steps for run in report.records} == {20, 10, 5}
 
 
+def test_rates_are_found_along_the_batch_as_along_any_axis():
+    def train(trial):
+        octaves = log2(trial.lr) + 7 + 0.5 * log2(trial.ratio("batch"))
+        # Falls within a run, so that a window of another fraction would have another loss.
+        falling = 2 - np.arange(trial.steps) / trial.steps
+        return list(falling + 0.1 * octaves**2 + 0.01 * trial.seed)
+
+    design = depthmup.Design(
+        base={"batch": 32, "tokens": 6400}, batch=(32, 64, 128, 256), schemes="sp",
+        lrs=depthmup.Auto(start=2.0**-9),
+    )  # fmt: skip
+    report = depthmup.transfer(Model(train=train, version="1"), design)
+    assert report.drift.value == approx(-0.5, abs=0.02)
+    assert report.verdict is depthmup.records.Verdict.DRIFTS
+
+
 def test_a_head_count_changes_no_shape_and_is_an_axis_all_the_same():
     class Heads(nn.Module):
         def __init__(self, width, heads):

@@ -80,8 +80,8 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
         own.loss(called(network, inputs), targets)  # what was kept before it fails counts too
     for weight in weights:
         kept.pop(weight.untyped_storage()._cdata, None)
-    of_weights = sum(int(p.numel()) * p.element_size() for p in weights)
-    return WEIGHTS * of_weights + sum(int(storage.nbytes()) for storage in kept.values())
+    of_weights = sum(p.numel() * p.element_size() for p in weights)
+    return int(WEIGHTS * of_weights + sum(storage.nbytes() for storage in kept.values()))
 
 
 def _step(model: Model, trial: Trial) -> float:
