@@ -19,7 +19,7 @@ from typing import Any
 from depthmup.model import Model
 from depthmup.paper.decoders import normed, python_text
 from depthmup.records import Estimate, Place, Transfer, environment
-from depthmup.rules import NO_RULE, ONE, RUN_RULES, Power, RunLaws, RunRule
+from depthmup.rules import NO_RULE, RUN_RULES, RunLaws, RunRule
 from depthmup.sweep import (
     BuiltIn,
     Custom,
@@ -65,8 +65,8 @@ def decoder() -> Model:
 def residual(title: str, axis: str, rules: tuple[str, ...] = TRAINED, **asked: Any) -> Question:
     """Of the built-in network: a constant learning rate, weight decay 0.5."""
     design = Design(
-        lrs=[2.0 ** (k / 2) for k in range(-25, -11)], schemes="depth-mup", optimizers="adamw",
-        weight_decays=0.5, seeds=3, run=rules, **asked,
+        lrs=[2.0 ** (k / 2) for k in range(-25, -5)], schemes="depth-mup", optimizers="adamw",
+        weight_decays=0.5, seeds=5, run=rules, **asked,
     )  # fmt: skip
     return Question(
         network="residual network", optimizer="adamw", title=title, axis=axis,
@@ -153,15 +153,11 @@ def shifted(drift: Estimate, by: float) -> Estimate:
     return replace(drift, value=drift.value - by, low=drift.low - by, high=drift.high - by)
 
 
-def along(law: Power, question: Question) -> float:
-    """The exponent of a law along the axis of a question."""
+def along(rule: RunRule, question: Question) -> float | None:
+    """The exponent of a rule along the axis of a question, if it speaks of it."""
     held = "tokens" if "tokens" in question.sweep.design.base else "steps"
-    at = {
-        ("batch", "tokens"): law.batch,
-        ("batch", "steps"): law.batch + law.duration,
-        ("steps", "steps"): law.duration,
-    }
-    return float(at.get((question.axis, held), 0))
+    exponent = rule.along(question.axis, held=held)
+    return None if exponent is None else float(exponent)
 
 
 def table(question: Question, store: Store) -> list[str]:
@@ -182,8 +178,8 @@ def table(question: Question, store: Store) -> list[str]:
     for rule in (NO_RULE, *RUN_RULES):
         if rule.key in of_rule:
             lines.append(_row(rule.key, of_rule[rule.key]))
-        elif rule.key and rule.beside == RunLaws() and rule.laws.lr != ONE:
-            lines.append(_computed(rule, none, along(rule.laws.lr, question)))
+        elif rule.key and rule.beside == RunLaws() and (by := along(rule, question)) is not None:
+            lines.append(_computed(rule, none, by))
     return lines
 
 

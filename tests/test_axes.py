@@ -309,3 +309,77 @@ def test_memory_counts_what_the_backward_pass_keeps():
 def test_names_that_stand_for_something_else_are_no_axes(name):
     with pytest.raises(ValueError, match=f"another name for the axis '{name}'"):
         depthmup.Design(base={"depth": 2, name: 4}, depth=(2, 4))
+
+
+def test_a_corner_for_each_pair_of_axes_along_which_the_target_grows():
+    design = depthmup.Design(
+        base={"width": 16, "depth": 4, "batch": 8, "steps": 50},
+        width=(16, 32, 64), depth=(4, 8, 16), batch=(8, 16, 32),
+    )  # fmt: skip
+    target = {"width": 256, "depth": 64, "batch": 128, "steps": 50}
+    corners = [
+        {axis: n for axis, n in size.items() if n != design.base[axis]}
+        for size in design.toward(target).sizes
+    ]
+    assert corners == [
+        {"depth": 16, "width": 32}, {"depth": 16, "batch": 16}, {"width": 64, "batch": 16}
+    ]  # fmt: skip
+    # A pair that the design has a corner of already gets no other.
+    some = replace(design, sizes=[{**design.base, "depth": 8, "batch": 16}])
+    assert len(some.toward(target).sizes) == 3
+    assert design.toward({**target, "width": 16, "batch": 8}) == design
+
+
+def law(size):
+    """Minus a half along the batch, plus a tenth along depth, and an interaction of the two."""
+    batch, depth = log2(size["batch"] / 32), log2(size["depth"] / 4)
+    return -7 + 0.5 * batch + 0.1 * depth - 0.06 * batch * depth
+
+
+def obeying(trial):
+    octaves = log2(trial.lr) - law(trial.size)
+    noise = np.random.default_rng([trial.seed, *trial.size.values()]).normal(0, 0.002)
+    return [(2 - 0.1 * log2(trial.size["depth"]) + 0.1 * octaves**2) * np.exp(noise)] * trial.steps
+
+
+def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
+    design = depthmup.Design(
+        base={"depth": 4, "batch": 32, "tokens": 640},
+        depth=(4, 8, 16, 32), batch=(16, 32, 64, 128), tokens=(320, 640, 1280), schemes="sp",
+        lrs=[2.0 ** (k / 2) for k in range(-22, -6)],
+    )  # fmt: skip
+    target = {"depth": 128, "batch": 256, "tokens": 5120}
+    report = depthmup.transfer(Model(train=obeying, version="1"), design, target=target)
+    (certificate,) = report.certificates
+    assert len(report.sweep.design.sizes) == 3
+    assert certificate.issued
+    truth = law(certificate.target)
+    assert certificate.predicted.low < truth < certificate.predicted.high
+    # Without the interaction the law would be 5 octaves x 3 octaves x 0.06 = 0.9 higher.
+    assert certificate.predicted.value == approx(truth, abs=0.3)
+
+
+def test_a_target_in_a_direction_of_one_size_is_refused_before_training():
+    design = depthmup.Design(base={"width": 8, "depth": 2, "batch": 8}, depth=(2, 4), **ASKED)
+    with pytest.raises(ValueError, match=r"batch 64, and the design has batch 8 alone"):
+        depthmup.transfer(OWN, design, target={"depth": 8, "batch": 64}, out="/nonexistent/never")
+    design = depthmup.Design(base={"batch": 8, "tokens": 64}, batch=(8, 16), **ASKED)
+    with pytest.raises(ValueError, match="multiple of the batch"):
+        depthmup.transfer(OWN, design, target={"batch": 48})
+
+
+def test_larger_batches_may_train_worse_and_no_scheme_has_broken_down():
+    """At held tokens fewer steps are taken; a certificate is about the best rate there."""
+
+    def train(trial):
+        octaves = log2(trial.lr) + 7
+        noise = np.random.default_rng([trial.seed, trial.size["batch"]]).normal(0, 0.002)
+        worse = 0.2 * log2(trial.size["batch"] / 8)
+        return [4.0] + [(1 + worse + 0.1 * octaves**2) * np.exp(noise)] * (trial.steps - 1)
+
+    design = depthmup.Design(
+        base={"batch": 8, "tokens": 640}, batch=(8, 16, 32, 64), schemes="sp",
+        lrs=[2.0 ** (k / 2) for k in range(-18, -9)],
+    )  # fmt: skip
+    report = depthmup.transfer(Model(train=train, version="1"), design, target={"batch": 128})
+    assert report.certificates[0].refusals == ()
