@@ -222,6 +222,15 @@ def test_designs_whose_question_cannot_be_asked(asked, message):
         depthmup.Design(**asked)
 
 
+def test_what_varies_width_and_depth_alone_says_which_argument_it_cannot_give():
+    def sized(generator, batch):
+        return torch.randn(batch, 16, generator=generator), torch.zeros(batch, dtype=torch.long)
+
+    model = Model(make, batch=sized, version="1")
+    with pytest.raises(ValueError, match=r"has no 'batch'.*or give it a default"):
+        depthmup.check(model, scheme="sp", widths=(8, 16, 32), depths=(2,))
+
+
 def test_a_function_that_trains_is_given_the_whole_size():
     def train(trial):
         octaves = log2(trial.lr) + 7 + 0.5 * log2(trial.ratio("batch"))

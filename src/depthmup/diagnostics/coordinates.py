@@ -26,7 +26,7 @@ from depthmup.diagnostics.visits import (
     survey,
     visited,
 )
-from depthmup.model import Model, resolved
+from depthmup.model import Model, check_axes, resolved
 from depthmup.planning import plan, recorded
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
@@ -138,6 +138,7 @@ def checked(
         )
     if lr is not None and not 0 < lr < math.inf:
         raise ValueError(f"Expected lr to be a positive number; got {lr!r}.")
+    check_axes(own, ("width", "depth"))
     inputs, _ = own.batch(seeded(0))
     check_finite(inputs)
     options = dict(plan_options or {})
