@@ -79,6 +79,12 @@ def test_batch_and_steps_are_axes():
     report = depthmup.transfer(Model(make, batch=watched, version="1"), design)
     assert design.axes == ("batch", "steps")
     assert seen == {16, 64}
+    frame = report.frame("trials")
+    assert {*zip(frame["batch"], frame["planned_steps"], strict=True)} == {
+        (16, 10),
+        (16, 20),
+        (64, 10),
+    }
     lengths = {(run.size["batch"], len(record.losses)) for run, record in report.records.items()}
     assert lengths == {(16, 10), (16, 20), (64, 10)}
     # Judged by the last fifth of each run, whatever its length.
