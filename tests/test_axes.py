@@ -237,6 +237,28 @@ def test_what_varies_width_and_depth_alone_says_which_argument_it_cannot_give():
         depthmup.check(model, scheme="sp", widths=(8, 16, 32), depths=(2,))
 
 
+def test_the_built_in_networks_have_batch_and_duration(tmp_path):
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2, "batch": 16, "tokens": 160}, batch=(16, 32),
+        tokens=(160, 320), schemes="depth-mup", optimizers="adamw", run=("none", "sde"),
+        lrs=RATES, seeds=2,
+    )  # fmt: skip
+    report = depthmup.transfer(depthmup.BuiltIn(), design, out=tmp_path)
+    shapes = {(cell.batch_size, cell.steps) for cell in report.records}
+    assert shapes == {(16, 10), (32, 5), (16, 20)}
+    assert "the tokens are held" in report.table
+    assert "the tokens are held" in (tmp_path / "report.html").read_text()
+    assert {study.axis for study in report.studies} == {"batch", "tokens"}
+    # An older run of the same batch and steps is the same run.
+    plain = replace(design, base={"width": 8, "depth": 2}, arms={"depth": (2, 4)}, steps=10)
+    older = depthmup.transfer(depthmup.BuiltIn(batch_size=16), replace(plain, run=None))
+    assert {cell.key for cell in older.records} & {cell.key for cell in report.records}
+    with pytest.raises(ValueError, match=r"base has 16, and the network 8"):
+        depthmup.transfer(depthmup.BuiltIn(batch_size=8), design)
+    with pytest.raises(ValueError, match="width, depth, batch, and steps or tokens"):
+        depthmup.transfer(depthmup.BuiltIn(), depthmup.Design(base={"depth": 2, "experts": 2}))
+
+
 def test_a_function_that_trains_is_given_the_whole_size():
     def train(trial):
         octaves = log2(trial.lr) + 7 + 0.5 * log2(trial.ratio("batch"))
