@@ -80,7 +80,7 @@ def decoding(
     """Of the decoder: warmed up, then linearly to zero; weight decay 0.5."""
     model, centre = decoder(), {"adamw": -5.5, "muon": -3.5}[optimizer]
     design = Design(
-        lrs=[2.0 ** (centre + k / 2) for k in range(-6, 6)], schemes="completep", seeds=3,
+        lrs=[2.0 ** (centre + k / 2) for k in range(-8 if optimizer == "adamw" else -6, 6)], schemes="completep", seeds=3,
         optimizers=optimizer, weight_decays=0.5, run=rules,
         settings={"schedule": "linear", "warmup": 0.1}, **asked,
     )  # fmt: skip
@@ -218,10 +218,12 @@ def main() -> None:
             return
         for question in questions():
             print(f"\n### {question.network}, {question.optimizer}: {question.title}\n")
-            if store.missing(question.sweep.runs):
+            for asked in (question, _first_rules(question)):
+                if not store.missing(asked.sweep.runs):
+                    print("\n".join(table(asked, store)))
+                    break
+            else:
                 print("not trained yet")
-                continue
-            print("\n".join(table(question, store)))
 
 
 if __name__ == "__main__":
