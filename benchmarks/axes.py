@@ -78,9 +78,9 @@ def decoding(
     title: str, axis: str, rules: tuple[str, ...], optimizer: str = "adamw", **asked: Any
 ) -> Question:
     """Of the decoder: warmed up, then linearly to zero; weight decay 0.5."""
-    model, centre = decoder(), {"adamw": -5.5, "muon": -3.5}[optimizer]
+    model, (centre, least) = decoder(), {"adamw": (-5.5, -8), "muon": (-3.5, -6)}[optimizer]
     design = Design(
-        lrs=[2.0 ** (centre + k / 2) for k in range(-8 if optimizer == "adamw" else -6, 6)], schemes="completep", seeds=3,
+        lrs=[2.0 ** (centre + k / 2) for k in range(least, 6)], schemes="completep", seeds=3,
         optimizers=optimizer, weight_decays=0.5, run=rules,
         settings={"schedule": "linear", "warmup": 0.1}, **asked,
     )  # fmt: skip
