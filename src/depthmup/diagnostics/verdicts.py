@@ -205,6 +205,7 @@ def summaries(looks: Sequence[Look]) -> tuple[Size, ...]:
                 depth=depth,
                 value=float(logs.mean().exp()),
                 spread=float(logs.std()) if len(values) > 1 else 0.0,
+                seeds=tuple(values),
             )
         )
     return tuple(result)
