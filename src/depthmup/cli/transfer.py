@@ -150,6 +150,10 @@ class Options:
     weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--weight-decay",))] = (0.0,)
     """Weight decays at the base (adamw, sgd, ...)."""
 
+    run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
+    """Rules by which learning rate, decay, epsilon and betas follow batch and duration: none, sde,
+    sqrt-batch, linear-batch, ... (`depthmup rules` lists them). By default the scheme's own."""
+
     beta1: float | None = None
     """Adam's first decay rate."""
 
@@ -358,6 +362,7 @@ def _design(
         optimizers=options.optimizers or None,
         multipliers=options.multipliers,
         weight_decays=options.weight_decays,
+        run=options.run_rules or None,
         settings=_settings(options),
         seeds=_given(options.seeds, at.get("seeds", 3)),
         steps=options.steps if {"steps", "tokens"} & set(sizes) else steps,

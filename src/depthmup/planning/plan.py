@@ -39,7 +39,7 @@ from depthmup.planning.own_init import (
     recognize,
 )
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
+from depthmup.rules import CAVEATS, Family, Ratios, RunRule, Scheme, named, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs, Facts, parameters, pattern_of, plain_name
 
@@ -196,6 +196,7 @@ def plan(
     multiplier: float = 1.0,
     batch: float = 1.0,
     duration: float = 1.0,
+    run: str | RunRule | None = None,
 ) -> Plan:
     """Apply a width x depth parametrization to a model, its code unchanged.
 
@@ -226,6 +227,8 @@ def plan(
             pass stays as it is); ``False`` keeps all of them in hooks.
         multiplier: of every branch at the base, beside the model's own: the paper's a.
         batch, duration: batch size and examples seen, as multiples of the base run's.
+        run: by which rule learning rate, decay, epsilon and betas follow them, such as ``"sde"``;
+            by default the scheme's own.
 
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
@@ -270,9 +273,10 @@ def plan(
         read_before=facts,
     )
     chosen, why = (given, "") if given is not None else default_scheme(found.places)
-    run = Ratios(batch=batch, duration=duration)
+    chosen = chosen if run is None else with_run(chosen, run)
+    of_run = Ratios(batch=batch, duration=duration)
     prescriptions, multipliers = prescribe(
-        found, chosen, family, run=run, folding=folding, multiplier=multiplier
+        found, chosen, family, run=of_run, folding=folding, multiplier=multiplier
     )
     notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
     if found.positive and 0 < chosen.alpha < 1:
@@ -306,7 +310,7 @@ def plan(
         prescriptions=prescriptions,
         multipliers=multipliers,
         notes=notes,
-        one_minus_beta=chosen.run.one_minus_beta.at(run),
+        one_minus_beta=chosen.run.one_minus_beta.at(of_run),
         own_init=own_init,
         base_init=theirs.measured if theirs is not None else {},
         base_default=theirs.defaults if theirs is not None else {},
