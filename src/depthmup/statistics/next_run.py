@@ -169,7 +169,7 @@ class _State:
     def look(self) -> int:
         """The number of seeds that the sizes measured so far have, or are about to have.
 
-        Half of them have it: where a bracket moves on, its new rates are behind those of the others.
+        Half of them have it: where a bracket moves on, its new rates are behind all others.
         """
         seeds = sorted(self.brackets[i].seeds for i in self.closed)
         common = seeds[len(seeds) // 2] if seeds else 0
