@@ -405,6 +405,13 @@ def parse_budget(text: str) -> dict[str, Any]:
         ) from None
 
 
+def _seeds(options: Options, preset: dict[str, Any]) -> int | None:
+    """Those that were given; the preset's bound those of a search, and a grid has its own."""
+    if options.seeds is not None or options.log2_lrs is not None:
+        return options.seeds
+    return preset.get("seeds")
+
+
 def _given(value: int | None, usual: int) -> int:
     return usual if value is None else value
 

@@ -17,8 +17,8 @@ def saved_sentence(story: SearchStory) -> str:
 
     Example:
         >>> print(saved_sentence(SearchStory(rounds=(), ended={}, runs=60, work=2.0, grid_rates=8,
-        ...     grid_seeds=3, grid_runs=480, grid_work=9.0)))
-        60 runs. A grid of 8 learning rates and 3 seeds at every size has 480 and 4.5 times the work.
+        ...     grid_seeds=3, grid_runs=96, grid_work=9.0)))
+        60 runs. A grid of 8 learning rates and 3 seeds at every size has 96 and 4.5 times the work.
     """
     grid = f"A grid of {story.grid_rates} learning rates and {story.grid_seeds} seeds at every size"
     if not story.work:
@@ -98,8 +98,8 @@ def narrowing(study: Study, *, window: int | None = None, width: Width = 560) ->
     x = alt.X(
         "work:Q",
         title="share of the whole work that went into the scheme",
-        axis=alt.Axis(format="%", grid=False),
-        scale=alt.Scale(domain=[0, max((r["work"] for r in rows), default=1.0)], nice=False),
+        axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
+        scale=alt.Scale(type="log", nice=False),
     )
     y = alt.Y(
         "drift:Q",

@@ -54,11 +54,15 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Runs to be made next, in any order; ``rest`` is the cost that is expected to follow."""
+    """Runs to be made next, in any order.
+
+    ``rest`` is the cost that is expected to follow, ``rest_runs`` the number of runs.
+    """
 
     asks: tuple[Ask, ...]
     why: str
     rest: float = 0.0
+    rest_runs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,6 +216,8 @@ class _State:
             known = sum(j in self.closed for axis in search.axes for j in search.arm(axis)) > 1
             begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
             seeds = begun if begun else (self.look if known else 1)
+            if len(bracket.rates) and bracket.lowest is None:
+                seeds = 1  # looks for a rate that trains at all
             why = "looks for" if len(bracket.rates) else "starts at"
             return self._round(
                 self._asks(i, rates, min(seeds, self.look)),
@@ -251,10 +257,14 @@ class _State:
     def _round(self, asks: tuple[Ask, ...], why: str, at: int) -> Round:
         """A round, and the cost of the sizes that follow with three rates each."""
         later = self.search.order[self.search.order.index(at) + 1 :]
-        rest = sum(
-            3 * self.look * self.search.costs[i] for i in later if not len(self.brackets[i].rates)
+        new = [j for j in later if not len(self.brackets[j].rates)]
+        each = 3 * self.look
+        return Round(
+            asks=asks,
+            why=why,
+            rest=each * sum(self.search.costs[j] for j in new),
+            rest_runs=each * len(new),
         )
-        return Round(asks=asks, why=why, rest=rest)
 
     def _named(self, i: int) -> str:
         sizes, base = self.search.sizes, self.search.base
@@ -280,8 +290,10 @@ class _State:
     def _drifts(self, axis: str, reached: Sequence[int]) -> bool:
         """Whether the sizes reached along an axis show that the optimum drifts."""
         arm = self.search.arm(axis)
+        begun = [i for i in arm if len(self.brackets[i].rates)]
         sizes = [i for i in arm if i in reached]
-        if len(sizes) < min(FEWEST, len(arm)):
+        # Sizes that were measured belong to the verdict, whatever the smaller ones would say alone.
+        if len(sizes) < max(min(FEWEST, len(arm)), len(begun)):
             return False
         return self._verdict(axis, sizes) is Verdict.DRIFTS
 

@@ -27,6 +27,7 @@ from depthmup.statistics import (
     next_round,
     optima,
 )
+from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import DRIFT_UNIT
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.store import Store
@@ -45,7 +46,7 @@ class Plan:
     Attributes:
         sweep: with everything asked for whose records are there.
         pending: runs without a record, all of which the next round needs; none at the end.
-        rest: the work expected after them.
+        rest, rest_runs: the work and the runs expected after them.
         rounds: finished ones.
         ended: by variant, why its search is over.
     """
@@ -55,6 +56,7 @@ class Plan:
     complete: bool = False
     pending: tuple[Any, ...] = ()
     rest: float = 0.0
+    rest_runs: int = 0
     rounds: tuple[SearchRound, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
@@ -96,16 +98,17 @@ def advance(plan: Plan, store: Store) -> Plan:
     while True:
         plan, steps = _steps(plan)
         if not steps:
-            return replace(plan, pending=(), rest=0.0)
+            return replace(plan, pending=(), rest=0.0, rest_runs=0)
         runs = {run: None for step in steps.values() for run in _runs(plan.sweep, step).values()}
         new = [run for run in runs if run not in plan.records]
         if over := _over_budget(plan, new):
             ended = {**plan.ended, **dict.fromkeys(steps, over)}
-            return replace(plan, pending=(), rest=0.0, ended=ended)
+            return replace(plan, pending=(), rest=0.0, rest_runs=0, ended=ended)
         missing = tuple(store.missing(new))
         if missing:
             rest = math.fsum(step.round.rest for step in steps.values())
-            return replace(plan, pending=missing, rest=rest)
+            rest_runs = sum(step.round.rest_runs for step in steps.values())
+            return replace(plan, pending=missing, rest=rest, rest_runs=rest_runs)
         plan = _absorbed(plan, steps, store.records(new))
 
 
@@ -256,7 +259,8 @@ def drift_so_far(
         axis: of the drift.
     """
     unit = DRIFT_UNIT.format(axis=axis)
-    sizes = [i for i in search.arm(axis) if losses[i]]
+    brackets = [Bracket(losses=of_size, chance=search.chance) for of_size in losses]
+    sizes = [i for i in search.arm(axis) if brackets[i].closed]
     unknown = Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
     if len(sizes) < 2:
         return unknown
