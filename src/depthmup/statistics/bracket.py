@@ -34,8 +34,8 @@ the start, or a scan and six octaves beyond it."""
 GRAIN = 1 / 8
 """Octaves to which rates are rounded: far within what a bracket needs."""
 
-CLOSE = 1e-6
-"""Rates nearer than this are one: they come back from records as 2^k."""
+CLOSE = 2e-3
+"""Rates nearer than this, in octaves, are one: tables print them with few digits."""
 
 Losses: TypeAlias = Mapping[float, Sequence[float]]
 """One size's losses by log2 learning rate, each by seed: infinite where a run diverged, NaN where
