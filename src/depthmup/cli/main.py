@@ -14,7 +14,7 @@ from depthmup.cli import (
     fit,
     limit,
     merge,
-    next,
+    next_runs,
     plan,
     predict,
     regimes,
