@@ -66,7 +66,8 @@ class Outcome:
     def drift(self, search: Search) -> tuple[float, float, int]:
         """The drift, its half-width, and over how many sizes."""
         sizes = [i for i in range(len(search.sizes)) if self.losses[i]]
-        fitted = optima(curves_of([self.losses[i] for i in sizes], chance=search.chance))
+        curves = curves_of([self.losses[i] for i in sizes], chance=search.chance)
+        fitted = optima(curves, chance=search.chance)
         inside = [n for n, i in enumerate(sizes) if fitted.places()[n].value == "interior"]
         if len(inside) < 2:
             return math.nan, math.inf, len(inside)

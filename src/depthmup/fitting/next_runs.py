@@ -48,8 +48,9 @@ def next_runs(
 ) -> NextRuns:
     """The runs that tell most next, from the results so far; trains nothing.
 
-    Put the results into the table as they come and ask again, until nothing more is proposed. The
-    verdict is then that of ``depthmup.fit`` on the same table.
+    Put the results into the table as they come and ask again, until nothing more is proposed. Why
+    says then which verdict was reached, with an interval that may be looked at that often;
+    ``depthmup.fit`` shows what else the same table says.
 
     Args:
         table: a pandas DataFrame, or the path of a CSV, JSON lines or Parquet file; it may have no

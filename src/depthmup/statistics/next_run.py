@@ -316,7 +316,7 @@ class _State:
             if asks := tuple(ask for of_size in steps for ask in of_size):
                 return Round(asks=asks, why="half steps at every size, for the prediction")
             if self.look < min(CERTIFIED, search.looks[-1]):
-                return self._more_seeds(reached)
+                return self.more_seeds(reached)
         reasons = []
         for axis in search.axes:
             sizes = [i for i in search.arm(axis) if i in reached]
@@ -341,7 +341,7 @@ class _State:
         new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
         return self._asks(i, new, self.look)
 
-    def _more_seeds(self, sizes: Sequence[int]) -> Round:
+    def more_seeds(self, sizes: Sequence[int]) -> Round:
         look = next(look for look in self.search.looks if look > self.look)
         asks = [ask for i in sizes for ask in self._asks(i, self.brackets[i].window, look)]
         return Round(asks=tuple(asks), why=f"{look} seeds at every size")
@@ -390,20 +390,33 @@ class _Sharper:
         else:
             verdict = state._verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
-                return Done(why=f"{verdict.value} is decided after {state.look} seeds")
+                return Done(
+                    why=f"{verdict.value} is decided after {state.look} seeds, at {value:+.3f} ± "
+                    f"{half:.3f}"
+                )
             if search.complete:
                 return Done(why=f"all sizes have {state.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
             need, slack = abs(search.tolerance - abs(value)), error
+        if not math.isfinite(half):
+            return self._more_or_shallow()
         misfit = self.fitted.misfit
         finest = misfit / 2.0 ** np.array([self._halvings(i) for i in self.sizes])
-        if self._half(search.looks[-1], finest) > need + slack:
+        hopeless = self._half(search.looks[-1], finest) > need + slack
+        if hopeless and search.precision is None:
             return Done(
                 why=f"undecided at {value:+.3f} ± {half:.3f}, and neither {search.looks[-1]} seeds "
                 "nor finer steps would change that"
             )
         return self._best_step(need, half)
+
+    def _more_or_shallow(self) -> Round | Done:
+        """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
+        state = self.state
+        if state.look < state.search.looks[-1]:
+            return state.more_seeds(self.sizes)
+        return Done(why="seeds scatter more than the learning rate matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""
@@ -424,7 +437,7 @@ class _Sharper:
                 worth[n] = (gain / (len(asks) * search.costs[i]), asks, error)
         later = [other for other in search.looks if other > look]
         if later:
-            more = state._more_seeds(self.sizes)
+            more = state.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
             price = sum(search.costs[ask.size] for ask in more.asks)
             if not worth or gain / price > max(of_size[0] for of_size in worth.values()):
