@@ -210,7 +210,9 @@ def real(store: Store, draws: int) -> None:
             seeds = rng.permutation(population.losses.shape[-1])
             _one(population, seeds, draw % 2, tally)
         truth, half = population.truth(len(population.depths))
-        mean = {k: float(np.mean(v)) for k, v in tally.items() if k not in ("grid", "search")}
+        mean = {
+            k: float(np.mean(v)) for k, v in tally.items() if k not in ("grid", "search", "dense")
+        }
         ratios = {
             goal: (mean["default"] / mean[goal], mean["tight"] / mean[goal])
             for goal in ("verdict", "interval")

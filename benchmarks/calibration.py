@@ -8,8 +8,9 @@ Every configuration is calibrated on four seeds at three or four sizes; the trut
 other seeds measure at the target, four times the largest of those. The statistics were developed
 on the set ``first``; ``fresh`` and ``broad`` (residual MLPs) and ``decoders`` (transformers of 1, 2
 and 4 layers, predicting 16) were looked at once, afterwards. In the set ``joint`` the target grows
-in width and in depth, and is predicted from two arms and a corner. What is not trained yet is left
-out and counted.
+in width and in depth, and is predicted from two arms and a corner: interactions were developed on
+it, and ``joint fresh`` was looked at once, afterwards. What is not trained yet is left out and
+counted.
 """
 
 import argparse
@@ -43,7 +44,7 @@ from depthmup.sweep.target_probe import Train, probe_target
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4
-SETS = ("first", "fresh", "broad", "joint", "decoders")
+SETS = ("first", "fresh", "broad", "joint", "joint fresh", "decoders")
 STEPS, WINDOW = 200, 40
 # Where the optimum of the smallest network lies, roughly: the middle of the grids.
 CENTRES = {
@@ -249,13 +250,13 @@ def widths(*of: int, depth: int = 4) -> dict[str, tuple]:
 
 def configurations(which: str) -> list[Configuration]:
     """The set ``first``, for development, and the others, for the test."""
-    if which == "joint":
+    if which in JOINT:
         return [
             Configuration(
                 kind="width and depth", scheme=name, optimizer="adam", network=network,
                 sizes=STAR, target=target,
             )
-            for network in ("abs", "relu", "tanh")
+            for network in JOINT[which]
             for name in ("depth-mup", "ode")
             for target in ((64, 32), (64, 64), (128, 32))
         ]  # fmt: skip
@@ -312,6 +313,7 @@ def is_fresh(each: Configuration) -> bool:
     return each.network == "tanh" and each.kind != "depth, block depth 1"
 
 
+JOINT = {"joint": ("abs", "relu", "tanh"), "joint fresh": ("gelu", "silu", "erf", "softplus")}
 STAR = (
     (16, 4), (16, 8), (16, 16), (16, 32), (32, 4), (64, 4), (32, 32),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from depthmup.execution import Execution
-from depthmup.model import Model, by_reference
+from depthmup.model import Model, by_reference, check_axes, resolved
 from depthmup.records import environment
 from depthmup.report import Report, load_report
 from depthmup.rules import DEPTH_MUP, Scheme, completep
@@ -198,6 +198,7 @@ def resolved_sweep(
         target = _target(design, target)
         design = design.toward(target)
     if isinstance(model, BuiltIn):
+        model = replace(model, batch_size=design.base.get("batch", model.batch_size))
         optimizers = design.optimizers or ("adam",)
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
         return Sweep(
@@ -219,11 +220,11 @@ def resolved_sweep(
         optimizers=design.optimizers or ("adamw",),
         lrs=_started(design.lrs, USUAL_RATE),
     )
+    check_axes(resolved(model), design.base)
     custom = Custom(
         name=model.name, code=model.code, planned=model.train is None and model.plan is None
     )
     if not design.schemes:
-        custom.check(design)
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
     return Sweep(model=custom, design=design), target
 
@@ -258,7 +259,17 @@ def _target(design: Design, target: Size) -> Size:
                 f"Expected the {axis} of the target to be a whole number of at least 1; got "
                 f"{value!r}."
             )
-    return {**design.base, **{axis: int(value) for axis, value in target.items()}}
+    for axis, value in target.items():
+        if value != design.base[axis] and len({size[axis] for size in design.all_sizes}) < 2:
+            raise ValueError(
+                f"The target has {axis} {value}, and the design has {axis} {design.base[axis]} "
+                f"alone: nothing would be known of {axis}. Vary it, such as {axis}="
+                f"{(design.base[axis], 2 * design.base[axis], 4 * design.base[axis])}, or leave it "
+                "out of the target."
+            )
+    whole = {**design.base, **{axis: int(value) for axis, value in target.items()}}
+    design.steps_at(whole)
+    return whole
 
 
 def _check_asked(sweep: Sweep, target: Size | None, tolerance: float) -> None:

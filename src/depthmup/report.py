@@ -24,6 +24,7 @@ from depthmup.sweep import (
     story,
     studies,
 )
+from depthmup.sweep.losses import stretched
 from depthmup.sweep.sessions import environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
 
@@ -182,11 +183,12 @@ class Report:
                 **run.row,
                 "status": record.status.value,
                 "steps": len(record.losses),
-                "loss": record.mean_loss(window.start, window.stop),
+                "loss": record.mean_loss(own.start, own.stop),
                 "last_finite_loss": record.last_finite_loss,
                 "key": run.key,
             }
             for run, record in self.records.items()
+            for own in (stretched(window, run.steps / self.sweep.design.steps),)
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:

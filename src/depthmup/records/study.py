@@ -9,6 +9,22 @@ from depthmup.records.search import SearchStory
 Axis = str
 """The axis along which sizes grow in a study, such as depth; the other axes stay at the base."""
 
+RUN_AXES: tuple[Axis, ...] = ("batch", "steps", "tokens")
+"""Axes of the run and not of its network: they change no weight's shape. Batch and steps give the
+tokens, in whatever the batch counts, so that a size names two of the three at most."""
+
+
+def plural(axis: Axis) -> str:
+    """Several values of an axis.
+
+    Example:
+        >>> plural("depth"), plural("batch"), plural("steps")
+        ('depths', 'batches', 'steps')
+    """
+    if axis.endswith("s"):
+        return axis
+    return axis + ("es" if axis.endswith(("ch", "x")) else "s")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:

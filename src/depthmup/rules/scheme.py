@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from depthmup.rules.family import Family
-from depthmup.rules.power import ONE, Power
+from depthmup.rules.power import ONE, Power, Ratios
 from depthmup.rules.role import Kind, Role
 from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthRule
 
@@ -27,12 +28,36 @@ class Laws:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLaws:
-    """How settings of the whole run depend on its batch size and duration."""
+    """How settings of the whole run depend on its batch size and duration.
+
+    ``one_minus_beta`` multiplies 1 - beta of both averages of Adam, and ``log_beta2`` the logarithm
+    of beta2: the steps over which the squares are averaged, by its inverse.
+    """
 
     lr: Power = ONE
     epsilon: Power = ONE
     decay: Power = ONE
     one_minus_beta: Power = ONE
+    log_beta2: Power = ONE
+
+    def betas(self, betas: tuple[float, float], ratios: Ratios) -> tuple[float, float]:
+        """Decay rates of averages from those of the base.
+
+        An average over less than its last step is that step: where 1 - beta would exceed one, as it
+        may for batches many times the base's, beta is zero.
+
+        Example:
+            >>> laws = RunLaws(one_minus_beta=Power(batch=Fraction(1)))
+            >>> laws.betas((0.9, 0.999), Ratios(batch=0.5))
+            (0.95, 0.9995)
+            >>> laws.betas((0.9, 0.999), Ratios(batch=16))
+            (0.0, 0.984)
+        """
+        factor, power = self.one_minus_beta.at(ratios), self.log_beta2.at(ratios)
+        if factor == power == 1.0:
+            return betas
+        first, second = (max(0.0, round(1 - (1 - beta) * factor, 12)) for beta in betas)
+        return first, round(second**power, 12)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,29 +139,35 @@ class Scheme:
 
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family."""
-        family = family.serving(role.kind)
-        response = family.response
-        form = Readout.MULTIPLIER if role.tied else self.readout
-        width = self.width.law(role.kind, form)
-        gradient, update = width.gradient, width.update
-        if role.in_branch:
-            summed = role.shared and self.follows_depth
-            gradient = gradient * Power(depth=int(summed) - self.alpha)
-            update = update * Power(depth=-self.gamma)
-        # Without a theory of width, nothing is known that a learning rate would have to undo.
-        own = width.init**response.weight * response.size(role.kind) if self.follows_width else ONE
-        lr = update / (gradient**response.gradient * own)
-        keeps_decay = role.kind is Kind.VECTOR and not response.gradient
-        values = {
-            "init": width.init,
-            "forward": width.forward,
-            "lr": lr,
-            "epsilon": gradient**response.epsilon_degree * response.epsilon,
-            "decay": ONE if keeps_decay else ONE / lr,
-        }
-        for departure in self.departures:
-            if departure.concerns(role, family):
-                values[departure.quantity] = departure.law
-        for quantity in ("lr", "epsilon", "decay"):
-            values[quantity] = values[quantity] * getattr(self.run, quantity)
-        return Laws(**values)
+        return _laws(self, role, family)
+
+
+@lru_cache(maxsize=4096)
+def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
+    """See ``Scheme.laws``; models ask for few different ones, many times."""
+    family = family.serving(role.kind)
+    response = family.response
+    form = Readout.MULTIPLIER if role.tied else scheme.readout
+    width = scheme.width.law(role.kind, form)
+    gradient, update = width.gradient, width.update
+    if role.in_branch:
+        summed = role.shared and scheme.follows_depth
+        gradient = gradient * Power(depth=int(summed) - scheme.alpha)
+        update = update * Power(depth=-scheme.gamma)
+    # Without a theory of width, nothing is known that a learning rate would have to undo.
+    own = width.init**response.weight * response.size(role.kind) if scheme.follows_width else ONE
+    lr = update / (gradient**response.gradient * own)
+    keeps_decay = role.kind is Kind.VECTOR and not response.gradient
+    values = {
+        "init": width.init,
+        "forward": width.forward,
+        "lr": lr,
+        "epsilon": gradient**response.epsilon_degree * response.epsilon,
+        "decay": ONE if keeps_decay else ONE / lr,
+    }
+    for departure in scheme.departures:
+        if departure.concerns(role, family):
+            values[departure.quantity] = departure.law
+    for quantity in ("lr", "epsilon", "decay"):
+        values[quantity] = values[quantity] * getattr(scheme.run, quantity)
+    return Laws(**values)

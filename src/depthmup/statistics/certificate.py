@@ -35,7 +35,7 @@ from depthmup.statistics.refusals import (
     refuse_probe,
 )
 
-VERSION = 3
+VERSION = 4
 """Of the statistics: raised when the same losses would give another certificate."""
 
 

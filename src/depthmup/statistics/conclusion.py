@@ -9,6 +9,7 @@ import numpy as np
 
 from depthmup.records import Estimate, Verdict
 from depthmup.records.certificate import BandPoint, Metrics, Slope
+from depthmup.statistics.asymmetry import ASYMMETRY_WALK
 from depthmup.statistics.design_refusals import FARTHEST
 from depthmup.statistics.law import CONFIDENCE, Law, Prediction, Size, predict
 from depthmup.statistics.laws import Laws, volume
@@ -48,9 +49,9 @@ def conclude(
 ) -> dict[str, Any]:
     """Everything that an issued certificate says."""
     asymmetry = float(fitted.sides.asymmetry)
-    error = math.hypot(fitted.sides.scatter, fitted.sides.asymmetry_error)
 
     def optimum(size: Size) -> Prediction:
+        error = _asymmetry_error(fitted, laws.optimum, size)
         return predict(laws.optimum, size).shifted(asymmetry, error, stream=3)
 
     largest = max(range(len(sizes)), key=lambda i: volume(sizes[i]))
@@ -87,6 +88,17 @@ def conclude(
             _point(float(k), there.of(float(k))) for k in np.linspace(low, high, 61)
         ),
     }
+
+
+def _asymmetry_error(fitted: Optima, law: Law, size: Size) -> float:
+    """Standard error of the asymmetry at a size that was not measured.
+
+    Valleys change their shape with size: the asymmetry walks at random from the middle of the sizes
+    measured, along each axis.
+    """
+    away = np.abs(law.distances([size])[0] - law.distances(law.sizes).mean(0))
+    walk = ASYMMETRY_WALK * math.sqrt(away.sum())
+    return math.hypot(fitted.sides.scatter, fitted.sides.asymmetry_error, walk)
 
 
 def _horizon(law: Law, sizes: Sequence[Size], target: Size) -> Size:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
+from depthmup.records.study import plural
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima, optima
@@ -160,6 +161,8 @@ def excess_loss(fitted: Optima, base: int, target: int) -> Estimate:
     value = of(gap, fitted.log_losses[target], float(fitted.log_loss[target]))
     if not math.isfinite(value):
         return Estimate(value=value, low=value, high=value, unit=EXCESS_UNIT)
+    if np.isnan(fitted.averages_without[target]).any():  # a seed that stands almost alone
+        return around(value, math.inf, EXCESS_UNIT)
     gaps = fitted.centre_without[base] - fitted.centre_without[target]
     tried = np.where(np.isfinite(fitted.log_losses[target]), 0.0, fitted.log_losses[target])
     without = np.array(
@@ -205,7 +208,10 @@ def judge(
             + fails
         )
     if not drift.known:
-        return Verdict.UNDECIDED, f"Fewer than two {axis}s have an optimum to compare." + fails
+        return (
+            Verdict.UNDECIDED,
+            f"Fewer than two {plural(axis)} have an optimum to compare." + fails,
+        )
     if drift.outside(-tolerance, tolerance):
         way = "down" if drift.value < 0 else "up"
         return Verdict.DRIFTS, (
@@ -225,7 +231,8 @@ def judge(
         )
     return Verdict.UNDECIDED, (
         f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
-        f"±{tolerance:g}: use more seeds, more {axis}s, or a finer grid of learning rates.{source}"
+        f"±{tolerance:g}: use more seeds, more {plural(axis)}, or a finer grid of learning rates."
+        f"{source}"
     )
 
 

@@ -11,7 +11,8 @@ holds them all:
   a *scatter*, independent at each size, standard deviation tau; a *random walk* of each slope, a
   Brownian motion in log2 size with standard deviation lambda after one octave: bends, whose error
   grows with the distance as extrapolation errors do; and *interactions* s_ab of standard deviation
-  iota, which sizes on arms that meet at the base do not show at all.
+  iota, which sizes on arms that meet at the base do not show at all, and which walk at random as
+  slopes do, with standard deviation iota after one octave of either axis.
 
 Given tau, lambda and iota the prediction is the best linear one (universal kriging; with the random
 walk alone a cubic smoothing spline, continued): the last slopes count more than the first. None of
@@ -19,10 +20,12 @@ the three is known. All are learned from the measured residuals, as far as these
 own errors, and averaged over with half-normal priors. With few sizes the priors decide much.
 
 The generalized covariance of the random walk is |x - x'|^3 / 12, valid for errors that leave the
-straight law itself out, as those of predictions do.
+straight law itself out, as those of predictions do. An interaction is zero on the arms, so that
+its random walk begins there: twice integrated Brownian motion, min^2 (3 max - min) / 6, times the
+other axis (a smoothing spline's analysis of variance).
 
 *Source:* Wahba, Spline Models for Observational Data (1990), Section 1; Cressie, Statistics for
-Spatial Data (1993), Section 3.4.
+Spatial Data (1993), Section 3.4; Gu, Smoothing Spline ANOVA Models (2013), Section 2.4.
 """
 
 import math
@@ -258,7 +261,20 @@ def _covariances(law: Law, nodes: Sequence[Size]) -> list[Array]:
     x, products = law.distances(nodes), law.products(nodes)
     scatter = np.array([[float(a == b) for b in nodes] for a in nodes])
     walk = (np.abs(x[:, None] - x[None]) ** 3 / 12).sum(-1)
-    return [scatter, walk, products @ products.T]
+    return [scatter, walk, products @ products.T + _walk_of_products(x)]
+
+
+def _walk_of_products(x: Array) -> Array:
+    """Covariance of interactions that walk at random from the arms: W_a x_b + x_a W_b, W unit."""
+    near, far = (pick(abs(x)[:, None], abs(x)[None]) for pick in (np.minimum, np.maximum))
+    same_side = x[:, None] * x[None] > 0
+    walks = np.where(same_side, near**2 * (3 * far - near) / 6, 0.0)
+    lines = x[:, None] * x[None]
+    pairs = combinations(range(x.shape[1]), 2)
+    zero = np.zeros((len(x), len(x)))
+    return np.asarray(
+        sum((walks[..., a] * lines[..., b] + lines[..., a] * walks[..., b] for a, b in pairs), zero)
+    )
 
 
 def _totals(law: Law, grid: Array) -> Array:

@@ -30,6 +30,7 @@ from depthmup.statistics import (
 from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import DRIFT_UNIT
 from depthmup.sweep.design import Size, Variant
+from depthmup.sweep.losses import stretched
 from depthmup.sweep.store import Store
 from depthmup.sweep.sweep import Sweep
 
@@ -187,7 +188,7 @@ def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[A
     """The plan after a round whose records are there."""
     records = {**plan.records, **new}
     design = plan.sweep.design
-    stop = design.steps
+    window = slice(design.steps - design.window, design.steps)
     asked = {key: dict(seeds) for key, seeds in plan.sweep.asked.items()}
     losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in plan.losses.items()}
     counted: set[Any] = set(plan.records)
@@ -199,7 +200,8 @@ def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[A
         for ask, run in _runs(plan.sweep, step).items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
-            row[ask.seed] = _loss(records[run], stop - design.window, stop)
+            of_run = stretched(window, run.steps / design.steps)
+            row[ask.seed] = _loss(records[run], of_run.start, of_run.stop)
             of_variant[ask.size][ask.log2_lr] = row
             seeds = asked.setdefault((name, ask.size), {})
             seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)

@@ -32,7 +32,7 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
 from depthmup.sweep.design import Size, Variant
-from depthmup.sweep.losses import mean_losses
+from depthmup.sweep.losses import stretched
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
 
@@ -56,10 +56,7 @@ def losses_over(
         ValueError: a mean loss is not positive.
     """
     log2_lrs = tuple(sorted({k for size in sizes for k in sweep.rates(variant, size)}))
-    if sweep.design.auto:
-        values = _aligned(sweep, records, variant, sizes, window, log2_lrs)
-    else:
-        values = mean_losses(sweep.points(variant, sizes), records, window)
+    values = _aligned(sweep, records, variant, sizes, window, log2_lrs)
     if (values <= 0).any():
         raise ValueError(
             f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
@@ -88,7 +85,8 @@ def _aligned(
     for i, size in enumerate(sizes):
         for log2_lr in sweep.rates(variant, size):
             for seed, run in enumerate(sweep.curve(variant, size, log2_lr)):
-                loss = records[run].mean_loss(window.start, window.stop)
+                own = stretched(window, run.steps / sweep.design.steps)
+                loss = records[run].mean_loss(own.start, own.stop)
                 values[i, log2_lrs.index(log2_lr), seed] = loss
     return values
 

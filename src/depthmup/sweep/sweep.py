@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from depthmup.records import Record
 from depthmup.statistics import Array, Curves, curves_of
 from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.question import question
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
 Asked: TypeAlias = Mapping[tuple[str, int], Mapping[float, int]]
@@ -113,7 +114,14 @@ class Sweep:
         at_base = {f"base_{axis}": value for axis, value in base.items()}
         model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
         empty = [name for name in ("settings", "sizes") if not design[name]]
-        return {**model, **at_base, **arms, **{k: design[k] for k in design if k not in empty}}
+        asked = question(self.design)
+        return {
+            **({"question": list(asked)} if asked else {}),
+            **model,
+            **at_base,
+            **{k: design[k] for k in design if k not in empty},
+            **arms,
+        }
 
     @cached_property
     def runs(self) -> tuple[Any, ...]:
@@ -169,8 +177,7 @@ class Sweep:
 
     def probed(self, variant: Variant) -> "Probed":
         """The variant at any size, for a few steps."""
-        short = replace(self.design, steps=STEPS, window=LAST)
-        return Probed(sweep=self, short=replace(self, design=short), variant=variant)
+        return Probed(sweep=self, variant=variant)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,13 +185,12 @@ class Probed:
     """A variant of a sweep at any size, for a few steps."""
 
     sweep: Sweep
-    short: Sweep
     variant: Variant
 
     def run(self, size: Mapping[str, float], log2_lr: float, seed: int) -> Any:
         """The run of ``STEPS`` steps of a size."""
         whole = {axis: int(value) for axis, value in size.items()}
-        return self.short.run(self.variant, whole, log2_lr, seed)
+        return replace(self.sweep.run(self.variant, whole, log2_lr, seed), steps=STEPS)
 
     def work(self, size: Mapping[str, float]) -> float:
         """The work of a step."""
