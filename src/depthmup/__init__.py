@@ -7,6 +7,7 @@ from depthmup._version import __version__
 
 # Loaded when first used, so that importing the rules does not load PyTorch.
 _LAZY = {
+    "Auto": "depthmup.sweep",
     "Branch": "depthmup.planning",
     "BuiltIn": "depthmup.sweep",
     "Design": "depthmup.sweep",
@@ -26,6 +27,7 @@ _LAZY = {
 _PACKAGES = ("diagnostics", "limits", "rules")
 
 __all__ = [
+    "Auto",
     "Branch",
     "BuiltIn",
     "Design",

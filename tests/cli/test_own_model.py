@@ -136,3 +136,20 @@ def test_an_error_in_the_code_comes_with_its_traceback(folder, tmp_path, capsys)
     assert "mine_own.py" in said
     assert "ZeroDivisionError: division by zero" in said
     assert main(["transfer", *words]) == 0
+
+
+def test_axes_by_name_on_the_command_line(tmp_path):
+    (tmp_path / "sized.py").write_text(
+        SOURCE.replace("def batch(generator):", "def batch(generator, batch):").replace(
+            "randn(32,", "randn(batch,"
+        )
+    )
+    asked = [
+        "transfer", "--model", f"{tmp_path}/sized.py:make", "--base", "width=8", "depth=2",
+        "batch=16", "steps=10", "--along", "batch=16,32", "steps=10,20", "--log2-lrs", "-9", "-7",
+        "-5", "--seeds", "2", "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    assert main(asked) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [row["axis"] for row in summary["schemes"]] == ["batch", "steps"]
+    assert summary["schemes"][0]["batches"] == [16, 32]

@@ -273,6 +273,28 @@ def test_slope_of_made_up_errors():
     assert not flat.agrees
 
 
+def test_the_next_order_does_not_bias_the_slope():
+    """Mean squares a/n - 40 a/n^2, as trained networks have them: a plain slope refutes -1/2."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([128, 256, 512, 1024, 2048])
+    mean = (1 / sizes - 40 / sizes**2)[:, None]
+    samples = [mean * rng.chisquare(40, size=(5, 12)) for _ in range(40)]
+    plain, corrected = (
+        [agreement.approach(sizes, s, expected=-0.5, next_order=order) for s in samples]
+        for order in (False, True)
+    )
+    assert sum(found.agrees for found in plain) < 20
+    assert sum(not found.agrees for found in corrected) < 7  # as above
+    # The fit of 1/n leaves a bias of the order after it, 40^2/n^2 at most.
+    assert np.mean([found.slope.value for found in corrected]) == pytest.approx(-0.5, abs=0.05)
+    flat = agreement.approach(
+        sizes, rng.chisquare(40, size=(5, 12)), expected=-0.5, next_order=True
+    )
+    assert not flat.agrees
+    with pytest.raises(ValueError, match="at least four sizes"):
+        agreement.approach(sizes[:3], samples[0][:3], expected=-0.5, next_order=True)
+
+
 def test_one_run_has_no_interval():
     with pytest.raises(ValueError, match="at least two runs"):
         agreement.agreement_with_width(make_steps(), widths=[8, 16], depth=2, runs=1)

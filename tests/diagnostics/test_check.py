@@ -446,3 +446,28 @@ def test_models_of_transformers_are_not_failed(scheme):
     )  # fmt: skip
     assert found.outcome is not Outcome.FAIL, found.failures
     assert any("self_attn" in e.module for e in found.exponents if e.outcome is Outcome.PASS)
+
+
+def test_the_ends_of_a_sequential_are_told_from_its_blocks():
+    """Numbers alone name its layers: the input, the blocks and the readout stay apart."""
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.linear = nn.Linear(width, width)
+
+        def forward(self, x):
+            return x + self.linear(torch.tanh(x))
+
+    def make(width, depth):
+        blocks = (Block(width) for _ in range(depth))
+        return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 3))
+
+    def batch(generator):
+        x = torch.randn(16, 6, generator=generator)
+        return x, x[:, :3].argmax(-1)
+
+    result = check(Model(make, batch=batch), widths=(8, 16, 32), depths=(2, 4, 8), seeds=2)
+    modules = {e.module.removesuffix(".weight").removesuffix(".bias") for e in result.exponents}
+    assert {"0", "*.linear", "-1"} <= modules
+    assert "*" not in modules

@@ -3,8 +3,10 @@
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -110,19 +112,64 @@ class TestTable:
         assert "0.25 by hook" in text
         assert "17 multipliers stay explicit, as hooks: branch, readout." in text
 
-    @pytest.mark.parametrize("width", [100, 300])
-    def test_every_column_is_shown_at_any_width(self, width):
+    def test_a_wide_screen_shows_the_table(self, monkeypatch):
+        monkeypatch.delenv("COLUMNS", raising=False)
         from rich.console import Console
 
         plan = make_plan()
-        console = Console(record=True, width=width, file=io.StringIO())
+        console = Console(record=True, width=300, file=io.StringIO())
         console.print(plan)
         columns = {"parameter", "role", "init", "multiplier", "lr", "epsilon", "decay"}
         for text in (str(plan), console.export_text()):
             head = text.partition("───")[0]
             assert columns <= set(head.split())
 
-    def test_text_is_as_wide_as_it_needs_to_be(self):
+    @pytest.mark.parametrize("width", [60, 80, 120])
+    def test_a_narrow_screen_shows_every_fact_in_its_columns(self, width, monkeypatch):
+        from rich.console import Console
+
+        plan = make_plan()
+        console = Console(record=True, width=width, file=io.StringIO())
+        console.print(plan)
+        monkeypatch.setenv("COLUMNS", str(width))
+        for text in (str(plan), console.export_text()):
+            assert max(map(len, text.splitlines())) <= width
+            words = " ".join(text.split())
+            for row in depthmup.planning.table.rows(plan):
+                assert row.pattern in words
+                assert str(row.first.role) in words
+                for value, law in filter(None, depthmup.planning.table.factors(row.first).values()):
+                    assert f"{value:.4g}" in words.split()
+                    assert set(law.split()) <= set(words.replace("(", " ").split())
+
+    def test_a_notebook_shows_the_table_and_not_the_fields(self):
+        plan = make_plan()
+        assert len(repr(plan)) < 120
+        html = plan._repr_html_()
+        assert html.count("<tr>") == 1 + len(depthmup.planning.table.rows(plan))
+        assert "<code>blocks.*.mlp.*.weight</code>" in html
+
+    def test_words_have_the_factors_that_they_name(self):
+        """A law without the folded multiplier beside it would be a wrong formula."""
+        plan = make_plan()
+        for p in plan.prescriptions:
+            letters = {
+                "m_in": p.ratios.fan_in,
+                "m_out": p.ratios.fan_out,
+                "r": p.ratios.depth,
+                "A": p.folded,
+            }
+            said = re.findall(r"times ([-+.e\d]+) \(law ([^,)]*)", plan.explain(p.name))
+            for value, law in said:
+                product = 1.0
+                for word in law.split():
+                    letter, _, power = word.partition("^")
+                    product *= letters[letter] ** float(Fraction(power or 1))
+                assert float(value) == pytest.approx(product, rel=1e-5), (p.name, law)
+        assert "(law m_in^-1 A" in plan.explain("blocks.3.mlp.2.weight")
+
+    def test_text_is_as_wide_as_it_needs_to_be(self, monkeypatch):
+        monkeypatch.delenv("COLUMNS", raising=False)
         lines = str(make_plan()).splitlines()
         header = next(line for line in lines if "multiplier" in line)
         assert len(header) > 150
@@ -145,7 +192,7 @@ class TestWords:
             "one of 4 times as many as in the base",
             "multiplied by 0.25 (law r^-1), folded into blocks.3.mlp.2.bias, blocks.3.mlp.2.weight",
             "the model's own is m_in^-1/2",
-            "Learning rate (entrywise): times 0.125 (law m_in^-1)",
+            "Learning rate (entrywise): times 0.125 (law m_in^-1 A, m_in = 2, A = 0.25)",
             "arXiv 2505.01618",
         ):
             assert part in text

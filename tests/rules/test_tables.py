@@ -306,3 +306,30 @@ class TestHyperP:
         at = Ratios(batch=4, duration=10)
         role = Role(kind=Kind.HIDDEN, in_branch=True)
         assert factors("hyperp", "muonh", role, at)["lr"] == approx(2 * 10**-0.32)
+
+
+class TestSpellings:
+    @pytest.mark.parametrize(
+        ("spelling", "name"),
+        [
+            ("depth_mup", "depth-mup"),
+            ("Depth muP", "depth-mup"),
+            ("Depth-\N{GREEK SMALL LETTER MU}P", "depth-mup"),
+            ("complete-p", "completep"),
+            ("muP", "mup"),
+            ("\N{GREEK SMALL LETTER MU}P", "mup"),
+            ("\N{MICRO SIGN}P", "mup"),
+            ("Complete(d)P", "complete-dp"),
+            ("completed-p", "complete-dp"),
+            ("standard", "sp"),
+            ("block_multiplier", "block-multiplier"),
+        ],
+    )
+    def test_what_people_type_names_the_scheme(self, spelling, name):
+        assert scheme(spelling).name == name
+
+    def test_a_typo_gets_a_suggestion(self):
+        with pytest.raises(ValueError, match=r"Did you mean completep\?"):
+            scheme("completpe")
+        with pytest.raises(ValueError, match=r"got 'zebra'\.$"):
+            scheme("zebra")

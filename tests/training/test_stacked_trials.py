@@ -16,7 +16,8 @@ from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import run_trial
 
 TRIAL = Trial(
-    model="small", code="1", width=16, depth=2, base_width=8, base_depth=1, scheme="completep",
+    model="small", code="1", size={"width": 16, "depth": 2}, base={"width": 8, "depth": 1},
+    scheme="completep",
     optimizer="adamw", lr=2.0**-6, weight_decay=0.1, steps=6, seed=0,
     settings={"schedule": "linear", "warmup": 0.2, "own_init": "fan_in"},
 )  # fmt: skip
@@ -90,7 +91,7 @@ def test_a_member_that_diverges_ends_where_it_would_alone_and_disturbs_no_other(
 
 def test_what_cannot_be_stacked_is_refused():
     with pytest.raises(ValueError, match="differ in learning rate and seed alone"):
-        list(run_together([TRIAL, replace(TRIAL, depth=4)], FUNCTIONS))
+        list(run_together([TRIAL, replace(TRIAL, size={"width": 16, "depth": 4})], FUNCTIONS))
     clipped = replace(TRIAL, settings={**TRIAL.settings, "clip": 1.0})
     with pytest.raises(ValueError, match="no gradient clipping"):
         list(run_together([clipped], FUNCTIONS))
@@ -99,7 +100,7 @@ def test_what_cannot_be_stacked_is_refused():
 
 
 def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):
-    trials = [*of(steps=2), *of(steps=2, depth=1)]
+    trials = [*of(steps=2), *of(steps=2, size={"width": 16, "depth": 1})]
     jobs = together(trials, FUNCTIONS, members=4)
     assert [len(job.trials) for job in jobs] == [4, 2, 4, 2]
     assert [key for job in jobs for key in job.keys] == [trial.key for trial in trials]

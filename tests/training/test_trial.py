@@ -26,16 +26,15 @@ OWN = Model(make=make, batch=batch)
 TRIAL = Trial(
     model="make",
     code="1",
-    width=32,
-    depth=4,
-    base_width=32,
-    base_depth=4,
+    size={"width": 32, "depth": 4},
+    base={"width": 32, "depth": 4},
     scheme=BASE_SHAPE,
     optimizer="adamw",
     lr=2.0**-7,
     steps=8,
     seed=3,
 )
+DEEP, WIDE = {"width": 32, "depth": 8}, {"width": 64, "depth": 4}
 
 
 def plain_losses(trial, multiplier=1.0, rate=lambda at: 1.0, clip=math.inf, **options):
@@ -87,7 +86,7 @@ def test_rates_schemes_and_sizes_of_a_seed_see_the_same_batches():
         return x, y
 
     own = Model(make=make, batch=watched)
-    runs = [{"lr": 0.1}, {"scheme": "sp", "depth": 8}, {"width": 64, "scheme": "depth-mup"}]
+    runs = [{"lr": 0.1}, {"scheme": "sp", "size": DEEP}, {"size": WIDE, "scheme": "depth-mup"}]
     sequences = []
     for changes in runs:
         run_trial(replace(TRIAL, **changes), own)
@@ -130,7 +129,7 @@ def test_randomness_and_threads_outside_stay_as_they_were():
 
 @pytest.mark.parametrize("name", ["muon", "muon-rms", "sgd", "rmsprop"])
 def test_other_optimizers_train(name):
-    record = run_trial(replace(TRIAL, optimizer=name, depth=8, scheme="depth-mup", steps=20), OWN)
+    record = run_trial(replace(TRIAL, optimizer=name, size=DEEP, scheme="depth-mup", steps=20), OWN)
     assert record.losses[-1] < record.losses[0]
 
 
@@ -191,7 +190,11 @@ def test_losses_that_cannot_be_trained_by(loss, error, message):
 
 
 def grown(**changes):
-    return [TRIAL, replace(TRIAL, depth=8, scheme="depth-mup", **changes), replace(TRIAL, width=64)]
+    return [
+        TRIAL,
+        replace(TRIAL, size=DEEP, scheme="depth-mup", **changes),
+        replace(TRIAL, size=WIDE),
+    ]
 
 
 class TestPreflight:

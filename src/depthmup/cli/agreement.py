@@ -19,7 +19,9 @@ def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
     ``settings`` are those that ``agreement_with_width`` and ``agreement_with_depth`` share.
     """
     with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
-        by_width = agreement_with_width(steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, **settings)
+        by_width = agreement_with_width(
+            steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, next_order=True, **settings
+        )
         by_depth = agreement_with_depth(steps, depths=DEPTHS, **settings)
     approaches = {
         f"outputs against width, depth {DEPTH}": by_width.outputs,
@@ -34,8 +36,9 @@ def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
             for size, error in zip(approach.sizes, approach.errors, strict=True):
                 print(f"  {size:>6}  error {error:.2e}")
             slope = approach.slope
+            beside = ", beside a term 1/width" if "width, depth" in name else ""
             print(
-                f"  slope {slope.value:+.3f} [{slope.low:+.3f}, {slope.high:+.3f}], "
+                f"  slope {slope.value:+.3f} [{slope.low:+.3f}, {slope.high:+.3f}]{beside}, "
                 f"theory {approach.expected:+g}: {'agrees' if approach.agrees else 'DISAGREES'}\n"
             )
     return 0 if all(approach.agrees for approach in approaches.values()) else 1

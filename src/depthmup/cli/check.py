@@ -63,7 +63,8 @@ class Options:
     """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
-    """File for an HTML page of the result."""
+    """Folder for check.html and check.json; or a file that ends in .html or .json, the other one
+    beside it."""
 
     all: bool = False
     """Print every exponent, including those that are as predicted."""
@@ -73,7 +74,9 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from depthmup.cli.folders import prepare_file
+    from json import dumps
+
+    from depthmup.cli.folders import page_and_data
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import as_is, check, planned
     from depthmup.records import Outcome
@@ -83,12 +86,7 @@ def run(options: Options) -> int:
 
     _limit_threads()
     model = load(options)
-    if options.out is not None:
-        if not options.out.parent.is_dir():
-            raise ValueError(
-                f"Expected --out in a folder that exists; there is no {options.out.parent}."
-            )
-        prepare_file(options.out, option="--out")
+    files = None if options.out is None else page_and_data(options.out, "check")
     result = check(
         model,
         scheme=options.scheme,
@@ -103,14 +101,16 @@ def run(options: Options) -> int:
         prepare=planned if options.apply == "plan" else as_is,
         progress=NetworksDone(),
     )
-    if options.out is not None:
-        write_text(options.out, check_page(result))
+    if files is not None:
+        page, data = files
+        write_text(page, check_page(result))
+        write_text(data, dumps(strict(result), indent=2, allow_nan=False) + "\n")
     if options.json:
         print_json(strict(result))
     else:
         print(check_text(result, everything=options.all))
-        if options.out is not None:
-            print(f"\nThe page: {options.out.resolve()}")
+        if files is not None:
+            print(f"\nThe page: {files[0].resolve()}")
     return {Outcome.PASS: PASSED, Outcome.FAIL: FAILED}.get(result.outcome, UNDECIDED)
 
 

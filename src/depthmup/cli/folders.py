@@ -50,6 +50,37 @@ def prepare_file(path: Path, *, option: str) -> None:
         )
 
 
+def page_and_data(out: Path, name: str, *, option: str = "--out") -> tuple[Path, Path]:
+    """The HTML page and the JSON file of a result, both ready to be written.
+
+    ``--out`` means the same in every command: a folder, which then holds ``name.html`` and
+    ``name.json``; or, if it ends in .html or .json, the one file, and the other beside it.
+
+    Args:
+        out: as given.
+        name: of the files in a folder.
+        option: which names ``out``, for messages.
+
+    Returns:
+        The paths of the page and of the data.
+
+    Raises:
+        ValueError: another suffix, or a file that cannot be written.
+    """
+    if out.suffix.lower() in (".html", ".json"):
+        files = out.with_suffix(".html"), out.with_suffix(".json")
+    elif out.suffix and not out.is_dir():
+        raise ValueError(
+            f"Expected {option} to be a folder, or a file that ends in .html or .json; got "
+            f"{str(out)!r}."
+        )
+    else:
+        files = out / f"{name}.html", out / f"{name}.json"
+    for file in files:
+        prepare_file(file, option=option)
+    return files
+
+
 def remove_unused() -> None:
     """Remove the folders that this command made and left empty."""
     while _made:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from depthmup import limits
 
-from depthmup.cli.folders import prepare_file
+from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import print_json
 
 
@@ -90,7 +90,8 @@ class Options:
     """Error tolerance: by default 1e-9 for exact solutions and 0.05 for sampled averages."""
 
     out: Path | None = None
-    """File for the result as JSON; the chart goes beside it as .html."""
+    """Folder for limit.html and limit.json; or a file that ends in .html or .json, the other one
+    beside it."""
 
     check: bool = False
     """Train finite linear networks (by default under Depth-muP) and compare them with the limit;
@@ -117,13 +118,11 @@ class Options:
 def run(options: Options) -> int:
     from depthmup import reports
 
-    if options.out is not None:
-        prepare_file(options.out, option="--out")
-        prepare_file(options.out.with_suffix(".html"), option="--out")
+    files = None if options.out is None else page_and_data(options.out, "limit")
     if options.optimum:
         from depthmup.cli import optimum
 
-        return optimum.run(options)
+        return optimum.run(options, files)
     _only_for_optimum(options)
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
@@ -151,13 +150,21 @@ def run(options: Options) -> int:
         "config": asdict(options),
     }
     text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
-    if options.out is not None:
-        reports.write_text(options.out, text + "\n")
-        title = _title(options, solution)
-        chart = reports.limit_chart(
-            solution.losses.tolist(), solution.positions.tolist(), rms, title=title
+    if files is not None:
+        page, data = files
+        reports.write_text(data, text + "\n")
+        reports.write_text(
+            page,
+            reports.limit_page(
+                solution.losses.tolist(),
+                solution.positions.tolist(),
+                rms,
+                title=_title(options, solution),
+                status=f"{solution.status}; estimated error {solution.error_estimate:.1e}",
+                facts=_settings(options),
+                data=data.name,
+            ),
         )
-        reports.save_chart(chart, options.out.with_suffix(".html"))
     if options.json:
         print_json(text)
     else:
@@ -165,8 +172,8 @@ def run(options: Options) -> int:
         for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
             print(f"{t:>4}  {loss:>9.5f}  {line[-1]:>22.5f}")
         print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
-        if options.out is not None:
-            print(f"The chart: {options.out.with_suffix('.html').resolve()}")
+        if files is not None:
+            print(f"The page: {files[0].resolve()}")
     return 0 if solution.status.ok else 1
 
 
@@ -264,6 +271,13 @@ def _title(options: Options, solution: "limits.Solution") -> str:
     return (
         f"Infinite width, depth {options.depth}, {blocks} per branch, {options.activation}, {rule}"
     )
+
+
+def _settings(options: Options) -> dict[str, object]:
+    """What was asked for, without what only concerns files and other modes."""
+    left_out = ("out", "check", "optimum", "depths", "base_depth", "measured", "json")
+    given = {name: value for name, value in asdict(options).items() if name not in left_out}
+    return {name: value for name, value in given.items() if value not in (None, "")}
 
 
 def _refuse_beside_check(options: Options) -> None:

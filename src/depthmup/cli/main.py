@@ -3,11 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, Any, Union
 
 import tyro
 
+from depthmup._version import __version__
 from depthmup.cli import (
     check,
     doctor,
@@ -21,8 +21,10 @@ from depthmup.cli import (
     reproduce,
     transfer,
 )
-from depthmup.cli.output import json_alone
-from depthmup.cli.refusals import REFUSED, explained
+from depthmup.cli.output import json_alone, show_everywhere
+from depthmup.cli.overview import overview
+from depthmup.cli.refusals import REFUSED, explained, readers_gone
+from depthmup.cli.spelling import unknown_command, with_commas
 
 VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "plan": (plan.Options, plan.run),
@@ -56,15 +58,40 @@ def parse(arguments: Sequence[str]) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; its exit status."""
+    """Run one verb.
+
+    Args:
+        arguments: the words of the command line; by default those of this process.
+
+    Returns:
+        The exit status, of which ``refusals`` has a table.
+    """
     # One thread per process unless asked otherwise: two pools on the same cores crawl.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words:
-        with suppress(SystemExit):
-            parse(["--help"])
-        return REFUSED
-    chosen = parse(words)
+    show_everywhere()
+    try:
+        return _run(words)
+    except BrokenPipeError:
+        return readers_gone()
+
+
+def _run(words: list[str]) -> int:
+    verb, rest = (words[0], words[1:]) if words else ("--help", [])
+    if verb in ("-h", "--help", "help"):
+        print(overview(), flush=True)
+        return 0 if words else REFUSED
+    if verb in ("-V", "--version", "version"):
+        print(f"depthmup {__version__}", flush=True)
+        return 0
+    if verb == "completion":
+        verb, rest = "--tyro-print-completion", rest or ["bash"]
+    elif not verb.startswith("-"):
+        if verb not in VERBS:
+            print(f"depthmup: {unknown_command(verb, VERBS)}", file=sys.stderr)
+            return REFUSED
+        rest = with_commas(rest, VERBS[verb][0])
+    chosen = parse([verb, *rest])
     run = next(run for options, run in VERBS.values() if type(chosen) is options)
     with json_alone(getattr(chosen, "json", False)):
         return explained(lambda: run(chosen))

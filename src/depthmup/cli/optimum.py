@@ -20,7 +20,7 @@ EXAMPLES = 128
 hundredth of an octave for relu, and to a tenth for abs, whose kernel is nearly diagonal."""
 
 
-def run(options: "Options") -> int:
+def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
     """Predict, print the result, and write it to files if asked."""
     from depthmup import limits, reports
 
@@ -48,16 +48,16 @@ def run(options: "Options") -> int:
         octaves = [asdict(at) for at in measured.octaves]
         result["measured"] = {"depths": measured.sizes, "octaves": octaves}
     text = json_format.dumps(reports.strict(result), indent=2, allow_nan=False)
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        reports.write_text(options.out, text + "\n")
-        reports.save_chart(_chart(prediction, options, measured), options.out.with_suffix(".html"))
+    if files is not None:
+        page, data = files
+        reports.write_text(data, text + "\n")
+        reports.save_chart(_chart(prediction, options, measured), page)
     if options.json:
         print_json(reports.strict(result))
         return 0
     _print(prediction, measured)
-    if options.out is not None:
-        print(f"The chart: {options.out.with_suffix('.html').resolve()}")
+    if files is not None:
+        print(f"The chart: {files[0].resolve()}")
     return 0
 
 

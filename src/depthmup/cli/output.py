@@ -4,6 +4,7 @@ With ``--json``, stdout holds JSON and nothing else: whatever a custom model's c
 process and in workers, from Python or from C, goes to stderr.
 """
 
+import codecs
 import io
 import json as json_format
 import os
@@ -16,13 +17,64 @@ from typing import IO, Any
 _result: ContextVar[IO[str] | None] = ContextVar("result", default=None)
 
 
+# A terminal of another code page (cp1252 on Windows, ASCII in many containers) has no minus sign.
+_PLAIN = {
+    "\N{MINUS SIGN}": "-",
+    "\N{INFINITY}": "inf",
+    "\N{MULTIPLICATION SIGN}": "x",
+    "\N{PLUS-MINUS SIGN}": "+-",
+    "\N{EN DASH}": "-",
+    "\N{EM DASH}": "--",
+    "\N{HORIZONTAL ELLIPSIS}": "...",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+    "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{GREATER-THAN OR EQUAL TO}": ">=",
+    "\N{SQUARE ROOT}": "sqrt",
+    "\N{RIGHTWARDS ARROW}": "->",
+    "\N{LEFTWARDS ARROW}": "<-",
+    "\N{GREEK SMALL LETTER ALPHA}": "alpha",
+    "\N{GREEK SMALL LETTER GAMMA}": "gamma",
+    "\N{GREEK SMALL LETTER KAPPA}": "kappa",
+    "\N{GREEK SMALL LETTER MU}": "mu",
+    "\N{BOX DRAWINGS LIGHT HORIZONTAL}": "-",
+    "\N{BOX DRAWINGS HEAVY HORIZONTAL}": "-",
+    "\N{BOX DRAWINGS LIGHT VERTICAL}": "|",
+}
+
+
+def plainly(error: UnicodeError) -> tuple[str, int]:
+    """Codec error handler: what an encoding lacks, in ASCII; anything else as an escape.
+
+    Raises:
+        UnicodeError: of reading; this handler is for writing.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    text = "".join(
+        _PLAIN.get(letter) or letter.encode("ascii", "backslashreplace").decode()
+        for letter in lacking
+    )
+    return text, error.end
+
+
+codecs.register_error("depthmup.plainly", plainly)
+
+
+def show_everywhere() -> None:
+    """Let both streams show any text: what their encoding lacks is written in ASCII.
+
+    A path may hold bytes that no encoding has: they are shown as escapes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="depthmup.plainly")
+
+
 @contextmanager
 def json_alone(wanted: bool) -> Iterator[None]:
     """Inside, if ``wanted``, only ``print_json`` reaches stdout."""
-    for stream in (sys.stdout, sys.stderr):
-        # A path may hold bytes that no encoding has: they are shown as escapes.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    show_everywhere()
     if not wanted:
         yield
         return

@@ -1,10 +1,14 @@
 """``depthmup plan``: initialization, multipliers and learning rates that a scheme prescribes."""
 
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from depthmup.planning import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +51,20 @@ class Options:
     """Explain in words what is prescribed for this parameter, instead of printing the table."""
 
     out: Path | None = None
-    """File for the plan as JSON."""
+    """Folder for plan.html and plan.json; or a file that ends in .html or .json, the other one
+    beside it."""
 
 
 def run(options: Options) -> int:
     """Make the plan and print it."""
     import torch
 
-    from depthmup.cli.folders import prepare_file
+    from depthmup.cli.folders import page_and_data
     from depthmup.model import Model, resolved, size
     from depthmup.planning import plan, recorded
+    from depthmup.reports import write_text
 
-    if options.out is not None:
-        prepare_file(options.out, option="--out")
+    files = None if options.out is None else page_and_data(options.out, "plan")
     given = Model.load(options.model, batch=options.batch)
     make = resolved(given).make
     base, target = size(options.base), size(options.target)
@@ -79,7 +84,46 @@ def run(options: Options) -> int:
         drawn=(drawn, base_drawn),
     )
     print(prescribed.explain(options.explain) if options.explain else prescribed)
-    if options.out is not None:
-        prescribed.save(options.out)
-        print(f"Saved {options.out}")
+    if files is not None:
+        page, data = files
+        prescribed.save(data)
+        write_text(page, _page(prescribed, options, data.name))
+        print(f"The page: {page.resolve()}")
     return 0
+
+
+def _page(plan: "Plan", options: Options, data: str) -> str:
+    from depthmup.planning.table import caption, factors, forward, number, rows, sizes_text
+    from depthmup.reports import PageSection, simple_page
+
+    names = ("init", "lr", "epsilon", "decay")
+    table = []
+    for row in rows(plan):
+        p = row.first
+        cells = [
+            row.pattern + (f"  x{row.count}" if row.count > 1 else ""),
+            f"{sizes_text(p.shape)}\n<- {sizes_text(p.base_shape)}",
+            str(p.role),
+            row.own,
+            "\n".join(forward(plan, p)),
+        ]
+        for factor in factors(p).values():
+            value, law = factor or (None, "")
+            cells.append("-" if value is None else f"{number(value)}\n{law}".rstrip())
+        table.append(cells)
+    source, *notes = caption(plan).splitlines()
+    return simple_page(
+        title=f"Plan of {options.model}",
+        headline=f"{plan.title} for {plan.optimizer}, from {options.base} to {options.target}",
+        lead=["What each parameter takes, as a multiple of what is right at the base.", source],
+        sections=[
+            PageSection(
+                title="Parameters",
+                columns=("parameter", "shape", "role", "own init", "multiplier", *names),
+                rows=table,
+            )
+        ],
+        notes=notes,
+        command=["depthmup", *sys.argv[1:]],
+        data=data,
+    )

@@ -32,9 +32,7 @@ def explained(work: Callable[[], int]) -> int:
     try:
         return work()
     except BrokenPipeError:
-        # The reader of our output had enough (`depthmup ... | head`): end as quietly as others do.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED
+        return readers_gone()
     except KeyboardInterrupt:
         _say("interrupted.")
         status = INTERRUPTED
@@ -43,6 +41,12 @@ def explained(work: Callable[[], int]) -> int:
         status = _explain(error)
     remove_unused()
     return status
+
+
+def readers_gone() -> int:
+    """The reader of our output had enough (`depthmup ... | head`): end as quietly as others do."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return INTERRUPTED
 
 
 def _explain(error: BaseException) -> int:

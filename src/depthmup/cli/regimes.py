@@ -1,5 +1,6 @@
 """``depthmup regimes``: the regime of a pair of exponents, or a map of all of them."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -78,7 +79,7 @@ def draw_map(path: Path, options: Options) -> int:
     from depthmup.cli.folders import prepare_file
     from depthmup.paper.regime_map import TRAINED
     from depthmup.records.codec import encode
-    from depthmup.reports import MapPoint, regime_maps, save_chart
+    from depthmup.reports import MapPoint, regime_maps, regimes_page, save_chart, write_text
     from depthmup.reports.files import CHART_FORMATS
 
     if path.suffix.lower() not in CHART_FORMATS:
@@ -103,7 +104,14 @@ def draw_map(path: Path, options: Options) -> int:
             "disagreements": len(_wrong(points)),
             "undecided": sum(not point.decided for point in points),
         }
-    save_chart(regime_maps(maps), path)
+    if path.suffix.lower() == ".html":
+        wrong = sum(len(_wrong(drawn)) for drawn in maps.values())
+        total = sum(map(len, maps.values()))
+        says_so = f"{total - wrong} of {total} pairs lie where Claims 7.1 to 7.6 say."
+        command = ["depthmup", *sys.argv[1:]]
+        write_text(path, regimes_page(maps, headline=says_so, command=command))
+    else:
+        save_chart(regime_maps(maps), path)
     if options.json:
         print_json(encode(says))
     else:

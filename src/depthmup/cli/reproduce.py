@@ -66,6 +66,9 @@ def run(options: Options) -> int:
     from depthmup.training import Placement
 
     if options.list:
+        if options.json:
+            print_json([{"name": c.name, "title": c.title, "source": c.source} for c in CLAIMS])
+            return 0
         for claim in CLAIMS:
             print(f"{claim.name:<10} {claim.title} ({claim.source})")
         return 0

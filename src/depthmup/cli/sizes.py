@@ -1,4 +1,4 @@
-"""Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH."""
+"""Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH; arms: ``depth=4,8,16``."""
 
 from collections.abc import Sequence
 
@@ -36,3 +36,32 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
             raise ValueError(f"Expected {option} to name {min(twice)} once; got it twice.")
         values |= pairs
     return values
+
+
+def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...]]:
+    """Values along axes from words of the form ``NAME=VALUE,VALUE,...``.
+
+    Args:
+        words: one for each axis.
+        option: name of the option, for the message.
+
+    Raises:
+        ValueError: a word of another form, or an axis named twice.
+
+    Example:
+        >>> parse_arms(["batch=32,64,128", "steps=500,1000"], option="--along")
+        {'batch': (32, 64, 128), 'steps': (500, 1000)}
+    """
+    arms: dict[str, tuple[int, ...]] = {}
+    for word in words:
+        name, _, listed = word.partition("=")
+        values = listed.split(",")
+        if not name.isidentifier() or not all(value.isdecimal() and int(value) for value in values):
+            raise ValueError(
+                f"Expected {option} as NAME=VALUE,VALUE for each axis, such as batch=32,64,128; "
+                f"got {word!r}."
+            )
+        if name in arms:
+            raise ValueError(f"Expected {option} to name {name} once; got it twice.")
+        arms[name] = tuple(int(value) for value in values)
+    return arms

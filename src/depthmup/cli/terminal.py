@@ -54,13 +54,15 @@ class Display:
     def tell(self, progress: Progress) -> None:
         """Update the bar, or print a line every ten seconds; called many times a second."""
         left = f"{duration(progress.remaining)} left"
+        if progress.open:
+            left += ", or less"
         if self._live:
             self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
         elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:
             self._spoke = time.monotonic()
             print(
-                f"{progress.done} of {progress.cells} runs, {progress.fraction:.0%} of the work, "
-                f"{left}",
+                f"{progress.done} of {'about ' if progress.open else ''}{progress.cells} runs, "
+                f"{progress.fraction:.0%} of the work, {left}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from depthmup.cli.sizes import parse_size
+from depthmup.cli.sizes import parse_arms, parse_size
 from depthmup.execution import Execution
 from depthmup.records.run import Order, Precision
 
@@ -113,7 +113,8 @@ class Options:
 
     base: Names = ()
     """Size whose learning rate is known or cheap to tune, as NAME=VALUE for each axis, such as
-    width=64 depth=4, or as 64x4. By default width=64 depth=8 for the built-in networks."""
+    width=64 depth=4 batch=32 steps=500, or as 64x4. By default width=64 depth=8 for the built-in
+    networks."""
 
     depths: tuple[int, ...] | None = None
     """Depths to train at the base's width, increasing and including the base's. By default 8 to 128
@@ -121,6 +122,11 @@ class Options:
 
     widths: tuple[int, ...] | None = None
     """Widths to train at the base's depth, increasing and including the base's."""
+
+    along: Names = ()
+    """Values along any axis of the base, as NAME=VALUE,VALUE for each, such as batch=32,64,128
+    steps=500,1000. Axes are those that your functions take: make(width, depth, experts),
+    batch(generator, batch); steps or tokens is the duration, whichever stays as the batch grows."""
 
     target: Names = ()
     """Size at which to predict the best learning rate, such as depth=64 width=1024. The prediction,
@@ -161,8 +167,8 @@ class Options:
     2, medium: 4)."""
 
     steps: int | None = None
-    """Training steps of every run; by default 300 for the built-in networks (preset tiny: 200), 200
-    for a custom model."""
+    """Training steps of every run, where they are not an axis of the base; by default 300 for the
+    built-in networks (preset tiny: 200), 200 for a custom model."""
 
     window: int | None = None
     """A run is judged by its mean training loss over this many last steps; by default a fifth of
@@ -327,6 +333,7 @@ def _design(
     from depthmup.sweep.bounds import check_octaves
 
     named = parse_size(options.base, option="--base")
+    steps = _given(options.steps, (preset or {}).get("steps", 300 if preset else 200))
     if base is None and not named:
         raise ValueError(
             "Expected --base, the size whose learning rate is known or cheap to tune, such as "
@@ -343,13 +350,9 @@ def _design(
     if options.log2_lrs is not None:
         check_octaves(options.log2_lrs)
         lrs = tuple(2.0**k for k in options.log2_lrs)
-    depths = options.depths
-    if depths is None and options.widths is None and preset is not None:
-        depths = preset["depths"]
     return Design(
         base=sizes,
-        depth=depths or (),
-        width=options.widths or (),
+        arms=_arms(options, preset),
         lrs=lrs,
         schemes=schemes,
         optimizers=options.optimizers or None,
@@ -357,9 +360,21 @@ def _design(
         weight_decays=options.weight_decays,
         settings=_settings(options),
         seeds=_given(options.seeds, at.get("seeds", 3)),
-        steps=_given(options.steps, at.get("steps", 300 if preset else 200)),
+        steps=options.steps if {"steps", "tokens"} & set(sizes) else steps,
         window=options.window,
     )
+
+
+def _arms(options: Options, preset: dict[str, Any] | None) -> dict[str, tuple[int, ...]]:
+    """Values along every axis; the preset's depths where nothing is said."""
+    arms = parse_arms(options.along, option="--along")
+    for axis, values in (("depth", options.depths), ("width", options.widths)):
+        if values is None:
+            continue
+        if axis in arms:
+            raise ValueError(f"Expected --{axis}s or --along {axis}=..., not both.")
+        arms[axis] = values
+    return arms or ({} if preset is None else {"depth": preset["depths"]})
 
 
 def _given(value: int | None, usual: int) -> int:

@@ -63,6 +63,7 @@ def agreement_with_width(
     block_depth: int = 1,
     lr_second: float | None = None,
     width_ratio: float = 1.0,
+    next_order: bool = False,
     seed: int = 0,
     memory: int = 4 * 2**30,
     device: str | torch.device = "cpu",
@@ -85,6 +86,7 @@ def agreement_with_width(
         block_depth: matrices per block, 1 or 2.
         lr_second: learning rate of the second matrix; the same by default.
         width_ratio: hidden width over the width.
+        next_order: fit the next order in 1/width beside the slope, as ``approach`` does.
         seed: of the first run.
         memory: bytes for initial weights; what does not fit is drawn again.
         device: where to train.
@@ -128,8 +130,8 @@ def agreement_with_width(
     ]
     squares = np.array(gaps)  # (widths, runs, 2)
     return Agreement(
-        outputs=approach(widths, squares[..., 0], expected=-0.5),
-        rms=approach(widths, squares[..., 1], expected=-0.5),
+        outputs=approach(widths, squares[..., 0], expected=-0.5, next_order=next_order),
+        rms=approach(widths, squares[..., 1], expected=-0.5, next_order=next_order),
     )
 
 
@@ -264,9 +266,30 @@ def _limit(
     return limits.nonlinear(steps, activation=activation, depth=depth, **options)  # type: ignore[arg-type]
 
 
-def approach(sizes: Sequence[int], squares: np.ndarray, *, expected: float) -> Approach:
-    """The slope of log RMS error, with a bootstrap over runs; ``squares`` (sizes, runs)."""
-    rng, pull = np.random.default_rng(0), slope_weights(np.log(sizes))
+def approach(
+    sizes: Sequence[int], squares: np.ndarray, *, expected: float, next_order: bool = False
+) -> Approach:
+    """The slope of log RMS error against log size, with a bootstrap over runs.
+
+    The mean squared distance of random networks from their limit is a/n + b/n^2 + ...: at the small
+    sizes the second term bends the line, and a slope over all of them differs from -1/2 by more
+    than its interval. With ``next_order`` the slope s is that of
+
+        log error = c + s log n + d/n,
+
+    which the second term does not bias.
+
+    Args:
+        sizes: widths n.
+        squares: squared distances, (sizes, runs).
+        expected: the slope that the theory says.
+        next_order: whether d is fitted too (at least four sizes) or 0.
+
+    Raises:
+        ValueError: one run per size, or fewer than four sizes for the next order.
+    """
+    rng = np.random.default_rng(0)
+    pull = _weights_beside_next_order(sizes) if next_order else slope_weights(np.log(sizes))
     runs = squares.shape[1]
     if runs < 2:
         raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
@@ -280,6 +303,17 @@ def approach(sizes: Sequence[int], squares: np.ndarray, *, expected: float) -> A
         slope=Estimate(value=value, low=value - margin, high=value + margin),
         expected=expected,
     )
+
+
+def _weights_beside_next_order(sizes: Sequence[int]) -> np.ndarray:
+    """Weights of the logarithms in the slope, where a term 1/size is fitted beside it."""
+    if len(sizes) < 4:
+        raise ValueError(
+            f"Expected at least four sizes to fit the next order beside a slope; got {len(sizes)}."
+        )
+    n = np.asarray(sizes, float)
+    design = np.column_stack([np.ones_like(n), np.log(n), n[0] / n])
+    return np.asarray(np.linalg.pinv(design)[1], float)
 
 
 def _approach_of_means(sizes: Sequence[int], values: np.ndarray, *, expected: float) -> Approach:

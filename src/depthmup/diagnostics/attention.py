@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from depthmup.diagnostics.observations import Key, Points, Seen, layer_pattern, mean_square
+from depthmup.diagnostics.observations import Key, Points, Seen, mean_square
 from depthmup.rules import Observable
 
 
@@ -39,9 +39,8 @@ def attention_logits(
             if running:
                 logits = _logits(func, args, kwargs)
                 if logits is not None:
-                    key = Key(
-                        observable=Observable.ATTENTION_LOGITS, module=layer_pattern(running[-1])
-                    )
+                    label = seen.labels(running[-1])
+                    key = Key(observable=Observable.ATTENTION_LOGITS, module=label)
                     seen.squares.setdefault(key, []).append(mean_square(logits))
             return func(*args, **kwargs)
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.diagnostics.observations import Key, Seen, layer_pattern, mean_square
+from depthmup.diagnostics.observations import Key, Seen, mean_square
 from depthmup.diagnostics.sharding import whole
 from depthmup.planning import Prescription
 from depthmup.rules import Family, Kind, Observable, Role
@@ -50,7 +50,7 @@ class Effects:
         if not isinstance(base, Tensor):
             return
         size = mean_square(base)
-        pattern = layer_pattern(self.name)
+        pattern = self.seen.labels(self.name)
         if self.weights is None:
             self._start(module, args, pattern, base)
             return
@@ -161,7 +161,7 @@ def compare_weights(
             size = prescriptions[name].folded ** 2 if applied else 1.0
         if size == 0 or not p.requires_grad:
             continue
-        label = layer_pattern(name)
+        label = seen.labels(name)
         key = Key(observable=Observable.ENTRY_UPDATE, module=label)
         seen.ratio(key, mean_square(delta), size, role)
         if p.ndim == 2 and role.kind is Kind.HIDDEN:
@@ -191,7 +191,7 @@ def bare_readouts(
         if weights is not None:
             value, entries = value - whole(weights[name]), entries**2
             observable = Observable.READOUT_UPDATE
-        key = Key(observable=observable, module=layer_pattern(name))
+        key = Key(observable=observable, module=seen.labels(name))
         seen.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)
 
 

@@ -6,9 +6,10 @@ Of an activation that must be compared with itself some steps later, a fixed sam
 """
 
 import math
-import re
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -17,25 +18,76 @@ from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.sharding import whole
 from depthmup.rules import Observable, Role
-from depthmup.tracing import parameters
+from depthmup.tracing import parameters, plain_name, unwrapped
 
 SAMPLE = 4096
 _AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)
 
 
-def layer_pattern(name: str) -> str:
-    """``name`` with the number of its layer replaced by ``*``; other numbers tell parts apart.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labels:
+    """What the modules of one model are called at every size: numbers of layers become ``*``.
+
+    ``single`` names numbered children that are no repeated layer, by container and number: in
+    ``Sequential(Linear, Block, ..., Block, Linear)`` the ends are ``0`` and ``-1`` at any depth.
+    """
+
+    single: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> str:
+        """``name`` with the number of its layer replaced; later numbers tell parts apart.
+
+        Example:
+            >>> Labels()("layers.3.mlp.0.weight"), Labels()("stages.0.1.up")
+            ('layers.*.mlp.0.weight', 'stages.*.*.up')
+        """
+        segments = name.split(".")
+        start = next((i for i, s in enumerate(segments) if s.isdecimal()), len(segments))
+        for i in range(start, len(segments)):
+            if not segments[i].isdecimal():
+                break
+            container = ".".join(name.split(".")[:i])
+            segments[i] = self.single.get((container, segments[i]), "*")
+        return ".".join(segments)
+
+
+def labels_of(model: nn.Module) -> Labels:
+    """The labels of a model's modules.
+
+    Children of one container that have numbers come in runs of one class. The longest run, and
+    every run of its class, are the repeated layers; a run of one child of another class is named by
+    its place among the runs, from the nearer end, which no depth changes. Where no run is longer
+    than one (layers between activations), all children are taken for layers, unless they are three.
+
+    Args:
+        model: at any size.
+
+    Returns:
+        A function from names to labels.
 
     Example:
-        >>> layer_pattern("layers.3.mlp.0.weight"), layer_pattern("stages.0.1.up")
-        ('layers.*.mlp.0.weight', 'stages.*.*.up')
+        >>> layers = [nn.Linear(2, 4), nn.GELU(), nn.GELU(), nn.Linear(4, 1)]
+        >>> labels = labels_of(nn.Sequential(*layers))
+        >>> labels("0.weight"), labels("1"), labels("3.weight")
+        ('0.weight', '*', '-1.weight')
     """
-    return re.sub(
-        r"(?<![^.])\d+(?:\.\d+)*(?![^.])",
-        lambda found: re.sub(r"\d+", "*", found.group()),
-        name,
-        count=1,
-    )
+    children: dict[str, list[tuple[str, nn.Module]]] = {}
+    for name, module in unwrapped(model).named_modules():
+        container, _, number = plain_name(name).rpartition(".")
+        if number.isdecimal():
+            children.setdefault(container, []).append((number, module))
+    single: dict[tuple[str, str], str] = {}
+    for container, members in children.items():
+        runs = [list(run) for _, run in groupby(members, key=lambda member: type(member[1]))]
+        longest = max(runs, key=lambda run: (len(run), sum(1 for _ in run[0][1].modules())))
+        if len(longest) == 1 and len(runs) != 3:
+            continue
+        middle, layers = runs.index(longest), type(longest[0][1])
+        for i, run in enumerate(runs):
+            if len(run) == 1 and type(run[0][1]) is not layers:
+                place = i if i < middle else i - len(runs)
+                single[container, run[0][0]] = str(place)
+    return Labels(single=single)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,8 +161,9 @@ class Paths:
 class Seen:
     """Collects squares by key; entries only where a change will be asked for."""
 
-    def __init__(self, *, initial: Observation | None) -> None:
+    def __init__(self, *, initial: Observation | None, labels: Labels | None = None) -> None:
         self.initial = initial
+        self.labels = labels or Labels()
         self.squares: dict[Key, list[float]] = {}
         self.samples: dict[tuple[Key, int], Tensor] = {}
         self.roles: dict[Key, Role] = {}

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from depthmup.diagnostics.observations import Key, Point, Points, layer_pattern
+from depthmup.diagnostics.observations import Key, Labels, Point, Points, labels_of
 from depthmup.planning.sites import Attention, Traced, attentions, hooks_of
 from depthmup.rules import Observable
 from depthmup.tracing import (
@@ -38,13 +38,14 @@ def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
 
 def points_of(traced: Facts, model: nn.Module) -> Points:
     """The same, from a model's dataflow that was read before."""
+    labels = labels_of(model)
     branches = [b for b in traced.residuals.branches if not b.parents]
     hidden: list[str] = []
     points: list[Point] = []
     for branch in branches:
-        found = _branch_point(traced, branch)
+        found = _branch_point(traced, branch, labels)
         if found is None:
-            hidden.append(layer_pattern(branch.label))
+            hidden.append(labels(branch.label))
         else:
             points.append(found)
     main = max(traced.residuals.streams, key=lambda s: s.depth, default=None)
@@ -67,8 +68,8 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
         heads=tuple(a.head for a in seen),
         branches=depth,
         hidden_from_view=tuple(dict.fromkeys(hidden)),
-        queries_and_keys=frozenset(map(layer_pattern, queries | keys)),
-        keys_biases=frozenset(map(layer_pattern, (keys - queries) & vectors)),
+        queries_and_keys=frozenset(map(labels, queries | keys)),
+        keys_biases=frozenset(map(labels, (keys - queries) & vectors)),
     )
 
 
@@ -90,7 +91,7 @@ def _makers(traced: Traced, seen: list[Attention], operand: str) -> set[str]:
     return found
 
 
-def _branch_point(traced: Traced, branch: Branch) -> Point | None:
+def _branch_point(traced: Traced, branch: Branch, labels: Labels) -> Point | None:
     """The module whose output is the branch, up to constants; or one that adds it to the stream."""
     graph, usage = traced.graph, traced.usage
     for placement in onto_modules(
@@ -101,7 +102,7 @@ def _branch_point(traced: Traced, branch: Branch) -> Point | None:
         hook, (call, index) = hooks_of(placement)[0], next(iter(placement.calls))
         scaled = frozenset(ref.node for ref in placement.scaled)
         if not _is_resized(traced, scaled - {call.outputs[index].node}):
-            key = Key(observable=Observable.BRANCH, module=layer_pattern(hook.module))
+            key = Key(observable=Observable.BRANCH, module=labels(hook.module))
             return Point(
                 key=key, module=hook.module, side="output", index=hook.index, scale=placement.scale
             )
@@ -110,7 +111,7 @@ def _branch_point(traced: Traced, branch: Branch) -> Point | None:
         into = [i for i, ref in enumerate(call.inputs) if ref.node == branch.stream]
         out = [i for i, ref in enumerate(call.outputs) if ref.node == branch.addition]
         if into and out and call.name:
-            key = Key(observable=Observable.BRANCH, module=layer_pattern(call.name))
+            key = Key(observable=Observable.BRANCH, module=labels(call.name))
             return Point(
                 key=key, module=call.name, side="difference", index=out[0], subtracted=into[0]
             )

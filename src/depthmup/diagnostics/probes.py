@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.attention import attention_logits
 from depthmup.diagnostics.effects import Effects, bare_readouts, compare_weights
-from depthmup.diagnostics.observations import Key, Observation, Points, Seen, mean_square
+from depthmup.diagnostics.observations import Key, Observation, Points, Seen, labels_of, mean_square
 from depthmup.diagnostics.sharding import look
 from depthmup.planning import Plan
 from depthmup.planning.hooks import named_modules
@@ -38,7 +38,7 @@ def observe(
     """
     inner = unwrapped(model)
     modules = named_modules(inner)
-    seen = Seen(initial=initial)
+    seen = Seen(initial=initial, labels=labels_of(model))
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-from depthmup.diagnostics.observations import Key, Observation, Paths, Points, layer_pattern
+from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_of
 from depthmup.diagnostics.points import points_of
 from depthmup.diagnostics.preparation import Make, Prepare
 from depthmup.diagnostics.probes import first_nonfinite, observe
@@ -66,8 +66,9 @@ def visited(
         return (), (), (bad, 0)
     first = observe(model, inputs, points, made, applied=applied)
     # Before training: a schedule of its own may move the rates.
+    labels = labels_of(model)
     for name, decay in decays(model, optimizers).items():
-        key = Key(observable=Observable.DECAY, module=layer_pattern(name))
+        key = Key(observable=Observable.DECAY, module=labels(name))
         first.values[key], first.roles[key] = decay, made[name].role
     weights = {name: p.detach().clone() for name, p in parameters(model).items()}
     paths, curve = Paths(model), []

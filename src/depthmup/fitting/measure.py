@@ -11,6 +11,7 @@ from depthmup.fitting.clean import FEWEST_RATES, Group
 from depthmup.records import UNKNOWN, Estimate, Place, Verdict
 from depthmup.records.certificate import SizeOptimum, Slope
 from depthmup.records.fit import CurvePoint, Exponent, JointLaw
+from depthmup.records.study import plural
 from depthmup.rules import canonical
 from depthmup.statistics import (
     Optima,
@@ -220,7 +221,7 @@ def worded(axis: str, exponent: Estimate, tolerance: float) -> tuple[Verdict, st
         )
     return Verdict.UNDECIDED, (
         f"Exponent {value}, 95% interval {span}: neither inside nor outside ±{tolerance:g}. More "
-        f"{axis}s, more seeds or a finer grid would tell."
+        f"{plural(axis)}, more seeds or a finer grid would tell."
     )
 
 

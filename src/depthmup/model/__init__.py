@@ -2,5 +2,16 @@
 
 from depthmup.model.load import find_function, size
 from depthmup.model.model import Functions, Model, by_reference, resolved
+from depthmup.model.sizes import batches_at, check_axes, network_at
 
-__all__ = ["Functions", "Model", "by_reference", "find_function", "resolved", "size"]
+__all__ = [
+    "Functions",
+    "Model",
+    "batches_at",
+    "by_reference",
+    "check_axes",
+    "find_function",
+    "network_at",
+    "resolved",
+    "size",
+]

@@ -25,13 +25,15 @@ class Model:
     value.
 
     Args:
-        make: ``make(width, depth)`` returns the model, with its own initialization.
+        make: ``make(width, depth)`` returns the model, with its own initialization; whatever other
+            axes it names, such as ``experts``, can be varied, too.
         batch: ``batch(generator)`` returns ``(inputs, targets)``, drawn from a torch generator.
             Inputs are a tensor, a sequence of arguments or a mapping of keyword arguments.
+            ``batch(generator, batch)`` is told how many examples to draw, and may name other axes.
         loss: ``loss(outputs, targets)`` returns one number; by default the cross-entropy of logits.
         train: instead of these, ``train(trial)`` does the whole training of a ``Trial`` (``width``,
-            ``depth``, ``width_ratio``, ``depth_ratio``, ``lr``, ``seed``, ``scheme``,
-            ``optimizer``, ``steps``, ...) and returns the loss of every step, NaN where it
+            ``depth``, ``size``, ``ratio(axis)``, ``lr``, ``seed``, ``scheme``, ``optimizer``,
+            ``steps``, ...) and returns the loss of every step, NaN where it
             diverged.
         plan: ``plan(model, base, trial)`` returns a plan, for models whose plan takes more
             arguments than the scheme, such as ``branches`` or ``roles``.

@@ -45,6 +45,11 @@ def _marker(model: nn.Module) -> _Initialized | None:
     return None
 
 
+def initialized(model: nn.Module) -> bool:
+    """Whether a plan has rescaled this model's initialization."""
+    return _marker(model) is not None
+
+
 def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
     """The model's parameters by name, if they are the plan's.
 

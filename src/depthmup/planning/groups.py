@@ -8,22 +8,11 @@ from torch import nn
 
 from depthmup.planning.apply import check
 from depthmup.planning.prescription import Prescription
-from depthmup.rules import Family, Kind
+from depthmup.rules import EPSILON, Family, Kind
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
 
-# The epsilon of torch.optim where the caller gives none. Families named directly have none known.
-_EPSILON = {
-    "adam": 1e-8,
-    "adamw": 1e-8,
-    "nadam": 1e-8,
-    "radam": 1e-8,
-    "adamax": 1e-8,
-    "rmsprop": 1e-8,
-    "adagrad": 1e-10,
-    "lamb": 1e-6,
-}
 # Adafactor's smallest size of a weight that it steps in proportion to.
 _SMALLEST_WEIGHT = 1e-3
 # How torch.optim applies weight_decay: subtracted from the weight, or added to the gradient.
@@ -100,7 +89,7 @@ def param_groups(
         )
     decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
     decoupled = True if independent_decay else decoupled
-    _check_decay(plan.optimizer, plan.family, max(decays), decoupled)
+    check_decay(plan.optimizer, plan.family, max(decays), decoupled)
     if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
         options["decoupled_weight_decay"] = True
     if betas is not None:
@@ -118,7 +107,7 @@ def param_groups(
         plan.prescriptions,
         lr=lr,
         decays=decays,
-        eps=_EPSILON.get(plan.optimizer) if eps is None else eps,
+        eps=EPSILON.get(plan.optimizer) if eps is None else eps,
         independent=independent_decay,
         options=options,
     )
@@ -192,9 +181,20 @@ def muon_groups(
     )
 
 
-def _check_decay(
+def check_decay(
     optimizer: str, family: Family, weight_decay: float, decoupled: bool | None
 ) -> None:
+    """Refuse a weight decay that no factor makes transfer.
+
+    Args:
+        optimizer: by its plain name.
+        family: of the parameters that decay.
+        weight_decay: what was given; 0 is always right.
+        decoupled: whether lr * weight_decay * w is subtracted from the weight, if that is known.
+
+    Raises:
+        ValueError: decay that is added to the gradient of an entrywise optimizer, or unknown.
+    """
     if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
         return
     if optimizer in ("lamb", "lars"):

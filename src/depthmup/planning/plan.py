@@ -1,14 +1,29 @@
 """The plan: a scheme applied to a model, parameter by parameter."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from depthmup.planning import apply, clipping, document, export, groups, hooks, table
+from depthmup.planning import (
+    apply,
+    clipping,
+    document,
+    explanation,
+    export,
+    groups,
+    hooks,
+    html,
+    rescale,
+    table,
+    verification,
+)
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.declared_init import check_patterns, declared
@@ -30,10 +45,12 @@ from depthmup.tracing import ExampleInputs, Facts, parameters, pattern_of, plain
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Group
+    import torch
+    from rich.console import Console, ConsoleOptions, Group
+    from rich.text import Text
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """What a scheme prescribes for one model under one optimizer, and how to apply it.
 
@@ -69,14 +86,25 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        return table.text(self)
+        return table.text(self, _columns())
 
-    def __rich__(self) -> "Group":
-        return table.page(self)
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: {self.title} for {self.optimizer}, {len(self.prescriptions)} parameters, "
+            f"{len(self.multipliers)} multipliers; print it for the table>"
+        )
+
+    def __rich_console__(
+        self, console: "Console", options: "ConsoleOptions"
+    ) -> "Iterator[Group | Text]":
+        yield table.page(self, options.max_width)
+
+    def _repr_html_(self) -> str:
+        return html.table(self)
 
     def explain(self, name: str) -> str:
         """Say in words what is prescribed for a parameter, and why."""
-        return table.explain(self, name)
+        return explanation.explain(self, name)
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row per parameter."""
@@ -124,6 +152,25 @@ class Plan:
         """Parameter groups for Muon and for the AdamW beside it; see ``groups.muon_groups``."""
         return groups.muon_groups(self, model, lr=lr, adamw_lr=adamw_lr, **options)
 
+    def rescale(
+        self,
+        model: nn.Module,
+        optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Multiply the rates of groups that exist by the factors; see ``rescale.rescale``."""
+        return rescale.rescale(self, model, optimizer, **options)
+
+    def verify(self, model: nn.Module, optimizer: verification.Optimizers, **options: Any) -> None:
+        """Refuse what does not train the model by this plan; see ``verification.verify``."""
+        verification.verify(self, model, optimizer, **options)
+
+    def watch(
+        self, model: nn.Module, optimizer: verification.Optimizers, **options: Any
+    ) -> list[Any]:
+        """Verify now and again while the optimizer steps; see ``verification.watch``."""
+        return verification.watch(self, model, optimizer, **options)
+
     def clip_grad_norm_(
         self, model: nn.Module, max_norm: float, *, norm_type: float = 2.0
     ) -> Tensor:
@@ -133,8 +180,8 @@ class Plan:
 
 def plan(
     model: nn.Module,
-    *,
     base: nn.Module,
+    *,
     scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
@@ -200,7 +247,8 @@ def plan(
         >>> plan["3.linear.weight"].lr    # 1/4 for width, 1/sqrt(4) for depth, folded: again 1/2
         0.0625
         >>> plan.initialize(model)
-        >>> optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
+        >>> groups = plan.param_groups(model, lr=1e-2, weight_decay=0.1)
+        >>> optimizer = torch.optim.AdamW(groups, lr=1e-2)    # lr also here: schedulers read it
     """
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
@@ -266,6 +314,13 @@ def plan(
         own_laws=own_laws,
         depths=found.depths,
     )
+
+
+def _columns() -> int | None:
+    """The width of the terminal that is printed to, or of $COLUMNS; None where there is neither."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def _numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:

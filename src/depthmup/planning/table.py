@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from depthmup.planning import narrow
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.rules import Family, Power
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
 
 _WIDEST = 10_000
-_WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)
+WITH_EPSILON = (Family.ENTRYWISE, Family.RELATIVE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,86 +74,118 @@ def table(plan: "Plan") -> Table:
     for column in ("init", "multiplier", "lr", "epsilon", "decay"):
         result.add_column(column, overflow="fold", min_width=len(column))
     for row in found:
-        p, laws = row.first, row.first.laws
+        p = row.first
         cells = [
             Text(row.pattern + (f"  x{row.count}" if row.count > 1 else "")),
-            Text(f"{_sizes(p.shape)}\n<- {_sizes(p.base_shape)}"),
+            Text(f"{sizes_text(p.shape)}\n<- {sizes_text(p.base_shape)}"),
             Text(str(p.role)),
         ]
         if measured:
             cells.append(Text(row.own))
-        cells += [
-            _cell(p.init, laws.init, p.folded != 1, "A"),
-            _forward(plan, p),
-            _cell(p.lr, laws.lr, p.folded != 1, _letter(p, 1)),
-            _cell(p.epsilon, laws.epsilon, p.folded != 1, f"A^-{p.family.response.epsilon_degree}")
-            if p.family in _WITH_EPSILON
-            else Text("-"),
-            _cell(p.decay, laws.decay, p.folded != 1, _letter(p, -1)),
-        ]
+        init, *rest = (
+            Text("-") if factor is None else _cell(*factor) for factor in factors(p).values()
+        )
+        cells += [init, _forward(plan, p), *rest]
         result.add_row(*cells)
     return result
 
 
-def page(plan: "Plan") -> Group:
-    """The table, and below it its source, legend and notes."""
-    return Group(table(plan), Text(_caption(plan)))
+def page(plan: "Plan", width: int = _WIDEST) -> Group | Text:
+    """The plan for a Rich console: the table where it fits the width, else blocks of lines."""
+    if natural_width(plan) > width:
+        return Text(narrow.text(plan, width))
+    return Group(table(plan), Text(caption(plan)))
 
 
-def text(plan: "Plan") -> str:
-    """The table as plain text, as wide as it needs to be: no column is ever dropped."""
+def natural_width(plan: "Plan") -> int:
+    """The columns that the table takes if nothing in it is folded."""
+    console = Console(file=io.StringIO(), width=_WIDEST, color_system=None)
+    return Measurement.get(console, console.options, table(plan)).maximum
+
+
+def text(plan: "Plan", width: int | None = None) -> str:
+    """The plan as plain text, in which no column is ever dropped.
+
+    Args:
+        plan: to show.
+        width: columns of the screen; by default what the table needs.
+
+    Returns:
+        The table where it fits, else the same facts in blocks of lines that do.
+    """
+    if width is not None and natural_width(plan) > width:
+        return narrow.text(plan, width)
     console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, highlight=False)
-    console.width = Measurement.get(console, console.options, table(plan)).maximum
+    console.width = natural_width(plan)
     console.print(page(plan))
     output = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in output.splitlines())
 
 
-def _sizes(shape: Iterable[int]) -> str:
+def sizes_text(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape)) or "scalar"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _cell(value: float, law: Power, folded: bool, letter: str) -> Text:
-    words = [str(law)] if law != Power() else []
-    if folded and letter:
-        words.append(letter)
-    cell = Text(_number(value))
-    if words:
-        cell.append("\n" + " ".join(words), style="dim")
+def _cell(value: float, law: str) -> Text:
+    cell = Text(number(value))
+    if law:
+        cell.append("\n" + law, style="dim")
     return cell
 
 
-def _letter(p: Prescription, sign: int) -> str:
+def law_text(law: Power, power_of_a: str) -> str:
+    """A law and the power of the folded multiplier beside it; empty where both are 1."""
+    words = [str(law)] if law != Power() else []
+    return " ".join([*words, power_of_a] if power_of_a else words)
+
+
+def factors(p: Prescription) -> dict[str, tuple[float, str] | None]:
+    """Each factor of a parameter and the law that it follows; None where it has none."""
+    folded = p.folded != 1
+    epsilon = f"A^-{p.family.response.epsilon_degree}" if folded else ""
+    return {
+        "init": (p.init, law_text(p.laws.init, "A" if folded else "")),
+        "lr": (p.lr, law_text(p.laws.lr, letter(p, 1) if folded else "")),
+        "epsilon": (p.epsilon, law_text(p.laws.epsilon, epsilon))
+        if p.family in WITH_EPSILON
+        else None,
+        "decay": (p.decay, law_text(p.laws.decay, letter(p, -1) if folded else "")),
+    }
+
+
+def letter(p: Prescription, sign: int) -> str:
     """How a rate (sign 1) or a decay (-1) follows the multiplier that the parameter carries."""
     power = sign * (1 + p.family.degree - p.family.weight_degree)
     return "" if power == 0 else "A" if power == 1 else f"A^{power}"
 
 
-def _carried_by(plan: "Plan", p: Prescription) -> list[Multiplier]:
+def carried_by(plan: "Plan", p: Prescription) -> list[Multiplier]:
     return [m for m in plan.multipliers if p.name in m.folds]
 
 
 def _forward(plan: "Plan", p: Prescription) -> Text:
+    return Text("\n".join(forward(plan, p)))
+
+
+def forward(plan: "Plan", p: Prescription) -> list[str]:
     """The multiplier that the parameter carries, or that hooks apply to its branch or output."""
-    carried = _carried_by(plan, p)
+    carried = carried_by(plan, p)
     if carried:
         laws = " ".join(str(m.law) for m in carried)
-        return Text(f"A = {_number(p.folded)}\n{laws}, folded")
+        return [f"A = {number(p.folded)}", f"{laws}, folded"]
     explicit = [
         m
         for m in plan.multipliers
         if m.hooks and (m.label == p.name or (p.role.in_branch and m.label in p.branches))
     ]
-    if not explicit:
-        return Text("")
-    return Text("\n".join(f"{_number(m.value)} by hook\n{m.law}" for m in explicit))
+    return [line for m in explicit for line in (f"{number(m.value)} by hook", str(m.law))]
 
 
-def _caption(plan: "Plan") -> str:
+def caption(plan: "Plan") -> str:
     lines = [
         f"Source: {plan.source}. Factors multiply the base model's values; m_in, m_out: fan-in and "
         "fan-out as multiples of the base's, r: depth, A: multiplier folded into the parameter."
@@ -173,65 +206,6 @@ def _depth(stream: StreamDepth) -> str:
     )
     declared = stream.ratio != stream.additions / stream.base_additions
     return f"{counted}; r = {stream.ratio:.4g}{', as declared' if declared else ''}."
-
-
-def explain(plan: "Plan", name: str) -> str:
-    """What is prescribed for a parameter, and why, in words."""
-    p = plan[name]
-    growth = (
-        f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."
-    )
-    place = (
-        f"It lies in the residual branch {' inside '.join(reversed(p.branches))}, one of "
-        f"{p.ratios.depth:g} times as many as in the base."
-        if p.role.in_branch
-        else "It lies in no residual branch, so nothing depends on depth."
-    )
-    lines = [
-        f"{name}: {p.role}.",
-        f"{growth} Fan-in grows {p.ratios.fan_in:g}-fold, fan-out {p.ratios.fan_out:g}-fold. "
-        f"{place}",
-    ]
-    if p.role.tied:
-        lines.append(f"It is one tied parameter: {', '.join(p.names)}.")
-    if p.role.shared:
-        lines.append("All branches share it, so its gradient is the sum of theirs.")
-    for m in plan.multipliers:
-        if p.name in m.folds or p.name == m.label or m.label in p.branches:
-            how = (
-                f"folded into {', '.join(m.folds)}"
-                if m.folds
-                else "applied by a hook on the "
-                + ", ".join(
-                    f"{'part of the ' if h.part else ''}{h.parameter or h.side} of {h.module}"
-                    for h in m.hooks
-                )
-            )
-            own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
-            base = f"{m.base:.6g} times " if m.base != 1 else ""
-            lines.append(
-                f"The {m.where} is multiplied by {m.value:.6g} ({base}law {m.law}{own}), {how}."
-            )
-    if p.folded != 1:
-        lines.append(
-            f"It carries a multiplier A = {p.folded:.6g}: init and step are scaled by A so that it "
-            "follows the trajectory of A times the unfolded parameter."
-        )
-    own_law = plan.own_laws.get(p.name)
-    measured = (
-        f"; the model's own is {own_law.law}, corrected by {p.init / own_law.ratio:.6g}"
-        if own_law
-        else ""
-    )
-    lines += [
-        f"Initial standard deviation: the base's times {p.init:.6g} (law {p.laws.init}{measured}).",
-        f"Learning rate ({p.family}): times {p.lr:.6g} (law {p.laws.lr}).",
-        f"Weight decay: times {p.decay:.6g} (law {p.laws.decay}).",
-    ]
-    if p.family in _WITH_EPSILON:
-        lines.append(f"Epsilon: times {p.epsilon:.6g} (law {p.laws.epsilon}).")
-    lines.append(f"Source: {plan.source}.")
-    return "\n".join(lines)
 
 
 def frame(plan: "Plan") -> "pd.DataFrame":

@@ -16,12 +16,13 @@ from depthmup.records.fit import Defect, Fit, GroupFit
 from depthmup.records.measurement import Measurement, Task
 from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt, sentence
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
-from depthmup.records.study import Axis, Curve, Point, Study, Window
+from depthmup.records.study import RUN_AXES, Axis, Curve, Point, Study, Window
 from depthmup.records.trial import BASE_SHAPE, Trial
 
 __all__ = [
     "BASE_SHAPE",
     "NUMERICS",
+    "RUN_AXES",
     "UNKNOWN",
     "Accepted",
     "Axis",

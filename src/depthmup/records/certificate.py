@@ -240,6 +240,17 @@ def compare(first: Certificate, second: Certificate) -> Change:
     )
 
 
+def size_text(size: Mapping[str, float]) -> str:
+    """A size in words, for sentences.
+
+    Example:
+        >>> size_text({"width": 64, "depth": 8})
+        'width 64 and depth 8'
+    """
+    parts = [f"{axis} {value:g}" for axis, value in size.items()]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
 def size_name(size: Mapping[str, float]) -> str:
     """A size in words.
 

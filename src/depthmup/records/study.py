@@ -4,9 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
+from depthmup.records.search import SearchStory
 
 Axis = str
 """The axis along which sizes grow in a study, such as depth; the other axes stay at the base."""
+
+RUN_AXES: tuple[Axis, ...] = ("batch", "steps", "tokens")
+"""Axes of the run and not of its network: they change no weight's shape. Batch and steps give the
+tokens, in whatever the batch counts, so that a size names two of the three at most."""
+
+
+def plural(axis: Axis) -> str:
+    """Several values of an axis.
+
+    Example:
+        >>> plural("depth"), plural("batch"), plural("steps")
+        ('depths', 'batches', 'steps')
+    """
+    if axis.endswith("s"):
+        return axis
+    return axis + ("es" if axis.endswith(("ch", "x")) else "s")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +68,7 @@ class Study:
     """A measurement of transfer: the windows in time order, the last one being the headline.
 
     ``config`` and ``environment`` say how it was run and on what, in values that JSON has.
+    ``search`` is how it went, where learning rates were found as the sweep went.
     """
 
     title: str
@@ -59,6 +77,7 @@ class Study:
     config: Mapping[str, object]
     environment: Mapping[str, object]
     axis: Axis = "depth"
+    search: SearchStory | None = None
 
     @property
     def headline(self) -> Window:

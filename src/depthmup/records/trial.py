@@ -1,8 +1,9 @@
 """A trial: the full description of a training run of a custom model."""
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from depthmup.records.key import canonical, digest
@@ -11,29 +12,38 @@ from depthmup.records.run import NUMERICS
 BASE_SHAPE = "any"
 """The scheme of a planned run at the base size, where all schemes agree: one run serves all."""
 
+_FLAT = ("width", "depth")
+"""Axes that a description names one by one if they are all there are, as the first versions did."""
+
+
+_WORK = {"width": 2, "steps": 0, "tokens": 0}
+"""Powers of axes in the work of a step; of all others 1."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
     """Everything that determines a run of a custom model.
 
     ``model`` names the function that makes or trains it, and ``code`` is the fingerprint of its
-    source, so that a run of other code has another key. ``lr``, ``multiplier`` (of every branch,
-    the paper's a) and ``weight_decay`` are those of the base; ``scheme`` scales them to this size.
+    source, so that a run of other code has another key. ``size`` and ``base`` have a value for
+    every axis of which the model or its batches take notice. ``lr``, ``multiplier`` (of every
+    branch, the paper's a) and ``weight_decay`` are those of the base's network; ``scheme`` scales
+    them to this size. What a run rule makes of batch and duration is in them already, and in
+    ``settings``: runs that would train identically are equal, whichever rule asked for them.
     ``settings`` are further ones of the optimizer and the plan, in values that JSON has.
 
     Example:
-        >>> run = Trial(model="make", code="1f0c", width=64, depth=8, base_width=64, base_depth=4,
-        ...             scheme="depth-mup", optimizer="adamw", lr=0.01, steps=100, seed=0)
+        >>> run = Trial(model="make", code="1f0c", size={"width": 64, "depth": 8},
+        ...             base={"width": 64, "depth": 4}, scheme="depth-mup", optimizer="adamw",
+        ...             lr=0.01, steps=100, seed=0)
         >>> run.depth_ratio, run.at_base
         (2.0, False)
     """
 
     model: str
     code: str
-    width: int
-    depth: int
-    base_width: int
-    base_depth: int
+    size: Mapping[str, int]
+    base: Mapping[str, int]
     scheme: str
     optimizer: str
     lr: float
@@ -41,34 +51,78 @@ class Trial:
     weight_decay: float = 0.0
     steps: int
     seed: int
-    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     numerics: int = NUMERICS
+
+    def __hash__(self) -> int:
+        # Equal mappings may differ in their order, so that only what they hold may count.
+        size = frozenset(self.size.items())
+        return hash((self.code, size, self.scheme, self.optimizer, self.lr, self.steps, self.seed))
+
+    @property
+    def width(self) -> int:
+        return self.size["width"]
+
+    @property
+    def depth(self) -> int:
+        return self.size["depth"]
+
+    @property
+    def base_width(self) -> int:
+        return self.base["width"]
+
+    @property
+    def base_depth(self) -> int:
+        return self.base["depth"]
 
     @property
     def width_ratio(self) -> float:
-        return self.width / self.base_width
+        return self.ratio("width")
 
     @property
     def depth_ratio(self) -> float:
-        return self.depth / self.base_depth
+        return self.ratio("depth")
+
+    def ratio(self, axis: str) -> float:
+        """A size as a multiple of the base's."""
+        return self.size[axis] / self.base[axis]
 
     @property
     def at_base(self) -> bool:
-        return (self.width, self.depth) == (self.base_width, self.base_depth)
+        """Whether the network is the base's."""
+        return all(self.size[axis] == value for axis, value in self.base.items())
+
+    @property
+    def step_work(self) -> float:
+        """About proportional to the operations of a step: parameters times examples.
+
+        Axes that are not known here are taken to cost in proportion, which decides only the order
+        of jobs, the forecast of time and how far a probe may go.
+        """
+        return float(math.prod(n ** _WORK.get(axis, 1) for axis, n in self.size.items()))
 
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal trials on every machine."""
-        return canonical(asdict(self))
+        raw = {f.name: getattr(self, f.name) for f in fields(self)}
+        if set(self.size) == set(self.base) == set(_FLAT):
+            size, base = raw.pop("size"), raw.pop("base")
+            raw |= {axis: size[axis] for axis in _FLAT}
+            raw |= {f"base_{axis}": base[axis] for axis in _FLAT}
+        return canonical(raw)
 
     @staticmethod
     def from_json(text: str) -> "Trial":
-        return Trial(**json.loads(text))
+        raw = json.loads(text)
+        if "size" not in raw:
+            raw["size"] = {axis: raw.pop(axis) for axis in _FLAT}
+            raw["base"] = {axis: raw.pop(f"base_{axis}") for axis in _FLAT}
+        return Trial(**raw)
 
     @property
     def row(self) -> dict[str, Any]:
         """What a table of runs says of this one."""
-        names = ("width", "depth", "scheme", "optimizer", "lr", "multiplier", "weight_decay")
-        return {**{name: getattr(self, name) for name in names}, "seed": self.seed}
+        names = ("scheme", "optimizer", "lr", "multiplier", "weight_decay", "seed")
+        return {**self.size, **{name: getattr(self, name) for name in names}}
 
     @property
     def key(self) -> str:

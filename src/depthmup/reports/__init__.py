@@ -16,12 +16,13 @@ from depthmup.reports.evidence import (
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.html import page_spec
-from depthmup.reports.limit_chart import limit_chart
+from depthmup.reports.limit_chart import limit_chart, limit_page
 from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
 from depthmup.reports.page import page, study_legends, study_specs
-from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps
+from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps, regimes_page
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.sentences import number
+from depthmup.reports.simple_page import PageSection, simple_page
 from depthmup.reports.style import configured
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table, table
@@ -32,6 +33,7 @@ __all__ = [
     "Frames",
     "MapPoint",
     "Movement",
+    "PageSection",
     "Section",
     "certificate_section",
     "certificate_text",
@@ -45,6 +47,7 @@ __all__ = [
     "export",
     "export_pictures",
     "limit_chart",
+    "limit_page",
     "loss_against_rate",
     "loss_against_size",
     "notebook",
@@ -58,7 +61,9 @@ __all__ = [
     "rate_panel",
     "regime_map",
     "regime_maps",
+    "regimes_page",
     "save_chart",
+    "simple_page",
     "strict",
     "study_legends",
     "study_specs",

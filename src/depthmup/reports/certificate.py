@@ -2,11 +2,11 @@
 
 import math
 import textwrap as wrap
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from depthmup.records import Certificate, Verdict
+from depthmup.records.certificate import size_text
 from depthmup.reports.certificate_charts import law_chart, penalty_chart
 from depthmup.reports.html import page_spec, render
 from depthmup.reports.sentences import interval, number
@@ -49,17 +49,6 @@ def percent(value: float) -> str:
     if value > 10:
         return "above 1000%"
     return f"{100 * value:.0f}%" if value >= 0.0995 else f"{100 * value:.2g}%"
-
-
-def size_text(size: Mapping[str, float]) -> str:
-    """A size in words.
-
-    Example:
-        >>> size_text({"width": 64, "depth": 8})
-        'width 64 and depth 8'
-    """
-    parts = [f"{axis} {value:g}" for axis, value in size.items()]
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def certificate_headline(certificate: Certificate) -> str:

@@ -1,12 +1,15 @@
-"""A limit as a picture: the loss over training, and the size of the stream over depth."""
+"""A limit as pictures: the loss over training, and the size of the stream over depth."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from depthmup.reports.style import MUTED, configured
+from depthmup.reports.simple_page import PageSection, simple_page
+from depthmup.reports.style import configured
 
 if TYPE_CHECKING:
     import altair as alt
+
+_BLUE = "#0072b2"
 
 
 def limit_chart(
@@ -23,27 +26,46 @@ def limit_chart(
         positions: p of the recorded layers.
         rms: ``rms[t][i]``, the root mean square entry of x at ``positions[i]`` before update t.
         title: of the chart.
+
+    Returns:
+        The two charts beside each other.
     """
     import altair as alt
 
-    loss_rows = [{"step": t, "loss": loss} for t, loss in enumerate(losses)]
-    rms_rows = [
-        {"step": t, "position": p, "rms": value}
-        for t, line in enumerate(rms)
-        for p, value in zip(positions, line, strict=True)
-    ]
-    loss = (
-        alt.Chart(alt.Data(values=loss_rows), title="Loss")
-        .mark_line(point=True, color=MUTED)
+    size = {"width": 340, "height": 280}
+    loss = loss_chart(losses).properties(title="Loss", **size)
+    stream = stream_chart(positions, rms).properties(title="Residual stream", **size)
+    result: alt.HConcatChart = configured(alt.hconcat(loss, stream).properties(title=title))
+    return result
+
+
+def loss_chart(losses: Sequence[float]) -> Any:
+    """The loss before each update."""
+    import altair as alt
+
+    rows = [{"step": t, "loss": loss} for t, loss in enumerate(losses)]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point=True, color=_BLUE)
         .encode(
             x=alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("loss:Q", title="training loss", scale=alt.Scale(zero=False)),
             tooltip=["step:Q", alt.Tooltip("loss:Q", format=".4g")],
         )
-        .properties(width=340, height=280)
     )
-    stream = (
-        alt.Chart(alt.Data(values=rms_rows), title="Residual stream")
+
+
+def stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> Any:
+    """The RMS of x against depth, a line for each step."""
+    import altair as alt
+
+    rows = [
+        {"step": t, "position": p, "rms": value}
+        for t, line in enumerate(rms)
+        for p, value in zip(positions, line, strict=True)
+    ]
+    return (
+        alt.Chart(alt.Data(values=rows))
         .mark_line()
         .encode(
             x=alt.X("position:Q", title="depth, as a fraction"),
@@ -52,7 +74,58 @@ def limit_chart(
             detail="step:Q",
             tooltip=["step:Q", "position:Q", alt.Tooltip("rms:Q", format=".4g")],
         )
-        .properties(width=340, height=280)
     )
-    result: alt.HConcatChart = configured(alt.hconcat(loss, stream).properties(title=title))
-    return result
+
+
+def limit_page(
+    losses: Sequence[float],
+    positions: Sequence[float],
+    rms: Sequence[Sequence[float]],
+    *,
+    title: str,
+    status: str,
+    facts: Mapping[str, object],
+    data: str = "",
+) -> str:
+    """A limit as one page: both charts, the numbers, what was solved.
+
+    Args:
+        losses: before each update.
+        positions: p of the recorded layers.
+        rms: the root mean square entry of x, by step and position.
+        title: what was solved.
+        status: how the solve ended.
+        facts: settings.
+        data: name of the JSON file beside the page.
+
+    Returns:
+        The HTML.
+    """
+    finite = [loss for loss in losses if loss == loss]
+    headline = (
+        f"The loss goes from {finite[0]:.4g} to {finite[-1]:.4g} in {len(losses) - 1} updates."
+        if finite
+        else "Training explodes at the first step."
+    )
+    rows = [
+        (str(t), f"{loss:.5f}", f"{line[-1]:.5f}")
+        for t, (loss, line) in enumerate(zip(losses, rms, strict=True))
+    ]
+    columns = ("step", "loss", "RMS of x at the output")
+    tall = {"width": "container", "height": 300}
+    return simple_page(
+        title=title,
+        headline=headline,
+        lead=[f"At infinite width; no network was trained. Status: {status}."],
+        sections=[
+            PageSection(title="The loss", chart=configured(loss_chart(losses).properties(**tall))),
+            PageSection(
+                title="The residual stream",
+                lead="Root mean square entry of x along the depth, one line for each step.",
+                chart=configured(stream_chart(positions, rms).properties(**tall)),
+            ),
+            PageSection(title="The numbers", columns=columns, rows=rows, numbers=columns),
+        ],
+        facts=facts,
+        data=data,
+    )

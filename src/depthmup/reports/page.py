@@ -20,7 +20,7 @@ from depthmup.reports.sentences import (
     regret_sentence,
     significant,
 )
-from depthmup.reports.study_rows import base_size, size_of, transfers
+from depthmup.reports.study_rows import base_size, question, size_of, transfers
 from depthmup.reports.style import (
     VERDICT_COLOURS,
     configured,
@@ -61,10 +61,11 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         "page.html.j2",
         title=study.title,
         headline=" ".join(headline(s) for s in studies),
+        question=question(study),
         parts=parts,
         certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],
-        config=facts(study.config, leave={"command"}),
+        config=facts(study.config, leave={"command", "question"}),
         environment=facts(study.environment),
         command=_command(study),
         charts=script_json({name: spec for charts in specs for name, spec in charts.items()}),

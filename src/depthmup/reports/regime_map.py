@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from depthmup.reports.style import configured
-from depthmup.rules import REGIONS
+from depthmup.reports.simple_page import PageSection, simple_page
+from depthmup.reports.style import INK, configured
+from depthmup.rules import CATALOGUE, REGIONS
 
 if TYPE_CHECKING:
     import altair as alt
@@ -97,7 +98,115 @@ def _map(points: Sequence[MapPoint], *, title: str) -> Any:
         .mark_point(shape="cross", angle=45, filled=True, color="black", size=120)
         .encode(x="alpha:Q", y="gamma:Q")
     )
-    return alt.layer(*squares, crosses).properties(title=title, width=420, height=420)
+    layers = [_line(points), *squares, crosses, *_labels(points), *_schemes(points)]
+    return alt.layer(*layers).properties(title=title, width=420, height=420)
+
+
+def _line(points: Sequence[MapPoint]) -> Any:
+    """alpha + gamma = 1: below it training diverges with depth, above it nothing is learned."""
+    import altair as alt
+
+    low, high = (float(end([p.gamma for p in points])) for end in (min, max))
+    left, right = (float(end([p.alpha for p in points])) for end in (min, max))
+    ends = [max(left, 1 - high), min(right, 1 - low)]
+    rows = [{"alpha": alpha, "gamma": 1 - alpha} for alpha in ends]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(color=INK, strokeWidth=14, opacity=0.18, strokeCap="round")
+        .encode(x="alpha:Q", y="gamma:Q")
+    )
+
+
+def _labels(points: Sequence[MapPoint]) -> list[Any]:
+    """Each region's name within it, at the point nearest to its middle."""
+    import altair as alt
+
+    rows = []
+    for region in REGIONS:
+        inside = [(float(p.alpha), float(p.gamma)) for p in points if p.found == region]
+        if len(inside) < _LABELLED:
+            continue
+        middle = [sum(axis) / len(inside) for axis in zip(*inside, strict=True)]
+        alpha, gamma = min(inside, key=lambda at: math.dist(at, middle))
+        rows.append({"alpha": alpha, "gamma": gamma, "region": region})
+    text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
+    font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold"}
+    # A halo in the colour of the paper keeps the words legible on squares of any colour.
+    halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
+    return [halo, text.mark_text(color=INK, **font)]
+
+
+def _schemes(points: Sequence[MapPoint]) -> list[Any]:
+    """The published schemes where they lie on the map."""
+    import altair as alt
+
+    alphas, gammas = ([getattr(p, name) for p in points] for name in ("alpha", "gamma"))
+    named: dict[tuple[Fraction, Fraction], list[str]] = {}
+    for scheme in CATALOGUE:
+        on_map = min(alphas) <= scheme.alpha <= max(alphas)
+        if on_map and min(gammas) <= scheme.gamma <= max(gammas):
+            named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
+    rows = [
+        {"alpha": float(alpha), "gamma": float(gamma), "schemes": ", ".join(dict.fromkeys(names))}
+        for (alpha, gamma), names in named.items()
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
+    dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
+    font: dict[str, Any] = {"fontSize": 11, "dy": -15}
+    text = base.encode(text="schemes:N")
+    halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
+    return [dots, halo, text.mark_text(color=INK, **font)]
+
+
+def _short(title: str) -> str:
+    """A title for a label; ``(1/2, 0)`` is what the axes say already."""
+    return "branches alone" if title.startswith("(") else title
+
+
+_LABELLED = 4
+"""Points of a region from which on its name fits in."""
+
+
+def regimes_page(
+    maps: Mapping[str, Sequence[MapPoint]], *, headline: str, command: Sequence[str] = ()
+) -> str:
+    """The maps as one page, with what the regions mean.
+
+    Args:
+        maps: by their titles.
+        headline: the result in a sentence.
+        command: that made it.
+
+    Returns:
+        The HTML.
+    """
+    sections = [
+        PageSection(title=title, chart=configured(_map(points, title="")), fixed=True)
+        for title, points in maps.items()
+    ]
+    counts = [(region, *(_count(points, region) for points in maps.values())) for region in REGIONS]
+    table = PageSection(
+        title="How many pairs lie in each region",
+        columns=("region", *maps),
+        rows=counts,
+        numbers=tuple(maps),
+    )
+    return simple_page(
+        title="Regimes of depth",
+        headline=headline,
+        lead=[
+            "A branch is multiplied by L^-alpha, an update inside it has the size L^-gamma. The "
+            "grey band is alpha + gamma = 1, where features change by order one at any depth; "
+            "points name published schemes. A cross marks a pair that lies elsewhere than "
+            "Claims 7.1 to 7.6 say; a hollow square one that networks cannot decide."
+        ],
+        sections=[*sections, table],
+        command=command,
+    )
+
+
+def _count(points: Sequence[MapPoint], region: str) -> str:
+    return str(sum(p.found == region for p in points))
 
 
 def _padded(values: Sequence[Fraction]) -> "alt.Scale":

@@ -84,6 +84,12 @@ def transfer_rows(study: Study) -> list[Row]:
     ]
 
 
+def question(study: Study) -> tuple[str, ...]:
+    """Which question was asked along batch and duration, a sentence each; usually none."""
+    sentences = study.config.get("question", ())
+    return tuple(map(str, sentences)) if isinstance(sentences, list | tuple) else ()
+
+
 def transfers(study: Study) -> tuple[Transfer, ...]:
     """The headline's findings, one per scheme, in the study's order."""
     if not study.windows:

@@ -4,6 +4,7 @@ from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
 from depthmup.records.codec import strict
+from depthmup.records.study import plural
 from depthmup.reports.study_rows import size_of, transfers
 
 
@@ -32,7 +33,7 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
         "alpha": transfer.alpha,
         "gamma": transfer.gamma,
         "axis": study.axis,
-        f"{study.axis}s": [size_of(study, optimum) for optimum in transfer.optima],
+        plural(study.axis): [size_of(study, optimum) for optimum in transfer.optima],
         "optimum": [
             {
                 **optimum.size,

@@ -1,10 +1,11 @@
 """The result as a table for the terminal: one row per scheme, one column per size."""
 
+import textwrap
 from typing import TYPE_CHECKING
 
-from depthmup.records import Place, Study, Transfer
+from depthmup.records import Axis, Place, Study, Transfer
 from depthmup.reports.sentences import best_rate, headline, interval, number, significant
-from depthmup.reports.study_rows import size_of, transfers
+from depthmup.reports.study_rows import question, size_of, transfers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +39,7 @@ def table(study: Study) -> "Table":
         title, *rates, drift, between, regret, verdict = (Text(c) for c in _cells(study, transfer))
         verdict.stylize(_STYLES[transfer.verdict.value])
         grid.add_row(title, *rates, Text("\n").join([drift, between]), regret, verdict)
-    grid.caption = Text(_caption(study))
+    grid.caption = Text("\n".join([_caption(study), *question(study)]))
     grid.caption_justify = "left"
     return grid
 
@@ -57,16 +58,24 @@ def plain_table(study: Study) -> str:
     ]
     rule = "-" * max(map(len, text))
     why = [f"{t.title}: {t.verdict.value}. {t.why}" for t in schemes if t.why]
-    return "\n".join([headline(study), "", text[0], rule, *text[1:], "", _caption(study), *why])
+    asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
+    return "\n".join(
+        [headline(study), *asked, "", text[0], rule, *text[1:], "", _caption(study), *why]
+    )
 
 
 _LETTERS = {"depth": "L", "width": "n"}
 
 
+def _letter(axis: Axis) -> str:
+    """The letter that stands for an axis in the header, where it has one."""
+    return f" {_LETTERS[axis]}" if axis in _LETTERS else ""
+
+
 def _caption(study: Study) -> str:
     axis = study.axis
     return (
-        f"Best log2 learning rate by {axis} {_LETTERS[axis]}; drift in octaves per doubling of "
+        f"Best log2 learning rate by {axis}{_letter(axis)}; drift in octaves per doubling of "
         f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's rate."
     )
 
@@ -76,7 +85,7 @@ def _sizes(study: Study) -> list[int]:
 
 
 def _header(study: Study) -> list[str]:
-    letter = _LETTERS[study.axis]
+    letter = _LETTERS.get(study.axis, study.axis)
     return [
         "scheme",
         *(f"{letter}={size}" for size in _sizes(study)),

@@ -15,24 +15,28 @@ from depthmup.rules.catalogue import (
 )
 from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
-from depthmup.rules.optimizers import CAVEATS, OPTIMIZERS, family, named
+from depthmup.rules.optimizers import BETAS, CAVEATS, EPSILON, OPTIMIZERS, family, named
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import Observable, Prediction, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
 from depthmup.rules.role import Kind, Role
-from depthmup.rules.run_rules import RUN_RULES, RunRule, canonical, rules_of
+from depthmup.rules.run_rule import RunRule, canonical
+from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
 __all__ = [
+    "BETAS",
     "BLOCK_MULTIPLIER",
     "CATALOGUE",
     "CAVEATS",
     "COMPLETE_DP",
     "DEPTH_MUP",
+    "EPSILON",
     "HYPERP",
     "MAXIMAL_UPDATE",
     "MUP",
+    "NO_RULE",
     "ODE",
     "ONE",
     "OPTIMIZERS",
@@ -73,5 +77,6 @@ __all__ = [
     "regime",
     "region",
     "rules_of",
+    "run_rule",
     "scheme",
 ]

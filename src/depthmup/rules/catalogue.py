@@ -1,5 +1,7 @@
 """The schemes that have been published, each as its own source states it."""
 
+import difflib
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -166,7 +168,23 @@ hidden matrices and none for the rest; its code has one learning rate for all, a
 _FIXED: dict[str, Scheme] = {
     s.name: s for s in (SP, MUP, DEPTH_MUP, ODE, BLOCK_MULTIPLIER, completep(), COMPLETE_DP, HYPERP)
 }
-_ALIASES = {"depthmup": "depth-mup", "1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
+_ALIASES = {"1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
+
+
+def _compact(name: str) -> str:
+    """A name without case, hyphens, underscores, spaces and brackets; mu for its letter."""
+    plain = name.strip().lower().replace("\N{GREEK SMALL LETTER MU}", "mu")
+    return re.sub(r"[-_\s()]", "", plain.replace("\N{MICRO SIGN}", "mu"))
+
+
+_SPELLINGS: dict[str, str] = {
+    **{_compact(name): name for name in _FIXED},
+    **{_compact(s.title): s.name for s in _FIXED.values() if "," not in s.title},
+    "standard": "sp",
+    "standardparametrization": "sp",
+    "standardparameterization": "sp",
+    "maximalupdate": "mup",
+}
 
 CATALOGUE: tuple[Scheme, ...] = tuple(_FIXED.values())
 
@@ -174,7 +192,9 @@ CATALOGUE: tuple[Scheme, ...] = tuple(_FIXED.values())
 def scheme(name: "str | Scheme") -> Scheme:
     """The scheme of this name.
 
-    ``"alpha,gamma"`` names any pair of exponents, ``"completep-alpha"`` CompleteP at another alpha.
+    Case, hyphens, underscores, spaces and brackets do not matter: ``"depth_mup"``, ``"muP"`` with
+    either letter mu, ``"Complete(d)P"``. ``"alpha,gamma"`` names any pair of exponents,
+    ``"completep-alpha"`` CompleteP at another alpha.
 
     Raises:
         ValueError: not in the catalogue and not a pair of exponents.
@@ -188,7 +208,7 @@ def scheme(name: "str | Scheme") -> Scheme:
     if isinstance(name, Scheme):
         return name
     key = str(name).strip().lower()
-    key = _ALIASES.get(key, key)
+    key = _ALIASES.get(key, _SPELLINGS.get(_compact(key), key))
     if key in _FIXED:
         return _FIXED[key]
     if key.count(",") == 1:
@@ -198,7 +218,9 @@ def scheme(name: "str | Scheme") -> Scheme:
         return _FIXED[_ALIASES[pair.name]] if pair.name in _ALIASES else pair
     if key.startswith("completep-"):
         return completep(key.removeprefix("completep-"))
+    near = difflib.get_close_matches(_compact(key), _SPELLINGS, n=1)
+    meant = f" Did you mean {_SPELLINGS[near[0]]}?" if near else ""
     raise ValueError(
         f"Expected a scheme ({', '.join(_FIXED)}) or a pair of exponents such as 3/4,1/4; "
-        f"got {name!r}."
+        f"got {name!r}.{meant}"
     )

@@ -53,6 +53,20 @@ OPTIMIZERS: Mapping[str, Family] = MappingProxyType(
 ``RESPONSES``; Signum, Sophia, AdEMAMix, atan2: normalized entry by entry, as Adam.
 """
 
+EPSILON: Mapping[str, float] = MappingProxyType(
+    {
+        "adam": 1e-8, "adamw": 1e-8, "nadam": 1e-8, "radam": 1e-8, "adamax": 1e-8, "rmsprop": 1e-8,
+        "adagrad": 1e-10, "lamb": 1e-6, "muon": 1e-8, "muon-rms": 1e-8,
+    }
+)  # fmt: skip
+"""The epsilon of torch.optim where none is given (of Muon, that of the AdamW beside it). Families
+named directly have none known."""
+
+BETAS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {name: (0.9, 0.999) for name in EPSILON if name not in ("rmsprop", "adagrad")}
+)
+"""The decay rates of both averages where none are given, likewise."""
+
 _DRIFTS = (
     "arXiv 2512.05620 measured the best learning rate to rise with width under this rule, as the "
     "stable rank of the update grows"

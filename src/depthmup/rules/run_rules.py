@@ -1,116 +1,23 @@
-"""Published rules of the best learning rate: how one global rate follows size, batch and duration.
-
-    lr* ~ prod_axis size_axis ** exponent
-
-There is no settled rule for batch and tokens: published exponents in tokens run from -0.56 to
-+0.31. Part of it is a difference of question, which stands with each rule: what was done to the
-batch while tokens grew, what the optimizer was. Schemes (``rules.catalogue``) are about single
-parameters; a rule here is about the rate that a training run is started with.
-"""
+"""The published rules of the run, each as its own source states it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
 
-AXES = ("width", "depth", "parameters", "compute", "batch", "tokens", "steps", "experts")
-"""The axes that rules speak of, by their names in this package."""
-
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "n": "parameters", "params": "parameters", "size": "parameters", "duration": "tokens",
-        "data": "tokens", "examples": "tokens", "batch_size": "batch", "flops": "compute",
-    }
-)  # fmt: skip
-"""Other names by which people call an axis."""
-
-
-class Batch(StrEnum):
-    """What a rule takes the batch to be while other axes change."""
-
-    OWN = "has an exponent of its own"
-    FIXED = "held"
-    BEST = "at its own optimum"
-    UNSAID = "not said"
-
-
-class Standing(StrEnum):
-    """How well a rule's statement is known here."""
-
-    TABLE = "read in its source's table"
-    TEXT = "read in its source's text"
-    CODE = "read in its source's code"
-    NOTES = "from notes on its source"
-    ABSTRACT = "from its source's abstract"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stated:
-    """An exponent as its source states it, with the source's own interval where it gives one."""
-
-    value: Fraction
-    low: Fraction | None = None
-    high: Fraction | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRule:
-    """One published rule.
-
-    Attributes:
-        name: short, unique.
-        exponents: by axis; an axis that is not named is one that the rule does not speak of.
-        batch: what the batch does while the other axes change.
-        setting: optimizer, parametrization, and whatever else it presupposes.
-        reach: the range in which its source measured or derived it.
-        source: where it is stated.
-        standing: how well that is known here.
-        scheme: the parametrization that a rule of width or depth belongs to; empty for rules that
-            belong to none.
-    """
-
-    name: str
-    exponents: Mapping[str, Stated]
-    setting: str
-    reach: str
-    source: str
-    standing: Standing
-    batch: Batch = Batch.UNSAID
-    scheme: str = ""
-    notes: str = field(default="")
-
-    def speaks_of(self, axis: str) -> bool:
-        return axis in self.exponents
-
-    def along(self, axis: str, *, held: str = "") -> Fraction | None:
-        """The exponent along an axis; ``held``: "tokens" or "steps", which stay as batch grows.
-
-        At held steps tokens grow with the batch, so that both exponents act. None where the rule
-        does not say.
-
-        Example:
-            >>> rule = next(r for r in RUN_RULES if r.name == "Complete(d)P")
-            >>> rule.along("batch", held="tokens"), rule.along("batch", held="steps")
-            (Fraction(1, 2), Fraction(0, 1))
-        """
-        stated = self.exponents
-        if axis == "steps" and axis not in stated:
-            # At a held batch tokens are steps times a constant.
-            return stated["tokens"].value if "tokens" in stated else None
-        if axis not in stated:
-            return None
-        if axis == "batch" and held == "steps":
-            return stated["batch"].value + stated["tokens"].value if "tokens" in stated else None
-        if axis == "batch" and held not in ("tokens", "steps"):
-            return None
-        return stated[axis].value
+from depthmup.rules.power import Power
+from depthmup.rules.run_rule import Batch, RunRule, Standing, Stated, canonical
+from depthmup.rules.scheme import RunLaws
 
 
 def _exactly(**exponents: str) -> Mapping[str, Stated]:
     return MappingProxyType({axis: Stated(value=Fraction(v)) for axis, v in exponents.items()})
 
 
+_BATCH = Power(batch=Fraction(1))
+_ROOT_BATCH_PER_TOKEN = Power(batch=Fraction(1, 2), duration=Fraction(-1, 2))
+_TOKENS_PER_PARAMETER = Power(duration=Fraction(1), fan_in=Fraction(-2), depth=Fraction(-1)) ** (
+    Fraction(527, 1000)
+)
 _STEP_LAW = MappingProxyType(
     {
         "parameters": Stated(
@@ -184,6 +91,12 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Complete(d)P",
+        key="sde",
+        beside=RunLaws(
+            decay=_ROOT_BATCH_PER_TOKEN,
+            epsilon=_ROOT_BATCH_PER_TOKEN**-1,
+            one_minus_beta=_ROOT_BATCH_PER_TOKEN**2,
+        ),
         exponents=_exactly(batch="1/2", tokens="-1/2"),
         setting="AdamW; decay, epsilon and betas follow by the same table",
         reach="batch 1/8 to 4 times the base's; tokens to 32 times",
@@ -194,15 +107,18 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="square root of the batch",
+        key="sqrt-batch",
+        beside=RunLaws(epsilon=Power(batch=Fraction(-1, 2)), one_minus_beta=_BATCH),
         exponents=_exactly(batch="1/2"),
         setting="Adam: betas and epsilon follow (1 - beta ~ batch, epsilon ~ batch^-1/2)",
-        reach="batches below the critical one",
-        source="arXiv 2205.10287",
-        standing=Standing.NOTES,
+        reach="batches at which gradient noise decides",
+        source="arXiv 2205.10287 abstract; its Definition 5.2 from notes",
+        standing=Standing.ABSTRACT,
         batch=Batch.OWN,
     ),
     RunRule(
         name="proportional to the batch",
+        key="linear-batch",
         exponents=_exactly(batch="1"),
         setting="SGD, below the critical batch",
         reach="batches to 8192 on ImageNet",
@@ -212,15 +128,19 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="one rate for all batches",
+        key="power-lines",
+        # tau = B / (lr decay D) = 1.084 (D / N)^-0.527, N growing as width^2 depth.
+        beside=RunLaws(decay=_BATCH * Power(duration=Fraction(-1)) * _TOKENS_PER_PARAMETER),
         exponents=_exactly(batch="0"),
-        setting="AdamW: decay follows the batch, not the rate",
-        reach="610M parameters, batches 63 to 2016",
-        source="Power Lines, arXiv 2505.13738",
-        standing=Standing.NOTES,
+        setting="AdamW under muP: decay follows the batch, not the rate",
+        reach="111M to 3.3B parameters; batches 63 to 2016 at 610M",
+        source="Power Lines, arXiv 2505.13738 abstract; its exponent of -0.527 from notes",
+        standing=Standing.ABSTRACT,
         batch=Batch.OWN,
     ),
     RunRule(
         name="HyperP",
+        key="hyperp",
         exponents=_exactly(batch="1/2", tokens="-0.32"),
         setting="MuonH on the sphere, no decay; a batch exponent of 0.558 was measured",
         reach="208M parameters, 10.4e9 to 166e9 tokens",
@@ -239,6 +159,7 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="Scion",
+        key="scion",
         exponents=_exactly(batch="0.62", tokens="-0.56"),
         setting="Scion",
         reach="as its source's",
@@ -263,12 +184,35 @@ RUN_RULES: tuple[RunRule, ...] = (
     ),
     RunRule(
         name="LMO theory",
+        key="lmo",
         exponents=_exactly(steps="-1/2"),
         setting="norm-bounded updates, held batch",
         reach="a convergence bound",
         source="arXiv 2603.15958",
         standing=Standing.NOTES,
         batch=Batch.FIXED,
+    ),
+    RunRule(
+        name="constant half-life of beta2 in tokens",
+        key="beta2-half-life",
+        exponents=MappingProxyType({}),
+        beside=RunLaws(log_beta2=_BATCH),
+        setting="Adam: beta2^b; the rate follows the batch less than by its square root",
+        reach="30M parameters and more, batches 1 to 4096",
+        source="arXiv 2507.07101 abstract",
+        standing=Standing.ABSTRACT,
+        batch=Batch.OWN,
+    ),
+    RunRule(
+        name="constant time of decay in epochs",
+        key="decay-time",
+        exponents=MappingProxyType({}),
+        beside=RunLaws(decay=_BATCH * Power(duration=Fraction(-1))),
+        setting="AdamW: 1 / (lr decay) is a constant part of the run, where data are not repeated",
+        reach="as its source's",
+        source="arXiv 2405.13698",
+        standing=Standing.NOTES,
+        batch=Batch.OWN,
     ),
 )
 """In the order of what they speak of: width, depth, size and tokens, batch.
@@ -292,12 +236,32 @@ def rules_of(axis: str) -> tuple[RunRule, ...]:
     )
 
 
-def canonical(axis: str) -> str:
-    """An axis by its name here; one that is unknown stays as it is.
+NO_RULE = RunRule(
+    name="nothing follows the run",
+    key="none",
+    exponents=MappingProxyType({}),
+    setting="learning rate, decay, epsilon and betas stay as they are at the base",
+    reach="",
+    source="",
+    standing=Standing.TEXT,
+)
+"""What is done without a rule: batch and duration change, and nothing else."""
+
+
+def run_rule(name: str | RunRule) -> RunRule:
+    """The rule by which training asks for it; ``"none"`` leaves everything as it is.
+
+    Raises:
+        ValueError: there is no such rule to train by.
 
     Example:
-        >>> canonical("Params"), canonical("width"), canonical("vocabulary")
-        ('parameters', 'width', 'vocabulary')
+        >>> run_rule("sde").name, run_rule("none") is NO_RULE
+        ('Complete(d)P', True)
     """
-    lower = axis.strip().lower()
-    return ALIASES.get(lower, lower)
+    if isinstance(name, RunRule):
+        return name
+    known = {rule.key: rule for rule in (NO_RULE, *RUN_RULES) if rule.key}
+    wanted = str(name).strip().lower()
+    if wanted not in known:
+        raise ValueError(f"Expected a run rule, one of {', '.join(known)}; got {name!r}.")
+    return known[wanted]

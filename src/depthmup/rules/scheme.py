@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from depthmup.rules.family import Family
-from depthmup.rules.power import ONE, Power
+from depthmup.rules.power import ONE, Power, Ratios
 from depthmup.rules.role import Kind, Role
 from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthRule
 
@@ -28,12 +28,36 @@ class Laws:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLaws:
-    """How settings of the whole run depend on its batch size and duration."""
+    """How settings of the whole run depend on its batch size and duration.
+
+    ``one_minus_beta`` multiplies 1 - beta of both averages of Adam, and ``log_beta2`` the logarithm
+    of beta2: the steps over which the squares are averaged, by its inverse.
+    """
 
     lr: Power = ONE
     epsilon: Power = ONE
     decay: Power = ONE
     one_minus_beta: Power = ONE
+    log_beta2: Power = ONE
+
+    def betas(self, betas: tuple[float, float], ratios: Ratios) -> tuple[float, float]:
+        """Decay rates of averages from those of the base.
+
+        An average over less than its last step is that step: where 1 - beta would exceed one, as it
+        may for batches many times the base's, beta is zero.
+
+        Example:
+            >>> laws = RunLaws(one_minus_beta=Power(batch=Fraction(1)))
+            >>> laws.betas((0.9, 0.999), Ratios(batch=0.5))
+            (0.95, 0.9995)
+            >>> laws.betas((0.9, 0.999), Ratios(batch=16))
+            (0.0, 0.984)
+        """
+        factor, power = self.one_minus_beta.at(ratios), self.log_beta2.at(ratios)
+        if factor == power == 1.0:
+            return betas
+        first, second = (max(0.0, round(1 - (1 - beta) * factor, 12)) for beta in betas)
+        return first, round(second**power, 12)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

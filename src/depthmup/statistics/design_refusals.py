@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from depthmup.records.certificate import Lack, Refusal
+from depthmup.records.study import plural
 from depthmup.statistics.law import Size
 from depthmup.statistics.laws import Laws
 
@@ -30,7 +31,7 @@ def refuse_design(
                         f"The target has {axis} {target[axis]:g}, and every size measured has "
                         f"{axis} {next(iter(values)):g}."
                     ),
-                    advice=f"Measure at three {axis}s or more.",
+                    advice=f"Measure at three {plural(axis)} or more.",
                 )
             )
         elif target[axis] > FARTHEST * max(values):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
+from depthmup.records.study import plural
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima, optima
@@ -205,7 +206,10 @@ def judge(
             + fails
         )
     if not drift.known:
-        return Verdict.UNDECIDED, f"Fewer than two {axis}s have an optimum to compare." + fails
+        return (
+            Verdict.UNDECIDED,
+            f"Fewer than two {plural(axis)} have an optimum to compare." + fails,
+        )
     if drift.outside(-tolerance, tolerance):
         way = "down" if drift.value < 0 else "up"
         return Verdict.DRIFTS, (
@@ -225,7 +229,8 @@ def judge(
         )
     return Verdict.UNDECIDED, (
         f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
-        f"±{tolerance:g}: use more seeds, more {axis}s, or a finer grid of learning rates.{source}"
+        f"±{tolerance:g}: use more seeds, more {plural(axis)}, or a finer grid of learning rates."
+        f"{source}"
     )
 
 

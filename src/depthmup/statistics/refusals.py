@@ -7,6 +7,7 @@ import numpy as np
 
 from depthmup.records import Estimate, Place
 from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name
+from depthmup.records.study import RUN_AXES, plural
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
@@ -132,7 +133,7 @@ def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
                         "per doubling from the smallest to the largest sizes: there is no one law "
                         "yet."
                     ),
-                    advice=f"Drop the smallest {axis}s and measure at larger ones.",
+                    advice=f"Drop the smallest {plural(axis)} and measure at larger ones.",
                 )
             )
     early = None if before is None else before.optimum
@@ -199,8 +200,14 @@ def refuse_breakdown(laws: Laws) -> list[Refusal]:
     law = laws.loss
     if not np.isfinite(law.without).all():
         return []
-    largest = max(range(len(law.sizes)), key=lambda i: volume(law.sizes[i]))
-    best = int(np.argmin(law.values))
+    # A larger batch or a shorter run may well train worse, and no scheme has broken down: networks
+    # are compared by the run of the base.
+    alike = [
+        i for i, size in enumerate(law.sizes)
+        if all(size[axis] == law.base[axis] for axis in RUN_AXES if axis in size)
+    ]  # fmt: skip
+    largest = max(alike, key=lambda i: volume(law.sizes[i]))
+    best = min(alike, key=lambda i: float(law.values[i]))
     rise = float(law.values[largest] - law.values[best])
     error, freedom = jackknife_error(law.without[:, largest] - law.without[:, best], law.groups)
     if rise - float(student(freedom, 1 - SIGNIFICANCE) * error) <= WORSE:

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from depthmup.records import NUMERICS, Cell, Data, Network, Optimizer
+from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
 from depthmup.records.codec import encode
 from depthmup.records.run import ORDERS, PRECISIONS, Order, Precision
-from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, family
+from depthmup.rules import MAXIMAL_UPDATE, Family, Kind, Ratios, Role, RunLaws, family
 from depthmup.sweep.cost import work
 from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -100,11 +101,17 @@ class BuiltIn:
         unit = rate_unit(optimizer, base["width"])
         return tuple(float(unit * 2.0**k) for k in USUAL_RATES)
 
+    def usual_rate(self, base: Size, optimizer: str) -> float:
+        """The learning rate from which the optimum is looked for: the middle of the usual ones."""
+        rates = self.usual_rates(base, optimizer)
+        return rates[len(rates) // 2]
+
     def check(self, design: Design) -> None:
-        if set(design.base) != {"width", "depth"}:
+        if not {"width", "depth"} <= set(design.base) <= {"width", "depth", *RUN_AXES}:
             raise ValueError(
-                "Expected the axes width and depth for the built-in networks; got "
-                f"{', '.join(design.base)}. A model of your own may have others."
+                "Expected the axes width, depth, batch, and steps or tokens for the built-in "
+                f"networks, the first two of them at least; got {', '.join(design.base)}. A model "
+                "of your own may have others."
             )
         for name in design.optimizers or ():
             if name not in OPTIMIZER_NAMES:
@@ -124,14 +131,17 @@ class BuiltIn:
         """The run that a scheme prescribes at this size and base learning rate."""
         inputs, outputs = DATA_SHAPES[self.data.name]
         base_width = design.base["width"]
-        m = size["width"] / base_width
-        square = Ratios(fan_in=m, fan_out=m, depth=size["depth"] / design.base["depth"])
-        optimizer = family(variant.optimizer)
-        hidden = variant.scheme.laws(HIDDEN, optimizer)
-        readout = variant.scheme.laws(READOUT, optimizer)
+        square, of_run = ratios_at(design, size), variant.run_laws
+        optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
+        hidden, readout = of_size.laws(HIDDEN, optimizer), of_size.laws(READOUT, optimizer)
         settings = {**SETTINGS, **design.settings}
+        settings = settings_under(of_run, square, variant.optimizer, settings)
         # Rounded, so that rates that are equal in theory get equal keys and are trained once.
-        exponent = round(log2_lr + math.log2(hidden.lr.at(square)), 9)
+        lr, decay = (
+            getattr(hidden, name).at(square) * getattr(of_run, name).at(square)
+            for name in ("lr", "decay")
+        )
+        exponent = round(log2_lr + math.log2(lr), 9)
         return Cell(
             network=Network(
                 inputs=inputs,
@@ -142,7 +152,8 @@ class BuiltIn:
                 input_std=inputs**-0.5,
                 hidden_std=base_width**-0.5 * hidden.init.at(square),
                 # V is not trained, so a multiplier of the logits can be a factor of its entries.
-                readout_std=(readout.init * readout.forward).at(Ratios(fan_in=m)) / base_width,
+                readout_std=(readout.init * readout.forward).at(Ratios(fan_in=square.fan_in))
+                / base_width,
                 block_depth=self.block_depth,
                 activation=self.activation,
                 nonlinearity=self.nonlinearity,
@@ -156,11 +167,11 @@ class BuiltIn:
                 beta2=settings["betas"][1],
                 epsilon=settings["eps"] * hidden.epsilon.at(square),
                 momentum=settings["momentum"],
-                weight_decay=variant.weight_decay * hidden.decay.at(square),
+                weight_decay=variant.weight_decay * decay,
             ),
             data=self.data,
-            steps=design.steps,
-            batch_size=self.batch_size,
+            steps=design.steps_at(size),
+            batch_size=size.get("batch", self.batch_size),
             seed=seed,
             numerics=self.numerics,
             order=self.order,

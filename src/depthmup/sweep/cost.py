@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from depthmup.records import Cell, Trial
+from depthmup.records.certificate import size_text
 
 if TYPE_CHECKING:
     from depthmup.model import Model
@@ -127,17 +128,17 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
     Raises:
         ValueError: the largest models at the same time need more memory than is available.
     """
-    from depthmup.model import resolved
+    from depthmup.model import network_at, resolved
 
-    make, there = resolved(model).make, available()
-    if not callable(make) or there is None:
+    own, there = resolved(model), available()
+    if own.make is None or there is None:
         return
     import torch
 
-    largest = max(trials, key=lambda trial: trial.depth * trial.width**2)
+    largest = max(trials, key=lambda trial: trial.step_work)
     try:
         with torch.device("meta"):
-            network = make(largest.width, largest.depth)
+            network = network_at(own, largest.size)
         weights = sum(p.numel() * p.element_size() for p in network.parameters())
     except Exception:  # a factory that needs real tensors: its memory is unknown before training
         return
@@ -145,8 +146,8 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
     if needed > there:
         raise ValueError(
             f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} workers, and "
-            f"{there / 2**30:.1f} GiB are available; its largest model has width {largest.width} "
-            f"and depth {largest.depth}. Use fewer workers, or smaller sizes."
+            f"{there / 2**30:.1f} GiB are available; its largest model has "
+            f"{size_text(largest.size)}. Use fewer workers, or smaller sizes."
         )
 
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from depthmup.records import BASE_SHAPE, NUMERICS, Trial
+from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
+from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
 
 
@@ -36,40 +37,40 @@ class Custom:
         return f"Learning-rate transfer: {self.name}"
 
     def check(self, design: Design) -> None:
-        if set(design.base) != {"width", "depth"}:
-            raise ValueError(
-                "Expected the axes width and depth, which make(width, depth) takes; got "
-                f"{', '.join(design.base)}."
-            )
+        """Nothing: what axes a model takes, its functions say (``model.check_axes``)."""
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
         """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
-        shared = self.planned and all(size[axis] == n for axis, n in design.base.items())
+        axes = set(design.base)
+        # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
+        # batch and the steps of the base act through learning rate, decay and settings alone: then
+        # runs are the same whatever the base's are.
+        described = axes - {"steps", "tokens"} if self.planned else axes
+        of_network = axes - {*RUN_AXES} if self.planned else axes
+        laws, ratios = variant.run_laws, ratios_at(design, size)
+        shared = self.planned and all(size[axis] == design.base[axis] for axis in of_network)
         return Trial(
             model=self.name,
             code=self.code,
-            width=size["width"],
-            depth=size["depth"],
-            base_width=design.base["width"],
-            base_depth=design.base["depth"],
+            size={axis: n for axis, n in size.items() if axis in described},
+            base={axis: n for axis, n in design.base.items() if axis in of_network},
             scheme=BASE_SHAPE if shared else variant.scheme.name,
             optimizer=variant.optimizer,
-            lr=2.0 ** round(log2_lr, 9),
+            lr=2.0 ** round(log2_lr + math.log2(laws.lr.at(ratios)), 9),
             multiplier=variant.multiplier,
-            weight_decay=variant.weight_decay,
-            steps=design.steps,
+            weight_decay=variant.weight_decay * laws.decay.at(ratios),
+            steps=design.steps_at(size),
             seed=seed,
-            settings=design.settings,
+            settings=settings_under(laws, ratios, variant.optimizer, design.settings),
             numerics=self.numerics,
         )
 
     def work(self, run: Trial) -> float:
-        # A model's parameters are about proportional to this; its batches are the same for all.
-        return float(run.depth * run.width**2 * run.steps)
+        return run.step_work * run.steps
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
         """The base's loss before training, a geometric mean over seeds: what training must beat."""
-        at_base = sweep.curve(variant, sweep.design.base, sweep.design.log2_lrs[0])
-        first = [records[trial].losses[:1] for trial in at_base]
+        of_rates = sweep.points(variant, [sweep.design.base])[0]
+        first = [records[trial].losses[:1] for trial in (of_rates[0] if of_rates else ())]
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
         return math.exp(math.fsum(known) / len(known)) if known else math.inf

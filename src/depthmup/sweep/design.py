@@ -5,14 +5,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from numbers import Number
 from operator import index
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from depthmup.records import Axis
 from depthmup.records.codec import encode
-from depthmup.rules import Scheme, family, scheme
+from depthmup.rules import RunLaws, RunRule, Scheme, family, run_rule, scheme
+from depthmup.statistics import LOOKS
+from depthmup.sweep.auto import Auto
 from depthmup.sweep.bounds import check_octaves, check_runs
 
 Size: TypeAlias = Mapping[str, int]
@@ -24,7 +26,7 @@ ORDER = ("depth", "width")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """One way to train every size: a scheme, optimizer, multiplier and weight decay."""
+    """One way to train every size: a scheme, optimizer, multiplier, weight decay and run rule."""
 
     scheme: Scheme
     optimizer: str
@@ -32,6 +34,12 @@ class Variant:
     weight_decay: float
     name: str
     title: str
+    run: RunRule | None = None
+
+    @property
+    def run_laws(self) -> RunLaws:
+        """What follows batch and duration: the run rule's laws, or else the scheme's own."""
+        return self.scheme.run if self.run is None else self.run.laws
 
 
 @dataclass(frozen=True, init=False)
@@ -43,23 +51,32 @@ class Design:
     arm can show. At every size, each variant (scheme x optimizer x multiplier x weight decay) is
     trained with every learning rate and seed.
 
+    Axes are named as the model's functions name them. ``batch`` is the number of examples of a
+    step, and ``steps`` or ``tokens`` the duration, whichever is to stay while the batch grows:
+    tokens are steps times the batch, in whatever the batch counts.
+
     Args:
         base: the size whose learning rate is known or cheap to tune, a value for every axis.
-        lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; by
-            default the usual ones for the model.
+        lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; or
+            "auto" (the default) or ``depthmup.Auto(...)``: only what the verdict needs is trained.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.
         optimizers: names as in ``depthmup.plan``; one or several. By default AdamW, or Adam for the
             built-in networks.
         multipliers: of every branch at the base (the paper's a); one or several.
         weight_decays: at the base; one or several.
+        run: rules of the run, one or several: what follows batch and duration, by their names in
+            ``depthmup.rules.RUN_RULES`` (``"sde"``, ``"sqrt-batch"``, ...), or ``"none"``. By
+            default the scheme's own: nothing, but under Complete(d)P and HyperP.
         settings: of the optimizer (``betas``, ``eps``, ``momentum``, ...), and of a custom model's
             training: ``schedule`` (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup``
             (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
             ``depthmup.plan``).
-        seeds: number of repetitions, from whose scatter intervals are computed.
-        steps: of every run.
-        window: a run is judged by its mean loss over this many last steps; by default a fifth.
+        seeds: number of repetitions, from whose scatter intervals are computed: 3 by default; the
+            most where learning rates are found as the sweep goes, by default 8.
+        steps: of every run, by default 200; several where they are an axis of the base.
+        window: a run is judged by its mean loss over this many last steps; by default a fifth. A
+            run of another length is judged by the same fraction of it.
         sizes: further sizes, each with a value for every axis.
         arms: values along an axis, by its name, increasing and including the base's.
 
@@ -74,11 +91,12 @@ class Design:
     """
 
     base: Size
-    lrs: tuple[float, ...] | None
+    lrs: tuple[float, ...] | Auto | None
     schemes: tuple[Scheme, ...] | None
     optimizers: tuple[str, ...] | None
     multipliers: tuple[float, ...]
     weight_decays: tuple[float, ...]
+    run: tuple[RunRule, ...] | None
     settings: Mapping[str, Any] = field(hash=False)
     seeds: int
     steps: int
@@ -90,33 +108,40 @@ class Design:
         self,
         *,
         base: Size,
-        lrs: Sequence[float] | None = None,
+        lrs: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         schemes: str | Scheme | Sequence[str | Scheme] | None = None,
         optimizers: str | Sequence[str] | None = None,
         multipliers: float | Sequence[float] = 1.0,
         weight_decays: float | Sequence[float] = 0.0,
+        run: str | RunRule | Sequence[str | RunRule] | None = None,
         settings: Mapping[str, Any] | None = None,
-        seeds: int = 3,
-        steps: int = 200,
+        seeds: int | None = None,
+        steps: int | Sequence[int] | None = None,
         window: int | None = None,
         sizes: Iterable[Size] = (),
         **arms: Any,
     ) -> None:
         # ``dataclasses.replace`` passes the field itself.
         along = {**arms.pop("arms", {}), **arms}
+        if seeds is None:
+            seeds = LOOKS[-1] if lrs is None or Auto.of(lrs) else 3
         at_base = _whole_size(base, "base")
+        if isinstance(steps, Iterable):
+            along, steps = {**along, "steps": steps}, None
         _check_names(along, at_base)
+        steps = _steps_of(at_base, steps)
         values: dict[str, Any] = {
             "base": at_base,
-            "lrs": None if lrs is None else tuple(_rate(lr) for lr in lrs),
+            "lrs": _rates(lrs),
             "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
             "optimizers": None if optimizers is None else tuple(_several(optimizers)),
             "multipliers": tuple(float(a) for a in _several(multipliers)),
             "weight_decays": tuple(float(decay) for decay in _several(weight_decays)),
+            "run": None if run is None else tuple(map(run_rule, _several(run))),
             "settings": _plain(settings or {}),
             "seeds": _whole(seeds, "seeds"),
-            "steps": _whole(steps, "steps"),
-            "window": max(1, _whole(steps, "steps") // 5) if window is None else index(window),
+            "steps": steps,
+            "window": max(1, steps // 5) if window is None else index(window),
             "sizes": tuple(_whole_size(size, "sizes") for size in sizes),
             "arms": {axis: arm for axis, given in along.items() if (arm := _arm(axis, given))},
         }
@@ -129,6 +154,9 @@ class Design:
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         # Schemes of the catalogue are stored by their names (see ``_check_named``).
         values["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
+        values["run"] = None if self.run is None else [rule.key for rule in self.run]
+        if self.run is None:
+            del values["run"]  # as designs were described before there were run rules
         plain: dict[str, Any] = encode(values)
         return plain
 
@@ -138,8 +166,14 @@ class Design:
 
     @property
     def log2_lrs(self) -> tuple[float, ...]:
-        """log2 of the learning rates at the base; none where the design leaves them open."""
-        return tuple(round(math.log2(lr), 9) for lr in self.lrs or ())
+        """log2 of the learning rates at the base; none where they are found as the sweep goes."""
+        grid = self.lrs if isinstance(self.lrs, tuple) else ()
+        return tuple(round(math.log2(lr), 9) for lr in grid)
+
+    @property
+    def auto(self) -> Auto | None:
+        """How learning rates are found as the sweep goes; none where they are a grid."""
+        return self.lrs if isinstance(self.lrs, Auto) else None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -181,9 +215,11 @@ class Design:
     def variants(self) -> tuple[Variant, ...]:
         """Every combination; names mention only what has several values."""
         schemes, optimizers = self.schemes or (), self.optimizers or ()
-        combinations = product(schemes, optimizers, self.multipliers, self.weight_decays)
+        combinations = product(
+            schemes, optimizers, self.multipliers, self.weight_decays, self.run or (None,)
+        )
         variants = []
-        for of_scheme, optimizer, multiplier, decay in combinations:
+        for of_scheme, optimizer, multiplier, decay, rule in combinations:
             suffixes = []
             if len(optimizers) > 1:
                 suffixes.append(optimizer)
@@ -191,12 +227,15 @@ class Design:
                 suffixes.append(f"a={multiplier:g}")
             if len(self.weight_decays) > 1:
                 suffixes.append(f"decay={decay:g}")
+            if rule is not None and len(self.run or ()) > 1:
+                suffixes.append(rule.key)
             variants.append(
                 Variant(
                     scheme=of_scheme,
                     optimizer=optimizer,
                     multiplier=multiplier,
                     weight_decay=decay,
+                    run=rule,
                     name=" ".join([of_scheme.name, *suffixes]),
                     title=" ".join([of_scheme.title, *suffixes]),
                 )
@@ -215,23 +254,38 @@ class Design:
         names = ", ".join(repr(variant.name) for variant in self.variants)
         raise ValueError(f"Expected one of {names}, which were measured; got {name!r}.")
 
+    def steps_at(self, size: Size) -> int:
+        """The steps of a run at a size.
+
+        Example:
+            >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64))
+            >>> [design.steps_at(size) for size in design.all_sizes]
+            [200, 100]
+        """
+        return _steps_of(size, None if {"steps", "tokens"} & set(size) else self.steps)
+
     @property
     def windows(self) -> tuple[slice, ...]:
-        """Windows that tile training from its end, in time order.
+        """Windows that tile training from its end, in time order, in steps of the base.
+
+        Where learning rates are found as the sweep goes, they are found for the last window alone:
+        the best rates of earlier ones lie elsewhere.
 
         Example:
             >>> Design(base={"depth": 4}, steps=100, window=40).windows
             (slice(20, 60, None), slice(60, 100, None))
         """
         stops = range(self.steps, self.window - 1, -self.window)
+        stops = stops[:1] if self.auto else stops
         return tuple(slice(stop - self.window, stop) for stop in reversed(stops))
 
     def toward(self, target: Size) -> "Design":
-        """The design with a corner added if the target grows along two axes and it has none.
+        """The design with a corner for each pair of axes along which the target grows.
 
-        The corner is at the largest value of the first axis and the second largest of the second.
-        For depth and widths that double, it takes four times the work of the deepest size, and a
-        quarter of that of a corner at both largest values.
+        A pair that grows together at some size already has its corner. A new one is at the largest
+        value of the first axis and the second largest of the second. For depth and widths that
+        double, it takes four times the work of the deepest size, and a quarter of that of a corner
+        at both largest values.
 
         Example:
             >>> design = Design(base={"width": 16, "depth": 4}, width=(16, 32, 64), depth=(4, 8))
@@ -248,25 +302,28 @@ class Design:
             and self.arm(axis)[-1] > self.base[axis]
         ]
         corners = [
-            size
-            for size in self.sizes
-            if sum(size[axis] != self.base[axis] for axis in self.base) > 1
+            {**self.base, first: self.arm(first)[-1], second: self._second_largest(second)}
+            for first, second in combinations(growing, 2)
+            if not any(
+                size[first] != self.base[first] and size[second] != self.base[second]
+                for size in self.sizes
+            )
         ]
-        if len(growing) < 2 or corners:
-            return self
-        first, second = growing[:2]
-        beyond = [value for value in self.arm(second) if value > self.base[second]]
-        corner = {
-            **self.base,
-            first: self.arm(first)[-1],
-            second: beyond[max(len(beyond) - 2, 0)],
-        }
-        return replace(self, sizes=(*self.sizes, corner))
+        return replace(self, sizes=(*self.sizes, *corners)) if corners else self
+
+    def _second_largest(self, axis: Axis) -> int:
+        beyond = [value for value in self.arm(axis) if value > self.base[axis]]
+        return beyond[max(len(beyond) - 2, 0)]
 
 
 def _several(value: Any) -> Sequence[Any]:
     """A single value or several, as a sequence."""
-    return [value] if isinstance(value, str | Number | Scheme) else list(value)
+    return [value] if isinstance(value, str | Number | Scheme | RunRule) else list(value)
+
+
+def _rates(lrs: Any) -> tuple[float, ...] | Auto | None:
+    """Learning rates as a design holds them: a grid, a search for them, or none yet."""
+    return None if lrs is None else Auto.of(lrs) or tuple(_rate(lr) for lr in lrs)
 
 
 def _rate(lr: float) -> float:
@@ -283,6 +340,37 @@ def _whole(value: Any, name: str) -> int:
         raise ValueError(f"Expected {name} to be a whole number; got {value!r}.") from None
 
 
+def _steps_of(size: Size, steps: Any) -> int:
+    """The steps that a size has or implies; those that are given, or 200, where it has none."""
+    if {"steps", "tokens"} <= set(size):
+        raise ValueError(
+            "Expected base to name two of batch, steps and tokens, as the third follows from them; "
+            f"got {dict(size)}. Name steps to ask about batch at held steps, or tokens to ask "
+            "about batch at held tokens."
+        )
+    if "tokens" in size and "batch" not in size:
+        raise ValueError(
+            f"Expected base to name the batch beside the tokens, which are steps times the batch; "
+            f"got {dict(size)}. Add the batch, or name the steps instead."
+        )
+    implied = size.get("steps")
+    if "tokens" in size:
+        implied, rest = divmod(size["tokens"], size["batch"])
+        if rest or not implied:
+            raise ValueError(
+                f"Expected tokens that are a multiple of the batch; got {size['tokens']} tokens "
+                f"in batches of {size['batch']}."
+            )
+    if implied is None:
+        return _whole(200 if steps is None else steps, "steps")
+    if steps is not None and _whole(steps, "steps") != implied:
+        raise ValueError(
+            f"Expected steps to be those of the base, {implied}; got {steps}. Leave one of them "
+            "out."
+        )
+    return int(implied)
+
+
 def _whole_size(size: Any, name: str) -> dict[str, int]:
     """A size with its whole numbers, NumPy's included, as Python integers."""
     if not isinstance(size, Mapping) or not size:
@@ -294,12 +382,27 @@ def _whole_size(size: Any, name: str) -> dict[str, int]:
     for axis, value in whole.items():
         if not isinstance(axis, str) or not axis.isidentifier():
             raise ValueError(f"Expected axes to have names such as width or depth; got {axis!r}.")
+        if axis in _TAKEN:
+            raise ValueError(
+                f"Expected another name for the axis {axis!r}, which stands for something else "
+                "here. Call the argument of your function otherwise, too."
+            )
         if not isinstance(value, int) or value < 1:
             raise ValueError(
                 f"Expected the {axis} of {name} to be a whole number of at least 1; got {value!r}."
             )
     return whole
 
+
+_TAKEN = frozenset(
+    {
+        "arms", "lrs", "schemes", "optimizers", "multipliers", "weight_decays", "settings", "seeds",
+        "window", "sizes", "base", "run", "scheme", "title", "start", "stop", "log2_lr", "lr",
+        "loss", "low", "high", "loss_low", "loss_high", "place", "diverged", "verdict", "why",
+        "drift", "regret", "mark", "seed", "model", "code",
+    }
+)  # fmt: skip
+"""Names that an axis cannot have: of arguments of ``Design``, and of columns beside the axes'."""
 
 _MEANT = {
     "depths": "depth",
@@ -311,6 +414,9 @@ _MEANT = {
     "lr": "lrs",
     "log2_lrs": "lrs",
     "seed": "seeds",
+    "runs": "run",
+    "run_rule": "run",
+    "run_rules": "run",
 }
 """Names that are easily confused with arguments, and the arguments."""
 
@@ -352,17 +458,20 @@ def _check(design: Design) -> None:
     _check_sizes(design)
     _check_increasing("learning rates", design.log2_lrs)
     check_octaves(design.log2_lrs)
-    for name in ("schemes", "optimizers", "multipliers", "weight_decays"):
+    for name in ("schemes", "optimizers", "multipliers", "weight_decays", "run"):
         values = getattr(design, name)
         if values is None:
             continue  # left open: the model's default
-        shown = [value.name if isinstance(value, Scheme) else value for value in values]
+        shown = [v.name if isinstance(v, Scheme | RunRule) else v for v in values]
         if not shown or len(set(shown)) != len(shown):
             _refuse(name, "at least one, different from each other", shown)
     if design.lrs == ():
         _refuse("lrs", "at least one learning rate", [])
     for of_scheme in design.schemes or ():
         _check_named(of_scheme)
+    for rule in design.run or ():
+        if rule != run_rule(rule.key):
+            raise ValueError(f"Expected run rules of the catalogue; got {rule.name!r}.")
     for name in design.optimizers or ():
         family(name)
     for name in ("seeds", "steps"):
@@ -371,8 +480,8 @@ def _check(design: Design) -> None:
     variants = len(design.schemes or "1") * len(design.optimizers or "1")
     check_runs(
         sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes),
-        variants * len(design.multipliers) * len(design.weight_decays),
-        len(design.lrs or "1"),
+        variants * len(design.multipliers) * len(design.weight_decays) * len(design.run or "1"),
+        max(len(design.log2_lrs), 1),
         design.seeds,
     )
     if not 1 <= design.window <= design.steps:
@@ -397,6 +506,8 @@ def _check_sizes(design: Design) -> None:
                 f"Expected every size to have the axes of the base, {', '.join(design.base)}; got "
                 f"{dict(size)}."
             )
+    for size in design.all_sizes:
+        design.steps_at(size)
 
 
 def _check_named(given: Scheme) -> None:

@@ -76,20 +76,25 @@ def _check_folder(folder: Path) -> None:
         )
 
 
+_SHORT = {"width": "w", "depth": "d"}
+
+
 def run_name(record: Record[Any]) -> str:
     """A run's folder: its size, learning rate and seed, and the start of its key.
 
     Example:
         >>> from array import array
         >>> from depthmup.records import Status, Trial
-        >>> trial = Trial(model="make", code="1", width=64, depth=8, base_width=64, base_depth=4,
-        ...               scheme="sp", optimizer="adamw", lr=0.01, steps=1, seed=2)
+        >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
+        ...               base={"width": 64, "depth": 4}, scheme="sp",
+        ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
         >>> run_name(Record(cell=trial, status=Status.FINISHED, losses=array("f", [1.0])))[:-8]
         'w64-d8-lr0.01-s2-'
     """
     run: Any = record.cell
-    shape, lr = (run, run.lr) if isinstance(run, Trial) else (run.network, run.optimizer.lr)
-    return f"w{shape.width}-d{shape.depth}-lr{lr:.4g}-s{run.seed}-{run.key[:8]}"
+    size = run.size if isinstance(run, Trial) else {a: run.row[a] for a in ("width", "depth")}
+    lengths = "-".join(f"{_SHORT.get(axis, axis)}{value}" for axis, value in size.items())
+    return f"{lengths}-lr{run.row['lr']:.4g}-s{run.seed}-{run.key[:8]}"
 
 
 def log_named(name: str) -> Log:

@@ -1,20 +1,18 @@
 """From records to losses: means over a window of training, the points of curves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from depthmup.records import Record
 from depthmup.statistics.intervals import Array
 from depthmup.sweep.store import Store
 
-Points = Iterable[Iterable[Iterable[Any]]]
-"""Runs by size, learning rate and seed."""
-
 
 def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, window: slice) -> Array:
-    """``mean_losses`` of the runs that a store holds.
+    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
+
+    Infinite where a run diverged before the window's end.
 
     Args:
         points: runs by size, learning rate and seed.
@@ -24,29 +22,28 @@ def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, windo
     Raises:
         StoreError: some are missing.
     """
-    runs = (run for of_rates in points for of_seeds in of_rates for run in of_seeds)
-    return mean_losses(points, store.records(runs), window)
-
-
-def mean_losses(points: Points, records: Mapping[Any, Record[Any]], window: slice) -> Array:
-    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
-
-    Infinite where a run diverged before the window's end.
-
-    Args:
-        points: runs by size, learning rate and seed.
-        records: of these runs.
-        window: of steps.
-    """
+    runs = [run for of_rates in points for of_seeds in of_rates for run in of_seeds]
+    records = store.records(runs)
     return np.array(
         [
             [
-                [records[run].mean_loss(window.start, window.stop) for run in of_seeds]
-                for of_seeds in of_rates
+                [records[run].mean_loss(window.start, window.stop) for run in seeds]
+                for seeds in rates
             ]
-            for of_rates in points
+            for rates in points
         ]
     )
+
+
+def stretched(window: slice, by: float) -> slice:
+    """A window of a run that takes ``by`` times the steps, of at least one step.
+
+    Example:
+        >>> stretched(slice(160, 200), 2.5), stretched(slice(160, 200), 0.01)
+        (slice(400, 500, None), slice(1, 2, None))
+    """
+    stop = max(1, round(window.stop * by))
+    return slice(min(round(window.start * by), stop - 1), stop)
 
 
 def early_window(steps: int, window: int) -> slice | None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from depthmup.records import Certificate, Record
+from depthmup.records import RUN_AXES, Certificate, Record
 from depthmup.records.certificate import Probe
 from depthmup.sweep.executors import WorkerError
 from depthmup.sweep.store import Store
@@ -20,6 +20,11 @@ SEEDS = 2
 AFFORDABLE = 0.5
 """Most work of a probe as a fraction of the sweep's; beyond it the target's depth is probed at the
 base's width."""
+
+
+def _of_run(size: Mapping[str, float]) -> list[str]:
+    return [axis for axis in size if axis in RUN_AXES]
+
 
 Train = Callable[[Sequence[Any]], None]
 """Trains runs that the store does not hold."""
@@ -58,7 +63,9 @@ def _at(
     store: Store,
     train: Train | None,
 ) -> Probe | None:
-    largest = max((o.size for o in certificate.optima), key=lambda s: probed.work(s))
+    base = certificate.base
+    alike = [o.size for o in certificate.optima if all(o.size[a] == base[a] for a in _of_run(base))]
+    largest = max(alike, key=lambda s: probed.work(s))
     rate = certificate.predicted.value
     runs = {
         name: [probed.run(where, rate, seed) for seed in range(SEEDS)]

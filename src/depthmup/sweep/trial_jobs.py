@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from depthmup.records import Record, Trial
+from depthmup.records.certificate import size_text
 from depthmup.sweep.jobs import Tell
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ class TrainTrial:
 
     @property
     def work(self) -> float:
-        # A model's parameters are about proportional to this; its batches are the same for all.
-        return float(self.trial.depth * self.trial.width**2 * self.trial.steps)
+        return self.trial.step_work * self.trial.steps
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class TrainTrial:
     def __str__(self) -> str:
         trial = self.trial
         return (
-            f"training {trial.model} at width {trial.width} and depth {trial.depth} with "
+            f"training {trial.model} at {size_text(trial.size)} with "
             f"{trial.scheme}, learning rate {trial.lr:.4g} and seed {trial.seed}"
         )
 
@@ -74,7 +74,7 @@ def trial_jobs(
 class TrainTogether:
     """The job of training trials that differ in learning rate and seed alone, as one stack.
 
-    ``cost`` is the work of a step per layer and squared width, in the unit of all jobs.
+    ``cost`` is the work of a step per ``Trial.step_work``, in the unit of all jobs.
     """
 
     trials: tuple[Trial, ...]
@@ -83,7 +83,7 @@ class TrainTogether:
 
     @property
     def work(self) -> float:
-        return self.cost * sum(t.depth * t.width**2 * t.steps for t in self.trials)
+        return self.cost * sum(t.step_work * t.steps for t in self.trials)
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class TrainTogether:
     def __str__(self) -> str:
         trial = self.trials[0]
         return (
-            f"training {trial.model} at width {trial.width} and depth {trial.depth} with "
+            f"training {trial.model} at {size_text(trial.size)} with "
             f"{trial.scheme} and {trial.optimizer}, {len(self.trials)} learning rates and seeds"
         )
 
@@ -114,7 +114,7 @@ def together(
         trials: to be trained.
         model: whose trials these are.
         members: most trials of a job.
-        cost: work of a step per layer and squared width, in the unit of all jobs.
+        cost: work of a step per ``Trial.step_work``, in the unit of all jobs.
     """
     alike: dict[Trial, list[Trial]] = defaultdict(list)
     for trial in trials:

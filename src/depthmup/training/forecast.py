@@ -16,8 +16,8 @@ STEPS = 4
 def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
     """Predicted seconds of one idle core for all trials, if none diverges.
 
-    A step takes c_0 + c_1 depth width^2 seconds: the operations that any model starts, and those
-    that grow with its parameters. Both are fitted to the smallest size and the median one.
+    A step takes c_0 + c_1 work seconds: the operations that any model starts, and those that grow
+    with its parameters and examples. Both are fitted to the smallest size and the median one.
 
     Args:
         model: whose trials these are.
@@ -28,18 +28,14 @@ def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
     """
     if model.train is not None or not trials:
         return math.nan
-    by_work = sorted({_work(trial): trial for trial in trials}.items())
+    by_work = sorted({trial.step_work: trial for trial in trials}.items())
     (least, small), (more, middle) = by_work[0], by_work[len(by_work) // 2]
     try:
         base = _step(model, small)
         slope = max(0.0, (_step(model, middle) - base) / (more - least)) if more > least else 0.0
     except Exception:  # a forecast is no reason to stop: training itself reports what is wrong
         return math.nan
-    return math.fsum(t.steps * (base + slope * (_work(t) - least)) for t in trials)
-
-
-def _work(trial: Trial) -> float:
-    return float(trial.depth * trial.width**2)
+    return math.fsum(t.steps * (base + slope * (t.step_work - least)) for t in trials)
 
 
 def _step(model: Model, trial: Trial) -> float:

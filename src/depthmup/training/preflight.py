@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.model import Functions, Model, resolved
+from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.model.time_limit import time_limit
 from depthmup.planning import plan as make_plan
-from depthmup.records import Trial
+from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.data_and_weights import stream
 from depthmup.training.trial import OWN_INIT, called, check_loss, planned, prepared, seeded
@@ -39,7 +39,7 @@ def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = 
     with time_limit(seconds, "Trying the model, the batch and the loss"):
         _try_functions(own, trials)
     smallest: dict[tuple[Any, ...], Trial] = {}
-    for trial in sorted(trials, key=lambda t: (t.at_base, t.depth * t.width**2)):
+    for trial in sorted(trials, key=lambda t: (t.at_base, t.step_work)):
         variant = (trial.scheme, trial.optimizer, trial.multiplier, trial.weight_decay)
         smallest.setdefault(variant, replace(trial, seed=0))
     for trial in smallest.values():
@@ -70,8 +70,8 @@ def suitable_scheme(
     """
     own = resolved(model)
     with time_limit(seconds, "Building the model and its batch"):
-        network = _built(own.make, (base["width"], base["depth"]))
-        inputs, _ = _drawn(own.batch)
+        network = _built(own, base)
+        inputs, _ = _drawn(batches_at(own, base))
     with time_limit(seconds, "Reading the model"), seeded(0):
         given = make_plan(
             network,
@@ -84,14 +84,15 @@ def suitable_scheme(
 
 
 def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
-    base = (trials[0].base_width, trials[0].base_depth)
-    model = _same_twice(own.make, base)
-    for index, axis in enumerate(("width", "depth")):
-        others = {(t.width, t.depth)[index] for t in trials} - {base[index]}
-        if others:
-            size = (min(others), base[1]) if axis == "width" else (base[0], min(others))
-            _check_grows(model, _built(own.make, size), axis, base[index], min(others))
-    inputs, targets = _drawn(own.batch)
+    smallest = {axis: min(trial.size[axis] for trial in trials) for axis in trials[0].size}
+    base = {**smallest, **trials[0].base}
+    model = _same_twice(own, base)
+    inputs, targets = _drawn(batches_at(own, base))
+    for axis in base:
+        if others := {trial.size[axis] for trial in trials} - {base[axis]}:
+            _check_noticed(own, model, base, axis, min(others))
+    if (largest := max(trial.size.get("batch", 1) for trial in trials)) > base.get("batch", 1):
+        _check_batches(own, base, largest)
     with seeded(0):
         loss = own.loss(called(model, inputs), targets)
         check_loss(loss)
@@ -102,20 +103,20 @@ def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
             )
 
 
-def _built(make: Any, size: tuple[int, int], *, seed: int = 0) -> nn.Module:
+def _built(own: Functions, size: Mapping[str, int], *, seed: int = 0) -> nn.Module:
     with seeded(seed):
-        model = make(*size)
+        model = network_at(own, size)
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"Expected {getattr(make, '__name__', make)}(width, depth) to give a torch.nn.Module; "
-            f"got {type(model).__name__}."
+            f"Expected {getattr(own.make, '__name__', own.make)}(width, depth) to give a "
+            f"torch.nn.Module; got {type(model).__name__}."
         )
     return model
 
 
-def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
+def _same_twice(own: Functions, size: Mapping[str, int]) -> nn.Module:
     """The model, after checking that one seed always gives the same initial weights."""
-    first, second = _built(make, size), _built(make, size)
+    first, second = _built(own, size), _built(own, size)
     here, there = dict(first.named_parameters()), dict(second.named_parameters())
     for name in here:
         other = there.get(name)
@@ -126,7 +127,7 @@ def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
                 "which are seeded before each call, not from a generator of your own, whose state "
                 "goes on from call to call."
             )
-    elsewhere = dict(_built(make, size, seed=1).named_parameters())
+    elsewhere = dict(_built(own, size, seed=1).named_parameters())
     if here and all(torch.equal(here[name], elsewhere[name]) for name in here):
         warnings.warn(
             "The factory gives the same model for every seed, so the intervals leave out the "
@@ -136,12 +137,55 @@ def _same_twice(make: Any, size: tuple[int, int]) -> nn.Module:
     return first
 
 
-def _check_grows(base: nn.Module, other: nn.Module, axis: str, at_base: int, at: int) -> None:
-    shapes = [{name: p.shape for name, p in model.named_parameters()} for model in (base, other)]
-    if shapes[0] == shapes[1]:
+def _check_noticed(
+    own: Functions, model: nn.Module, base: Mapping[str, int], axis: str, other: int
+) -> None:
+    """Refuse an axis along which nothing changes: neither the model, nor the batches."""
+    size = {**base, axis: other}
+    before, after = (
+        [list(t.shape) for t in _tensors(batches_at(own, at)(stream(0, "batches")))]
+        for at in (base, size)
+    )
+    if axis in RUN_AXES:
+        if before == after:
+            raise ValueError(
+                f"The batch function ignores the {axis}: at {axis} {base[axis]} and {other} its "
+                f"tensors have the same shapes, such as {before[0]}. Draw as many examples as it "
+                "is given: batch(generator, batch)."
+            )
+        return
+    grown = _built(own, size)
+    shapes = [{name: p.shape for name, p in m.named_parameters()} for m in (model, grown)]
+    if shapes[0] != shapes[1] or before != after:
+        return
+    if axis not in ("width", "depth"):
+        # The number of heads, say, changes what a model computes and no shape.
+        inputs, _ = batches_at(own, base)(stream(0, "batches"))
+        with torch.no_grad():
+            outputs = []
+            for network in (model, grown):
+                with seeded(0):
+                    outputs.append(list(_tensors(called(network, inputs))))
+        if not _equal(*outputs):
+            return
+    raise ValueError(
+        f"The factory ignores its {axis}: at {axis} {base[axis]} and {other} every parameter has "
+        f"the same shape. Use it, or leave {axis} out of the base."
+    )
+
+
+def _check_batches(own: Functions, base: Mapping[str, int], largest: int) -> None:
+    """Refuse batches that do not grow in proportion, as those of a data set that has too little."""
+    small, large = (
+        [t.numel() for t in _tensors(batches_at(own, size)(stream(0, "batches")))]
+        for size in (base, {**base, "batch": largest})
+    )
+    times = largest / base["batch"]
+    if not any(b == a * times for a, b in zip(small, large, strict=True)):
         raise ValueError(
-            f"The factory ignores its {axis}: at {axis} {at_base} and {at} every parameter has the "
-            "same shape. It is called as factory(width, depth): use both."
+            f"Expected batches of {largest} to be {times:g} times as large as those of "
+            f"{base['batch']}; their tensors have {small} and {large} numbers. Draw with "
+            "replacement where the data have fewer examples."
         )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from depthmup.model import Model, resolved
+from depthmup.model import Model, batches_at, resolved
 from depthmup.records import Record, Status, Trial
 from depthmup.training.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
@@ -76,10 +76,10 @@ def run_together(
         return loss
 
     generators = {trial.seed: stream(trial.seed, "batches") for trial in trials}
-    losses = [array("f") for _ in trials]
+    batch, losses = batches_at(own, trials[0].size), [array("f") for _ in trials]
     limits, ended = [math.inf] * len(trials), [Status.FINISHED] * len(trials)
     for step in range(trials[0].steps):
-        drawn = {seed: own.batch(generator) for seed, generator in generators.items()}
+        drawn = {seed: batch(generator) for seed, generator in generators.items()}
         inputs, targets = (
             torch.stack([drawn[trial.seed][side] for trial in trials]) for side in (0, 1)
         )

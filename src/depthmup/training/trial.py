@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from depthmup.model import Model, resolved
+from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.planning import Plan, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
@@ -64,13 +64,13 @@ def run_trial(
             for optimizer in torch_optimizers
             for group in optimizer.param_groups
         ]
-        generator = stream(trial.seed, "batches")
+        generator, drawn = stream(trial.seed, "batches"), batches_at(own, trial.size)
         # For dropout: the same at all sizes, as far as shapes allow, and independent of the
         # initialization.
         _seed(stream(trial.seed, "training").initial_seed())
         losses, limit = array("f"), math.inf
         for step in range(trial.steps):
-            inputs, targets = moved(own.batch(generator), device)
+            inputs, targets = moved(drawn(generator), device)
             loss = own.loss(called(network, inputs), targets)
             if step == 0:
                 check_loss(loss)
@@ -99,7 +99,7 @@ def run_trial(
 def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
     """A trial's model at its initial weights, drawn from the current random state, and its plan."""
     own = resolved(model)
-    network = own.make(trial.width, trial.depth)
+    network = network_at(own, trial.size)
     # One plan serves all seeds and rates of a shape: it holds names and factors.
     declared = {k: v for k, v in trial.settings.items() if k == OWN_INIT}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
@@ -141,10 +141,10 @@ def prepared(
 @lru_cache(maxsize=64)
 def _plan(shape: Trial, model: Model) -> Plan:
     own = resolved(model)
-    make = own.make
     with seeded(0):
-        base, base_drawn = recorded(lambda: make(shape.base_width, shape.base_depth))
-        network, drawn = recorded(lambda: make(shape.width, shape.depth))
+        # What the base does not name is the same for both.
+        base, base_drawn = recorded(lambda: network_at(own, {**shape.size, **shape.base}))
+        network, drawn = recorded(lambda: network_at(own, shape.size))
     if callable(own.plan):
         plan = own.plan(network, base, shape)
         if not isinstance(plan, Plan):
@@ -154,18 +154,24 @@ def _plan(shape: Trial, model: Model) -> Plan:
                 "scheme=trial.scheme, optimizer=trial.optimizer, ...)."
             )
         return plan
-    inputs, _ = own.batch(stream(0, "batches"))
+    inputs, _ = batches_at(own, shape.size)(stream(0, "batches"))
+    of_base, _ = batches_at(own, {**shape.size, **shape.base})(stream(0, "batches"))
     return make_plan(
         network,
         base=base,
         # At the base every scheme prescribes the same.
         scheme="depth-mup" if shape.scheme == BASE_SHAPE else shape.scheme,
         optimizer=shape.optimizer,
-        example_inputs=inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs),
+        example_inputs=_arguments(inputs),
+        base_inputs=_arguments(of_base),
         multiplier=shape.multiplier,
         own_init=shape.settings.get(OWN_INIT),
         drawn=(drawn, base_drawn),
     )
+
+
+def _arguments(inputs: Any) -> Any:
+    return inputs if isinstance(inputs, Tensor | Mapping) else tuple(inputs)
 
 
 def called(model: nn.Module, inputs: Any) -> Any:

@@ -1,0 +1,95 @@
+"""What people type: lists with commas, and names of commands with typos."""
+
+import difflib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+_NUMBERS = re.compile(r"[-+.\de]+(,[-+.\de]+)+,?")
+_NAMES = re.compile(r"[A-Za-z][\w.()-]*(,[A-Za-z][\w.()-]*)+,?")
+# Of these lists of names, a comma cannot be part of a value that begins with a letter.
+_LISTS_OF_NAMES = frozenset({"schemes", "scheme", "optimizers", "optimizer", "claims", "export"})
+
+
+def with_commas(words: Sequence[str], options: type) -> list[str]:
+    """The command line with ``--depths 8,16,32`` written ``--depths 8 16 32``.
+
+    Only values of options that take several numbers, or several names, come apart: ``3/4,1/4`` is
+    one scheme.
+
+    Args:
+        words: of the command line, after the command.
+        options: the dataclass of the command's options.
+
+    Returns:
+        The words, some of them split.
+
+    Example:
+        >>> from depthmup.cli.transfer import Options
+        >>> with_commas(["--depths", "8,16,32", "--schemes", "sp,mup", "3/4,1/4"], Options)
+        ['--depths', '8', '16', '32', '--schemes', 'sp', 'mup', '3/4,1/4']
+    """
+    lists = _lists(options)
+    split: list[str] = []
+    option = ""
+    for word in words:
+        if word.startswith("--"):
+            option, equals, value = word[2:].partition("=")
+            option = option.replace("_", "-")
+            if equals and option in lists and lists[option].fullmatch(value):
+                split += [f"--{option}", *value.strip(",").split(",")]
+                continue
+        elif option in lists and lists[option].fullmatch(word):
+            split += word.strip(",").split(",")
+            continue
+        split.append(word)
+    return split
+
+
+def _lists(options: type) -> dict[str, re.Pattern[str]]:
+    """Options that take several values, with the form of values that a comma separates."""
+    patterns: dict[str, re.Pattern[str]] = {}
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        name, kind = field.name.replace("_", "-"), hints[field.name]
+        aliases: tuple[str, ...] = ()
+        if get_origin(kind) is Annotated:
+            kind, *more = get_args(kind)
+            aliases = tuple(a for m in more for a in getattr(m, "aliases", None) or ())
+        if is_dataclass(kind):
+            patterns |= _lists(kind)  # type: ignore[arg-type]
+            continue
+        values = _several(kind)
+        if values in (int, float):
+            patterns |= {n.lstrip("-"): _NUMBERS for n in (name, *aliases)}
+        elif values is not None and name in _LISTS_OF_NAMES:
+            patterns |= {n.lstrip("-"): _NAMES for n in (name, *aliases)}
+    return patterns
+
+
+def _several(kind: Any) -> Any:
+    """The type of the values of ``tuple[type, ...]``, also where it may be None."""
+    for member in (kind, *get_args(kind)):
+        if get_origin(member) is tuple and get_args(member)[1:] == (...,):
+            return get_args(member)[0]
+    return None
+
+
+def unknown_command(word: str, commands: Collection[str]) -> str:
+    """What to say of a command that does not exist.
+
+    Args:
+        word: what was typed.
+        commands: those that exist.
+
+    Returns:
+        The message, with the command that was probably meant.
+
+    Example:
+        >>> unknown_command("tranfer", ["plan", "transfer"])
+        "there is no command 'tranfer'. Did you mean `depthmup transfer`?"
+    """
+    near = difflib.get_close_matches(word.lower(), commands, n=1, cutoff=0.5)
+    advice = f"Did you mean `depthmup {near[0]}`?" if near else "`depthmup --help` lists them."
+    return f"there is no command {word!r}. {advice}"

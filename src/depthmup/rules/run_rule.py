@@ -1,0 +1,153 @@
+"""A published rule of the run: how learning rate and settings follow size, batch and duration.
+
+    lr* ~ prod_axis size_axis ** exponent
+
+There is no settled rule for batch and tokens: published exponents in tokens run from -0.56 to
++0.31. Part of it is a difference of question, which stands with each rule: what was done to the
+batch while tokens grew, what the optimizer was. Schemes (``rules.catalogue``) are about single
+parameters; a rule here is about the rate that a training run is started with, and what moves with
+it. A rule that speaks of batch and duration alone goes with every scheme: together they train.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from types import MappingProxyType
+
+from depthmup.rules.power import ONE, Power
+from depthmup.rules.scheme import RunLaws
+
+AXES = ("width", "depth", "parameters", "compute", "batch", "tokens", "steps", "experts")
+"""The axes that rules speak of, by their names in this package."""
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "n": "parameters", "params": "parameters", "size": "parameters", "duration": "tokens",
+        "data": "tokens", "examples": "tokens", "batch_size": "batch", "flops": "compute",
+    }
+)  # fmt: skip
+"""Other names by which people call an axis."""
+
+
+class Batch(StrEnum):
+    """What a rule takes the batch to be while other axes change."""
+
+    OWN = "has an exponent of its own"
+    FIXED = "held"
+    BEST = "at its own optimum"
+    UNSAID = "not said"
+
+
+class Standing(StrEnum):
+    """How well a rule's statement is known here."""
+
+    TABLE = "read in its source's table"
+    TEXT = "read in its source's text"
+    CODE = "read in its source's code"
+    NOTES = "from notes on its source"
+    ABSTRACT = "from its source's abstract"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stated:
+    """An exponent as its source states it, with the source's own interval where it gives one."""
+
+    value: Fraction
+    low: Fraction | None = None
+    high: Fraction | None = None
+
+
+_OF_RUN: Mapping[str, Power] = MappingProxyType(
+    {
+        "batch": Power(batch=Fraction(1)),
+        "tokens": Power(duration=Fraction(1)),
+        "steps": Power(batch=Fraction(-1), duration=Fraction(1)),
+    }
+)
+"""Axes of the run in the ratios of ``Power``, whose duration is in tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRule:
+    """One published rule.
+
+    Attributes:
+        name: short, unique.
+        exponents: by axis; an axis that is not named is one that the rule does not speak of.
+        batch: what the batch does while the other axes change.
+        setting: optimizer, parametrization, and whatever else it presupposes.
+        reach: the range in which its source measured or derived it.
+        source: where it is stated.
+        standing: how well that is known here.
+        scheme: the parametrization that a rule of width or depth belongs to; empty for rules that
+            belong to none.
+        key: the name by which training asks for it, such as ``"sde"``; empty where it says too
+            little, or too much, to train by.
+        beside: what else it moves: weight decay, epsilon and the decay rates of averages.
+    """
+
+    name: str
+    exponents: Mapping[str, Stated]
+    setting: str
+    reach: str
+    source: str
+    standing: Standing
+    batch: Batch = Batch.UNSAID
+    scheme: str = ""
+    notes: str = field(default="")
+    key: str = ""
+    beside: RunLaws = field(default_factory=RunLaws)
+
+    def speaks_of(self, axis: str) -> bool:
+        return axis in self.exponents
+
+    @property
+    def laws(self) -> RunLaws:
+        """What it prescribes as batch and duration grow, as factors on the base's values.
+
+        Example:
+            >>> from depthmup.rules import run_rule
+            >>> rule = run_rule("sde")
+            >>> str(rule.laws.lr), str(rule.laws.one_minus_beta)
+            ('b^1/2 d^-1/2', 'b d^-1')
+        """
+        lr = ONE
+        for axis, stated in self.exponents.items():
+            lr = lr * _OF_RUN[axis] ** stated.value
+        return replace(self.beside, lr=lr)
+
+    def along(self, axis: str, *, held: str = "") -> Fraction | None:
+        """The exponent along an axis; ``held``: "tokens" or "steps", which stay as batch grows.
+
+        At held steps tokens grow with the batch, so that both exponents act. None where the rule
+        does not say.
+
+        Example:
+            >>> from depthmup.rules import run_rule
+            >>> rule = run_rule("sde")
+            >>> rule.along("batch", held="tokens"), rule.along("batch", held="steps")
+            (Fraction(1, 2), Fraction(0, 1))
+        """
+        stated = self.exponents
+        if axis == "steps" and axis not in stated:
+            # At a held batch tokens are steps times a constant.
+            return stated["tokens"].value if "tokens" in stated else None
+        if axis not in stated:
+            return None
+        if axis == "batch" and held == "steps":
+            return stated["batch"].value + stated["tokens"].value if "tokens" in stated else None
+        if axis == "batch" and held not in ("tokens", "steps"):
+            return None
+        return stated[axis].value
+
+
+def canonical(axis: str) -> str:
+    """An axis by its name here; one that is unknown stays as it is.
+
+    Example:
+        >>> canonical("Params"), canonical("width"), canonical("vocabulary")
+        ('parameters', 'width', 'vocabulary')
+    """
+    lower = axis.strip().lower()
+    return ALIASES.get(lower, lower)

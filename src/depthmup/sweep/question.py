@@ -1,0 +1,91 @@
+"""Which question a design asks along batch and duration, in words.
+
+The best learning rate for twice the batch depends on what else is held: the steps or the tokens,
+the decay, the averages of the optimizer. A design answers all of it, and its report says so.
+"""
+
+from collections.abc import Iterator
+
+from depthmup.records.study import RUN_AXES
+from depthmup.rules import ONE, RunLaws
+from depthmup.sweep.design import Design, Variant
+from depthmup.sweep.run_laws import ratios_at
+
+_QUANTITIES = {
+    "lr": "learning rate",
+    "decay": "weight decay",
+    "epsilon": "epsilon",
+    "one_minus_beta": "1 - beta",
+    "log_beta2": "log beta2",
+}
+
+
+def question(design: Design) -> tuple[str, ...]:
+    """What is held and what follows, a sentence each; nothing where batch and duration stay.
+
+    Args:
+        design: with schemes.
+
+    Example:
+        >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup")
+        >>> print(*question(design), sep="\\n")
+        As the batch grows, the tokens are held: b times the batch takes 1/b of the steps.
+        Learning rate, weight decay, epsilon and betas are the base's for every batch and duration.
+    """
+    varied = {axis for axis in design.base if len({size[axis] for size in design.all_sizes}) > 1}
+    if not varied & {*RUN_AXES}:
+        return ()
+    return (*_held(design, varied), *dict.fromkeys(map(_followed, design.variants)), *_cut(design))
+
+
+def _held(design: Design, varied: set[str]) -> Iterator[str]:
+    if "batch" in varied and "tokens" in design.base:
+        yield "As the batch grows, the tokens are held: b times the batch takes 1/b of the steps."
+    elif "batch" in varied:
+        yield "As the batch grows, the steps are held: b times the batch sees b times the tokens."
+    for axis in ("steps", "tokens"):
+        if axis not in varied:
+            continue
+        constant = design.settings.get("schedule", "constant") == "constant"
+        schedule = (
+            "the learning rate is constant, so that a longer run begins as a shorter one does"
+            if constant and not design.settings.get("warmup")
+            else "the schedule is stretched over the run"
+        )
+        yield (
+            f"As the {axis} grow, the batch is held and {schedule}; every run is judged by the "
+            "same fraction of it at its end."
+        )
+
+
+def _followed(variant: Variant) -> str:
+    laws = variant.run_laws
+    if laws == RunLaws():
+        return (
+            "Learning rate, weight decay, epsilon and betas are the base's for every batch and "
+            "duration."
+        )
+    powers = {name: getattr(laws, name) for name in _QUANTITIES}
+    moving = [f"{_QUANTITIES[name]} by {power}" for name, power in powers.items() if power != ONE]
+    staying = [_QUANTITIES[name] for name, power in powers.items() if power == ONE]
+    rule = variant.scheme.title if variant.run is None else variant.run.name
+    source = variant.scheme.source if variant.run is None else variant.run.source
+    stay = f"; {', '.join(staying)} as at the base" if staying else ""
+    return (
+        f"The run follows {rule} ({source}): {', '.join(moving)}{stay}. b is the batch and d the "
+        "tokens, as multiples of the base's."
+    )
+
+
+def _cut(design: Design) -> Iterator[str]:
+    """Where a rule asks for averages over less than a step."""
+    for variant in design.variants:
+        factors = [
+            variant.run_laws.one_minus_beta.at(ratios_at(design, size)) for size in design.all_sizes
+        ]
+        betas = design.settings.get("betas", (0.9, 0.999))
+        if max(factors) * (1 - min(betas)) > 1:
+            yield (
+                f"{variant.title}: at the largest batch 1 - beta1 would exceed one; beta1 is zero "
+                "there."
+            )

@@ -1,0 +1,344 @@
+"""Groups that exist, rescaled; and what verify finds wrong with an optimizer or its schedule."""
+
+import copy
+import math
+
+import pytest
+import torch
+from planning_zoo import ResidualMLP, Transformer, tokens, vectors
+from pytest import approx
+from torch import nn
+from torch.optim import lr_scheduler
+
+import depthmup
+from depthmup.planning import PlanMismatch
+
+LR, DECAY, EPS = 3e-3, 0.1, 1e-7
+
+
+def planned(optimizer="adamw", kind=Transformer, inputs=None, **options):
+    """A model, initialized, and its plan."""
+    shapes = ({"width": 32, "depth": 8}, {"width": 16, "depth": 2})
+    model, base = (kind(**shape) for shape in shapes)
+    example = inputs if inputs is not None else (tokens() if kind is Transformer else vectors())
+    plan = depthmup.plan(
+        model,
+        base,
+        scheme="completep",
+        optimizer=optimizer,
+        example_inputs=example,
+        own_init="fan_in",
+        **options,
+    )
+    plan.initialize(model)
+    return model, plan
+
+
+def settings(groups):
+    """What every parameter is trained with."""
+    return {
+        id(p): tuple(float(group[key]) for key in ("lr", "weight_decay", "eps"))
+        for group in groups
+        for p in group["params"]
+    }
+
+
+def test_one_group_becomes_what_param_groups_gives():
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=DECAY, eps=EPS)
+    plan.rescale(model, optimizer)
+    rescaled = settings(optimizer.param_groups)
+    given = settings(plan.param_groups(model, lr=LR, weight_decay=DECAY, eps=EPS))
+    assert rescaled.keys() == given.keys()
+    for key, values in given.items():
+        assert rescaled[key] == approx(values, rel=1e-12)
+    assert len(optimizer.param_groups) > 3
+    plan.verify(model, optimizer)
+
+
+def test_base_rates_and_keys_of_single_groups_stay():
+    """A rate for gains and biases, none of their decay, and keys that nobody else knows."""
+    model, plan = planned()
+    vectors_ = [p for p in model.parameters() if p.ndim < 2]
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    groups = [
+        {"params": matrices, "lr": LR, "weight_decay": DECAY, "eps": EPS, "mine": "a"},
+        {"params": vectors_, "lr": 2 * LR, "weight_decay": 0.0, "eps": EPS, "name": "vectors"},
+    ]
+    before = copy.deepcopy([{k: v for k, v in g.items() if k != "params"} for g in groups])
+    rescaled = plan.rescale(model, groups)
+    assert [{k: v for k, v in g.items() if k != "params"} for g in groups] == before
+    names = {id(p): name for name, p in model.named_parameters()}
+    for group in rescaled:
+        original = groups[0 if "mine" in group else 1]
+        assert group.keys() == original.keys()  # optimizers may refuse keys of ours
+        for p in group["params"]:
+            prescription = plan[names[id(p)]]
+            assert group["lr"] == approx(original["lr"] * prescription.lr)
+            assert group["weight_decay"] == approx(original["weight_decay"] * prescription.decay)
+
+
+def test_what_the_plan_does_not_know_is_left_alone():
+    model, plan = planned()
+    extra = nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.AdamW([*model.parameters(), extra], lr=LR)
+    plan.rescale(model, optimizer)
+    assert settings(optimizer.param_groups)[id(extra)] == (LR, 0.01, 1e-8)
+    with pytest.raises(PlanMismatch, match="None of the groups' parameters"):
+        plan.rescale(model, [{"params": [extra], "lr": LR}])
+
+
+def test_a_part_of_the_model_has_its_own_optimizer():
+    """A pipeline stage: names are the model's, other parameters are elsewhere."""
+    model, plan = planned()
+    stage = nn.Module()
+    stage.blocks = model.blocks
+    optimizer = torch.optim.AdamW(stage.parameters(), lr=LR)
+    with pytest.raises(PlanMismatch):
+        plan.rescale(stage, optimizer)
+    plan.rescale(stage, optimizer, strict=False)
+    whole = settings(plan.param_groups(model, lr=LR, weight_decay=0.01))
+    for key, values in settings(optimizer.param_groups).items():
+        assert values == approx(whole[key])
+    plan.verify(stage, optimizer, strict=False, initialized_by_plan=False)
+
+
+def test_it_trains_as_param_groups_does_and_resumes():
+    torch.manual_seed(0)
+    model, plan = planned(kind=ResidualMLP)
+    model = model.double()  # what Adam makes of a gradient of zero is its rounding error
+    twin = copy.deepcopy(model)
+    one = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=DECAY)
+    plan.rescale(model, one)
+    two = torch.optim.AdamW(plan.param_groups(twin, lr=LR, weight_decay=DECAY), lr=LR)
+
+    def step(net, optimizer, seed):
+        x = torch.randn(vectors().shape, generator=torch.Generator().manual_seed(seed)).double()
+        net(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for seed in range(3):
+        step(model, one, seed)
+        step(twin, two, seed)
+    again = copy.deepcopy(model)
+    resumed = torch.optim.AdamW(again.parameters(), lr=1.0)
+    plan.rescale(again, resumed)
+    resumed.load_state_dict(copy.deepcopy(one.state_dict()))
+    for seed in range(3, 6):
+        for net, optimizer in ((model, one), (twin, two), (again, resumed)):
+            step(net, optimizer, seed)
+    for a, b, c in zip(model.parameters(), twin.parameters(), again.parameters(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-6, atol=1e-9)
+        assert torch.equal(a, c)
+
+
+class TestRefusals:
+    def test_twice(self):
+        model, plan = planned()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+        plan.rescale(model, optimizer)
+        with pytest.raises(ValueError, match="multiply twice"):
+            plan.rescale(model, optimizer)
+        with pytest.raises(ValueError, match="multiply twice"):
+            plan.rescale(model, plan.param_groups(model, lr=LR))
+
+    def test_after_the_scheduler(self):
+        model, plan = planned()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+        lr_scheduler.StepLR(optimizer, 10)
+        with pytest.raises(ValueError, match="between building the optimizer and"):
+            plan.rescale(model, optimizer)
+
+    def test_another_optimizer_than_the_plans(self):
+        model, plan = planned()
+        with pytest.raises(ValueError, match="in a group of sgd, raw"):
+            plan.rescale(model, torch.optim.SGD(model.parameters(), lr=LR))
+
+    def test_coupled_decay(self):
+        model, plan = planned(optimizer="adam")
+        optimizer = torch.optim.Adam(model.parameters(), lr=LR, weight_decay=DECAY)
+        with pytest.raises(ValueError, match="cannot be made to transfer"):
+            plan.rescale(model, optimizer)
+
+    def test_groups_without_what_would_be_multiplied(self):
+        model, plan = planned()
+        with pytest.raises(ValueError, match=r"has no (learning rate to multiply|eps)"):
+            plan.rescale(model, [{"params": list(model.parameters())}])
+        with pytest.raises(ValueError, match="has no learning rate to multiply"):
+            plan.rescale(model, [{"params": list(model.parameters()), "eps": EPS}])
+        with pytest.raises(ValueError, match="has no eps"):
+            plan.rescale(model, [{"params": list(model.parameters()), "lr": LR}])
+        groups = plan.rescale(
+            model, [{"params": list(model.parameters())}], defaults={"lr": LR, "eps": EPS}
+        )
+        assert len(groups) > 3
+
+
+class TestMuon:
+    def test_two_optimizers(self):
+        model, plan = planned(optimizer="muon")
+        groups = plan.muon_groups(model, lr=0.02, adamw_lr=LR)
+        hidden = [p for group in groups.muon for p in group["params"]]
+        rest = [p for group in groups.adamw for p in group["params"]]
+        muon = torch.optim.Muon(hidden, lr=0.02, weight_decay=0.0)
+        adamw = torch.optim.AdamW(rest, lr=LR, weight_decay=0.0)
+        plan.rescale(model, muon)
+        plan.rescale(model, adamw)
+        for optimizer, given in ((muon, groups.muon), (adamw, groups.adamw)):
+            expected = {id(p): group["lr"] for group in given for p in group["params"]}
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    assert group["lr"] == approx(expected[id(p)])
+        plan.verify(model, [muon, adamw])
+        with pytest.raises(PlanMismatch, match="are in no group"):
+            plan.verify(model, muon)
+
+    def test_a_matrix_in_the_wrong_optimizer(self):
+        model, plan = planned(optimizer="muon")
+        with pytest.raises(ValueError, match="put the parameter into the other one"):
+            plan.rescale(model, torch.optim.AdamW(model.parameters(), lr=LR))
+
+    def test_one_optimizer_for_both_with_exact_keys(self):
+        """As in Keller Jordan's MuonWithAuxAdam, which asserts the set of keys."""
+        model, plan = planned(optimizer="muon")
+        made = plan.muon_groups(model, lr=0.02, adamw_lr=LR)
+        hidden = {id(p) for group in made.muon for p in group["params"]}
+        muon = [p for p in model.parameters() if id(p) in hidden]
+        rest = [p for p in model.parameters() if id(p) not in hidden]
+        keys = [
+            {"params", "lr", "momentum", "weight_decay", "use_muon"},
+            {"params", "lr", "betas", "eps", "weight_decay", "use_muon"},
+        ]
+        groups = [
+            {"params": muon, "lr": 0.02, "momentum": 0.95, "weight_decay": 0.0, "use_muon": True},
+            {
+                "params": rest,
+                "lr": LR,
+                "betas": (0.9, 0.95),
+                "eps": EPS,
+                "weight_decay": 0,
+                "use_muon": False,
+            },
+        ]
+        rescaled = plan.rescale(model, groups)
+        for group in rescaled:
+            assert set(group) == keys[not group["use_muon"]]
+        with pytest.raises(ValueError, match="in a group of spectral"):
+            plan.rescale(model, [{**groups[1], "use_muon": True}])
+
+
+def erased(optimizer):
+    for group in optimizer.param_groups:
+        group["lr"] = LR
+
+
+# Each schedule as people write it, and whether the plan's ratios survive it.
+SCHEDULES = {
+    "lambda": (lambda o: lr_scheduler.LambdaLR(o, lambda t: (t + 1) / 20), True),
+    "cosine": (lambda o: lr_scheduler.CosineAnnealingLR(o, 20), True),
+    "cosine with an absolute floor": (
+        lambda o: lr_scheduler.CosineAnnealingLR(o, 20, eta_min=1e-4),
+        False,
+    ),
+    "one cycle with one rate": (
+        lambda o: lr_scheduler.OneCycleLR(o, max_lr=LR, total_steps=21),
+        False,
+    ),
+    "one cycle with a rate per group": (
+        lambda o: lr_scheduler.OneCycleLR(
+            o, max_lr=[group["lr"] for group in o.param_groups], total_steps=21
+        ),
+        True,
+    ),
+    "warm-up, then cosine": (
+        lambda o: lr_scheduler.SequentialLR(
+            o,
+            [
+                lr_scheduler.LinearLR(o, start_factor=0.1, total_iters=5),
+                lr_scheduler.CosineAnnealingLR(o, 15),
+            ],
+            milestones=[5],
+        ),
+        True,
+    ),
+    "polynomial": (lambda o: lr_scheduler.PolynomialLR(o, 20), True),
+    "restarts with a floor": (
+        lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 5, eta_min=1e-4),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(name):
+    make, survives = SCHEDULES[name]
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+    plan.rescale(model, optimizer)
+    scheduler = make(optimizer)
+    before = [group["lr"] for group in optimizer.param_groups]
+    if survives:
+        plan.verify(model, optimizer, scheduler=scheduler, steps=20)
+    else:
+        with pytest.raises(PlanMismatch, match="do not have the plan's ratios"):
+            plan.verify(model, optimizer, scheduler=scheduler, steps=20)
+    assert [group["lr"] for group in optimizer.param_groups] == before
+    assert scheduler.last_epoch == 0
+
+
+def test_verify_finds_what_is_ignored():
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=LR), lr=LR, weight_decay=DECAY)
+    with pytest.raises(PlanMismatch, match=r"weight_decay=0\.1 was given to the optimizer"):
+        plan.verify(model, optimizer)
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=LR))
+    with pytest.raises(PlanMismatch, match="Pass lr to the optimizer too"):
+        plan.verify(model, optimizer)
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=LR, weight_decay=DECAY), lr=LR)
+    plan.verify(model, optimizer)
+
+
+def test_verify_finds_a_model_without_its_multipliers():
+    model, plan = planned(folding=False)
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=LR), lr=LR)
+    plan.verify(model, optimizer)
+    plan.detach(model)
+    with pytest.raises(PlanMismatch, match="explicit multipliers and the model 0"):
+        plan.verify(model, optimizer)
+    fresh = Transformer(width=32, depth=8)
+    optimizer = torch.optim.AdamW(plan.param_groups(fresh, lr=LR), lr=LR)
+    plan.attach(fresh)
+    with pytest.raises(PlanMismatch, match="has not initialized"):
+        plan.verify(fresh, optimizer)
+    plan.verify(fresh, optimizer, initialized_by_plan=False)
+
+
+def test_verify_finds_parameters_from_before_wrapping():
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=LR), lr=LR)
+    with pytest.raises(PlanMismatch, match="are in no group"):
+        plan.verify(copy.deepcopy(model), optimizer)
+
+
+def test_a_watch_stops_a_loop_that_sets_one_rate():
+    model, plan = planned(kind=ResidualMLP)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+    plan.rescale(model, optimizer)
+    handles = plan.watch(model, optimizer, at=(2,))
+    optimizer.step()  # as planned
+    erased(optimizer)
+    with pytest.raises(PlanMismatch, match="before step 2"):
+        optimizer.step()
+    for handle in handles:
+        handle.remove()
+    optimizer.step()
+
+
+def test_warm_up_from_zero_is_no_mismatch():
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
+    plan.rescale(model, optimizer)
+    scheduler = lr_scheduler.LambdaLR(optimizer, lambda t: min(t, 5) / 5)
+    assert all(math.isclose(group["lr"], 0) for group in optimizer.param_groups)
+    plan.verify(model, optimizer, scheduler=scheduler, steps=8)
