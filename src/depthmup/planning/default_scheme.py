@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from depthmup.planning.anatomy import Place
+from depthmup.planning.places import Place
 from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from depthmup.planning.declared import DeclaredBranch
 from depthmup.planning.matching import UnrelatedModels
-from depthmup.planning.own_constants import OwnConstants
+from depthmup.planning.own_constants import Comparison, OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
@@ -52,11 +52,7 @@ class Membership:
 
 
 def from_dataflow(
-    facts: Facts,
-    base: Facts,
-    base_of: Mapping[str, str],
-    own_constants: tuple[OwnConstants, OwnConstants],
-    declared: float | None = None,
+    comparison: Comparison, base_of: Mapping[str, str], declared: float | None = None
 ) -> Membership:
     """Parameters in residual branches that were found, and those branches' multipliers.
 
@@ -64,20 +60,18 @@ def from_dataflow(
     one lies inside.
 
     Args:
-        facts: of the model.
-        base: of the base.
+        comparison: the dataflow of the model beside that of its base.
         base_of: the name of each parameter's counterpart.
-        own_constants: of the model and of the base.
         declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
         NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
     """
-    nest, base_nest = _Nesting.of(facts), _Nesting.of(base)
+    facts, residuals = comparison.facts, comparison.facts.residuals
+    nest, base_nest = _Nesting.of(facts), _Nesting.of(comparison.base)
     alike = _counterparts(nest, base_nest, base_of)
     depths = _stream_depths(nest, base_nest, alike.streams, declared)
-    residuals = facts.residuals
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in alike.streams.items()}
     inside: dict[str, Standing] = {}
@@ -96,7 +90,9 @@ def from_dataflow(
         standing = _standing(service)
         if standing is not None:
             inside[service.name] = standing
-    sites = branch_sites(facts, own, _growth_of_constants(own_constants, residuals, alike.branches))
+    sites = branch_sites(
+        facts, own, _growth_of_constants(comparison.own, residuals, alike.branches)
+    )
     notes = [*_normalized_streams(residuals)]
     notes += [_in_and_out(everywhere)] if everywhere else []
     notes += _scaled_streams(residuals, depths)
