@@ -8,6 +8,7 @@ from depthmup.planning.groups import MuonGroups
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.optimizer_probe import Probe, family_of
+from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
 from depthmup.planning.places import Place
 from depthmup.planning.plan import Plan, plan
@@ -31,6 +32,7 @@ __all__ = [
     "Plan",
     "PlanDocumentError",
     "PlanMismatch",
+    "PlanOptions",
     "Prescription",
     "Probe",
     "Residuals",

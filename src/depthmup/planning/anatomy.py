@@ -4,11 +4,11 @@ Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-o
 and which residual branch a parameter lies in come from the dataflow.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import nn
 
+from depthmup.planning.comparison import read_both, untraced
 from depthmup.planning.declared import (
     BranchHints,
     RoleHints,
@@ -16,10 +16,11 @@ from depthmup.planning.declared import (
     declared_roles,
 )
 from depthmup.planning.depth_ratios import StreamDepth, from_dataflow, from_declarations
-from depthmup.planning.matching import Match, match_models, tied_names
-from depthmup.planning.own_constants import Comparison, compare, unattributed_note
+from depthmup.planning.matching import match_models, tied_names
+from depthmup.planning.own_constants import unattributed_note
 from depthmup.planning.places import (
     Place,
+    growth_of,
     mixed_growth,
     no_depth_rule,
     on_the_stream,
@@ -27,10 +28,10 @@ from depthmup.planning.places import (
     repeated_outside,
     unused,
 )
-from depthmup.planning.roles import Growth, NotUnderstood, structural_uses
+from depthmup.planning.roles import NotUnderstood, structural_uses
 from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
 from depthmup.planning.weight_sites import weight_sites
-from depthmup.tracing import ExampleInputs, Facts, TraceError, plain_name, read, unwrapped
+from depthmup.tracing import ExampleInputs, Facts, plain_name, unwrapped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,10 +81,9 @@ def anatomy(
     model, base = unwrapped(model), unwrapped(base)
     match = match_models(model, base)
     names, base_of = tied_names(model, base, match)
-    growth = _growth(model, base, base_of)
     declared = declared_roles(roles, names)
     hints = declared_branches(model, branches), declared_branches(base, branches)
-    reading = _read_both(model, base, example_inputs, base_inputs, read_before)
+    reading = read_both(model, base, example_inputs, base_inputs, read_before)
     if not reading.complete and not hints[0]:
         raise reading.failure or ValueError(
             "Expected example_inputs, the arguments of one forward pass (only shapes and types "
@@ -92,14 +92,14 @@ def anatomy(
             "('layers.*.norm1',), ...}."
         )
     comparison = reading.compared(match)
-    notes: list[str] = [] if comparison is not None else [_untraced(reading.failure)]
+    notes: list[str] = [] if comparison is not None else [untraced(reading.failure)]
     uses = dict(comparison.facts.uses) if comparison is not None else structural_uses(model)
     # Branches that are declared stand in place of those that the dataflow shows.
     traced = comparison if branches is None else None
-    if traced is not None:
-        membership = from_dataflow(traced, base_of, depth)
-    else:
+    if traced is None:
         membership = from_declarations(*hints, depth)
+    else:
+        membership = from_dataflow(traced, base_of, depth)
     notes += membership.notes
     if not membership.sites and match.deeper:
         raise NotUnderstood(
@@ -113,6 +113,7 @@ def anatomy(
     notes += [no_depth_rule(outside)] if outside else []
     if traced is not None:
         notes += on_the_stream(names, base_of, traced, membership, declared)
+    growth = growth_of(model, base, base_of)
     frozen = frozenset(plain_name(n) for n, p in model.named_parameters() if not p.requires_grad)
     located = places(names, base_of, growth, uses, membership, declared, frozen)
     if comparison is not None:
@@ -121,76 +122,16 @@ def anatomy(
     sites = [*membership.sites]
     if comparison is not None:
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
-        notes += [*growing_sums(comparison), *unattributed_note(comparison.own, match)]
+        notes += growing_sums(comparison)
+    gains = temperatures(comparison) if comparison is not None else ()
+    if comparison is not None:
+        notes += unattributed_note(comparison.own, match)
     deeper = any(stream.ratio > 1 for stream in membership.depths)
     return Anatomy(
         places=located,
         sites=tuple(sites),
         notes=tuple(notes),
-        temperatures=temperatures(comparison) if comparison is not None else (),
+        temperatures=gains,
         positive=reading.facts.positive_branches if reading.facts is not None and deeper else (),
         depths=membership.depths,
-    )
-
-
-def _growth(model: nn.Module, base: nn.Module, base_of: Mapping[str, str]) -> dict[str, Growth]:
-    """The shape of each parameter in both models."""
-    shapes, base_shapes = (
-        {plain_name(name): tuple(p.shape) for name, p in part.named_parameters()}
-        for part in (model, base)
-    )
-    return {
-        name: Growth(name=name, shape=shapes[name], base_shape=base_shapes[counterpart])
-        for name, counterpart in base_of.items()
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Reading:
-    """What forward passes of both models show, or why they could not be followed."""
-
-    facts: Facts | None = None
-    base_facts: Facts | None = None
-    failure: TraceError | None = None
-
-    @property
-    def complete(self) -> bool:
-        return self.facts is not None and self.base_facts is not None
-
-    def compared(self, match: Match) -> Comparison | None:
-        """The two side by side; None if one of them is missing."""
-        if self.facts is None or self.base_facts is None:
-            return None
-        return compare(self.facts, self.base_facts, match)
-
-
-def _read_both(
-    model: nn.Module,
-    base: nn.Module,
-    example_inputs: ExampleInputs | None,
-    base_inputs: ExampleInputs | None,
-    read_before: tuple[Facts, Facts] | None,
-) -> _Reading:
-    """Follow one forward pass of each model, unless that was done before."""
-    if read_before is not None:
-        return _Reading(facts=read_before[0], base_facts=read_before[1])
-    if example_inputs is None:
-        return _Reading()
-    facts = None
-    try:
-        facts = read(model, example_inputs)
-        base_facts = read(base, base_inputs if base_inputs is not None else example_inputs)
-    except TraceError as problem:
-        return _Reading(facts=facts, failure=problem)
-    return _Reading(facts=facts, base_facts=base_facts)
-
-
-def _untraced(failure: TraceError | None) -> str:
-    why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
-    return (
-        f"{why}. Roles follow from shapes and module types, branches from what was declared; "
-        "every branch multiplier stays explicit, and matrices of which no dimension grows "
-        "count as hidden. Constants that the model itself multiplies by are not seen, and "
-        "attention logits take no factor: if the size of heads grows, divide by it in the "
-        "model, or grow their number instead."
     )

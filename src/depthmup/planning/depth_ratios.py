@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from depthmup.planning.comparison import Comparison
 from depthmup.planning.declared import DeclaredBranch
 from depthmup.planning.matching import UnrelatedModels
-from depthmup.planning.own_constants import Comparison, OwnConstants
+from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
@@ -90,12 +91,11 @@ def from_dataflow(
         standing = _standing(service)
         if standing is not None:
             inside[service.name] = standing
-    sites = branch_sites(
-        facts, own, _growth_of_constants(comparison.own, residuals, alike.branches)
-    )
     notes = [*_normalized_streams(residuals)]
     notes += [_in_and_out(everywhere)] if everywhere else []
     notes += _scaled_streams(residuals, depths)
+    constants = _growth_of_constants(comparison.own, residuals, alike.branches)
+    sites = branch_sites(facts, own, constants)
     return Membership(
         sites=sites,
         inside=inside,

@@ -29,38 +29,6 @@ class OwnConstants:
         return self.uses.get((use.parameter, use.node), 1.0) * use.scale
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The dataflow of a model beside that of its base.
-
-    ``products`` are the model's products of activations, each with the base's in the same place;
-    ``own`` are the constants of both.
-    """
-
-    facts: Facts
-    base: Facts
-    products: tuple[tuple[Product, Product], ...]
-    own: tuple[OwnConstants, OwnConstants]
-
-
-def compare(facts: Facts, base: Facts, match: Match) -> Comparison:
-    """Set the products and the constants of two models side by side.
-
-    Args:
-        facts: of the model.
-        base: of the base.
-        match: which module corresponds to which.
-    """
-    products = tuple(counterparts(facts, base, match))
-    owned, base_owned = in_logits(products)
-    return Comparison(
-        facts=facts,
-        base=base,
-        products=products,
-        own=(attributed(facts.constants, owned), attributed(base.constants, base_owned)),
-    )
-
-
 def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
     """Give every number to one place; those of ``owned`` nodes are the logits'."""
     factors, taken = constants.factors, set(owned | constants.stream)
@@ -146,7 +114,7 @@ def unattributed_note(own: tuple[OwnConstants, OwnConstants], match: Match) -> I
         more = f", and {len(numbers) - 1} more" if len(numbers) > 1 else ""
         yield (
             f"The model multiplies by a number that follows its size at {pattern_of(module)} "
-            f"({number:.6g} against {base_number:.6g} in the base{more}), where no rule says what to "
-            "make of it. The plan leaves it as it is: use the same number in both, or put it beside a "
-            "weight or at the end of a branch, where the plan takes it into account."
+            f"({number:.6g} against {base_number:.6g} in the base{more}), where no rule says "
+            "what to make of it. The plan leaves it as it is: use the same number in both, or put "
+            "it beside a weight or at the end of a branch, where the plan takes it into account."
         )

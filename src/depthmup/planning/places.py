@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from torch import nn
+
+from depthmup.planning.comparison import Comparison
 from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.depth_ratios import Membership
-from depthmup.planning.own_constants import Comparison
 from depthmup.planning.roles import Growth, kind_and_ratios, lookup_use, matrix_use
 from depthmup.rules import Kind, Ratios, Role
-from depthmup.tracing import Facts, How, Use, pattern_of
+from depthmup.tracing import Facts, How, Use, pattern_of, plain_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,24 @@ class Place:
     ratios: Ratios
     branches: tuple[str, ...] = ()
     embeds: bool = False
+
+
+def growth_of(model: nn.Module, base: nn.Module, base_of: Mapping[str, str]) -> dict[str, Growth]:
+    """The shape of each parameter in both models.
+
+    Args:
+        model: whose parameters they are.
+        base: its base.
+        base_of: the name of each parameter's counterpart.
+    """
+    shapes, base_shapes = (
+        {plain_name(name): tuple(p.shape) for name, p in part.named_parameters()}
+        for part in (model, base)
+    )
+    return {
+        name: Growth(name=name, shape=shapes[name], base_shape=base_shapes[counterpart])
+        for name, counterpart in base_of.items()
+    }
 
 
 def places(

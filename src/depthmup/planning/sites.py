@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from depthmup.planning.own_constants import Comparison, equal
+from depthmup.planning.comparison import Comparison
+from depthmup.planning.own_constants import equal
 from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import Ratios
-from depthmup.tracing import Facts, Hook, Placement, Product, pattern_of
+from depthmup.tracing import Facts, Hook, Placement, pattern_of
 
 
 class Where(StrEnum):
@@ -184,16 +185,3 @@ def temperatures(comparison: Comparison) -> tuple[str, ...]:
     The product takes the factor; a temperature is one number that must start as the base's does.
     """
     return tuple(sorted({name for product, _ in comparison.products for name in product.gains}))
-
-
-# Former names of what ``tracing.read`` gives as values.
-Traced = Facts
-Attention = Product
-
-
-def attentions(facts: Facts) -> tuple[Product, ...]:
-    return facts.attentions
-
-
-def hooks_of(placement: Placement) -> tuple[Hook, ...]:
-    return placement.hooks

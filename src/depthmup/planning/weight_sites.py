@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from depthmup.planning.own_constants import Comparison, equal
+from depthmup.planning.comparison import Comparison
+from depthmup.planning.own_constants import equal
 from depthmup.planning.places import Place
 from depthmup.planning.roles import NotUnderstood, matrix_use
 from depthmup.planning.sites import Site, Where
