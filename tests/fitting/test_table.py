@@ -274,8 +274,8 @@ class TestRules:
 
     def test_batch_at_fixed_steps_moves_tokens_too(self):
         [rule] = [r for r in rules_of("batch") if r.name == "HyperP"]
-        assert float(rule.along("batch", held="tokens")) == 0.5
-        assert float(rule.along("batch", held="steps")) == approx(0.18)
+        assert float(rule.along("batch", fixed="tokens")) == 0.5
+        assert float(rule.along("batch", fixed="steps")) == approx(0.18)
         assert rule.along("batch") is None
 
     def test_the_true_rule_is_consistent_and_others_are_rejected(self):

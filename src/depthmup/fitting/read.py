@@ -184,11 +184,11 @@ class _told:
         import pandas as pd
 
         # Errors of pandas are ValueErrors too; those of this package say "Expected" already.
-        ours = isinstance(error, ValueError) and str(error).startswith("Expected")
+        explained = isinstance(error, ValueError) and str(error).startswith("Expected")
         if isinstance(error, UnicodeDecodeError):
             said = "it is not UTF-8 text"
         elif isinstance(error, pd.errors.ParserError | pd.errors.EmptyDataError) or (
-            isinstance(error, ValueError) and not ours
+            isinstance(error, ValueError) and not explained
         ):
             said = printable(str(error).splitlines()[0][:200]) if str(error) else "no columns"
         else:
@@ -369,6 +369,11 @@ def _label(value: Any) -> str:
 
 def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
     """A column's numbers, and where NaN does not say whether it is missing or diverged.
+
+    Args:
+        column: a pandas Series.
+        name: of the column, for errors.
+        first_row: number of its first row in the table, for errors.
 
     Raises:
         ValueError: a cell that is no number, with its row.

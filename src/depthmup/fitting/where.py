@@ -51,9 +51,9 @@ class Comparison:
                     f"Expected a number after {self.operator} in a filter; got "
                     f"{printable(repr(self.values[0]))}."
                 )
-            found = [_number(text) for text in texts]
+            values = [_number(text) for text in texts]
             return np.array(
-                [n is not None and bool(_ORDERS[self.operator](n, bound)) for n in found], bool
+                [n is not None and bool(_ORDERS[self.operator](n, bound)) for n in values], bool
             )
         wanted = set(self.values)
         amounts = {n for n in numbers if n is not None}
