@@ -47,7 +47,19 @@ def conclude(
     target: Size,
     tolerance: float,
 ) -> dict[str, Any]:
-    """Everything that an issued certificate says."""
+    """Everything that an issued certificate says.
+
+    Args:
+        laws: of the optimum, the curvature and the best loss.
+        fitted: the optima of the sizes measured.
+        sizes: where they were measured, values by axis.
+        base: the size from which learning rates are transferred.
+        target: the size to predict for.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+
+    Returns:
+        The fields of an issued ``Certificate``, by name.
+    """
     asymmetry = float(fitted.sides.asymmetry)
 
     def optimum(size: Size) -> Prediction:

@@ -35,6 +35,12 @@ def steepness_of(x: Array, y: Array, lowest: Index, bandwidth: Array) -> Array:
 
     Of parabolas 1 at most, of valleys with sides of slopes a and b at most b / a. A side with fewer
     than two points does not say how it rises, and 0 is returned for its counterpart.
+
+    Args:
+        x: log2 learning rates, (..., rates).
+        y: log losses there; infinite where a run diverged, NaN where there is none.
+        lowest: index of the lowest point of every curve.
+        bandwidth: octaves that a parabola's weights reach.
     """
     u, finite = x - at_index(x, lowest)[..., None], np.isfinite(y)
     low = np.where(finite.any(-1), at_index(np.where(finite, y, 0.0), lowest), 0.0)
@@ -61,7 +67,21 @@ def misfit_of(
     alone: Flags,
     steepness: Array,
 ) -> Array:
-    """The standard error that the fit itself has; see the module's docstring."""
+    """The standard error that the fit itself has; see the module's docstring.
+
+    Args:
+        x: log2 learning rates, (..., rates).
+        y: log losses there.
+        tried: where there is a learning rate.
+        at: log2 learning rate of the lowest point.
+        spacing: octaves between learning rates around it.
+        bandwidth: octaves that the parabola's weights reach.
+        alone: where there is no parabola, and the lowest point is all that is known.
+        steepness: of the neighbours beside the other side (``steepness_of``).
+
+    Returns:
+        Octaves, one for each curve.
+    """
     here, unknown = at[..., None], tried & ~np.isfinite(y)
     # The first learning rate on each side that says nothing: it diverged, or the grid has ended.
     low = np.where(unknown & (x < here), x, -math.inf).max(-1)

@@ -162,10 +162,10 @@ def curves_of(size: Index, log2_rate: Array, loss: Array, seed: Index, count: in
         mean = np.where(runs > 0, np.exp(total / runs), np.nan)
     losses = np.full((count, rates, columns), np.nan)
     losses[of_size, within] = mean.reshape(points, columns)
-    made = np.zeros((count, rates))
-    made[of_size, within] = runs.reshape(points, columns).sum(-1)
+    runs_at = np.zeros((count, rates))
+    runs_at[of_size, within] = runs.reshape(points, columns).sum(-1)
     return Cells(
-        curves=Curves(log2_lrs=log2_lrs, losses=losses), runs=made, seeds=columns, shared=shared
+        curves=Curves(log2_lrs=log2_lrs, losses=losses), runs=runs_at, seeds=columns, shared=shared
     )
 
 
