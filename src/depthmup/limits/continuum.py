@@ -42,7 +42,17 @@ _PART = 64
 def solve_continuum(
     problem: Problem, depth: float, *, tol: float, history: bool = False
 ) -> Solution:
-    """Train the continuum, with as many collocation points as the tolerance needs."""
+    """Train the continuum, with as many collocation points as the tolerance needs.
+
+    Args:
+        problem: the steps, scaling and weights of past updates.
+        depth: L; infinite for the limit itself.
+        tol: the truncation error asked for, of outputs.
+        history: keep every covariance.
+
+    Returns:
+        A solution; ``unresolved`` where the error estimate is above ``tol`` with the most points.
+    """
     before = np.inf
     for degree in _DEGREES:
         solution = _solve(problem, depth, rule(degree), history)

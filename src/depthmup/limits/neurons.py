@@ -166,6 +166,12 @@ def combined(solutions: Sequence[Solution], neurons: Averages, tol: float, advic
     """One solution from those of every sample of neurons, with the error of its outputs.
 
     ``unresolved`` where the error is above ``tol``; the first that exploded where one did.
+
+    Args:
+        solutions: one for each sample.
+        neurons: what the samples are of; it estimates the error.
+        tol: the error asked for, of outputs.
+        advice: what to do where it is not reached.
     """
     for solution in solutions:
         if solution.status.kind == "exploded":

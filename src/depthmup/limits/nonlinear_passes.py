@@ -111,7 +111,16 @@ class Training:
         )
 
     def up(self, inputs: Array, n: int, t: int) -> tuple[Array, Array, Array]:
-        """Rows of P and R against the n old vectors, and |x|^2, for a minibatch and held-out."""
+        """Rows of P and R against the n old vectors, and |x|^2, for a minibatch and held-out.
+
+        Args:
+            inputs: of the new vectors, (rows, d_in).
+            n: how many old vectors there are.
+            t: number of the step.
+
+        Returns:
+            P and R (points, rows, n) and |x|^2 (points, rows).
+        """
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old = (slice(None), slice(n), slice(n))
         p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
@@ -183,7 +192,14 @@ class Training:
         return states
 
     def file_up(self, rows: slice, p: Array, r: Array, t: int) -> None:
-        """Store a minibatch's forward rows, and solve for its covariances among itself."""
+        """Store a minibatch's forward rows, and solve for its covariances among itself.
+
+        Args:
+            rows: numbers of the minibatch's vectors.
+            p: rows of P against old vectors.
+            r: rows of R.
+            t: number of the step.
+        """
         n, a = rows.start, self.a
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))

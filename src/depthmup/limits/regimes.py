@@ -105,6 +105,17 @@ def depth_exponents(
     of order L^(1 - 2 alpha) are slow near alpha = 1/2: with these depths, points at least 0.1 away
     from a boundary between regimes (or on it) are told apart.
 
+    Args:
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        multiplier: the branch multiplier a.
+        lr: learning rate of the one step.
+        depths: at least four, each twice the one before.
+        margin: how far from 0 an exponent must be to count.
+
+    Returns:
+        The exponents and what follows from them.
+
     Raises:
         ValueError: a learning rate that is not positive; or an exponent is not a number, as where
             quantities are too small to tell from 0 at every depth.

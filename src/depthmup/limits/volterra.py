@@ -16,12 +16,16 @@ _EPS = float(np.finfo(np.float64).eps)
 def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Array) -> Array:
     """The values of ``s(p) = start + int_0^p A s`` at collocation points.
 
-    ``integral`` (points, points) integrates from the first point to each; ``apply`` is A at every
-    point, linear on (points, rows, m); ``start`` (rows, m), every row a separate equation. Returns
-    (points, rows, m).
-
     GMRES for all rows at once, to rounding error. Picard iteration would need about twice the
     products, and loses digits like exp(int |A|) by cancellation when updates are large.
+
+    Args:
+        integral: (points, points), integrates from the first point to each.
+        apply: A at every point, linear on (points, rows, m).
+        start: (rows, m), every row a separate equation.
+
+    Returns:
+        s at the points, (points, rows, m).
     """
     points, (rows, m) = len(integral), start.shape
     first = np.repeat(start[None], points, axis=0)
