@@ -49,6 +49,12 @@ USUAL_RATE = 2.0**-8
 is given: within four octaves of that of most small models under Adam."""
 
 
+SEARCHES = (
+    "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
+    "verdict is decided."
+)
+
+
 def transfer(
     model: Model | BuiltIn,
     design: Design,
@@ -127,7 +133,7 @@ def transfer(
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
             placed.trainer.check(missing, workers=placed.workers)
-        if missing and forecast is not None:
+        if missing and forecast is not None and not sweep.design.auto:
             _tell_time(missing, placed, forecast)
         return placed.trainer.jobs(missing)
 
@@ -151,6 +157,8 @@ def transfer(
             run(runs, store=store, executor=executor, jobs=checked, tell=tell, about=about)
 
         if sweep.design.auto and not placed.shard:
+            if forecast is not None:
+                forecast(SEARCHES)
             train_rounds(plan, store, train=train, tell=progress)
         else:
             train(asked, progress)

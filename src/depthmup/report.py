@@ -1,6 +1,6 @@
 """The report of a measurement of transfer: verdicts, tables, charts and files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -162,6 +162,26 @@ class Report:
         """The result as values of strict JSON."""
         return reports.summary(*self._judged)
 
+    def figure(
+        self,
+        name: "reports.FigureName" = "transfer",
+        *,
+        kind: "reports.FigureKind" = "paper",
+        axis: Axis | None = None,
+    ) -> "reports.Figure":
+        """A figure for a paper or a slide, without a title, and its caption.
+
+        Args:
+            name: ``transfer``, the best learning rate against size; ``rates``, the loss against
+                learning rate; ``loss``, the best loss against size; ``drift``, the drifts.
+            kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
+            axis: by default depth if it was measured.
+
+        Example:
+            ``report.figure("transfer").save("transfer.pdf")`` writes transfer.txt, too.
+        """
+        return reports.study_figure(self.study(axis), name, kind=kind)
+
     def frame(self, kind: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
 
@@ -262,18 +282,38 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
 
 
+def next_of(store: Store) -> tuple[Sequence[Any], str]:
+    """The runs that the last measurement on a store needs next, and why, or why there are none.
+
+    Raises:
+        StoreError: no measurement was started.
+    """
+    sessions = [session for session in store.sessions() if "sweep" in session]
+    if not sessions:
+        raise StoreError(f"No measurement was started in {store.path}.")
+    last = sessions[-1]
+    sweep = sweep_of(last)
+    if sweep.design.auto is None:
+        missing = store.missing(sweep.runs)
+        return missing, f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+    plan = advance(_begun(sweep, last), store)
+    if plan.pending:
+        return plan.pending, f"Round {max((r.number for r in plan.rounds), default=0) + 1}."
+    return (), " ".join(f"{name}: {why}" for name, why in plan.ended.items())
+
+
+def _begun(sweep: Sweep, session: Mapping[str, Any]) -> Plan:
+    complete = session.get("target") is not None
+    return begin(sweep, tolerance=session["tolerance"], complete=complete)
+
+
 def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> Plan:
     """The rounds of a sweep whose learning rates were found as it went.
 
     Raises:
         StoreError: the next round is not trained yet, and no budget of seconds ended the search.
     """
-    plan = begin(
-        sweep,
-        tolerance=session["tolerance"],
-        complete=session.get("target") is not None,
-    )
-    plan = advance(plan, store)
+    plan = advance(_begun(sweep, session), store)
     if plan.done:
         return plan
     auto = sweep.design.auto

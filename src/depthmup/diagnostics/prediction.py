@@ -16,8 +16,8 @@ import torch
 from scipy.special import stdtrit
 from torch import nn
 
+from depthmup.diagnostics.networks import check_finite, fresh, seeded, survey
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
-from depthmup.diagnostics.visits import check_finite, fresh, seeded, survey
 from depthmup.model import Functions, Model, resolved
 from depthmup.planning import Plan, plan
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt

@@ -54,12 +54,13 @@ def looked_at(positions: Numbers, fitted: Optima) -> Drifts:
         fitted: the optima, (..., sizes).
 
     Returns:
-        Arrays of the leading shape. Wider than ``drifts`` of as many seeds, and true although one
-        stops when it decides. With one seed, the interval from the scatter of sizes.
+        Arrays of the leading shape: an interval that is true although one stops when it decides,
+        infinite where the curvature of some valley is not above zero beyond the seeds' scatter.
+        With one seed, the interval from the scatter of sizes.
 
     Example:
         >>> from depthmup.statistics import Curves, drifts, optima
-        >>> rates, seeds = np.arange(-6.0, 2.0), np.array([0.9, 0.99, 1.01, 1.1])
+        >>> rates, seeds = np.arange(-6.0, 2.0), np.linspace(0.98, 1.02, 6)
         >>> losses = [np.exp(0.1 * (rates[:, None] - b * seeds) ** 2) for b in (-3, -3.5, -4)]
         >>> fitted = optima(Curves.of(rates, losses))
         >>> bool(looked_at([3, 4, 5], fitted).half > drifts([3, 4, 5], fitted).half)
@@ -70,8 +71,21 @@ def looked_at(positions: Numbers, fitted: Optima) -> Drifts:
     seeds = fitted.curves.fewest_seeds
     if seeds < 2:
         return Drifts(value=value, half=line.half(row, SPENT))
-    of_seeds = seeds_part(fitted, row, seeds)
-    return Drifts(value=value, half=np.hypot(of_seeds, misfit_part(fitted, row)))
+    half = np.hypot(seeds_part(fitted, row, seeds), misfit_part(fitted, row))
+    return Drifts(value=value, half=np.where(_shallow(fitted, seeds), math.inf, half))
+
+
+def _shallow(fitted: Optima, seeds: int) -> Array:
+    """Whether seeds scatter more than the rate matters around the optimum of some size, (...,).
+
+    The lowest of a few points on a flat curve is wherever noise puts it, and their scatter about it
+    says nothing of where it might have been.
+    """
+    error, _ = fitted.seed_error(fitted.curvature_without)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = np.where(np.isfinite(fitted.curvature), error / fitted.curvature, 0.0)
+    pooled = np.sqrt((relative**2).mean(-1))
+    return np.asarray(float(student(relative.shape[-1] * (seeds - 1), SPENT)) * pooled >= 1)
 
 
 def line_of(positions: Numbers, fitted: Optima) -> Regression:
