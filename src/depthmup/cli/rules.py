@@ -61,8 +61,9 @@ def run(options: Options) -> int:
     for one in rules:
         print(f"\n{one.rule.name}: {one.rule.setting}.")
         batch = f"Batch {one.rule.batch.value}. " if one.rule.batch.value != "not said" else ""
+        source = f"{one.rule.source}, {one.rule.standing.value}"
         print(
-            f"  {batch}Range: {one.rule.reach}. Source: {one.rule.source}, {one.rule.standing.value}"
+            f"  {batch}Range: {one.rule.reach}. Source: {source}"
             + (f". To train by it: run={one.rule.key!r}." if one.rule.key else ".")
         )
     return 0
