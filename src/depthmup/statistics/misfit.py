@@ -18,7 +18,7 @@ import numpy as np
 
 from depthmup.statistics.intervals import Array, Flags, Index
 
-FIT, LOPSIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
+FIT, ONE_SIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
 """What the fit misses, in spacings: everywhere, where one side is cut off, beside a divergence."""
 
 STEEP, GENTLE = 0.25, 4.0
@@ -89,6 +89,6 @@ def misfit_of(
     low = np.maximum(low, np.where(tried, x, math.inf).min(-1) - spacing)
     high = np.minimum(high, np.where(tried, x, -math.inf).max(-1) + spacing)
     reach_low, reach_high = (np.minimum(d / bandwidth, 1.0) for d in (at - low, high - at))
-    one_sided = np.hypot(FIT, LOPSIDED * np.abs(reach_low - reach_high))
+    one_sided = np.hypot(FIT, ONE_SIDED * np.abs(reach_low - reach_high))
     steep = STEEP * np.log2(np.maximum(steepness / GENTLE, 1.0))
     return np.asarray(spacing * np.where(alone, WALL, np.minimum(np.hypot(one_sided, steep), WALL)))
