@@ -148,6 +148,7 @@ def propose(names: Sequence[str]) -> dict[str, str]:
     proposals: dict[str, str] = {}
     for what, likely in LIKELY.items():
         for name in likely:
+            # A column is proposed once: what stands first in the list has the better claim to it.
             match = next((n for n in names if _tail(n) == _tail(name)), None)
             if match is not None and match not in proposals.values():
                 proposals[what] = match

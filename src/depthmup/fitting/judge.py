@@ -54,6 +54,7 @@ def claims(axis: str, fixed: str, scheme: Scheme | None) -> Iterator[Claim]:
             standing="this package's catalogue",
         )
         return
+    # What the scheme has scaled already is gone from the table's values, so from the claim too.
     own = scaled_by(scheme, named, fixed)
     for rule in rules_of(axis):
         exponent = rule.along(named, fixed=fixed)
@@ -106,6 +107,7 @@ def judgements(
     """
     if not measured.exponent.known or measured.together:
         return ()
+    # The cost of following a rule is told over the widest range that was measured.
     longest = widest(group, along) if along.members else np.zeros(0, int)
     number = group.axes.index(along.axis)
     ends = group.sizes[longest[[0, -1]], number] if len(longest) else np.ones(2)

@@ -160,6 +160,7 @@ def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) ->
     for number, member in enumerate(along.members):
         level[start : start + len(member), number] = 1
         start += len(member)
+    # Centred, so that the bend of the curved law is not nearly parallel to its slope.
     x = x - x.mean()
     line = _regression(fitted, [level, x])
     exponent = line.estimate(level.shape[1], unit=f"log2 {tuned} per doubling of {along.axis}")
@@ -438,6 +439,7 @@ def budget_of(group: Group, along: Slices) -> str:
     batch = group.sizes[:, group.axes.index(along.axis)]
     constant = {"steps": group.steps, "tokens": group.steps * batch}
     for what, values in constant.items():
+        # Steps are counted in whole numbers and tokens to the last batch: 5% apart is the same.
         if all(np.ptp(np.log(values[m])) < 0.05 for m in along.members):
             return what
     return "steps and tokens"

@@ -332,6 +332,7 @@ def _collect(
             if name not in names:  # a column that appears late was empty before
                 names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
             codes[name].append(_codes(chunk, name, names[name]))
+            # A setting has few values; what has more is a measurement, and would fill memory.
             if name not in labels and len(names[name]) > FEW_VALUES:
                 dropped.add(name)
                 del names[name], codes[name]

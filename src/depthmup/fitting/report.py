@@ -20,6 +20,7 @@ PAGE, JSON, EXCLUDED = "report.html", "fit.json", "excluded.csv"
 FILES = (PAGE, JSON, EXCLUDED)
 """What ``save`` writes."""
 
+# Spreadsheets run a cell that begins with one of these.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 

@@ -79,6 +79,7 @@ def feature_diversity(
 def _infinite(h: History, whole: Rule, eps: Array, at: float) -> Array:
     size = h.x.shape[1]
     reach = float(eps.max())
+    # The functions are products of interpolants: a few points more than these have.
     local = rule(len(whole.points) + 7)
     points = at + reach * local.points
 

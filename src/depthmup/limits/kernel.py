@@ -155,6 +155,7 @@ def kernel(
             "at infinite width: leave it out."
         )
     mean = np.zeros(len(xi))  # of the stream's entries: not 0 where a branch keeps its own
+    # Up first: what reaches a branch from above is known once all branches above it are.
     jacobians, sums = [], []
     for _ in range(depth):
         layer = _Layer.of(block, stream, mean)

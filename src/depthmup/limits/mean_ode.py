@@ -45,6 +45,7 @@ from depthmup.limits.solution import Ledger, Solution, Status, exploded
 from depthmup.limits.step import Step
 
 _DEGREES = (8, 12, 16, 24, 36, 54)
+# Newton's method doubles its digits: what takes longer than this has no solution nearby.
 _MOST_ITERATIONS = 40
 
 
@@ -163,6 +164,7 @@ def solve_mean_ode(
             network = Network(todo, phi, coordinates, width_ratio, rms_norm, chebyshev, tol)
             network.draw(points, weights)
             solution = network.train(optimizer)
+            # Points in depth get a tenth of the tolerance: the rest is for the neurons.
             resolved = solution.error_estimate <= 0.1 * tol or not solution.status.ok
             if resolved or len(degrees) == 1:
                 break
@@ -210,6 +212,7 @@ class Network:
         tol: float,
     ) -> None:
         self.todo, self.phi, self.rms_norm, self.rule = todo, phi, rms_norm, points
+        # Newton's error is about the square of its last change: this is plenty, and above rounding.
         self.precision = min(max(1e-13, 1e-4 * tol), 1e-6)
         self.coordinates, self.ratio = coordinates, width_ratio
         rank = coordinates.shape[1]

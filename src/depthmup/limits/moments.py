@@ -16,6 +16,7 @@ TOLERANCE = 1e-9
 EQUAL = 1e-6
 """Variances that differ by no more, relative, count as equal; moments then err by as little."""
 
+# Doubled, as a quadrature at every point costs far more than the interpolation.
 DEGREES = (16, 32, 64, 128)
 
 

@@ -75,6 +75,7 @@ def require_infinite_depth(scaling: Parametrization) -> None:
             f"alpha={alpha} < 1/2 has no infinite-depth limit: at initialization |x|^2 explodes "
             f"like exp(a^2 L^({1 - 2 * alpha})). Use alpha >= 1/2, or a finite depth."
         )
+    # L branches, each moved by L^-alpha L^-gamma in one direction: they add up.
     growth = 1 - alpha - gamma
     if growth > 0:
         raise ValueError(

@@ -120,6 +120,8 @@ class Population(ABC):
             self.z_x = self.z_d = np.zeros((blocks, 0, self.count))
         else:
             fields = blocks * (self.vectors + self.updated)
+            # Fields are made orthonormal: with nearly as many of them as particles, what is left of
+            # the last ones is determined by the others and no longer Gaussian.
             if ends + fields >= self.count // 2:
                 raise ValueError(
                     f"{ends + fields} Gaussians per particle need more than {self.count} "

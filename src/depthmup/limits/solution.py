@@ -115,6 +115,7 @@ class Ledger:
         if t < len(self.problem.steps):
             self.outputs.append(outputs[:batch])
             self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
+            # Rounding may leave a square of zero below it.
             self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
         return outputs[:batch]
 

@@ -60,12 +60,14 @@ def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Arra
             length = np.linalg.norm(new, axis=1)
             hessenberg[:, k + 1, k] = length
             basis[:, k + 1] = new / np.where(length > 0, length, 1.0)[:, None]
+            # No residual reaches rounding within five vectors: earlier checks would be in vain.
             if k >= 5 or k + 1 == m * points:
                 weights, left = _least_squares(hessenberg[:, : k + 2, : k + 1], size)
                 if (left <= goal).all() or not np.isfinite(left).all():
                     break
         solution = solution + by_point((weights[:, None] @ basis[:, : k + 1])[:, 0])
         residual = by_row(first - solution + moved(solution))
+        # A product with the integral leaves some tens of roundings, which no pass removes.
         reached = np.linalg.norm(residual, axis=1)
         if not (reached > 64 * _EPS * np.linalg.norm(by_row(solution), axis=1)).any():
             break

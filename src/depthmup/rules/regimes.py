@@ -119,6 +119,7 @@ def regime(alpha: Exponent, gamma: Exponent) -> Regime:
     *Source:* TP6 (arXiv 2310.02244) Section 7, Claims 7.1 to 7.6 and Figure 1.
     """
     a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
+    # The first update of L branches moves the output by L^(1 - alpha - gamma).
     total = a + g
     stable_at_init = a >= _HALF
     stable = stable_at_init and total >= 1

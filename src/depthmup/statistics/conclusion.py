@@ -35,6 +35,7 @@ class ExcessLoss:
         with np.errstate(over="ignore"):
             draws = np.expm1(2.0**self.stretch.draws * above)
         tail = (1 - CONFIDENCE) / 2
+        # A quantile is one of the draws: between a finite and an infinite one there is nothing.
         low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
         return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
 

@@ -56,6 +56,7 @@ def refuse_design(
                 )
             )
     refusals += _no_corner(sizes, base, target)
+    # Where sizes are lacking that is the reason, and not what their law cannot reach.
     if laws is not None and not refusals:
         refusals += _unreachable(laws, varied, target)
     return refusals

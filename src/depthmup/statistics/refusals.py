@@ -87,6 +87,7 @@ def refuse_measurements(
                 advice="Use a finer grid of learning rates.",
             )
         )
+    # A t test over sizes needs a curvature at each: it is made where nothing else is wrong.
     flat = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
     noisy = flat if refusals or flat else noisy_sizes(fitted)
     if noisy:

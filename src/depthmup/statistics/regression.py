@@ -116,6 +116,7 @@ class Regression:
         else:
             prior, about = within.mean(-1), (self.residuals**2).sum(-1)
             of_sizes = (weights**2 * within).sum(-1) / np.where(prior > 0, prior, 1.0)
+            # A size with a coarse grid may carry the slope: its error must not be averaged away.
             spread = np.maximum(float(weights @ weights), of_sizes)
         variance = (PRIOR_FREEDOM * prior + about) / freedom
         return np.asarray(student(freedom, confidence) * np.sqrt(variance * spread))

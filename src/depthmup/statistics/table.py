@@ -48,6 +48,7 @@ def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
         if end == len(distinct) or distinct[end] > distinct[start] * (1 + closeness):
             names[start:end] = distinct[start + int(np.argmax(count[start:end]))]
             start = end
+    # Clusters nearer than four times their width may be one grid of close values, and not noise.
     clusters = np.unique(names)
     apart = (clusters[1:] > clusters[:-1] * (1 + 4 * closeness)).all()
     return np.asarray(names[inverse]) if apart else values
