@@ -32,7 +32,8 @@ class Lack(StrEnum):
     SMALL = "sizes too small"
     WORSE = "larger sizes train worse"
     FAR = "target too far"
-    PRICE = "prediction too uncertain"
+    UNCERTAIN = "prediction too uncertain"
+    PRICE = "prediction too uncertain"  # what UNCERTAIN was called before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
