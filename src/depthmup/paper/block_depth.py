@@ -120,18 +120,18 @@ def _shift(study: Study, scheme: Scheme) -> tuple[Comparison, ...]:
 
 
 def _fig6(setting: Setting) -> Experiment:
-    ours, maps = fig6_grid(setting), heat_grids(setting)
+    grid, maps = fig6_grid(setting), heat_grids(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.reports import number
         from depthmup.statistics import drift as fitted
 
-        study = judged(ours, store)
+        study = judged(grid, store)
         others = []
-        for each, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
-            deep = [d for d in depths_of(each) if d >= base_depth(each)]
-            values = losses_of(each, store, depths=deep)
-            moved = fitted(deep, rates_of(each), values)
+        for sweep, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
+            deep = [d for d in depths_of(sweep) if d >= base_depth(sweep)]
+            values = losses_of(sweep, store, depths=deep)
+            moved = fitted(deep, rates_of(sweep), values)
             others.append(
                 Comparison(
                     what=f"the same at log2 a = {number(log2_a, 0)}, depths {deep[0]} to "
@@ -148,21 +148,21 @@ def _fig6(setting: Setting) -> Experiment:
             notes=("Measured with abs and LayerNorm at a = 1/4.",),
         )
 
-    return sweep_experiment(ours, *maps, conclude=conclude)
+    return sweep_experiment(grid, *maps, conclude=conclude)
 
 
 def _fig21(setting: Setting) -> Experiment:
-    ours = shift_grid(setting, RELU, lowest=-5)
+    grid = shift_grid(setting, RELU, lowest=-5)
 
     def conclude(store: Store) -> Conclusion:
-        study = judged(ours, store)
+        study = judged(grid, store)
         return Conclusion(
             comparisons=_shift(study, setting.depth_mup),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=("Measured with relu and without LayerNorm at a = 1/4.",),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
@@ -185,8 +185,8 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
             [
                 [
                     [
-                        losses_of(each, store, window=w, depths=[depths_of(each)[-1]])[0]
-                        for each in grids
+                        losses_of(sweep, store, window=w, depths=[depths_of(sweep)[-1]])[0]
+                        for sweep in grids
                     ]
                     for grids in (two, one)
                 ]
@@ -245,7 +245,7 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
         curves = [
             {"network": f"block depth {2 - k}", "steps": stop, "loss": float(np.exp(best))}
             for stop, of_window in zip(stops, values, strict=True)
-            for k, best in enumerate(_best(rates, each) for each in of_window)
+            for k, best in enumerate(_best(rates, sweep) for sweep in of_window)
         ]
         return Conclusion(
             comparisons=tuple(comparisons),
@@ -287,7 +287,9 @@ def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
 
     from depthmup.statistics import best_log_loss
 
-    return float(np.nanmin([best_log_loss(log2_lrs, each) for each in np.asarray(losses)]))
+    return float(
+        np.nanmin([best_log_loss(log2_lrs, of_multiplier) for of_multiplier in np.asarray(losses)])
+    )
 
 
 _MEMORIZED = (

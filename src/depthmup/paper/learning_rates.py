@@ -55,8 +55,8 @@ def fig11_grid(setting: Setting) -> Sweep:
 
 def fig20_grid(setting: Setting) -> Sweep:
     """Figure 10's networks, with seeds enough for none of them to tell a share from a half."""
-    ours = fig10_grid(setting)
-    return changed(ours, seeds=max(6, ours.design.seeds), schemes=(setting.depth_mup, SP))
+    grid = fig10_grid(setting)
+    return changed(grid, seeds=max(6, grid.design.seeds), schemes=(setting.depth_mup, SP))
 
 
 def fig12_grid(setting: Setting) -> Sweep:
@@ -156,14 +156,14 @@ def shifts_more(
         student,
     )
 
-    inside = [depths_at(study, each, Place.INTERIOR) for each in (scheme, other)]
-    depths = [depth for depth in depths_of(sweep) if all(depth in each for each in inside)]
+    inside = [depths_at(study, rule, Place.INTERIOR) for rule in (scheme, other)]
+    depths = [depth for depth in depths_of(sweep) if all(depth in of_rule for of_rule in inside)]
     less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
     if len(depths) > 1:
         weights = slope_weights(np.log2(depths))
         fits = [
-            optima(Curves.of(rates_of(sweep), losses_of(sweep, store, each, depths=depths)))
-            for each in (scheme, other)
+            optima(Curves.of(rates_of(sweep), losses_of(sweep, store, rule, depths=depths)))
+            for rule in (scheme, other)
         ]
         gap = fits[0].centre - fits[1].centre
         without = weights @ (fits[0].centre_without - fits[1].centre_without)
@@ -192,16 +192,16 @@ def _depths(depths: Sequence[int]) -> str:
     return f"depth{'s' * (len(depths) > 1)} {', '.join(map(str, depths))}"
 
 
-def depths_at(study: Study, scheme: Scheme, place: Place) -> list[int]:
+def depths_at(study: Study, scheme: Scheme, where: Place) -> list[int]:
     """Depths whose optimum is at a place of the grid: inside, at an edge, or failed."""
-    return [o.depth for o in of(study, scheme).optima if o.place is place]
+    return [o.depth for o in of(study, scheme).optima if o.place is where]
 
 
 def _fig10(setting: Setting) -> Experiment:
-    ours = fig10_grid(setting)
+    grid = fig10_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        study = judged(ours, store)
+        study = judged(grid, store)
         dead = depths_at(study, SP, Place.FAILED)
         rule = setting.depth_mup
         alone = drift(study, SP, Accepted(high=-TOLERANCE), paper="shifts")
@@ -209,54 +209,54 @@ def _fig10(setting: Setting) -> Experiment:
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the minima line up"),
-                settled(ours, store, rule, paper="settles from depth 64 on"),
-                gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
+                settled(grid, store, rule, paper="settles from depth 64 on"),
+                gain(grid, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
-                shifts_more(study, ours, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
+                shifts_more(study, grid, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
                 replace(alone, what=f"{alone.what}, {_depths(inside)}", decisive=False),
             ),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=(f"SP: nothing trains at depth {', '.join(map(str, dead))}.",) if dead else (),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def _fig11(setting: Setting) -> Experiment:
-    ours = fig11_grid(setting)
+    grid = fig11_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.statistics import log_ratio_of_best
 
-        study = judged(ours, store)
-        ode, rule = (losses_of(ours, store, s)[-1] for s in (ODE, setting.depth_mup))
+        study = judged(grid, store)
+        ode, rule = (losses_of(grid, store, s)[-1] for s in (ODE, setting.depth_mup))
         return Conclusion(
             comparisons=(
                 drift(study, ODE, Accepted(low=0.0), paper="upward"),
                 Comparison(
-                    what=f"log best loss at depth {depths_of(ours)[-1]}, ODE over Depth-muP",
+                    what=f"log best loss at depth {depths_of(grid)[-1]}, ODE over Depth-muP",
                     paper="worse",
-                    ours=log_ratio_of_best((rates_of(ours), ode), (rates_of(ours), rule)),
+                    ours=log_ratio_of_best((rates_of(grid), ode), (rates_of(grid), rule)),
                     accepted=Accepted(low=0.0),
                 ),
             ),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def _fig12(setting: Setting) -> Experiment:
-    ours, shallow = fig12_grid(setting), shallow_grid(setting)
+    grid, shallow = fig12_grid(setting), shallow_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        study, rule = judged(ours, store), setting.depth_mup
+        study, rule = judged(grid, store), setting.depth_mup
         before = drift(judged(shallow, store), rule, STAYS, paper="settles from depth 64 on")
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the minima line up"),
                 drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
-                gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
+                gain(grid, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 replace(before, what=f"{before.what}, depths 8 to 32", decisive=False),
             ),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
@@ -271,18 +271,18 @@ def _fig12(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(ours, shallow, conclude=conclude)
+    return sweep_experiment(grid, shallow, conclude=conclude)
 
 
 def _fig20(setting: Setting) -> Experiment:
-    ours = fig20_grid(setting)
+    grid = fig20_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.paper.panels import lines
 
         rows, shares = [], {}
         for scheme in (setting.depth_mup, SP):
-            for depth, share in zip(depths_of(ours), survivors(ours, store, scheme), strict=True):
+            for depth, share in zip(depths_of(grid), survivors(grid, store, scheme), strict=True):
                 shares[scheme.name, depth] = share
                 rows.append(
                     {
@@ -293,8 +293,8 @@ def _fig20(setting: Setting) -> Experiment:
                         "high": share.high,
                     }
                 )
-        deepest = depths_of(ours)[-1]
-        grown, predicted = initial_growth(ours, store), _predicted_growth(ours)
+        deepest = depths_of(grid)[-1]
+        grown, predicted = initial_growth(grid, store), _predicted_growth(grid)
         return Conclusion(
             comparisons=(
                 Comparison(
@@ -322,7 +322,7 @@ def _fig20(setting: Setting) -> Experiment:
                 lines(
                     rows,
                     name="survivors",
-                    caption=f"Share of {ours.design.seeds} seeds that end below chance, at the "
+                    caption=f"Share of {grid.design.seeds} seeds that end below chance, at the "
                     "learning rate at which most do, with 95% intervals.",
                     x="depth",
                     y="share",
@@ -331,7 +331,7 @@ def _fig20(setting: Setting) -> Experiment:
                     by="scheme",
                     log_x=True,
                 ),
-                *study_pictures(judged(changed(ours, schemes=(SP,)), store), "panels"),
+                *study_pictures(judged(changed(grid, schemes=(SP,)), store), "panels"),
             ),
             notes=(
                 "Where SP fails depends on the multiplier of its branches: at a = 1 the stream "
@@ -340,7 +340,7 @@ def _fig20(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...]:

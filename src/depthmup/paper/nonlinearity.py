@@ -69,8 +69,8 @@ def by_depth(
             "low": best.loss.low,
             "high": best.loss.high,
         }
-        for title, each in curves
-        for best in of(judged(each, store), each.design.variant().scheme).optima
+        for title, sweep in curves
+        for best in of(judged(sweep, store), sweep.design.variant().scheme).optima
     ]
     return lines(
         rows,

@@ -184,39 +184,39 @@ def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
 
 
 def _fig15(setting: Setting) -> Experiment:
-    ours = decoder_sweep(setting)
-    deepest, base = (2 * depth for depth in (depths_of(ours)[-1], base_depth(ours)))
+    grid = decoder_sweep(setting)
+    deepest, base = (2 * depth for depth in (depths_of(grid)[-1], base_depth(grid)))
 
     def conclude(store: Store) -> Conclusion:
-        trained = needs_layers(ours, store)
+        trained = needs_layers(grid, store)
         ratio = f"log best loss, L = {deepest} over {base}"
         return Conclusion(
             comparisons=(
                 Comparison(
                     what=f"{ratio}, in the second fifth of training",
                     paper="deeper is worse early",
-                    ours=gain(ours, store, window=EARLY),
+                    ours=gain(grid, store, window=EARLY),
                     accepted=Accepted(low=0.0),
                 ),
                 *at_end(
                     Comparison(
                         what=f"{ratio}, in the last fifth",
                         paper="deeper is better late",
-                        ours=gain(ours, store, window=END),
+                        ours=gain(grid, store, window=END),
                         accepted=Accepted(high=0.0),
                     ),
                     trained,
                 ),
             ),
             pictures=(
-                _by_window(ours, store),
-                *study_pictures(judged(ours, store), "panels"),
+                _by_window(grid, store),
+                *study_pictures(judged(grid, store), "panels"),
             ),
             notes=() if trained else (_SHORT,),
         )
 
     return Experiment(
-        trials=stacks(setting, *ours.runs), conclude=conclude, config={"sweeps": [ours.to_dict()]}
+        trials=stacks(setting, *grid.runs), conclude=conclude, config={"sweeps": [grid.to_dict()]}
     )
 
 
@@ -298,16 +298,16 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
 def _fig16(setting: Setting) -> Experiment:
     rule = setting.depth_mup
-    ours = decoder_sweep(setting)
+    grid = decoder_sweep(setting)
     high = tuple(
-        decoder_sweep(setting, schemes=(each,), log2_lrs=HIGH_RATES)
-        for each in (rule, BLOCK_MULTIPLIER)
+        decoder_sweep(setting, schemes=(scheme,), log2_lrs=HIGH_RATES)
+        for scheme in (rule, BLOCK_MULTIPLIER)
     )
 
     def conclude(store: Store) -> Conclusion:
         import numpy as np
 
-        study, trained = judged(ours, store), needs_layers(ours, store)
+        study, trained = judged(grid, store), needs_layers(grid, store)
         largest = np.array([losses_of(sweep, store, window=END) for sweep in high])
         return Conclusion(
             comparisons=(
@@ -330,7 +330,7 @@ def _fig16(setting: Setting) -> Experiment:
                     what="drift of the largest viable learning rate, constant rates less "
                     f"{rule.title}'s, both without sign",
                     paper="L^−1/2 transfers it better",
-                    ours=viable_drifts(depths_of(ours), HIGH_RATES, largest),
+                    ours=viable_drifts(depths_of(grid), HIGH_RATES, largest),
                     accepted=Accepted(low=0.0),
                 ),
             ),
@@ -339,9 +339,9 @@ def _fig16(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *(trial for sweep in (ours, *high) for trial in sweep.runs)),
+        trials=stacks(setting, *(trial for sweep in (grid, *high) for trial in sweep.runs)),
         conclude=conclude,
-        config={"sweeps": [sweep.to_dict() for sweep in (ours, *high)]},
+        config={"sweeps": [sweep.to_dict() for sweep in (grid, *high)]},
     )
 
 

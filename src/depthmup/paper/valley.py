@@ -84,7 +84,7 @@ def _fig7(setting: Setting) -> Experiment:
 
         rates, depths = rates_of(grids[0]), depths_of(grids[0])
         # (depths, multipliers, learning rates, seeds)
-        values = np.stack([losses_of(each, store) for each in grids], axis=1)
+        values = np.stack([losses_of(sweep, store) for sweep in grids], axis=1)
         slopes = [slope_of_valley(rates, LOG2_MULTIPLIERS, of_depth) for of_depth in values]
         expected = {depths[0]: -2.0, depths[-1]: -1.0}
         comparisons = []

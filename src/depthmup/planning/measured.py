@@ -90,10 +90,10 @@ def _largest(x: Tensor) -> float:
     if not isinstance(x, DTensor):
         return float(x.max())
     local = x.to_local()
-    found = local.max() if local.numel() else local.new_tensor(-math.inf)
+    largest = local.max() if local.numel() else local.new_tensor(-math.inf)
     for dim in range(x.device_mesh.ndim):
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
-    return float(found)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
+    return float(largest)
 
 
 def _value(scalar: Tensor) -> float:
