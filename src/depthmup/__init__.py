@@ -7,6 +7,7 @@ from depthmup._version import __version__
 
 # Loaded when first used, so that importing the rules does not load PyTorch.
 _LAZY = {
+    "Auto": "depthmup.sweep",
     "Branch": "depthmup.planning",
     "BuiltIn": "depthmup.sweep",
     "Design": "depthmup.sweep",
@@ -14,11 +15,13 @@ _LAZY = {
     "FitReport": "depthmup.fitting",
     "Model": "depthmup.model",
     "Plan": "depthmup.planning",
+    "PlanOptions": "depthmup.planning",
     "Report": "depthmup.report",
     "Trial": "depthmup.records",
     "check": "depthmup.diagnostics",
     "family_of": "depthmup.planning",
     "fit": "depthmup.fitting",
+    "next_runs": "depthmup.fitting",
     "plan": "depthmup.planning",
     "predict": "depthmup.diagnostics",
     "transfer": "depthmup.measure",
@@ -26,6 +29,7 @@ _LAZY = {
 _PACKAGES = ("diagnostics", "limits", "rules")
 
 __all__ = [
+    "Auto",
     "Branch",
     "BuiltIn",
     "Design",
@@ -33,6 +37,7 @@ __all__ = [
     "FitReport",
     "Model",
     "Plan",
+    "PlanOptions",
     "Report",
     "Trial",
     "__version__",
@@ -41,6 +46,7 @@ __all__ = [
     "family_of",
     "fit",
     "limits",
+    "next_runs",
     "plan",
     "predict",
     "rules",

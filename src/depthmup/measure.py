@@ -15,12 +15,14 @@ from depthmup.rules import DEPTH_MUP, Scheme, completep
 from depthmup.statistics import TOLERANCE, check_asked
 from depthmup.sweep import (
     MAIN_STORE,
+    Auto,
     BuiltIn,
     Custom,
     Design,
     Executor,
     InProcess,
     Job,
+    Plan,
     Processes,
     Progress,
     Ray,
@@ -28,16 +30,29 @@ from depthmup.sweep import (
     Size,
     Store,
     Sweep,
+    advance,
+    begin,
+    outline,
     run,
     share_left,
 )
+from depthmup.sweep.executors.executor import staying
 from depthmup.sweep.executors.processes import leave_if_starting
 from depthmup.sweep.logs import Log, Logged
+from depthmup.sweep.rounds import train_rounds
+from depthmup.sweep.shards import snapshot
 from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
 from depthmup.training.placement import Placement, check_device
 
-USUAL_RATES = tuple(2.0**k for k in range(-12, -4))
-"""Learning rates at the base that hold the optimum of most small models under Adam."""
+USUAL_RATE = 2.0**-8
+"""Learning rate at the base from which the optimum of a custom model is looked for, unless another
+is given: within four octaves of that of most small models under Adam."""
+
+
+SEARCHES = (
+    "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
+    "verdict is decided."
+)
 
 
 def transfer(
@@ -56,9 +71,10 @@ def transfer(
 ) -> Report:
     """Measure whether the best learning rate of the base is the best one of larger models.
 
-    Trains the model at every size, learning rate and seed of the design, and judges how the
-    optimum moves along each axis. Where the design has several schemes, optimizers, multipliers or
-    decays, every combination is measured.
+    Trains the model at the sizes, learning rates and seeds of the design, and judges how the
+    optimum moves along each axis. Unless the design has a grid of learning rates, the runs that
+    tell most come first, and training ends when the verdict is decided. Where the design has
+    several schemes, optimizers, multipliers or decays, every combination is measured.
 
     Args:
         model: a ``depthmup.Model``, or a ``depthmup.BuiltIn`` residual network.
@@ -97,7 +113,7 @@ def transfer(
         ...     x = torch.randn(64, 8, generator=generator)
         ...     return x, x[:, :4].argmax(-1)
         >>> design = depthmup.Design(base={"width": 16, "depth": 2}, depth=(2, 4), steps=20,
-        ...                          lrs=[2.0**k for k in range(-9, -2, 2)], seeds=2)
+        ...                          seeds=2)
         >>> report = depthmup.transfer(depthmup.Model(make, batch=batch, version="1"), design)
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
@@ -108,14 +124,16 @@ def transfer(
     _check_asked(sweep, target, tolerance)
     placed = _placed(model, sweep, on)
     folder = None if out is None else Path(out)
-    asked, path = sweep.runs, None if folder is None else folder / MAIN_STORE
+    path = None if folder is None else folder / MAIN_STORE
+    plan = begin(sweep, tolerance=tolerance, complete=target is not None)
+    asked = outline(sweep) if sweep.design.auto else sweep.runs
     if placed.shard:
-        asked, path = _shared(sweep, Shard.parse(placed.shard), folder, placed.trainer)
+        asked, path = _shared(plan, Shard.parse(placed.shard), folder, placed.trainer)
 
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
             placed.trainer.check(missing, workers=placed.workers)
-        if missing and forecast is not None:
+        if missing and forecast is not None and not sweep.design.auto:
             _tell_time(missing, placed, forecast)
         return placed.trainer.jobs(missing)
 
@@ -124,27 +142,31 @@ def transfer(
         placed.trainer.check(asked, workers=placed.workers)  # before anything is written
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    with Store(path or ":memory:") as store:
-        run(
-            asked,
-            store=store,
-            executor=placed.executor if log is None else Logged(executor=placed.executor, log=log),
-            jobs=checked,
-            tell=progress,
-            about={
-                "sweep": sweep.to_dict(),
-                "tolerance": tolerance,
-                "target": None if target is None else dict(target),
-                "title": title,
-                "environment": {**environment(), **placed.environment},
-                **({"command": list(command)} if command else {}),
-            },
-        )
+    about = {
+        "sweep": sweep.to_dict(),
+        "tolerance": tolerance,
+        "target": None if target is None else dict(target),
+        "title": title,
+        "environment": {**environment(), **placed.environment},
+        **({"command": list(command)} if command else {}),
+    }
+    with Store(path or ":memory:") as store, staying(placed.executor) as workers:
+        executor = workers if log is None else Logged(executor=workers, log=log)
+
+        def train(runs: Sequence[Any], tell: Callable[[Progress], None]) -> None:
+            run(runs, store=store, executor=executor, jobs=checked, tell=tell, about=about)
+
+        if sweep.design.auto and not placed.shard:
+            if forecast is not None:
+                forecast(SEARCHES)
+            train_rounds(plan, store, train=train, tell=progress)
+        else:
+            train(asked, progress)
         if placed.shard:
             return Report(sweep=sweep, records=store.records(asked), studies=())
 
         def train_few(runs: Sequence[Any]) -> None:
-            run(runs, store=store, executor=placed.executor, jobs=placed.trainer.jobs)
+            run(runs, store=store, executor=workers, jobs=placed.trainer.jobs)
 
         report = load_report(store, sweep, train=train_few)
     if folder is not None:
@@ -161,8 +183,8 @@ def resolved_sweep(
 ) -> tuple[Sweep, Size | None]:
     """The sweep of a design, and the target with a value for every axis.
 
-    Learning rates, optimizer and scheme that the design leaves open become the usual ones for the
-    model; the scheme follows from the depth of its branches.
+    Optimizer and scheme that the design leaves open become the usual ones for the model; the scheme
+    follows from the depth of its branches. Learning rates become a search from the usual one.
 
     Args:
         model: to be swept.
@@ -185,7 +207,7 @@ def resolved_sweep(
                 design,
                 optimizers=optimizers,
                 schemes=design.schemes or (rule,),
-                lrs=design.lrs or _usual_rates(model, design.base, optimizers),
+                lrs=_started(design.lrs, model.usual_rate(design.base, optimizers[0])),
             ),
         ), target
     if not isinstance(model, Model):
@@ -194,7 +216,9 @@ def resolved_sweep(
             f"{type(model).__name__}."
         )
     design = replace(
-        design, optimizers=design.optimizers or ("adamw",), lrs=design.lrs or USUAL_RATES
+        design,
+        optimizers=design.optimizers or ("adamw",),
+        lrs=_started(design.lrs, USUAL_RATE),
     )
     check_axes(resolved(model), design.base)
     custom = Custom(
@@ -205,9 +229,12 @@ def resolved_sweep(
     return Sweep(model=custom, design=design), target
 
 
-def _usual_rates(model: BuiltIn, base: Size, optimizers: Sequence[str]) -> tuple[float, ...]:
-    """Those of every optimizer, as all share one grid."""
-    return tuple(sorted({lr for name in optimizers for lr in model.usual_rates(base, name)}))
+def _started(lrs: tuple[float, ...] | Auto | None, usual: float) -> tuple[float, ...] | Auto:
+    """Learning rates, or a search for them with its start."""
+    if isinstance(lrs, tuple):
+        return lrs
+    auto = lrs or Auto()
+    return auto if auto.start is not None else replace(auto, start=usual)
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:
@@ -254,7 +281,7 @@ def _check_asked(sweep: Sweep, target: Size | None, tolerance: float) -> None:
             f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "
             "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16))."
         )
-    if target is not None:
+    if target is not None and design.auto is None:
         check_asked(design.log2_lrs, target)
 
 
@@ -284,7 +311,13 @@ def _placed(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int
         )
         if not elsewhere:
             check_device(device)
-        trainer = BuiltInTrainer(cell=sweep.runs[0], placement=placement)
+        cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
+        trainer = BuiltInTrainer(
+            cell=cell,
+            placement=placement,
+            workers=_workers(chosen),
+            rounds=sweep.design.auto is not None,
+        )
         where["engine"] = "each node's own" if elsewhere else trainer.engine
     else:
         if not elsewhere:
@@ -302,9 +335,13 @@ def _placed(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int
         executor=chosen,
         trainer=trainer,
         environment=where,
-        workers=chosen.workers if isinstance(chosen, Processes) else 1,
+        workers=_workers(chosen),
         shard=execution.shard,
     )
+
+
+def _workers(executor: Executor) -> int:
+    return executor.workers if isinstance(executor, Processes) else 1
 
 
 def _stacks(engine: str) -> bool:
@@ -337,13 +374,22 @@ def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
 
 
 def _shared(
-    sweep: Sweep, shard: Shard, folder: Path | None, trainer: Trainer
+    plan: Plan, shard: Shard, folder: Path | None, trainer: Trainer
 ) -> tuple[tuple[Any, ...], Path]:
-    """The runs of a shard that the main store does not hold, and the path of the shard's store."""
+    """The runs of a shard that the main store does not hold, and the path of the shard's store.
+
+    Where learning rates are found as the sweep goes, they are its part of the next round.
+    """
     if folder is None:
         raise ValueError(f"Expected out, the folder for the store of shard {shard}; got none.")
-    asked = share_left(sweep.runs, shard, jobs=trainer.jobs, held_by=folder / MAIN_STORE)
-    return tuple(asked), folder / shard.store_name
+    main = folder / MAIN_STORE
+    runs = plan.sweep.runs
+    if plan.sweep.design.auto:
+        with snapshot(main) if main.exists() else Store(":memory:") as store:
+            runs = advance(plan, store).pending
+    return tuple(
+        share_left(runs, shard, jobs=trainer.jobs, held_by=main)
+    ), folder / shard.store_name
 
 
 def _tell_time(missing: Sequence[Any], placed: _Placed, forecast: Callable[[str], None]) -> None:

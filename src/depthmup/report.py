@@ -1,7 +1,7 @@
 """The report of a measurement of transfer: verdicts, tables, charts and files."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,15 +11,20 @@ from depthmup.records import Axis, Estimate, Record, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Probe
 from depthmup.sweep import (
     Losses,
+    Plan,
     Size,
     Store,
     StoreError,
     Sweep,
+    advance,
+    begin,
     certificate,
     certify,
     losses_over,
+    story,
     studies,
 )
+from depthmup.sweep.losses import stretched
 from depthmup.sweep.sessions import environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
 
@@ -102,11 +107,13 @@ class Report:
         sizes = self.sweep.design.all_sizes
         if axis is not None:
             sizes = self.sweep.design.sizes_along(self.study(axis).axis)
+        variant = self.sweep.design.variant(scheme)
+        sizes = tuple(size for size in sizes if self.sweep.rates(variant, size))
         steps = self._judged[0].windows[window]
         return losses_over(
             self.sweep,
             self.records,
-            self.sweep.design.variant(scheme),
+            variant,
             sizes,
             slice(steps.start, steps.stop),
         )
@@ -155,6 +162,26 @@ class Report:
         """The result as values of strict JSON."""
         return reports.summary(*self._judged)
 
+    def figure(
+        self,
+        name: "reports.FigureName" = "transfer",
+        *,
+        kind: "reports.FigureKind" = "paper",
+        axis: Axis | None = None,
+    ) -> "reports.Figure":
+        """A figure for a paper or a slide, without a title, and its caption.
+
+        Args:
+            name: ``transfer``, the best learning rate against size; ``rates``, the loss against
+                learning rate; ``loss``, the best loss against size; ``drift``, the drifts.
+            kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
+            axis: by default depth if it was measured.
+
+        Example:
+            ``report.figure("transfer").save("transfer.pdf")`` writes transfer.txt, too.
+        """
+        return reports.study_figure(self.study(axis), name, kind=kind)
+
     def frame(self, kind: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
 
@@ -176,11 +203,12 @@ class Report:
                 **run.row,
                 "status": record.status.value,
                 "steps": len(record.losses),
-                "loss": record.mean_loss(window.start, window.stop),
+                "loss": record.mean_loss(own.start, own.stop),
                 "last_finite_loss": record.last_finite_loss,
                 "key": run.key,
             }
             for run, record in self.records.items()
+            for own in (stretched(window, run.steps / self.sweep.design.steps),)
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
@@ -236,6 +264,10 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         )
     last = sessions[-1]
     sweep = sweep or sweep_of(last)
+    search = None
+    if sweep.design.auto:
+        plan = _replayed(sweep, store, last)
+        sweep, search = plan.sweep, story(plan)
     records = store.records(sweep.runs)
     command = {"command": last["command"]} if "command" in last else {}
     about: dict[str, Any] = {
@@ -243,8 +275,54 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         "config": {**sweep.config, "tolerance": last["tolerance"], **command},
         "environment": environment_of([s for s in sessions if s["sweep"] == last["sweep"]]),
     }
-    judged = studies(sweep, records, title=last.get("title", ""), **about)
+    judged = studies(sweep, records, title=last.get("title", ""), search=search, **about)
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
         certificates = certify(sweep, store, records, target, train=train, **about)
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
+
+
+def next_of(store: Store) -> tuple[Sequence[Any], str]:
+    """The runs that the last measurement on a store needs next, and why, or why there are none.
+
+    Raises:
+        StoreError: no measurement was started.
+    """
+    sessions = [session for session in store.sessions() if "sweep" in session]
+    if not sessions:
+        raise StoreError(f"No measurement was started in {store.path}.")
+    last = sessions[-1]
+    sweep = sweep_of(last)
+    if sweep.design.auto is None:
+        missing = store.missing(sweep.runs)
+        return missing, f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+    plan = advance(_begun(sweep, last), store)
+    if plan.pending:
+        return plan.pending, f"Round {max((r.number for r in plan.rounds), default=0) + 1}."
+    return (), " ".join(f"{name}: {why}" for name, why in plan.ended.items())
+
+
+def _begun(sweep: Sweep, session: Mapping[str, Any]) -> Plan:
+    complete = session.get("target") is not None
+    return begin(sweep, tolerance=session["tolerance"], complete=complete)
+
+
+def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> Plan:
+    """The rounds of a sweep whose learning rates were found as it went.
+
+    Raises:
+        StoreError: the next round is not trained yet, and no budget of seconds ended the search.
+    """
+    plan = advance(_begun(sweep, session), store)
+    if plan.done:
+        return plan
+    auto = sweep.design.auto
+    if auto is None or auto.seconds is None:
+        raise StoreError(
+            f"{len(plan.pending)} runs are to be trained next that are not in {store.path} yet. "
+            "Repeat the measurement with the same folder to go on; with shards, all of them."
+        )
+    over = f"after {auto.seconds:g} seconds no more runs were begun"
+    names = [variant.name for variant in sweep.design.variants]
+    ended = {**dict.fromkeys(names, over), **plan.ended}
+    return replace(plan, pending=(), ended=ended)

@@ -8,7 +8,7 @@ import pytest
 from pytest import approx
 
 import depthmup
-from depthmup.fitting import example
+from depthmup.fitting import Reading, example
 from depthmup.fitting.where import parse_filter
 from depthmup.records import Fit, Verdict
 from depthmup.records.fit import Answer, Defect
@@ -136,7 +136,7 @@ GRID = [(b, t) for b in (32, 64, 128) for t in (1e9, 4e9, 16e9)]
 class TestQuestions:
     def test_slices_hold_the_other_axes(self):
         runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1, wd=0.1)
-        report = fitted(runs, ["batch", "tokens"], tuned="rate")
+        report = fitted(runs, ["batch", "tokens"], reading=Reading(tuned="rate"))
         batch, tokens = report.group().exponents
         assert batch.exponent.value == approx(0.5, abs=0.03)
         assert tokens.exponent.value == approx(-0.25, abs=0.03)

@@ -42,7 +42,7 @@ def test_first_step_of_a_linear_network(rates, make_steps):
         scaled = {name: lr * rate for name, rate in rates.items()}
         solution = limits.linear(
             [step], depth=5, lr=lr, multiplier=0.6, alpha="3/4", gamma="1/2",
-            held_out=step.inputs, **scaled,
+            held_out=step.inputs, optimizer=limits.SGD(**scaled),
         )  # fmt: skip
         return solution.held_out[-1] / lr
 

@@ -168,5 +168,5 @@ def test_bad_input(change, message):
 
 def test_other_axes_are_refused():
     design = Design(base={"width": 64, "depth": 8, "experts": 2}, lrs=[0.1], optimizers="sgd")
-    with pytest.raises(ValueError, match="axes width and depth"):
+    with pytest.raises(ValueError, match="axes width, depth, batch"):
         Sweep(model=BuiltIn(), design=replace(design, schemes=(ODE,)))

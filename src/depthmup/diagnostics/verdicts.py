@@ -252,6 +252,7 @@ def summaries(measurements: Sequence[Measurement]) -> tuple[Size, ...]:
                 depth=depth,
                 value=float(logs.mean().exp()),
                 spread=float(logs.std()) if len(values) > 1 else 0.0,
+                seeds=tuple(values),
             )
         )
     return tuple(result)

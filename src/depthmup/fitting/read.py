@@ -96,13 +96,16 @@ def names_of(source: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table:
+def read(
+    source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
+) -> Table:
     """A table from a frame or a file.
 
     Args:
         source: a pandas DataFrame, or a path to CSV, JSON lines or Parquet.
         numbers: columns that hold numbers.
         labels: columns that hold names.
+        empty: whether it may have no rows yet.
 
     Returns:
         The table; a frame is left as it is.
@@ -113,7 +116,7 @@ def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table
     """
     if _is_frame(source):
         frame = source.set_axis(list(map(_flat, source.columns)), axis=1)
-        return _collect([frame], numbers, labels, title="the table")
+        return _collect([frame], numbers, labels, title="the table", empty=empty)
     path = _path(source)
     suffix = path.suffix.lower()
     if suffix in CSV:
@@ -123,7 +126,7 @@ def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table
     else:
         chunks = _json_lines(path)
     with _told(path):
-        return _collect(chunks, numbers, labels, title=path.name)
+        return _collect(chunks, numbers, labels, title=path.name, empty=empty)
 
 
 def _is_frame(source: Any) -> bool:
@@ -300,7 +303,12 @@ def _too_many(rows: int) -> ValueError:
 
 
 def _collect(
-    chunks: Iterable["pd.DataFrame"], numbers: Sequence[str], labels: Sequence[str], title: str
+    chunks: Iterable["pd.DataFrame"],
+    numbers: Sequence[str],
+    labels: Sequence[str],
+    *,
+    title: str,
+    empty: bool,
 ) -> Table:
     """One table from chunks; what is not needed is dropped chunk by chunk."""
     values: dict[str, list[Array]] = {name: [] for name in numbers}
@@ -330,14 +338,15 @@ def _collect(
         rows += len(chunk)
         if rows > MOST_ROWS:
             raise _too_many(rows)
-    if not rows:
+    if not rows and not empty:
         raise ValueError(f"Expected a table with rows; {printable(title)} has none.")
-    whole = {n: np.concatenate(parts) for n, parts in codes.items()}
+    none = np.zeros(0)
+    whole = {n: np.concatenate([*parts, none.astype(np.int64)]) for n, parts in codes.items()}
     return Table(
         title=title,
         rows=np.arange(1, rows + 1),
-        numbers={n: np.concatenate(parts) for n, parts in values.items()},
-        unsaid={n: np.concatenate(parts) for n, parts in unsaid.items()},
+        numbers={n: np.concatenate([*parts, none]) for n, parts in values.items()},
+        unsaid={n: np.concatenate([*parts, none.astype(bool)]) for n, parts in unsaid.items()},
         codes={n: np.pad(v, (0, rows - len(v))) for n, v in whole.items()},
         names={n: list(known) for n, known in names.items()},
         others=tuple(n for n in names if n not in labels),

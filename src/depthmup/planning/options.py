@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from depthmup.rules import RunRule
 from depthmup.tracing import ExampleInputs, Facts
 
 
@@ -14,12 +15,14 @@ class PlanOptions:
     ``facts``: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
     read before. ``multiplier``: of every branch at the base, beside the model's own; the paper's a.
     ``batch`` and ``duration``: batch size and examples seen, as multiples of the base run's.
+    ``run``: by which rule learning rate, decay, epsilon and betas follow them, such as ``"sde"``;
+    by default the scheme's own.
 
     Raises:
         ValueError: a multiplier that is not positive and finite.
 
     Example:
-        >>> PlanOptions(batch=8, duration=2).multiplier
+        >>> PlanOptions(run="sde", batch=8, duration=2).multiplier
         1.0
     """
 
@@ -28,6 +31,7 @@ class PlanOptions:
     multiplier: float = 1.0
     batch: float = 1.0
     duration: float = 1.0
+    run: str | RunRule | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.multiplier < math.inf:

@@ -33,7 +33,7 @@ from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.planning.starts import Draws, own_start
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
@@ -212,7 +212,8 @@ def plan(
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
         options: what few calls need: other inputs of the base, facts that were read before, a
-            branch multiplier at the base, batch size and duration as multiples of the base run's.
+            branch multiplier at the base; batch size and duration as multiples of the base run's,
+            and the rule by which learning rate, decay, epsilon and betas follow them.
 
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
@@ -253,6 +254,7 @@ def plan(
         read_before=options.facts,
     )
     chosen, why = (given, "") if given is not None else default_scheme(compared.places)
+    chosen = chosen if options.run is None else with_run(chosen, options.run)
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
+from depthmup.records.search import SearchStory
 
 Axis = str
 """The axis along which sizes grow in a study, such as depth; the other axes stay at the base."""
@@ -67,6 +68,7 @@ class Study:
     """A measurement of transfer: the windows in time order, the last one being the headline.
 
     ``config`` and ``environment`` say how it was run and on what, in values that JSON has.
+    ``search`` is how it went, where learning rates were found as the sweep went.
     """
 
     title: str
@@ -75,6 +77,7 @@ class Study:
     config: Mapping[str, object]
     environment: Mapping[str, object]
     axis: Axis = "depth"
+    search: SearchStory | None = None
 
     @property
     def headline(self) -> Window:

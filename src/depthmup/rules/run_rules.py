@@ -1,12 +1,13 @@
 """The published rules of the run, each as its own source states it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from depthmup.rules.power import Power
+from depthmup.rules.power import ONE, Power
 from depthmup.rules.run_rule import Batch, RunRule, Standing, Stated, canonical
-from depthmup.rules.scheme import RunLaws
+from depthmup.rules.scheme import RunLaws, Scheme
 
 
 def _exactly(**exponents: str) -> Mapping[str, Stated]:
@@ -265,3 +266,31 @@ def run_rule(name: str | RunRule) -> RunRule:
     if wanted not in known:
         raise ValueError(f"Expected a run rule, one of {', '.join(known)}; got {name!r}.")
     return known[wanted]
+
+
+def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
+    """A scheme whose laws of the run are another rule's, for plans.
+
+    Args:
+        of: the scheme, which keeps its laws of width and depth.
+        rule: by its name, or itself.
+
+    Raises:
+        ValueError: the rule asks for more than a plan can say.
+
+    Example:
+        >>> from depthmup.rules import Ratios, scheme
+        >>> both = with_run(scheme("completep"), "sde")
+        >>> both.title, both.run.lr.at(Ratios(batch=4))
+        ('CompleteP, run by sde', 2.0)
+    """
+    chosen = run_rule(rule)
+    laws = chosen.laws
+    powers = (laws.lr, laws.epsilon, laws.decay, laws.one_minus_beta)
+    if laws.log_beta2 != ONE or any(power.fan_in or power.depth for power in powers):
+        raise ValueError(
+            f"Expected a run rule whose factors follow from batch and duration alone; "
+            f"{chosen.key!r} also follows the number of parameters, or takes beta2 to a power. Set "
+            "its decay or beta2 yourself: `depthmup rules` prints both."
+        )
+    return replace(of, run=laws, title=f"{of.title}, run by {chosen.key}")

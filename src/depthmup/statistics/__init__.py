@@ -42,6 +42,8 @@ from depthmup.statistics.intervals import (
     surprising,
 )
 from depthmup.statistics.law import Size
+from depthmup.statistics.looks import LOOKS, looked_at
+from depthmup.statistics.next_run import Ask, Done, Round, Search, curves_of, next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
 from depthmup.statistics.refusals import noisy_sizes
@@ -50,12 +52,17 @@ from depthmup.statistics.regression import Regression
 __all__ = [
     "CONFIDENCE",
     "DRIFT_UNIT",
+    "LOOKS",
     "TOLERANCE",
     "Array",
+    "Ask",
     "Curves",
+    "Done",
     "Optima",
     "Pooled",
     "Regression",
+    "Round",
+    "Search",
     "Size",
     "Slope",
     "around",
@@ -65,6 +72,7 @@ __all__ = [
     "centre_error",
     "check_asked",
     "cost",
+    "curves_of",
     "drift",
     "drifts",
     "exact",
@@ -78,10 +86,12 @@ __all__ = [
     "log_ratio_of_best",
     "log_slope",
     "log_slopes",
+    "looked_at",
     "loss_estimate",
     "mean",
     "measured",
     "moderated",
+    "next_round",
     "noisy_sizes",
     "optima",
     "pooled_law",

@@ -161,6 +161,8 @@ def excess_loss(fitted: Optima, base: int, target: int) -> Estimate:
     value = of(gap, fitted.log_losses[target], float(fitted.log_loss[target]))
     if not math.isfinite(value):
         return Estimate(value=value, low=value, high=value, unit=EXCESS_UNIT)
+    if np.isnan(fitted.averages_without[target]).any():  # a seed that stands almost alone
+        return around(value, math.inf, EXCESS_UNIT)
     gaps = fitted.centre_without[base] - fitted.centre_without[target]
     tried = np.where(np.isfinite(fitted.log_losses[target]), 0.0, fitted.log_losses[target])
     without = np.array(

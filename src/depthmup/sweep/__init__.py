@@ -1,5 +1,6 @@
 """Sweeps: what to train, where, how results are stored, and what is concluded from them."""
 
+from depthmup.sweep.auto import Auto
 from depthmup.sweep.built_in import BuiltIn, rate_unit
 from depthmup.sweep.certify import certificate, certify
 from depthmup.sweep.cost import check_memory, core_seconds, work
@@ -11,6 +12,7 @@ from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
+from depthmup.sweep.strategy import Plan, advance, begin, outline, story
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.sweep import Losses, Records, Sweep
 from depthmup.sweep.trial_jobs import TrainTogether, TrainTrial, together, trial_jobs
@@ -18,6 +20,7 @@ from depthmup.sweep.trial_jobs import TrainTogether, TrainTrial, together, trial
 __all__ = [
     "MAIN_STORE",
     "Asked",
+    "Auto",
     "BuiltIn",
     "Custom",
     "Design",
@@ -26,6 +29,7 @@ __all__ = [
     "Job",
     "Losses",
     "Measure",
+    "Plan",
     "Processes",
     "Progress",
     "Ray",
@@ -41,17 +45,21 @@ __all__ = [
     "TrainTrial",
     "Variant",
     "WorkerError",
+    "advance",
+    "begin",
     "certificate",
     "certify",
     "check_memory",
     "core_seconds",
     "losses_over",
     "merge",
+    "outline",
     "rate_unit",
     "run",
     "share",
     "share_left",
     "stored_losses",
+    "story",
     "studies",
     "together",
     "training",

@@ -101,6 +101,11 @@ class BuiltIn:
         unit = rate_unit(optimizer, base["width"])
         return tuple(float(unit * 2.0**k) for k in USUAL_RATES)
 
+    def usual_rate(self, base: Size, optimizer: str) -> float:
+        """The learning rate from which the optimum is looked for: the middle of the usual ones."""
+        rates = self.usual_rates(base, optimizer)
+        return rates[len(rates) // 2]
+
     def check(self, design: Design) -> None:
         if not {"width", "depth"} <= set(design.base) <= {"width", "depth", *RUN_AXES}:
             raise ValueError(

@@ -1,15 +1,17 @@
 """From records to certificates: the best learning rate predicted for a size not swept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from depthmup.records import RUN_AXES, Certificate
+import numpy as np
+
+from depthmup.records import RUN_AXES, Certificate, Place
 from depthmup.records.certificate import Probe
-from depthmup.statistics import TOLERANCE, calibrate
+from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import losses_over
-from depthmup.sweep.sweep import Records, Sweep
+from depthmup.sweep.sweep import Losses, Records, Sweep
 from depthmup.sweep.target_probe import Train, probe_target
 
 
@@ -37,14 +39,18 @@ def certificate(
     """
     late = slice(sweep.design.steps - sweep.design.window, sweep.design.steps)
     early = early_window(sweep.design.steps, sweep.design.window)
-    losses = losses_over(sweep, records, variant, sweep.design.all_sizes, late)
+    sizes = [size for size in sweep.design.all_sizes if sweep.rates(variant, size)]
+    losses = losses_over(sweep, records, variant, sizes, late)
+    curves = losses.curves()
     before = None
     if early is not None:
-        before = losses_over(sweep, records, variant, sweep.design.all_sizes, early).values
+        before = _early(losses, losses_over(sweep, records, variant, sizes, early))
+    grids = [~np.isnan(grid) for grid in curves.log2_lrs]
+    fitted = [y[grid] for y, grid in zip(curves.losses, grids, strict=True)]
     return calibrate(
         sizes=losses.sizes,
-        log2_lrs=losses.log2_lrs,
-        losses=losses.values,
+        log2_lrs=[k[grid] for k, grid in zip(curves.log2_lrs, grids, strict=True)],
+        losses=[y[:, ~np.isnan(y).all(0)] for y in fitted],
         early=before,
         target=target,
         base=sweep.design.base,
@@ -61,6 +67,24 @@ def certificate(
             "environment": environment or {},
         },
     )
+
+
+def _early(late: Losses, early: Losses) -> Sequence[Array] | None:
+    """Losses of the early window at the rates and seeds that are fitted in the late one.
+
+    None where rates were looked for in the late window, and the early optimum lies outside of them.
+    """
+    if not late.bracketed:
+        return list(early.values)
+    fitted = late.curves()
+    values = []
+    for grid, losses, of_early in zip(fitted.log2_lrs, fitted.losses, early.values, strict=True):
+        rows = np.isin(np.round(early.log2_lrs, 9), np.round(grid[~np.isnan(grid)], 9))
+        seeds = ~np.isnan(losses).all(0)
+        values.append(of_early[rows][:, : len(seeds)][:, seeds])
+    grids = [grid[~np.isnan(grid)] for grid in fitted.log2_lrs]
+    places = optima(Curves.of(grids, values), chance=early.chance).places()
+    return values if all(place is Place.INTERIOR for place in places) else None
 
 
 def certify(

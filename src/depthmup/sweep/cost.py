@@ -106,19 +106,17 @@ def check_memory(
         raise ValueError(
             f"This sweep would need {needed / 2**30:.1f} GiB with {workers} workers, and "
             f"{there / 2**30:.1f} GiB are available; its largest networks have width "
-            f"{deepest.width} and depth {deepest.depth}. Use fewer --workers, or smaller sizes."
+            f"{deepest.width} and depth {deepest.depth}, and batches of up to "
+            f"{max(group[0].batch_size for group in groups)}. Use fewer --workers, or smaller "
+            "sizes."
         )
 
 
-WEIGHTS = 4
-"""Copies of a custom model's weights during training: weights, gradients and Adam's two moments."""
-
-
 def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: int) -> None:
-    """Refuse a sweep of a custom model whose weights alone would not fit.
+    """Refuse a sweep of a custom model whose weights and activations alone would not fit.
 
-    The largest size is built on torch's meta device, which takes no memory; a model that cannot be
-    built there is not checked. Activations, which depend on the batch, are not counted.
+    The largest size is tried on torch's meta device, which takes no memory; a model that cannot be
+    built there is not checked.
 
     Args:
         model: with its factory.
@@ -128,21 +126,17 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
     Raises:
         ValueError: the largest models at the same time need more memory than is available.
     """
-    from depthmup.model import network_at, resolved
+    from depthmup.model import resolved
+    from depthmup.training.forecast import bytes_of_trial
 
-    own, there = resolved(model), available()
-    if own.make is None or there is None:
+    there = available()
+    if resolved(model).make is None or there is None:
         return
-    import torch
-
     largest = max(trials, key=lambda trial: trial.step_work)
-    try:
-        with torch.device("meta"):
-            network = network_at(own, largest.size)
-        weights = sum(p.numel() * p.element_size() for p in network.parameters())
-    except Exception:  # a factory that needs real tensors: its memory is unknown before training
+    of_one = bytes_of_trial(model, largest)
+    if of_one is None:
         return
-    needed = workers * (PROCESS + WEIGHTS * weights)
+    needed = workers * (PROCESS + of_one)
     if needed > there:
         raise ValueError(
             f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} workers, and "

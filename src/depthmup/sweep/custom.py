@@ -70,7 +70,7 @@ class Custom:
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
         """The base's loss before training, a geometric mean over seeds: what training must beat."""
-        at_base = sweep.curve(variant, sweep.design.base, sweep.design.log2_lrs[0])
-        first = [records[trial].losses[:1] for trial in at_base]
+        of_rates = sweep.points(variant, [sweep.design.base])[0]
+        first = [records[trial].losses[:1] for trial in (of_rates[0] if of_rates else ())]
         known = [math.log(loss[0]) for loss in first if loss and loss[0] > 0]
         return math.exp(math.fsum(known) / len(known)) if known else math.inf

@@ -8,11 +8,13 @@ from functools import cached_property
 from itertools import combinations, pairwise, product
 from numbers import Number
 from operator import index
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from depthmup.records import Axis
 from depthmup.records.codec import encode
 from depthmup.rules import RunLaws, RunRule, Scheme, family, run_rule, scheme
+from depthmup.statistics import LOOKS
+from depthmup.sweep.auto import Auto
 from depthmup.sweep.bounds import check_octaves, check_runs
 
 Size: TypeAlias = Mapping[str, int]
@@ -55,8 +57,8 @@ class Design:
 
     Args:
         base: the size whose learning rate is known or cheap to tune, a value for every axis.
-        lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; by
-            default the usual ones for the model.
+        lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; or
+            "auto" (the default) or ``depthmup.Auto(...)``: only what the verdict needs is trained.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.
         optimizers: names as in ``depthmup.plan``; one or several. By default AdamW, or Adam for the
@@ -70,7 +72,8 @@ class Design:
             training: ``schedule`` (``"constant"``, ``"linear"``, ``"cosine"``), ``warmup``
             (fraction of training), ``clip`` (gradient norm), ``own_init`` (as in
             ``depthmup.plan``).
-        seeds: number of repetitions, from whose scatter intervals are computed.
+        seeds: number of repetitions, from whose scatter intervals are computed: 3 by default; the
+            most where learning rates are found as the sweep goes, by default 8.
         steps: of every run, by default 200; several where they are an axis of the base.
         window: a run is judged by its mean loss over this many last steps; by default a fifth. A
             run of another length is judged by the same fraction of it.
@@ -88,7 +91,7 @@ class Design:
     """
 
     base: Size
-    lrs: tuple[float, ...] | None
+    lrs: tuple[float, ...] | Auto | None
     schemes: tuple[Scheme, ...] | None
     optimizers: tuple[str, ...] | None
     multipliers: tuple[float, ...]
@@ -105,14 +108,14 @@ class Design:
         self,
         *,
         base: Size,
-        lrs: Sequence[float] | None = None,
+        lrs: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         schemes: str | Scheme | Sequence[str | Scheme] | None = None,
         optimizers: str | Sequence[str] | None = None,
         multipliers: float | Sequence[float] = 1.0,
         weight_decays: float | Sequence[float] = 0.0,
         run: str | RunRule | Sequence[str | RunRule] | None = None,
         settings: Mapping[str, Any] | None = None,
-        seeds: int = 3,
+        seeds: int | None = None,
         steps: int | Sequence[int] | None = None,
         window: int | None = None,
         sizes: Iterable[Size] = (),
@@ -120,6 +123,8 @@ class Design:
     ) -> None:
         # ``dataclasses.replace`` passes the field itself.
         along = {**arms.pop("arms", {}), **arms}
+        if seeds is None:
+            seeds = LOOKS[-1] if lrs is None or Auto.of(lrs) else 3
         at_base = _whole_size(base, "base")
         if isinstance(steps, Iterable):
             along, steps = {**along, "steps": steps}, None
@@ -127,7 +132,7 @@ class Design:
         steps = _steps_of(at_base, steps)
         values: dict[str, Any] = {
             "base": at_base,
-            "lrs": None if lrs is None else tuple(_rate(lr) for lr in lrs),
+            "lrs": _rates(lrs),
             "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
             "optimizers": None if optimizers is None else tuple(_several(optimizers)),
             "multipliers": tuple(float(a) for a in _several(multipliers)),
@@ -161,8 +166,14 @@ class Design:
 
     @property
     def log2_lrs(self) -> tuple[float, ...]:
-        """log2 of the learning rates at the base; none where the design leaves them open."""
-        return tuple(round(math.log2(lr), 9) for lr in self.lrs or ())
+        """log2 of the learning rates at the base; none where they are found as the sweep goes."""
+        grid = self.lrs if isinstance(self.lrs, tuple) else ()
+        return tuple(round(math.log2(lr), 9) for lr in grid)
+
+    @property
+    def auto(self) -> Auto | None:
+        """How learning rates are found as the sweep goes; none where they are a grid."""
+        return self.lrs if isinstance(self.lrs, Auto) else None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -257,11 +268,15 @@ class Design:
     def windows(self) -> tuple[slice, ...]:
         """Windows that tile training from its end, in time order, in steps of the base.
 
+        Where learning rates are found as the sweep goes, they are found for the last window alone:
+        the best rates of earlier ones lie elsewhere.
+
         Example:
             >>> Design(base={"depth": 4}, steps=100, window=40).windows
             (slice(20, 60, None), slice(60, 100, None))
         """
         stops = range(self.steps, self.window - 1, -self.window)
+        stops = stops[:1] if self.auto else stops
         return tuple(slice(stop - self.window, stop) for stop in reversed(stops))
 
     def toward(self, target: Size) -> "Design":
@@ -304,6 +319,11 @@ class Design:
 def _several(value: Any) -> Sequence[Any]:
     """A single value or several, as a sequence."""
     return [value] if isinstance(value, str | Number | Scheme | RunRule) else list(value)
+
+
+def _rates(lrs: Any) -> tuple[float, ...] | Auto | None:
+    """Learning rates as a design holds them: a grid, a search for them, or none yet."""
+    return None if lrs is None else Auto.of(lrs) or tuple(_rate(lr) for lr in lrs)
 
 
 def _rate(lr: float) -> float:
@@ -461,7 +481,7 @@ def _check(design: Design) -> None:
     check_runs(
         sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes),
         variants * len(design.multipliers) * len(design.weight_decays) * len(design.run or "1"),
-        len(design.lrs or "1"),
+        max(len(design.log2_lrs), 1),
         design.seeds,
     )
     if not 1 <= design.window <= design.steps:

@@ -1,20 +1,18 @@
 """From records to losses: means over a window of training, the points of curves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from depthmup.records import Record
 from depthmup.statistics.intervals import Array
 from depthmup.sweep.store import Store
 
-Points = Iterable[Iterable[Iterable[Any]]]
-"""Runs by size, learning rate and seed."""
-
 
 def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, window: slice) -> Array:
-    """``mean_losses`` of the runs that a store holds.
+    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
+
+    Infinite where a run diverged before the window's end.
 
     Args:
         points: runs by size, learning rate and seed.
@@ -24,31 +22,16 @@ def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, windo
     Raises:
         StoreError: some are missing.
     """
-    runs = (run for of_rates in points for of_seeds in of_rates for run in of_seeds)
-    return mean_losses(points, store.records(runs), window)
-
-
-def mean_losses(
-    points: Points, records: Mapping[Any, Record[Any]], window: slice, *, steps: int | None = None
-) -> Array:
-    """Mean losses over the steps of a window, (sizes, learning rates, seeds).
-
-    Infinite where a run diverged before the window's end.
-
-    Args:
-        points: runs by size, learning rate and seed.
-        records: of these runs.
-        window: of steps.
-        steps: of a run that the window counts, so that of other runs it is the same fraction; by
-            default every run's own.
-    """
-
-    def loss(run: Any) -> float:
-        own = window if steps is None else stretched(window, run.steps / steps)
-        return records[run].mean_loss(own.start, own.stop)
-
+    runs = [run for of_rates in points for of_seeds in of_rates for run in of_seeds]
+    records = store.records(runs)
     return np.array(
-        [[[loss(run) for run in of_seeds] for of_seeds in of_rates] for of_rates in points]
+        [
+            [
+                [records[run].mean_loss(window.start, window.stop) for run in seeds]
+                for seeds in rates
+            ]
+            for rates in points
+        ]
     )
 
 

@@ -19,12 +19,16 @@ NOTED = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """The progress of a sweep: results done out of ``cells``, and the fraction of the work done."""
+    """The progress of a sweep: results done out of ``cells``, and the fraction of the work done.
+
+    ``open`` says that the plan may still shrink or grow, and what is not done yet is expected.
+    """
 
     done: int
     cells: int
     fraction: float
     elapsed: float
+    open: bool = False
 
     @property
     def remaining(self) -> float:

@@ -17,21 +17,22 @@ from depthmup.records import (
     Transfer,
     Window,
 )
+from depthmup.records.search import SearchStory
 from depthmup.statistics import (
     TOLERANCE,
     Array,
-    Curves,
     around,
     drifts,
     excess_loss,
     geometric_mean,
     judge,
+    looked_at,
     measured,
     optima,
 )
 from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
 from depthmup.sweep.design import Size, Variant
-from depthmup.sweep.losses import mean_losses
+from depthmup.sweep.losses import stretched
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
 
@@ -54,20 +55,40 @@ def losses_over(
     Raises:
         ValueError: a mean loss is not positive.
     """
-    points = sweep.points(variant, sizes)
-    values = mean_losses(points, records, window, steps=sweep.design.steps)
-    if not (values > 0).all():
+    log2_lrs = tuple(sorted({k for size in sizes for k in sweep.rates(variant, size)}))
+    values = _aligned(sweep, records, variant, sizes, window, log2_lrs)
+    if (values <= 0).any():
         raise ValueError(
             f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
-            f"{values.min():.4g} somewhere. Curves are compared by the logarithm of the loss: "
+            f"{np.nanmin(values):.4g} somewhere. Curves are compared by the logarithm of the loss: "
             "train fewer steps, or on data that the model cannot fit exactly."
         )
     return Losses(
         sizes=tuple(sizes),
-        log2_lrs=sweep.design.log2_lrs,
+        log2_lrs=log2_lrs,
         values=values,
         chance=sweep.chance(records, variant),
+        bracketed=sweep.design.auto is not None,
     )
+
+
+def _aligned(
+    sweep: Sweep,
+    records: Records,
+    variant: Variant,
+    sizes: Sequence[Size],
+    window: slice,
+    log2_lrs: Sequence[float],
+) -> Array:
+    """Mean losses of ragged grids (sizes, all learning rates, seeds), NaN where no run was made."""
+    values = np.full((len(sizes), len(log2_lrs), sweep.design.seeds), math.nan)
+    for i, size in enumerate(sizes):
+        for log2_lr in sweep.rates(variant, size):
+            for seed, run in enumerate(sweep.curve(variant, size, log2_lr)):
+                own = stretched(window, run.steps / sweep.design.steps)
+                loss = records[run].mean_loss(own.start, own.stop)
+                values[i, log2_lrs.index(log2_lr), seed] = loss
+    return values
 
 
 def studies(
@@ -78,6 +99,7 @@ def studies(
     tolerance: float = TOLERANCE,
     config: Mapping[str, object],
     environment: Mapping[str, object],
+    search: SearchStory | None = None,
 ) -> tuple[Study, ...]:
     """Judge a sweep whose runs are done, axis by axis and window by window.
 
@@ -88,6 +110,7 @@ def studies(
         tolerance: octaves per doubling within which an optimum counts as staying.
         config: how it was run, in values that JSON has.
         environment: on what it was run, likewise.
+        search: how learning rates were found, if they were.
 
     Returns:
         A study for each axis; windows tile training from its end, and the last is the headline.
@@ -102,6 +125,7 @@ def studies(
             config=config,
             environment=environment,
             axis=axis,
+            search=search,
         )
         for axis in sweep.design.axes
     )
@@ -111,7 +135,12 @@ def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance:
     curves: list[Curve] = []
     transfers: list[Transfer] = []
     for variant in sweep.design.variants:
-        losses = losses_over(sweep, records, variant, sweep.design.sizes_along(axis), steps)
+        sizes = [size for size in sweep.design.sizes_along(axis) if sweep.rates(variant, size)]
+        if not sizes:
+            raise ValueError(
+                f"Expected runs of {variant.title} along {axis}; the search ended before the first."
+            )
+        losses = losses_over(sweep, records, variant, sizes, steps)
         curves += _curves(variant, losses)
         transfers.append(_transfer(sweep, variant, axis, losses, tolerance))
     return Window(
@@ -128,6 +157,7 @@ def _curves(variant: Variant, losses: Losses) -> list[Curve]:
             points=tuple(
                 _point(log2_lr, of_seeds)
                 for log2_lr, of_seeds in zip(losses.log2_lrs, of_size, strict=True)
+                if not np.isnan(of_seeds).all()
             ),
         )
         for size, of_size in zip(losses.sizes, losses.values, strict=True)
@@ -150,15 +180,18 @@ def _transfer(
 ) -> Transfer:
     """How a variant's optimum moves along an axis."""
     along = [size[axis] for size in losses.sizes]
-    fitted = optima(Curves.of(losses.log2_lrs, losses.values), chance=losses.chance)
+    fitted = optima(losses.curves(), chance=losses.chance)
     at_sizes = measured(fitted, losses.sizes)
     inside = [k for k, optimum in enumerate(at_sizes) if optimum.place is Place.INTERIOR]
     drift = UNKNOWN
     if len(inside) > 1:
         positions = np.log2([along[k] for k in inside])
-        slope = drifts(positions, optima(fitted.curves[inside]))
+        # Who stops when the interval decides needs one that may be looked at again and again.
+        slope_of = looked_at if losses.bracketed else drifts
+        slope = slope_of(positions, optima(fitted.curves[inside]))
         drift = around(float(slope.value), float(slope.half))
-    base, target = along.index(sweep.design.base[axis]), len(along) - 1
+    at_base, target = sweep.design.base[axis], len(along) - 1
+    base = along.index(at_base) if at_base in along else -1
     regret = UNKNOWN
     if at_sizes[target].place is Place.FAILED:
         regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
@@ -168,6 +201,9 @@ def _transfer(
     verdict, why = judge(
         at_sizes, drift, seeds=fitted.curves.fewest_seeds, tolerance=tolerance, axis=axis
     )
+    if len(along) < len(sweep.design.arm(axis)):
+        largest = sweep.design.arm(axis)[-1]
+        why += f" The search ended before {axis} {largest}: what happens there was not measured."
     return Transfer(
         scheme=variant.name,
         title=variant.title,

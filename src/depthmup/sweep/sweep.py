@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from depthmup.records import Record
-from depthmup.statistics import Array
+from depthmup.statistics import Array, Curves, curves_of
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.question import question
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
+Asked: TypeAlias = Mapping[tuple[str, int], Mapping[float, int]]
+"""The number of first seeds by log2 learning rate, by variant and index of the size."""
 
 STEPS, LAST = 20, 5
 """Steps of a probe of a size, and the number of last steps over which its loss is averaged."""
@@ -21,14 +23,23 @@ STEPS, LAST = 20, 5
 class Losses:
     """Mean losses over a window of training, to which curves and laws are fitted.
 
-    ``values`` is (sizes, learning rates, seeds), infinite where a run diverged. ``chance`` is the
-    loss of a uniform guess.
+    ``values`` is (sizes, learning rates, seeds), infinite where a run diverged and NaN where none
+    was made. ``chance`` is the loss of a uniform guess. ``bracketed`` says whether every size has
+    rates and seeds of its own, of which those around its optimum are fitted.
     """
 
     sizes: tuple[Size, ...]
     log2_lrs: tuple[float, ...]
     values: Array
     chance: float
+    bracketed: bool = False
+
+    def curves(self) -> Curves:
+        """What is fitted."""
+        if not self.bracketed:
+            return Curves.of(self.log2_lrs, self.values)
+        rows = [dict(zip(self.log2_lrs, of_size, strict=True)) for of_size in self.values.tolist()]
+        return curves_of(rows, chance=self.chance)
 
 
 class Sweepable(Protocol):
@@ -72,10 +83,15 @@ class Sweepable(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """Sizes x variants x learning rates x seeds of a model, as runs."""
+    """Sizes x variants x learning rates x seeds of a model, as runs.
+
+    ``asked`` is what has been asked for so far, where learning rates are found as the sweep goes
+    (``sweep.strategy``); it follows from the records, and is no part of what identifies a sweep.
+    """
 
     model: Sweepable
     design: Design
+    asked: Asked = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("lrs", "schemes", "optimizers"):
@@ -91,7 +107,9 @@ class Sweep:
     def config(self) -> dict[str, Any]:
         """The settings that a page lists, by name."""
         design = self.design.to_dict()
-        design["log2_lrs"] = [round(math.log2(lr), 4) for lr in design.pop("lrs")]
+        design["log2_lrs"] = [round(k, 4) for k in self.design.log2_lrs]
+        if design.pop("lrs") and self.design.auto:
+            design["log2_lrs"] = "as the sweep went"
         base, arms = design.pop("base"), design.pop("arms")
         at_base = {f"base_{axis}": value for axis, value in base.items()}
         model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
@@ -118,20 +136,31 @@ class Sweep:
         return tuple(unique)
 
     def points(self, variant: Variant, sizes: Iterable[Size]) -> list[list[tuple[Any, ...]]]:
-        """The runs of a variant by size, learning rate and seed."""
+        """The runs of a variant by size, learning rate and seed; ragged where rates are found."""
         return [
-            [self.curve(variant, size, log2_lr) for log2_lr in self.design.log2_lrs]
+            [self.curve(variant, size, log2_lr) for log2_lr in self.rates(variant, size)]
             for size in sizes
         ]
 
+    def rates(self, variant: Variant, size: Size) -> tuple[float, ...]:
+        """The log2 learning rates of a variant at a size, increasing."""
+        if self.design.auto is None:
+            return self.design.log2_lrs
+        return tuple(sorted(self._asked(variant, size)))
+
+    def _asked(self, variant: Variant, size: Size) -> Mapping[float, int]:
+        sizes = self.design.all_sizes
+        return self.asked.get((variant.name, sizes.index(size)), {}) if size in sizes else {}
+
     def curve(self, variant: Variant, size: Size, log2_lr: float) -> tuple[Any, ...]:
         """The runs of one point of a curve, one for each seed."""
+        seeds = self.design.seeds
+        if self.design.auto is not None:
+            seeds = self._asked(variant, size).get(log2_lr, 0)
         point = (variant.name, tuple(size.items()), log2_lr)
         if point not in self._points:  # asked for once per window of training
             first = self.run(variant, size, log2_lr, seed=0)
-            self._points[point] = tuple(
-                replace(first, seed=seed) for seed in range(self.design.seeds)
-            )
+            self._points[point] = tuple(replace(first, seed=seed) for seed in range(seeds))
         return self._points[point]
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from depthmup.model import Model
 from depthmup.records import Cell, Trial
 from depthmup.sweep.cost import check_memory, check_memory_of_models, core_seconds
-from depthmup.sweep.jobs import Job, training
+from depthmup.sweep.jobs import MEMBERS, Job, training
 from depthmup.sweep.trial_jobs import together, trial_jobs
 from depthmup.training import Placement, engine_for
 
@@ -39,10 +39,16 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltInTrainer:
-    """Trains cells with the engine for them."""
+    """Trains cells with the engine for them.
+
+    Where a sweep goes round by round, ``workers`` share the few runs of a round: stacks are then
+    only as large as keeps all of them busy.
+    """
 
     cell: Cell
     placement: Placement
+    workers: int = 1
+    rounds: bool = False
 
     @property
     def engine(self) -> str:
@@ -57,7 +63,10 @@ class BuiltInTrainer:
         )
 
     def jobs(self, runs: Sequence[Cell]) -> Sequence[Any]:
-        return training(runs, placement=self.placement)
+        members = MEMBERS
+        if self.rounds:
+            members = min(MEMBERS, max(1, -(-len(runs) // (2 * self.workers))))
+        return training(runs, members=members, placement=self.placement)
 
     def seconds(self, runs: Sequence[Cell]) -> float:
         if self.placement.device != "cpu":

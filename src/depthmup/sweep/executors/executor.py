@@ -1,7 +1,8 @@
 """The interfaces of executors, and of the listeners that they report to."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, cast
 
 from depthmup.sweep.jobs import Job, Result
 
@@ -22,6 +23,12 @@ class Executor(Protocol):
     """Does jobs in their order. An error in the listener stops it and all running jobs."""
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None: ...
+
+
+def staying(executor: Executor) -> AbstractContextManager[Executor]:
+    """An executor for several calls: its workers or its connection stay between them."""
+    stays = getattr(executor, "staying", None)
+    return nullcontext(executor) if stays is None else cast(Any, stays())
 
 
 class WorkerError(RuntimeError):

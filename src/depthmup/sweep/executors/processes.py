@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -41,13 +41,36 @@ class Processes:
     trial_seconds: float | None = None
 
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
+        with self.staying() as team:
+            team(jobs, listener)
+
+    @contextmanager
+    def staying(self) -> Iterator["_Team"]:
+        """An executor whose workers stay between calls, as starting them takes a second or two."""
         leave_if_starting()
+        team = _Team(workers=self.workers, trial_seconds=self.trial_seconds)
+        try:
+            yield team
+        finally:
+            for worker in team.idle:
+                worker.stop()
+
+
+@dataclass(kw_only=True)
+class _Team:
+    """Worker processes, of which some are idle between calls."""
+
+    workers: int
+    trial_seconds: float | None
+    idle: list["_Worker"] = field(default_factory=list)
+
+    def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
         backlog = Backlog(jobs, listener, trial_seconds=self.trial_seconds)
         busy: dict[Connection, _Worker] = {}
         try:
             while backlog or busy:
                 while backlog and len(busy) < self.workers:
-                    worker = _Worker()
+                    worker = self.idle.pop() if self.idle else _Worker()
                     busy[worker.connection] = worker
                     worker.give(backlog.take(), backlog)
                 until = min(worker.deadline for worker in busy.values())
@@ -55,7 +78,7 @@ class Processes:
                 for connection in wait(list(busy), timeout):
                     assert isinstance(connection, Connection)
                     if not busy[connection].listen(backlog):
-                        busy.pop(connection).stop()
+                        self._dismiss(busy.pop(connection))
                 for worker in list(busy.values()):
                     if time.monotonic() > worker.deadline:
                         del busy[worker.connection]
@@ -64,6 +87,12 @@ class Processes:
         finally:
             for worker in busy.values():
                 worker.stop()
+
+    def _dismiss(self, worker: "_Worker") -> None:
+        if worker.free:
+            self.idle.append(worker)
+        else:
+            worker.stop()
 
 
 @dataclass(kw_only=True)
@@ -75,6 +104,7 @@ class _Worker:
     attempt: Attempt = field(init=False)
     deadline: float = math.inf
     ready: bool = False
+    free: bool = False  # its last job is over, and it waits for another
 
     def __post_init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -85,7 +115,7 @@ class _Worker:
         worker_end.close()
 
     def give(self, attempt: Attempt, backlog: Backlog) -> None:
-        self.attempt = attempt
+        self.attempt, self.free = attempt, False
         self.deadline = time.monotonic() + STARTUP + backlog.seconds(attempt)
         # If it is dead already, listening to it will say so.
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -120,6 +150,7 @@ class _Worker:
             else:
                 backlog.raised(self.attempt, content)
             if not backlog:
+                self.free = True
                 return False
             self.give(backlog.take(), backlog)
         return True

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +50,19 @@ class Ray:
     def __call__(self, jobs: Sequence[Job], listener: Listener) -> None:
         if not jobs:
             return
+        with self.staying():
+            self._run(_ray(), Backlog(jobs, listener, trial_seconds=self.trial_seconds))
+
+    @contextmanager
+    def staying(self) -> Iterator["Ray"]:
+        """This executor, connected until the end."""
         ray = _ray()
         started_here = not ray.is_initialized()
         if started_here:
             _check_answers(self.address)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
         try:
-            self._run(ray, Backlog(jobs, listener, trial_seconds=self.trial_seconds))
+            yield self
         finally:
             if started_here:
                 ray.shutdown()

@@ -1,0 +1,65 @@
+"""Learning rates and seeds that are found as the sweep goes."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Auto:
+    """Train the runs that tell most, until the verdict is decided: ``Design(lrs=Auto(...))``.
+
+    ``Design(lrs="auto")`` is ``Auto()``. The design's ``seeds`` is then the most that any learning
+    rate gets, 8 by default.
+
+    Args:
+        start: learning rate at the base from which the optimum is looked for, by factors of two; by
+            default the usual one for the model.
+        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+            instead of a verdict.
+        runs: most runs of the whole sweep.
+        seconds: after which no further runs are begun; those that were are finished.
+        work: most work, in parameters times steps, as ``Sweep.work`` counts it.
+
+    Raises:
+        ValueError: a value is not positive.
+
+    Example:
+        >>> Auto(precision=0.05, runs=200).limited, Auto().limited
+        (True, False)
+    """
+
+    start: float | None = None
+    precision: float | None = None
+    runs: int | None = None
+    seconds: float | None = None
+    work: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"Expected {name} of Auto to be a number; got {value!r}.")
+            if not 0 < value < math.inf:
+                raise ValueError(f"Expected {name} of Auto to be positive; got {value!r}.")
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a budget."""
+        return any(limit is not None for limit in (self.runs, self.seconds, self.work))
+
+    @staticmethod
+    def of(given: Any) -> "Auto | None":
+        """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON."""
+        if isinstance(given, Auto):
+            return given
+        if isinstance(given, str):
+            if given != "auto":
+                raise ValueError(
+                    f"Expected lrs to be learning rates or 'auto'; got {given!r}. For a start of "
+                    "your own: depthmup.Auto(start=0.003)."
+                )
+            return Auto()
+        return Auto(**given) if isinstance(given, Mapping) else None

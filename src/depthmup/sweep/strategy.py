@@ -1,0 +1,306 @@
+"""What a sweep whose rates are found as it goes trains next, replayed from the records it has.
+
+Rounds follow from records alone (``statistics.next_run``), and the records of one round are all
+there before the next is asked for. So a sweep that was stopped, or that another machine began, goes
+on where it was: the rounds are replayed, and only what has no record is trained. The order is the
+same whatever the number of workers.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from depthmup.records import Estimate, Place, Record
+from depthmup.records.search import Asked, SearchRound, SearchStory
+from depthmup.statistics import (
+    TOLERANCE,
+    Ask,
+    Done,
+    Round,
+    Search,
+    around,
+    curves_of,
+    looked_at,
+    next_round,
+    optima,
+)
+from depthmup.statistics.bracket import Bracket
+from depthmup.statistics.drift import DRIFT_UNIT
+from depthmup.sweep.design import Size, Variant
+from depthmup.sweep.losses import stretched
+from depthmup.sweep.store import Store
+from depthmup.sweep.sweep import Sweep
+
+GRID_RATES, GRID_SEEDS = 8, 3
+"""The grid to which the search's work is compared: the usual rates and seeds without it."""
+
+OUT_OF_BUDGET = "the budget is spent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What was asked for so far, and what is to be trained next.
+
+    Attributes:
+        sweep: with everything asked for whose records are there.
+        pending: runs without a record, all of which the next round needs; none at the end.
+        rest, rest_runs: the work and the runs expected after them.
+        rounds: finished ones.
+        ended: by variant, why its search is over.
+    """
+
+    sweep: Sweep
+    tolerance: float = TOLERANCE
+    complete: bool = False
+    pending: tuple[Any, ...] = ()
+    rest: float = 0.0
+    rest_runs: int = 0
+    rounds: tuple[SearchRound, ...] = ()
+    ended: Mapping[str, str] = field(default_factory=dict)
+    records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
+    losses: Mapping[str, Sequence[Mapping[float, Sequence[float]]]] = field(
+        default_factory=dict, repr=False
+    )
+
+    @property
+    def done(self) -> bool:
+        return not self.pending
+
+    @property
+    def work(self) -> float:
+        """The work of all runs that have records."""
+        return math.fsum(self.sweep.model.work(run) for run in self.records)
+
+
+def begin(sweep: Sweep, *, tolerance: float = TOLERANCE, complete: bool = False) -> Plan:
+    """A plan before anything is trained.
+
+    Args:
+        sweep: whose learning rates are found as it goes.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        complete: whether all sizes are wanted, as for a prediction.
+    """
+    return Plan(sweep=replace(sweep, asked={}), tolerance=tolerance, complete=complete)
+
+
+def advance(plan: Plan, store: Store) -> Plan:
+    """Replay the rounds that a store has the records of, up to the first that it has not.
+
+    Args:
+        plan: so far.
+        store: of runs.
+
+    Returns:
+        The plan with what is to be trained next, or with the reasons why nothing is.
+    """
+    while True:
+        plan, steps = _steps(plan)
+        if not steps:
+            return replace(plan, pending=(), rest=0.0, rest_runs=0)
+        runs = {run: None for step in steps.values() for run in _runs(plan.sweep, step).values()}
+        new = [run for run in runs if run not in plan.records]
+        if over := _over_budget(plan, new):
+            ended = {**plan.ended, **dict.fromkeys(steps, over)}
+            return replace(plan, pending=(), rest=0.0, rest_runs=0, ended=ended)
+        missing = tuple(store.missing(new))
+        if missing:
+            rest = math.fsum(step.round.rest for step in steps.values())
+            rest_runs = sum(step.round.rest_runs for step in steps.values())
+            return replace(plan, pending=missing, rest=rest, rest_runs=rest_runs)
+        plan = _absorbed(plan, steps, store.records(new))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """A round of one variant."""
+
+    variant: Variant
+    search: Search
+    round: Round
+
+
+def _steps(plan: Plan) -> tuple[Plan, dict[str, _Step]]:
+    """The next round of every variant whose search goes on, and the plan with those that end."""
+    steps, ended = {}, dict(plan.ended)
+    for variant in plan.sweep.design.variants:
+        if variant.name in ended:
+            continue
+        search = search_of(plan, variant)
+        losses = plan.losses.get(variant.name) or [{} for _ in search.sizes]
+        step = next_round(search, losses)
+        if isinstance(step, Done):
+            ended[variant.name] = step.why
+        else:
+            steps[variant.name] = _Step(variant=variant, search=search, round=step)
+    return replace(plan, ended=ended), steps
+
+
+def search_of(plan: Plan, variant: Variant) -> Search:
+    """What is searched for one variant of a sweep."""
+    sweep, design = plan.sweep, plan.sweep.design
+    auto = design.auto
+    if auto is None or auto.start is None:
+        raise ValueError("Expected a design whose learning rates are found from a start; got none.")
+    start = round(math.log2(auto.start), 9)
+    at_base = plan.losses.get(variant.name) and sweep.rates(variant, design.base)
+    return Search(
+        sizes=design.all_sizes,
+        costs=tuple(sweep.model.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
+        base=design.base,
+        axes=design.axes,
+        start=start,
+        seeds=design.seeds,
+        tolerance=plan.tolerance,
+        precision=auto.precision,
+        complete=plan.complete,
+        chance=sweep.chance(plan.records, variant) if at_base else math.inf,
+    )
+
+
+def _runs(sweep: Sweep, step: _Step) -> dict[Ask, Any]:
+    """The run of every ask."""
+    sizes = step.search.sizes
+    return {
+        ask: sweep.run(step.variant, sizes[ask.size], ask.log2_lr, ask.seed)
+        for ask in step.round.asks
+    }
+
+
+def _over_budget(plan: Plan, new: Sequence[Any]) -> str:
+    """Why the next round is not to be made; empty if it is."""
+    auto, runs = plan.sweep.design.auto, len(plan.records)
+    if auto is None:
+        return ""
+    if auto.runs is not None and runs + len(new) > auto.runs:
+        return f"{OUT_OF_BUDGET}: {runs} of {auto.runs} runs, and the next round has {len(new)}"
+    work, next_work = plan.work, math.fsum(plan.sweep.model.work(run) for run in new)
+    if auto.work is not None and work + next_work > auto.work:
+        return (
+            f"{OUT_OF_BUDGET}: {work:.3g} of {auto.work:.3g}, the next round takes {next_work:.3g}"
+        )
+    return ""
+
+
+def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[Any]]) -> Plan:
+    """The plan after a round whose records are there."""
+    records = {**plan.records, **new}
+    design = plan.sweep.design
+    window = slice(design.steps - design.window, design.steps)
+    asked = {key: dict(seeds) for key, seeds in plan.sweep.asked.items()}
+    losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in plan.losses.items()}
+    counted: set[Any] = set(plan.records)
+    rounds = []
+    number = max((r.number for r in plan.rounds), default=0) + 1
+    for name, step in steps.items():
+        of_variant = losses.setdefault(name, [{} for _ in step.search.sizes])
+        work = 0.0
+        for ask, run in _runs(plan.sweep, step).items():
+            row = list(of_variant[ask.size].get(ask.log2_lr, ()))
+            row += [math.nan] * (ask.seed + 1 - len(row))
+            of_run = stretched(window, run.steps / design.steps)
+            row[ask.seed] = _loss(records[run], of_run.start, of_run.stop)
+            of_variant[ask.size][ask.log2_lr] = row
+            seeds = asked.setdefault((name, ask.size), {})
+            seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)
+            work += 0.0 if run in counted else plan.sweep.model.work(run)
+            counted.add(run)
+        rounds.append(
+            SearchRound(
+                number=number,
+                scheme=name,
+                why=step.round.why,
+                asked=_listed(step),
+                work=work,
+                drifts={
+                    axis: drift_so_far(step.search, of_variant, axis) for axis in step.search.axes
+                },
+            )
+        )
+    return replace(
+        plan,
+        sweep=replace(plan.sweep, asked=asked),
+        pending=(),
+        rounds=(*plan.rounds, *rounds),
+        records=records,
+        losses=losses,
+    )
+
+
+def _loss(record: Record[Any], start: int, stop: int) -> float:
+    loss = float(record.mean_loss(start, stop))
+    if not loss > 0:
+        raise ValueError(
+            f"Expected positive losses; over steps {start} to {stop} the mean of a run is "
+            f"{loss:.4g}. Curves are compared by the logarithm of the loss: train fewer steps, or "
+            "on data that the model cannot fit exactly."
+        )
+    return loss
+
+
+def _listed(step: _Step) -> tuple[Asked, ...]:
+    points: dict[tuple[int, float], list[int]] = {}
+    for ask in step.round.asks:
+        points.setdefault((ask.size, ask.log2_lr), []).append(ask.seed)
+    return tuple(
+        Asked(size=dict(step.search.sizes[size]), log2_lr=log2_lr, seeds=tuple(seeds))
+        for (size, log2_lr), seeds in points.items()
+    )
+
+
+def drift_so_far(
+    search: Search, losses: Sequence[Mapping[float, Sequence[float]]], axis: str
+) -> Estimate:
+    """The drift along an axis from the sizes whose optimum is bracketed; unknown with one.
+
+    Args:
+        search: what is searched.
+        losses: of each size so far.
+        axis: of the drift.
+    """
+    unit = DRIFT_UNIT.format(axis=axis)
+    brackets = [Bracket(losses=of_size, chance=search.chance) for of_size in losses]
+    sizes = [i for i in search.arm(axis) if brackets[i].closed]
+    unknown = Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
+    if len(sizes) < 2:
+        return unknown
+    fitted = optima(curves_of([losses[i] for i in sizes], chance=search.chance))
+    inside = [n for n, place in enumerate(fitted.places()) if place is Place.INTERIOR]
+    if len(inside) < 2:
+        return unknown
+    positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
+    slope = looked_at(positions, optima(fitted.curves[inside]))
+    return around(float(slope.value), float(slope.half), unit)
+
+
+def story(plan: Plan) -> SearchStory:
+    """How the search went, for the page."""
+    sweep, design = plan.sweep, plan.sweep.design
+    start = round(math.log2((design.auto and design.auto.start) or 1.0), 9)
+    grid: dict[Any, float] = {}
+    for variant in design.variants:
+        for size in design.all_sizes:
+            run = sweep.run(variant, size, start, 0)
+            grid[run] = sweep.model.work(run)  # once where variants share their runs
+    each = GRID_RATES * GRID_SEEDS
+    return SearchStory(
+        rounds=plan.rounds,
+        ended=plan.ended,
+        runs=len(plan.records),
+        work=plan.work,
+        grid_rates=GRID_RATES,
+        grid_seeds=GRID_SEEDS,
+        grid_runs=each * len(grid),
+        grid_work=each * math.fsum(grid.values()),
+    )
+
+
+def outline(sweep: Sweep) -> tuple[Any, ...]:
+    """A run of every variant at every size, for checks before anything is trained."""
+    auto = sweep.design.auto
+    start = round(math.log2((auto and auto.start) or 1.0), 9)
+    sizes: Sequence[Size] = sweep.design.all_sizes
+    unique = {sweep.run(v, size, start, 0): None for v in sweep.design.variants for size in sizes}
+    return tuple(unique)
