@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import (
@@ -21,14 +20,10 @@ from depthmup.paper.common import (
 )
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Place, Study, Transfer
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
+from depthmup.statistics import TOLERANCE
 from depthmup.sweep import Store, Sweep
 
-if TYPE_CHECKING:
-    pass
-
-TOLERANCE = 0.15
-"""Octaves per doubling of depth within which an optimum counts as staying."""
-
+# TOLERANCE: octaves per doubling of depth within which an optimum counts as staying.
 STAYS = Accepted(low=-TOLERANCE, high=TOLERANCE)
 # The rule that forgets the update's L^-1/2 is left with exactly that.
 FALLS_BY_HALF = Accepted(low=-0.65, high=-0.35)
