@@ -99,7 +99,12 @@ class Graph:
         return live
 
     def ancestors(self, node: int, *, after: int = -1) -> set[int]:
-        """``node`` and everything it was computed from, as far back as past node ``after``."""
+        """``node`` and everything it was computed from, as far back as past node ``after``.
+
+        Args:
+            node: of the graph
+            after: nodes up to this one are left out
+        """
         reached, todo = {node}, [node]
         while todo:
             for ref in self.nodes[todo.pop()].inputs:
