@@ -15,12 +15,12 @@ def likely_cause(
     """The mistake that most often makes this observable grow so much faster or slower.
 
     Args:
-        observable: whose exponent is wrong
-        axis: width or depth
-        deviation: the measured exponent minus the predicted one
-        scheme: that was expected
-        family: of the optimizer
-        role: of the parameter that the observable is about
+        observable: whose exponent is wrong.
+        axis: width or depth.
+        deviation: the measured exponent minus the predicted one.
+        scheme: that was expected.
+        family: of the optimizer.
+        role: of the parameter that the observable is about.
 
     Example:
         >>> from depthmup.rules import DEPTH_MUP

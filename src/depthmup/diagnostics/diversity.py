@@ -36,12 +36,12 @@ def feature_distances(
     Only the stream at the starts is kept: one tensor per start, and a number per distance.
 
     Args:
-        model: at the weights to measure
-        inputs: of its forward pass
+        model: at the weights to measure.
+        inputs: of its forward pass.
         blocks: a pattern of names whose modules are called once per layer, in order, with the
-            stream as their first argument; what they return is not used
-        eps: distances along depth, as shares of it
-        at: starts, as shares of the depth
+            stream as their first argument; what they return is not used.
+        eps: distances along depth, as shares of it.
+        at: starts, as shares of the depth.
 
     Raises:
         ValueError: no module matches; a place that is no whole number of layers.
@@ -114,9 +114,9 @@ def diversity(
     Starts within a run are averaged (root mean square), as they share weights.
 
     Args:
-        distances: of each run, (starts, eps)
-        eps: increasing
-        confidence: of the intervals
+        distances: of each run, (starts, eps).
+        eps: increasing.
+        confidence: of the intervals.
 
     Example:
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]

@@ -103,22 +103,22 @@ def train_factored(
     the identity there is no MS.
 
     Args:
-        steps: what to train on
-        width: n
-        depth: L, the number of blocks
-        seed: of the weights
-        lr: learning rate, of the first matrix of a block where there are two
-        multiplier: the branch multiplier a
-        alpha: exponent of the branch multiplier
-        gamma: exponent of an update's size
-        activation: identity, or a nonlinearity by name
-        block_depth: matrices per block, 1 or 2
-        lr_second: learning rate of the second matrix; the same by default
-        width_ratio: hidden width over the width
-        sign: take the sign of every entry of a gradient (signSGD), of one sample per step
-        memory: bytes for initial weights; the others are resampled from their seeds, once per pass
-        device: where to train
-        dtype: of weights and activations
+        steps: what to train on.
+        width: n.
+        depth: L, the number of blocks.
+        seed: of the weights.
+        lr: learning rate, of the first matrix of a block where there are two.
+        multiplier: the branch multiplier a.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        activation: identity, or a nonlinearity by name.
+        block_depth: matrices per block, 1 or 2.
+        lr_second: learning rate of the second matrix; the same by default.
+        width_ratio: hidden width over the width.
+        sign: take the sign of every entry of a gradient (signSGD), of one sample per step.
+        memory: bytes for initial weights; the others are resampled from their seeds, once per pass.
+        device: where to train.
+        dtype: of weights and activations.
 
     Returns:
         Outputs and the RMS of x at every layer, before each update.
@@ -215,9 +215,9 @@ def blocks_of(block_depth: int, lr_second: float | None, width_ratio: float) -> 
     """What only blocks with two matrices have, and ``block_depth``.
 
     Args:
-        block_depth: matrices per block, 1 or 2
-        lr_second: learning rate of the second matrix
-        width_ratio: hidden width over the width
+        block_depth: matrices per block, 1 or 2.
+        lr_second: learning rate of the second matrix.
+        width_ratio: hidden width over the width.
     """
     if block_depth not in (1, 2):
         raise ValueError(f"block_depth is 1 or 2 matrices per block; got {block_depth}.")

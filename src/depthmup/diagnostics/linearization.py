@@ -32,10 +32,10 @@ def linearization_distance(
     NaN where the branch's output has not changed.
 
     Args:
-        branch: after training
-        args: of its forward pass
-        initial: its parameters before training, by their names in the branch
-        kwargs: of its forward pass
+        branch: after training.
+        args: of its forward pass.
+        initial: its parameters before training, by their names in the branch.
+        kwargs: of its forward pass.
 
     Example:
         >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -89,10 +89,10 @@ def branch_linearizations(
     One branch's input is in memory at a time: its distance is computed as the branch runs.
 
     Args:
-        model: after training
-        inputs: of its forward pass
-        branches: a pattern of names
-        initial: the model's parameters before training, by name
+        model: after training.
+        inputs: of its forward pass.
+        branches: a pattern of names.
+        initial: the model's parameters before training, by name.
 
     Returns:
         The distance of each branch, by name.

@@ -18,9 +18,9 @@ def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimiz
     """Initialize a model by its plan, and build the optimizers that the plan is for.
 
     Args:
-        model: fresh
-        plan: of the model
-        lr: the learning rate at the base
+        model: fresh.
+        plan: of the model.
+        lr: the learning rate at the base.
     """
     plan.initialize(model)
     return optimizers(plan, model, lr=lr)
@@ -30,9 +30,9 @@ def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer
     """Leave a model as its own code makes it, with one learning rate for everything.
 
     Args:
-        model: fresh
-        plan: of the model, which names the optimizer
-        lr: of all parameters
+        model: fresh.
+        plan: of the model, which names the optimizer.
+        lr: of all parameters.
 
     Raises:
         ValueError: an optimizer of matrices alone.

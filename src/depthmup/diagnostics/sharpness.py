@@ -197,10 +197,10 @@ def lanczos(
     within r of the Ritz value.
 
     Args:
-        product: of the matrix with a vector
-        like: a vector of its shape
-        tolerance: relative error to stop at
-        generator: of the first vector
+        product: of the matrix with a vector.
+        like: a vector of its shape.
+        tolerance: relative error to stop at.
+        generator: of the first vector.
     """
     now = {
         name: torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device)

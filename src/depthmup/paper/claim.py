@@ -38,9 +38,9 @@ class Setting:
         """The value for this scale.
 
         Args:
-            laptop: about an hour on two cores
-            medium: a few hours
-            paper: the paper's own size
+            laptop: about an hour on two cores.
+            medium: a few hours.
+            paper: the paper's own size.
         """
         return {Scale.LAPTOP: laptop, Scale.MEDIUM: medium, Scale.PAPER: paper}[self.scale]
 
@@ -103,9 +103,9 @@ class Claim:
         """The claim's finding, from a store that holds all of its results.
 
         Args:
-            experiment: the claim's, at one setting
-            store: with every result of it
-            command: that measures it again
+            experiment: the claim's, at one setting.
+            store: with every result of it.
+            command: that measures it again.
         """
         conclusion = experiment.conclude(store)
         return Finding(

@@ -82,10 +82,10 @@ def cell_of(sweep: Sweep, depth: int, seed: int, *, rate: int = 0) -> Cell:
     """The run of a sweep's first scheme at a depth, for the learning rate of an index.
 
     Args:
-        sweep: along depth
-        depth: of the network
-        seed: of the run
-        rate: index of the learning rate
+        sweep: along depth.
+        depth: of the network.
+        seed: of the run.
+        rate: index of the learning rate.
     """
     size = {**sweep.design.base, "depth": depth}
     run: Cell = sweep.run(sweep.design.variant(), size, sweep.design.log2_lrs[rate], seed)
@@ -110,11 +110,11 @@ def losses_of(
     """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged.
 
     Args:
-        sweep: along depth
-        store: with its results
-        scheme: the design's first unless given
-        window: -1 is the last one of training, -2 the one before
-        depths: the sweep's unless given
+        sweep: along depth.
+        store: with its results.
+        scheme: the design's first unless given.
+        window: -1 is the last one of training, -2 the one before.
+        depths: the sweep's unless given.
     """
     design = sweep.design
     variant = design.variant(scheme.name if scheme else None)

@@ -117,10 +117,10 @@ def losses_of(
     """Mean losses of the sweep's first scheme over one of five windows.
 
     Args:
-        sweep: of decoders
-        store: with its results
-        window: 0 to 4, or -1 for the last
-        depths: the sweep's unless given
+        sweep: of decoders.
+        store: with its results.
+        window: 0 to 4, or -1 for the last.
+        depths: the sweep's unless given.
 
     Returns:
         (depths, learning rates, seeds), infinite where diverged.

@@ -44,9 +44,9 @@ def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> di
     """d(eps) of one network after each number of steps, by that number; none once it diverged.
 
     Args:
-        cell: the run, as JSON
-        steps: after which to measure
-        eps: distances along depth, as shares of it
+        cell: the run, as JSON.
+        steps: after which to measure.
+        eps: distances along depth, as shares of it.
     """
     from depthmup.diagnostics import feature_distances
     from depthmup.training import dataset, trained
@@ -105,9 +105,9 @@ class Kind:
         """d, (eps, seeds), after the number of steps of this index; NaN where it diverged.
 
         Args:
-            store: with the distances
-            depth: of the networks
-            step: index of the number of steps
+            store: with the distances.
+            depth: of the networks.
+            step: index of the number of steps.
         """
         import numpy as np
 
@@ -123,9 +123,9 @@ class Kind:
         """Slope of log d in log eps over all eps, one for each seed.
 
         Args:
-            store: with the distances
-            depth: of the networks
-            step: index of the number of steps
+            store: with the distances.
+            depth: of the networks.
+            step: index of the number of steps.
         """
         import numpy as np
 

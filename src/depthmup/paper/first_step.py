@@ -21,10 +21,10 @@ def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> di
     lr L^-alpha A_L. A seed has the same U, V and first layers at every depth.
 
     Args:
-        width: of the network
-        depth: of the network
-        seed: of its weights
-        alpha: exponent of the branch multiplier
+        width: of the network.
+        depth: of the network.
+        seed: of its weights.
+        alpha: exponent of the branch multiplier.
     """
 
     def draw(stream: int, *shape: int) -> np.ndarray:

@@ -212,12 +212,12 @@ def nonlinear_outputs(
     """Outputs, by step, of one trained network with mean subtraction.
 
     Args:
-        activation: by name
-        width: of the network
-        depth: of the network
-        run: which of the repetitions, the seed
-        alpha: exponent of the branch multiplier
-        gamma: exponent of an update's size
+        activation: by name.
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
     """
     from depthmup.diagnostics import train_factored
 

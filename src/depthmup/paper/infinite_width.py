@@ -37,13 +37,13 @@ def stream_of(
     Distances are mean squares over steps: of the outputs, and of the RMS of x over all layers.
 
     Args:
-        width: of the network
-        depth: of the network
-        run: which of the repetitions, the seed
-        lr: learning rate
-        alpha: exponent of the branch multiplier
-        gamma: exponent of an update's size
-        data: what is trained on, as fields of ``Data``
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        lr: learning rate.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        data: what is trained on, as fields of ``Data``.
     """
     from depthmup.diagnostics import train_factored
 
@@ -246,11 +246,11 @@ def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> di
     """Squared RMS of x at the last layer and outputs of one trained network, by training step.
 
     Args:
-        width: of the network
-        depth: of the network
-        run: which of the repetitions, the seed
-        alpha: exponent of the branch multiplier
-        gamma: exponent of an update's size
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
     """
     from depthmup.diagnostics import train_factored
 

@@ -88,9 +88,9 @@ def of(study: Study, scheme: Scheme, *, window: int = -1) -> Transfer:
     """The finding of one scheme, in the last window unless another one is named.
 
     Args:
-        study: of a sweep
-        scheme: which one
-        window: of training; -1 is the last
+        study: of a sweep.
+        scheme: which one.
+        window: of training; -1 is the last.
     """
     return next(t for t in study.windows[window].transfers if t.scheme == scheme.name)
 
@@ -99,10 +99,10 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
     """The drift of a scheme's optimum against what the paper shows.
 
     Args:
-        study: of a sweep
-        scheme: whose optimum
-        accepted: what the claim says of it
-        paper: that in words
+        study: of a sweep.
+        scheme: whose optimum.
+        accepted: what the claim says of it.
+        paper: that in words.
     """
     transfer = of(study, scheme)
     return Comparison(
@@ -117,10 +117,10 @@ def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Compar
     """The drift of a scheme's optimum over the depths beyond twice the base's.
 
     Args:
-        sweep: along depth
-        store: with its results
-        scheme: whose optimum
-        paper: what the paper shows, in words
+        sweep: along depth.
+        store: with its results.
+        scheme: whose optimum.
+        paper: what the paper shows, in words.
     """
     from depthmup.statistics import drift as fitted
 
@@ -141,11 +141,11 @@ def gain(
     """How the best loss changes from the base depth to the deepest, in natural logarithm.
 
     Args:
-        sweep: along depth
-        store: with its results
-        scheme: whose loss
-        accepted: what the claim says of it
-        paper: that in words
+        sweep: along depth.
+        store: with its results.
+        scheme: whose loss.
+        accepted: what the claim says of it.
+        paper: that in words.
     """
     from depthmup.statistics import log_ratio_of_best
 
@@ -168,12 +168,12 @@ def shifts_more(
     Paired by seeds: leaving out one leaves it out of both.
 
     Args:
-        study: of the sweep
-        sweep: along depth
-        store: with its results
-        scheme: that is said to shift more
-        other: than this one
-        paper: what the paper shows, in words
+        study: of the sweep.
+        sweep: along depth.
+        store: with its results.
+        scheme: that is said to shift more.
+        other: than this one.
+        paper: what the paper shows, in words.
     """
     import numpy as np
 
@@ -227,9 +227,9 @@ def depths_at(study: Study, scheme: Scheme, where: Place) -> list[int]:
     """Depths whose optimum is at a place of the grid: inside, at an edge, or failed.
 
     Args:
-        study: of a sweep
-        scheme: whose optima
-        where: inside of the grid, at an edge, or failed
+        study: of a sweep.
+        scheme: whose optima.
+        where: inside of the grid, at an edge, or failed.
     """
     return [o.depth for o in of(study, scheme).optima if o.place is where]
 
@@ -387,9 +387,9 @@ def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...
     not trained.
 
     Args:
-        sweep: along depth
-        store: with its results
-        scheme: whose runs
+        sweep: along depth.
+        store: with its results.
+        scheme: whose runs.
 
     Returns:
         A share with its interval for every depth.

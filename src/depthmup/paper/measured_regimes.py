@@ -120,15 +120,15 @@ def regime_of(
     A property is true, false, or None where these networks could not decide it.
 
     Args:
-        alpha: exponent of the branch multiplier
-        gamma: exponent of an update's size
-        width: of all networks
-        depths: at least three
-        seeds: networks of each depth
-        steps: of training
-        lr: learning rate at the smallest depth
-        log2_multiplier: log2 of the branch multiplier a
-        data: what is trained on, as fields of ``Data``
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        width: of all networks.
+        depths: at least three.
+        seeds: networks of each depth.
+        steps: of training.
+        lr: learning rate at the smallest depth.
+        log2_multiplier: log2 of the branch multiplier a.
+        data: what is trained on, as fields of ``Data``.
     """
     import torch
 

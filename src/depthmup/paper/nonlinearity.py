@@ -30,9 +30,9 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
     The small multiplier puts the best learning rates about two octaves above those at a = 1.
 
     Args:
-        setting: the scale and what is tested
-        activation: of the blocks
-        nonlinearity: "post", phi(W x), or "pre", W phi(x)
+        setting: the scale and what is tested.
+        activation: of the blocks.
+        nonlinearity: "post", phi(W x), or "pre", W phi(x).
     """
     deepest = setting.choose(laptop=64, medium=256, paper=1024)
     return networks(
@@ -65,10 +65,10 @@ def by_depth(
     """The best loss of several networks against depth, with intervals over seeds.
 
     Args:
-        curves: titles and sweeps
-        store: with their results
-        name: of the picture
-        caption: below it
+        curves: titles and sweeps.
+        store: with their results.
+        name: of the picture.
+        caption: below it.
     """
     from depthmup.paper.learning_rates import of
     from depthmup.paper.panels import lines

@@ -37,21 +37,21 @@ def lines(
 
     Args:
         rows: one for each point; ``low`` and ``high`` are its interval, ``window`` the index of its
-            frame
-        name: of the picture
-        caption: below it
-        x: the field along the horizontal axis
-        y: the field along the vertical axis
-        x_title: of the horizontal axis
-        y_title: of the vertical axis
-        by: the field with one line for each value
-        by_title: of the legend; ``by`` unless given
-        ordered: whether those values have an order, and colours say so
-        log_x: whether the horizontal axis is logarithmic
-        log_y: whether the vertical one is
-        references: labels and points of dashed lines, such as a predicted slope
-        frames: titles of frames, one of which is shown at a time
-        height: in pixels
+            frame.
+        name: of the picture.
+        caption: below it.
+        x: the field along the horizontal axis.
+        y: the field along the vertical axis.
+        x_title: of the horizontal axis.
+        y_title: of the vertical axis.
+        by: the field with one line for each value.
+        by_title: of the legend; ``by`` unless given.
+        ordered: whether those values have an order, and colours say so.
+        log_x: whether the horizontal axis is logarithmic.
+        log_y: whether the vertical one is.
+        references: labels and points of dashed lines, such as a predicted slope.
+        frames: titles of frames, one of which is shown at a time.
+        height: in pixels.
     """
     import altair as alt
 
@@ -154,18 +154,18 @@ def heat_map(
     """A grid of cells coloured by ``value`` (dark is low); None is drawn grey.
 
     Args:
-        rows: one for each cell
-        name: of the picture
-        caption: below it
-        x: the field along the horizontal axis
-        y: the field along the vertical axis
-        value: the field that colours show
-        x_title: of the horizontal axis
-        y_title: of the vertical axis
-        value_title: of the legend
-        lines_over: labels and points of lines over the grid
-        marked: the field whose true cells get a dot
-        height: in pixels
+        rows: one for each cell.
+        name: of the picture.
+        caption: below it.
+        x: the field along the horizontal axis.
+        y: the field along the vertical axis.
+        value: the field that colours show.
+        x_title: of the horizontal axis.
+        y_title: of the vertical axis.
+        value_title: of the legend.
+        lines_over: labels and points of lines over the grid.
+        marked: the field whose true cells get a dot.
+        height: in pixels.
     """
     import altair as alt
 
@@ -224,9 +224,9 @@ def framed(chart: Any, *, name: str, caption: str) -> Picture:
     """A chart that is drawn elsewhere as a picture as wide as the page gives.
 
     Args:
-        chart: of Altair
-        name: of the picture
-        caption: below it
+        chart: of Altair.
+        name: of the picture.
+        caption: below it.
     """
     from depthmup.reports import page_spec
 

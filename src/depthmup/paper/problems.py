@@ -20,9 +20,9 @@ def vectors(*, seed: int = 0, count: int = 3, batch: int = 2) -> list[limits.Ste
     """Minibatches of random inputs in three dimensions with two outputs.
 
     Args:
-        seed: of inputs and targets
-        count: of steps
-        batch: samples per step
+        seed: of inputs and targets.
+        count: of steps.
+        batch: samples per step.
     """
     rng = np.random.default_rng(seed)
     return [

@@ -29,12 +29,12 @@ def reproduce(
     """Train and measure what the store does not hold, each once; the number of those.
 
     Args:
-        planned: claims with their experiments
-        store: that results go to
-        executor: that runs them
-        placement: devices and engines
-        tell: told the progress
-        about: what is recorded beside every result
+        planned: claims with their experiments.
+        store: that results go to.
+        executor: that runs them.
+        placement: devices and engines.
+        tell: told the progress.
+        about: what is recorded beside every result.
     """
     measures = {
         measure.task.key: measure for _, experiment in planned for measure in experiment.measures
@@ -70,12 +70,12 @@ def judge(
     """The evidence, from a store that holds all results.
 
     Args:
-        planned: claims with their experiments
-        store: with all of their results
-        scale: by name
-        environment: what they were measured on
-        config: options of the command
-        command: what reproduces one claim
+        planned: claims with their experiments.
+        store: with all of their results.
+        scale: by name.
+        environment: what they were measured on.
+        config: options of the command.
+        command: what reproduces one claim.
 
     Raises:
         StoreError: results are missing; of which claim, and that the work resumes.

@@ -178,9 +178,9 @@ def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
     """log(best loss at the largest depth / best loss at the base), each at its own best rate.
 
     Args:
-        sweep: of decoders
-        store: with its results
-        window: of training
+        sweep: of decoders.
+        store: with its results.
+        window: of training.
     """
     from depthmup.statistics import log_ratio_of_best
 
@@ -260,9 +260,9 @@ def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
     """The exponent in L of the branches' best learning rate: the drift, less the rule's gamma.
 
     Args:
-        study: of a sweep
-        rule: whose optimum
-        window: of training
+        study: of a sweep.
+        rule: whose optimum.
+        window: of training.
     """
     drift, gamma = of(study, rule, window=window).drift, float(rule.gamma)
     return Estimate(value=drift.value - gamma, low=drift.low - gamma, high=drift.high - gamma)
@@ -274,9 +274,9 @@ def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> flo
     Linear between points, half-way to one that diverged; NaN where the sweep holds no crossing.
 
     Args:
-        log2_lrs: learning rates, increasing
-        log_losses: at each of them
-        ceiling: the log loss above which nothing was learned
+        log2_lrs: learning rates, increasing.
+        log_losses: at each of them.
+        ceiling: the log loss above which nothing was learned.
     """
     import math
 
@@ -296,9 +296,9 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
     single bytes: the network has learned something of what came before.
 
     Args:
-        depths: increasing
-        log2_lrs: learning rates, increasing
-        losses: of two rules, (rules, depths, learning rates, seeds)
+        depths: increasing.
+        log2_lrs: learning rates, increasing.
+        losses: of two rules, (rules, depths, learning rates, seeds).
     """
     import math
 

@@ -46,9 +46,9 @@ def slope_of_valley(
     each by its jackknife, added in quadrature, with Student's t of the smaller number.
 
     Args:
-        log2_lrs: learning rates, increasing
-        log2_multipliers: of the branches, increasing
-        losses: (multipliers, learning rates, seeds)
+        log2_lrs: learning rates, increasing.
+        log2_multipliers: of the branches, increasing.
+        losses: (multipliers, learning rates, seeds).
     """
     import math
 

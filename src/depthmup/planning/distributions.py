@@ -81,10 +81,10 @@ def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
     """As ``nn.init.trunc_normal_``: a normal variable, given that it lies in an interval.
 
     Args:
-        mean: before truncation
-        std: before truncation
-        low: the lowest value
-        high: the highest value
+        mean: before truncation.
+        std: before truncation.
+        low: the lowest value.
+        high: the highest value.
     """
     if std == 0:
         return constant(mean)

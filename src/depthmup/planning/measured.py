@@ -119,10 +119,10 @@ def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
     """Whether measured values may come from this distribution.
 
     Args:
-        drawn: the distribution
-        measured: the values
+        drawn: the distribution.
+        measured: the values.
         sure: whether it is known to have drawn the parameter, and only a later change is to be
-            noticed; then a few numbers may be as small as they like, as they often are
+            noticed; then a few numbers may be as small as they like, as they often are.
     """
     if drawn.rms == 0 or measured.rms == 0:
         return drawn.rms == measured.rms

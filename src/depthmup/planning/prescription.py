@@ -62,9 +62,9 @@ def served_by(family: Family, kind: Kind, rank: int) -> Family:
     """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them.
 
     Args:
-        family: of the optimizer that a plan is for
-        kind: of the parameter
-        rank: its number of dimensions
+        family: of the optimizer that a plan is for.
+        kind: of the parameter.
+        rank: its number of dimensions.
     """
     return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
 

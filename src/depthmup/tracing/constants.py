@@ -69,9 +69,9 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
     Constants that make a mean of a sum or stand in the statistics of a norm are left out.
 
     Args:
-        graph: of a forward pass
-        usage: of its parameters
-        residuals: its branches
+        graph: of a forward pass.
+        usage: of its parameters.
+        residuals: its branches.
     """
     live = graph.live
     factors = {

@@ -102,8 +102,8 @@ class Graph:
         """``node`` and everything it was computed from, as far back as past node ``after``.
 
         Args:
-            node: of the graph
-            after: nodes up to this one are left out
+            node: of the graph.
+            after: nodes up to this one are left out.
         """
         reached, todo = {node}, [node]
         while todo:

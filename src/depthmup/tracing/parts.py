@@ -31,10 +31,10 @@ def part_hook(graph: Graph, usage: Usage, tensor: Ref, reader: int) -> tuple[Hoo
     another reader sees the same coordinates.
 
     Args:
-        graph: of a forward pass
-        usage: of its parameters
-        tensor: a part of what a module gives
-        reader: the node that takes it in
+        graph: of a forward pass.
+        usage: of its parameters.
+        tensor: a part of what a module gives.
+        reader: the node that takes it in.
     """
     ref: Ref | None = tensor
     while ref is not None:

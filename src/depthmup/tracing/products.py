@@ -72,9 +72,9 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
     """Every product of two activations, and every sum of one, in the order of the forward pass.
 
     Args:
-        graph: of a forward pass
-        usage: of its parameters
-        residuals: its branches
+        graph: of a forward pass.
+        usage: of its parameters.
+        residuals: its branches.
     """
     inside = {n: b.origin for b in residuals.branches for n in b.path}
     weights, live = usage.constant | usage.derived.keys(), graph.live
