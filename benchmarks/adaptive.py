@@ -72,7 +72,8 @@ class Outcome:
         if len(inside) < 2:
             return math.nan, math.inf, len(inside)
         x = np.log2([search.sizes[sizes[n]]["depth"] for n in inside])
-        slope = looked_at(x, optima(fitted.curves[inside]))
+        decides = search.precision is None
+        slope = looked_at(x, optima(fitted.curves[inside]), decides=decides)
         return float(slope.value), float(slope.half), len(inside)
 
 
@@ -220,7 +221,7 @@ def real(store: Store, draws: int) -> None:
         print(
             f"| {population.name} | {population.scheme.title} | {truth:+.3f} ± {half:.3f} | "
             f"{_shares(tally['grid'])} | {_shares(tally['search'])} | {mean['opposite']:.0%} | "
-            f"{mean['covers']:.0%} | {mean['bias']:+.3f} | "
+            f"{mean['covers']:.0%}, {mean['covers then']:.0%} | {mean['bias']:+.3f} | "
             + " | ".join(f"1/{a:.1f} (1/{b:.1f})" for a, b in ratios.values())
             + " |",
             flush=True,
@@ -233,6 +234,7 @@ def real(store: Store, draws: int) -> None:
                 float(np.mean([v == d for v, d in zip(tally[name], tally["dense"], strict=True)]))
             )
         everything["covers"].append(mean["covers"])
+        everything["covers, interval of that width"].append(mean["covers then"])
     print()
     for name, values in everything.items():
         # A mean of ratios of costs is the harmonic one: of costs for equal work.
@@ -266,7 +268,11 @@ def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list
     tally["tight"].append(cost)
     tally["default"].append(cost * max(FULL_RATES, rates) / rates)
     tally["verdict"].append(outcome.cost)
-    tally["interval"].append(searched(replace(search, precision=half), answer).cost)
+    precise = replace(search, precision=half)
+    narrow = searched(precise, answer)
+    value, half, sizes = narrow.drift(precise)
+    tally["interval"].append(narrow.cost)
+    tally["covers then"].append(abs(value - population.truth(sizes)[0]) <= half)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,9 @@ FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
+PRECISE = 3
+"""Fewest seeds of an interval that is to have some width: with two, Student's t is 12.7."""
+
 CERTIFIED = 3
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
 and the lowest point of a lopsided valley lies beside the centre of three points."""
@@ -112,7 +115,8 @@ class Search:
     @cached_property
     def looks(self) -> tuple[int, ...]:
         """Numbers of seeds after which the interval is looked at."""
-        looks = tuple(look for look in LOOKS if look <= self.seeds)
+        first = PRECISE if self.precision is not None else 1
+        looks = tuple(look for look in LOOKS if first <= look <= self.seeds)
         return looks or (self.seeds,)
 
     def arm(self, axis: str) -> list[int]:
@@ -377,11 +381,13 @@ class _Sharper:
     def _of_seeds(self, look: int) -> float:
         if look < 2:
             return float(looked_at(self._positions, self.fitted).half)
-        return float(seeds_part(self.fitted, self.row, self.state.look, planned=look))
+        state = self.state
+        decides = state.search.precision is None
+        return float(seeds_part(self.fitted, self.row, state.look, planned=look, decides=decides))
 
     def next_step(self) -> Round | Done:
         state, search = self.state, self.state.search
-        slope = looked_at(self._positions, self.fitted)
+        slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
         value, half = float(slope.value), float(slope.half)
         if search.precision is not None:
             need, slack = search.precision, 0.0
