@@ -186,3 +186,16 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
         depthmup.Auto(runs=0)
     again = depthmup.Design.from_dict(json.loads(json.dumps(design(lrs="auto").to_dict())))
     assert again == design(lrs="auto")
+
+
+def test_a_verdicts_three_rates_certify_nothing():
+    report = depthmup.transfer(MODEL, design(schemes="depth-mup"))
+    certificate = report.certificate({"depth": 256})
+    assert not certificate.issued
+    assert certificate.refusals[0].lack.name == "SEARCH"
+
+
+def test_one_seed_is_enough_for_a_clear_drift():
+    report = depthmup.transfer(MODEL, design(schemes="sp", seeds=1))
+    assert report.finding().verdict is Verdict.DRIFTS
+    assert "One seed" in report.finding().why

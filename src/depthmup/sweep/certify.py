@@ -70,7 +70,7 @@ def certificate(
             "environment": environment or {},
         },
     )
-    if result.issued and losses.bracketed and (coarse := _coarse(curves)):
+    if losses.bracketed and (coarse := _coarse(curves)):
         return _refused(result, coarse)
     return result
 
@@ -100,7 +100,7 @@ def _refused(issued: Certificate, spacing: float) -> Certificate:
         "best_loss": UNKNOWN, "metrics": None, "verdict": Verdict.UNDECIDED, "law": (),
         "penalty_curve": (),
     }  # fmt: skip
-    return replace(issued, refusals=(refusal,), **nothing)
+    return replace(issued, refusals=(refusal, *issued.refusals), **nothing)
 
 
 def _early(late: Losses, early: Losses) -> Sequence[Array] | None:
