@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from depthmup.records import RUN_AXES, Certificate, Place
+from depthmup.records import RUN_AXES, UNKNOWN, Certificate, Place, Verdict
 from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
