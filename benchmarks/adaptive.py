@@ -107,7 +107,7 @@ def verdict_of(value: float, half: float, *, all_sizes: bool = True) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """One scheme's stored half-octave grid, up to the first depth at which nothing trains."""
+    """One scheme's stored half-octave grid; the first ``trained`` depths train at some rate."""
 
     name: str
     scheme: Scheme
@@ -115,9 +115,11 @@ class Population:
     depths: tuple[int, ...]
     losses: Array
     steps: Array
+    trained: int
 
     def truth(self, sizes: int) -> tuple[float, float]:
-        """The drift over the first sizes, from all seeds and rates."""
+        """The drift over the first sizes that train, from all seeds and rates."""
+        sizes = min(sizes, self.trained)
         curves = Curves.of(self.rates, self.losses[:sizes])
         slope = drifts(np.log2(self.depths[:sizes]), optima(curves))
         return float(slope.value), float(slope.half)
@@ -142,8 +144,9 @@ class Population:
     def full(self, seeds: Array, phase: int) -> tuple[float, float, float]:
         """Drift, half-width and cost of the full grid of one octave, with four seeds."""
         some = seeds[:FULL_SEEDS]
-        losses = self.losses[:, phase::2][..., some]
-        slope = drifts(np.log2(self.depths), optima(Curves.of(self.rates[phase::2], losses)))
+        losses = self.losses[: self.trained, phase::2][..., some]
+        depths = self.depths[: self.trained]
+        slope = drifts(np.log2(depths), optima(Curves.of(self.rates[phase::2], losses)))
         cost = (np.array(self.depths)[:, None, None] * self.steps[:, phase::2][..., some]).sum()
         return float(slope.value), float(slope.half), float(cost)
 
@@ -190,9 +193,10 @@ def populations(store: Store) -> Iterator[Population]:
                 name=name,
                 scheme=scheme,
                 rates=np.array(design.log2_lrs),
-                depths=tuple(design.arm("depth")[:trains]),
-                losses=losses[:trains],
-                steps=steps[:trains],
+                depths=tuple(design.arm("depth")),
+                losses=losses,
+                steps=steps,
+                trained=trains,
             )
 
 
@@ -254,7 +258,7 @@ def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list
     search, answer = population.search(phase), population.answer(seeds)
     outcome = searched(search, answer)
     drift, width, sizes = outcome.drift(search)
-    verdict = verdict_of(drift, width, all_sizes=sizes == len(population.depths))
+    verdict = verdict_of(drift, width, all_sizes=sizes == population.trained)
     truth, _ = population.truth(sizes) if sizes > 1 else (math.nan, 0.0)
     dense = verdict_of(*population.truth(len(population.depths)))
     decided = {Verdict.TRANSFERS, Verdict.DRIFTS}

@@ -52,8 +52,8 @@ def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Dr
     Args:
         positions: log2 of the sizes, (sizes,).
         fitted: the optima, (..., sizes).
-        decides: whether one stops when the interval decides. Who stops when it is narrow enough,
-            wherever it lies, takes that of ``drifts``.
+        decides: whether one stops when the interval decides, so that the error is spent over the
+            looks. Who stops when it is narrow enough, wherever it lies, has chosen nothing.
 
     Returns:
         Arrays of the leading shape: an interval that is true although one stops when it decides,
@@ -126,11 +126,10 @@ def seeds_part(
     if planned != seeds:
         # What few seeds say of their slopes is no forecast: the pooled error stands beside it.
         error, freedom = np.maximum(error, pooled), np.full_like(error, planned - 1)
-    if not decides:
-        return np.asarray(student(freedom, CONFIDENCE) * error * shrink)
+    level = SPENT if decides else CONFIDENCE
     if planned >= ENOUGH:
-        return np.asarray(student(freedom, SPENT) * error * shrink)
-    normal = float(student(math.inf, SPENT))
-    t = float(student(len(row) * (planned - 1), SPENT))
+        return np.asarray(student(freedom, level) * error * shrink)
+    normal = float(student(math.inf, level))
+    t = float(student(len(row) * (planned - 1), level))
     allowed = np.hypot(t * pooled * shrink, normal * OWN_SLOPE / math.sqrt(planned))
     return np.asarray(np.maximum(allowed, normal * error * shrink))

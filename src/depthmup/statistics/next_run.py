@@ -38,9 +38,6 @@ FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
-PRECISE = 3
-"""Fewest seeds of an interval that is to have some width: with two, Student's t is 12.7."""
-
 CERTIFIED = 3
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
 and the lowest point of a lopsided valley lies beside the centre of three points."""
@@ -115,8 +112,7 @@ class Search:
     @cached_property
     def looks(self) -> tuple[int, ...]:
         """Numbers of seeds after which the interval is looked at."""
-        first = PRECISE if self.precision is not None else 1
-        looks = tuple(look for look in LOOKS if first <= look <= self.seeds)
+        looks = tuple(look for look in LOOKS if look <= self.seeds)
         return looks or (self.seeds,)
 
     def arm(self, axis: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def _refused(issued: Certificate, spacing: float) -> Certificate:
         ),
         advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
     )
-    nothing = {
+    nothing: dict[str, Any] = {
         "slopes": (), "predicted": UNKNOWN, "penalty": UNKNOWN, "base_regret": UNKNOWN,
         "best_loss": UNKNOWN, "metrics": None, "verdict": Verdict.UNDECIDED, "law": (),
         "penalty_curve": (),
