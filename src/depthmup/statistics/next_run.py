@@ -320,16 +320,15 @@ class _State:
         reasons = []
         for axis in search.axes:
             sizes = [i for i in search.arm(axis) if i in reached]
-            if ended.get(axis, "drifts") != "drifts":
-                reasons.append(f"{axis}: {ended[axis]}")
-                continue
+            failed = ended.get(axis, "drifts")
+            also = "" if failed == "drifts" else f", {failed}"
             if len(sizes) < 2:
-                reasons.append(f"{axis}: fewer than two sizes have an optimum")
+                reasons.append(f"{axis}: fewer than two sizes have an optimum{also}")
                 continue
             step = _Sharper(state=self, axis=axis, sizes=sizes).next_step()
             if isinstance(step, Round):
                 return step
-            reasons.append(f"{axis}: {step.why}")
+            reasons.append(f"{axis}: {step.why}{also}")
         return Done(why="; ".join(reasons) + ".")
 
     def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
@@ -401,6 +400,9 @@ class _Sharper:
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
             need, slack = abs(search.tolerance - abs(value)), error
+            part = len(self.sizes) < len(search.arm(self.axis))
+            if part and abs(value) <= search.tolerance:
+                return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
         if not math.isfinite(half):
             return self._more_or_shallow()
         misfit = self.fitted.misfit
