@@ -26,8 +26,8 @@ SCAN = tuple(float(k) for k in range(-4, 5))
 cheapest size costs a few percent of all, and an optimum far from the start is seen at once."""
 
 WIDEST, WIDEST_FIRST = 6.0, 10.0
-"""Octaves that are searched downwards for a rate that trains, where smaller sizes predict one and at
-the first size; then one rate is tried far above."""
+"""Octaves that are searched downwards for a rate that trains, where smaller sizes predict one, and
+at the first size; then one rate is tried far above."""
 
 MOST = 16
 """Rates at one size, after which the search gives up: 8 octaves of factors of two on either side of

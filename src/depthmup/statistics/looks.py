@@ -41,8 +41,8 @@ ENOUGH = 6
 OWN_SLOPE = 0.03
 """Octaves per doubling by which the slopes of seeds may scatter beyond what their optima do.
 
-In 24 real sweeps with all seeds it was 0.013 at most where five sizes were measured, and most often
-nothing (docs/adaptive.md). Simulated verdicts hold up to 0.08.
+In twelve real sweeps with all their seeds it was 0.013 at most where five sizes were measured, and
+most often nothing (docs/adaptive.md). Simulated verdicts hold up to 0.08.
 """
 
 
