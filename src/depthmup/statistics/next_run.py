@@ -218,10 +218,12 @@ class _State:
             seeds = begun if begun else (self.look if known else 1)
             if len(bracket.rates) and bracket.lowest is None:
                 seeds = 1  # looks for a rate that trains at all
-            why = "looks for" if len(bracket.rates) else "starts at"
+            why = "a scan for its optimum" if first else "around the predicted optimum"
+            if len(bracket.rates):
+                why = "on to its optimum"
             return self._round(
                 self._asks(i, rates, min(seeds, self.look)),
-                f"{self._named(i)} {why} its optimum",
+                f"{self._named(i)}: {why}",
                 i,
             )
         if bracket.lowest is None:
