@@ -162,6 +162,26 @@ class Report:
         """The result as values of strict JSON."""
         return reports.summary(*self._judged)
 
+    def figure(
+        self,
+        name: "reports.FigureName" = "transfer",
+        *,
+        kind: "reports.FigureKind" = "paper",
+        axis: Axis | None = None,
+    ) -> "reports.Figure":
+        """A figure for a paper or a slide, without a title, and its caption.
+
+        Args:
+            name: ``transfer``, the best learning rate against size; ``rates``, the loss against
+                learning rate; ``loss``, the best loss against size; ``drift``, the drifts.
+            kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
+            axis: by default depth if it was measured.
+
+        Example:
+            ``report.figure("transfer").save("transfer.pdf")`` writes transfer.txt, too.
+        """
+        return reports.study_figure(self.study(axis), name, kind=kind)
+
     def frame(self, kind: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
 
@@ -183,6 +203,7 @@ class Report:
                 **run.row,
                 "status": record.status.value,
                 "steps": len(record.losses),
+                "planned_steps": run.steps,
                 "loss": record.mean_loss(own.start, own.stop),
                 "last_finite_loss": record.last_finite_loss,
                 "key": run.key,

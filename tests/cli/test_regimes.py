@@ -78,8 +78,8 @@ def test_undecided_pairs_are_hollow_and_quarters_are_not_rounded():
         for k, decided in ((1, True), (2, False))
     ]
     layers = regime_map(points, title="").to_dict()["layer"]
-    shown = {layer["mark"]["filled"]: layer["data"]["values"] for layer in layers[:2]}
+    shown = {layer["mark"]["filled"]: layer["data"]["values"] for layer in layers[1:3]}
     assert [row["gamma"] for row in shown[True]] == [0.5]
     assert [row["gamma"] for row in shown[False]] == [0.25]
-    axis = layers[0]["encoding"]["y"]["axis"]
+    axis = layers[1]["encoding"]["y"]["axis"]
     assert (axis["values"], axis["format"]) == ([0.25, 0.5], ".2~f")

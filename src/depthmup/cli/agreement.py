@@ -36,9 +36,8 @@ def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
             for size, error in zip(approach.sizes, approach.errors, strict=True):
                 print(f"  {size:>6}  error {error:.2e}")
             slope = approach.slope
-            beside = ", beside a term 1/width" if "width, depth" in name else ""
             print(
-                f"  slope {slope.value:+.3f} [{slope.low:+.3f}, {slope.high:+.3f}]{beside}, "
+                f"  slope {slope.value:+.3f} [{slope.low:+.3f}, {slope.high:+.3f}], "
                 f"theory {approach.expected:+g}: {'agrees' if approach.agrees else 'DISAGREES'}\n"
             )
     return 0 if all(approach.agrees for approach in approaches.values()) else 1

@@ -20,6 +20,7 @@ from depthmup.cli import (
     regimes,
     report,
     reproduce,
+    rules,
     transfer,
 )
 from depthmup.cli.output import json_alone, show_everywhere
@@ -36,6 +37,7 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "merge": (merge.Options, merge.run),
     "limit": (limit.Options, limit.run),
     "regimes": (regimes.Options, regimes.run),
+    "rules": (rules.Options, rules.run),
     "check": (check.Options, check.run),
     "predict": (predict.Options, predict.run),
     "reproduce": (reproduce.Options, reproduce.run),

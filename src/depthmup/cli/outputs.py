@@ -16,7 +16,13 @@ __all__ = ["deliver", "prepare_folder"]
 
 
 def deliver(
-    report: "Report", folder: Path, *, export: Collection[str], json: bool, saved: bool = False
+    report: "Report",
+    folder: Path,
+    *,
+    export: Collection[str],
+    json: bool,
+    saved: bool = False,
+    figure: "reports.FigureKind | None" = None,
 ) -> None:
     """Show the tables, or print the summary; write both files unless they are ``saved`` already.
 
@@ -26,10 +32,13 @@ def deliver(
         export: formats of further chart files.
         json: print the summary instead of tables.
         saved: whether page and summary are in the folder already.
+        figure: kind of figures to write into its folder ``figures``, with captions.
     """
     studies, certificates = report.studies, report.certificates
     if export or not saved:
         reports.write_result(studies, folder, certificates=certificates, formats=export)
+    if figure is not None:
+        _write_figures(report, folder / "figures", figure)
     if json:
         print_json(report.summary)
         return
@@ -44,3 +53,19 @@ def deliver(
     for certificate in certificates:
         print(f"\n{certificate_text(certificate)}")
     print(f"\nThe page: {(folder / 'report.html').resolve()}")
+
+
+def _write_figures(report: "Report", folder: Path, kind: "reports.FigureKind") -> None:
+    """Every figure as PDF and SVG, with its caption."""
+    folder.mkdir(exist_ok=True)
+    names: tuple[reports.FigureName, ...] = ("transfer", "rates", "loss", "drift")
+    for study in report.studies:
+        for name in names:
+            figure = reports.study_figure(study, name, kind=kind)
+            for suffix in ("pdf", "svg"):
+                figure.save(folder / f"{name}-{study.axis}.{suffix}")
+    for i, certificate in enumerate(report.certificates, start=1):
+        for part in ("law", "penalty") if certificate.issued else ("law",):
+            figure = reports.certificate_figure(certificate, part, kind=kind)
+            for suffix in ("pdf", "svg"):
+                figure.save(folder / f"certificate-{i}-{part}.{suffix}")

@@ -20,6 +20,10 @@ class Options:
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
 
+    figure: Literal["paper", "slide"] | None = None
+    """Write figures with captions into FOLDER/figures: paper is 3.25 inches wide with type of 8
+    points, slide 5.5 with 9."""
+
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
 
@@ -38,7 +42,7 @@ def run(options: Options) -> int:
             )
             return 0
         report = load_report(store)
-    deliver(report, options.folder, export=options.export, json=options.json)
+    deliver(report, options.folder, export=options.export, json=options.json, figure=options.figure)
     return 0
 
 

@@ -163,6 +163,10 @@ class Options:
     weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--weight-decay",))] = (0.0,)
     """Weight decays at the base (adamw, sgd, ...)."""
 
+    run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
+    """Rules by which learning rate, decay, epsilon and betas follow batch and duration: none, sde,
+    sqrt-batch, linear-batch, ... (`depthmup rules` lists them). By default the scheme's own."""
+
     beta1: float | None = None
     """Adam's first decay rate."""
 
@@ -206,6 +210,9 @@ class Options:
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
+
+    fail_unless: Literal["transfers"] | None = None
+    """Exit with 1 unless the first scheme's best learning rate transfers along every axis."""
 
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
@@ -261,7 +268,7 @@ def run(options: Options) -> int:
         )
         return 0
     deliver(report, options.out, export=options.export, json=options.json, saved=True)
-    return 0
+    return 1 if options.fail_unless not in (None, report.verdict.value) else 0
 
 
 def _prepare_page(options: Options) -> None:
@@ -355,6 +362,7 @@ def _design(
         optimizers=options.optimizers or None,
         multipliers=options.multipliers,
         weight_decays=options.weight_decays,
+        run=options.run_rules or None,
         settings=_settings(options),
         seeds=_seeds(options, at),
         steps=options.steps if {"steps", "tokens"} & set(sizes) else steps,

@@ -86,7 +86,7 @@ def agreement_with_width(
         block_depth: matrices per block, 1 or 2.
         lr_second: learning rate of the second matrix; the same by default.
         width_ratio: hidden width over the width.
-        next_order: fit the next order in 1/width beside the slope, as ``approach`` does.
+        next_order: widen intervals by the bias of the next order, as ``approach`` does.
         seed: of the first run.
         memory: bytes for initial weights; what does not fit is drawn again.
         device: where to train.
@@ -247,14 +247,19 @@ def _limit(
         averaged = activation != "identity" and (
             depth != math.inf or exponent(str(options["alpha"]), name="alpha") == 1
         )
-        own = {name: value for name, value in blocks.items() if name != "block_depth"}
+        rest = dict(options)
+        branch = limits.Branch(
+            multiplier=rest.pop("multiplier"),  # type: ignore[arg-type]
+            width_ratio=blocks["width_ratio"],  # type: ignore[arg-type]
+        )
         return limits.two_matrix(
             steps,
             depth=depth,
             activation=activation,
+            branch=branch,
+            optimizer=limits.SGD(lr_second=blocks["lr_second"]),  # type: ignore[arg-type]
             neurons=neurons if averaged else None,
-            **options,  # type: ignore[arg-type]
-            **own,  # type: ignore[arg-type]
+            **rest,  # type: ignore[arg-type]
         )
     if activation == "identity":
         return limits.linear(steps, depth=depth, **options)  # type: ignore[arg-type]
@@ -268,23 +273,23 @@ def approach(
 
     The mean squared distance of random networks from their limit is a/n + b/n^2 + ...: at the small
     sizes the second term bends the line, and a slope over all of them differs from -1/2 by more
-    than its interval. With ``next_order`` the slope s is that of
+    than the scatter of runs. With ``next_order`` the interval is wider by what a fit of
 
-        log error = c + s log n + d/n,
+        log error = c + s log n + d/n
 
-    which the second term does not bias.
+    moves the slope s: an estimate of that bias, from the same runs.
 
     Args:
         sizes: widths n.
         squares: squared distances, (sizes, runs).
         expected: the slope that the theory says.
-        next_order: whether d is fitted too (at least four sizes) or 0.
+        next_order: whether the interval has the bias of the next order (at least four sizes).
 
     Raises:
         ValueError: one run per size, or fewer than four sizes for the next order.
     """
     rng = np.random.default_rng(0)
-    pull = _weights_beside_next_order(sizes) if next_order else slope_weights(np.log(sizes))
+    pull = slope_weights(np.log(sizes))
     runs = squares.shape[1]
     if runs < 2:
         raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
@@ -292,6 +297,9 @@ def approach(
     resampled = np.take_along_axis(squares[None], picks, axis=2).mean(axis=2)
     value = float(0.5 * np.log(squares.mean(axis=1)) @ pull)
     margin = _margin(0.5 * np.log(resampled) @ pull, runs)
+    if next_order:
+        beside = _weights_beside_next_order(sizes)
+        margin += abs(float(0.5 * np.log(squares.mean(axis=1)) @ beside) - value)
     return Approach(
         sizes=tuple(int(s) for s in sizes),
         errors=tuple(float(e) for e in np.sqrt(squares.mean(axis=1))),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from depthmup.diagnostics.sharding import look, parts_unhooked, whole
+from depthmup.diagnostics.sharding import forward, parts_unhooked, whole
 from depthmup.tracing import matches, plain_name, unwrapped
 
 
@@ -87,30 +87,32 @@ def branch_linearizations(
     Raises:
         ValueError: no module matches.
     """
-    found: dict[str, float] = {}
+    distances: dict[str, float] = {}
     handles = []
     for name, module in unwrapped(model).named_modules():
         plain = plain_name(name)
         if not matches(branches, plain):
             continue
 
-        def see(module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain) -> None:
+        def measure(
+            module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain
+        ) -> None:
             prefix = f"{name}."
             own = {
                 key.removeprefix(prefix): value
                 for key, value in initial.items()
                 if key.startswith(prefix)
             }
-            found[name] = linearization_distance(module, args, own, kwargs=kwargs)
+            distances[name] = linearization_distance(module, args, own, kwargs=kwargs)
 
-        handles.append(module.register_forward_hook(see, with_kwargs=True, prepend=True))
+        handles.append(module.register_forward_hook(measure, with_kwargs=True, prepend=True))
     try:
         if not handles:
             raise ValueError(
                 f"No module matches {branches!r}; name the branches, e.g. 'layers.*.mlp'."
             )
-        look(unwrapped(model), inputs)
+        forward(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return distances

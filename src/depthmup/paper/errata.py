@@ -43,10 +43,9 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
     inputs = steps[-1].inputs
     count, size = inputs.shape
     near = np.concatenate([inputs[0] + k * h * np.eye(size) for k in (-2, -1, 1, 2)])
-    s = limits.nonlinear(steps, activation=activation, history=True, printed=printed, **options)
-    moved = limits.nonlinear(
-        steps, activation=activation, held_out=near, printed=printed, **options
-    )
+    solve = limits.printed_nonlinear if printed else limits.nonlinear
+    s = solve(steps, activation=activation, history=True, **options)
+    moved = solve(steps, activation=activation, held_out=near, **options)
     assert moved.held_out is not None
     assert s.history is not None
     low2, low, high, high2 = moved.held_out[len(steps) - 1].reshape(4, size, -1)
@@ -248,10 +247,8 @@ def _contradiction(setting: Setting) -> Experiment:
         steps = vectors(seed=3)
         linear = np.concatenate(limits.linear(steps, depth=math.inf, lr=0.7).outputs)
         right, printed = (
-            np.concatenate(
-                limits.nonlinear(steps, activation="identity", lr=0.7, printed=p).outputs
-            )
-            for p in (False, True)
+            np.concatenate(solve(steps, activation="identity", lr=0.7).outputs)
+            for solve in (limits.nonlinear, limits.printed_nonlinear)
         )
         return Conclusion(
             comparisons=(
@@ -282,10 +279,8 @@ def _simulated(setting: Setting) -> Experiment:
         for name, trained in networks.items():
             steps, options = nonlinear_problem(name)
             right, printed = (
-                np.concatenate(
-                    limits.nonlinear(steps, activation=name, printed=p, **options).outputs
-                )[:, 0]
-                for p in (False, True)
+                np.concatenate(solve(steps, activation=name, **options).outputs)[:, 0]
+                for solve in (limits.nonlinear, limits.printed_nonlinear)
             )
             (outputs,) = trained.array(store, "outputs")  # of one depth: (runs, steps)
             comparisons += nearer(name, depth, outputs, right, printed)

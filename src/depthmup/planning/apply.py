@@ -10,11 +10,10 @@ from torch import nn
 
 from depthmup.planning import hooks
 from depthmup.planning.declared_init import declared
-from depthmup.planning.initializers import by_default
-from depthmup.planning.measured import Measured, drawn_from, exactly, measure, with_exact
-from depthmup.planning.own_init import OwnLaw, Sizes, UnrecognizedInit, recognize
+from depthmup.planning.measured import Sizes, sizes_of
+from depthmup.planning.own_init import OwnLaw, UnrecognizedInit, recognize
 from depthmup.planning.sites import Where
-from depthmup.tracing import parameters, plain_name, unwrapped
+from depthmup.tracing import parameters, unwrapped
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -77,26 +76,6 @@ def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
                 "added after planning, or this is another model: make a new plan."
             )
     return found
-
-
-def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
-    """How large a model's parameters are; None if it has no values and not all are known.
-
-    ``known`` are the sizes of what drew them, believed where the values agree.
-    """
-    found = {name: measure(p) for name, p in parameters(model).items()}
-    if any(values is None for values in found.values()):
-        return Sizes(measured=dict(known)) if found.keys() <= known.keys() else None
-    measured = with_exact({name: m for name, m in found.items() if m is not None}, known)
-    if all(m.exact for m in measured.values()):
-        return Sizes(measured=measured)
-    defaults = {plain_name(name): drawn for name, drawn in by_default(unwrapped(model)).items()}
-    fitting = {
-        name: exactly(drawn, measured[name].count)
-        for name, drawn in defaults.items()
-        if name in measured and drawn_from(drawn, measured[name], sure=False)
-    }
-    return Sizes(measured=measured, defaults=fitting)
 
 
 def own_laws(plan: "Plan", model: nn.Module) -> Mapping[str, OwnLaw]:

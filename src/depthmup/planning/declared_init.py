@@ -54,12 +54,19 @@ def declared(
 ) -> dict[str, OwnLaw]:
     """The laws that the caller declared, by name of parameter.
 
+    Args:
+        prescriptions: of all parameters.
+        own_init: what was declared.
+        model: the sizes of the model's parameters, as far as they are known.
+        base: those of the base's.
+
     Raises:
-        ValueError: what was declared is no law.
+        ValueError: what was declared is no law, or names no parameter.
         UnrecognizedInit: it contradicts the values of the model and of its base.
     """
     if own_init is None:
         return {}
+    _check_patterns(own_init, [p.name for p in prescriptions])
     fans = fan_in_beside(prescriptions)
     result = {}
     for p in prescriptions:
@@ -91,7 +98,7 @@ def _check_declared(p: Prescription, law: OwnLaw, ours: Measured, theirs: Measur
         )
 
 
-def check_patterns(own_init: OwnInit | None, names: Sequence[str]) -> None:
+def _check_patterns(own_init: OwnInit | None, names: Sequence[str]) -> None:
     """Refuse patterns of ``own_init`` that name no parameter.
 
     Raises:

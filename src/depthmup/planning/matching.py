@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from depthmup.tracing import unwrapped
+from depthmup.tracing import inner, plain_name
 
 
 class UnrelatedModels(ValueError):
@@ -30,16 +30,6 @@ class Match:
     parameters: Mapping[str, str]
     modules: Mapping[str, str]
     deeper: tuple[str, ...]
-
-
-def inner(module: nn.Module) -> nn.Module:
-    """The module inside compile, checkpoint and data-parallel wrappers."""
-    while True:
-        module = unwrapped(module)
-        wrapped = getattr(module, "_checkpoint_wrapped_module", None)
-        if not isinstance(wrapped, nn.Module):
-            return module
-        module = wrapped
 
 
 def match_models(model: nn.Module, base: nn.Module) -> Match:
@@ -61,6 +51,60 @@ def match_models(model: nn.Module, base: nn.Module) -> Match:
         modules=found.modules,
         deeper=tuple(dict.fromkeys(found.deeper)),
     )
+
+
+def tied_names(
+    model: nn.Module, base: nn.Module, match: Match
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """All names of each distinct parameter, and the base parameter it corresponds to.
+
+    Args:
+        model: whose parameters may be tied.
+        base: its base.
+        match: which name corresponds to which.
+
+    Returns:
+        By the first name of each parameter: all its names, and the first name of its counterpart.
+
+    Raises:
+        UnrelatedModels: what is tied in one of the two is separate in the other.
+    """
+
+    def groups(of: nn.Module) -> dict[int, list[str]]:
+        result: dict[int, list[str]] = {}
+        for name, p in of.named_parameters(remove_duplicate=False):
+            result.setdefault(id(p), []).append(plain_name(name))
+        return result
+
+    first = {name: same[0] for same in groups(base).values() for name in same}
+    names: dict[str, tuple[str, ...]] = {}
+    base_of: dict[str, str] = {}
+    for same in groups(model).values():
+        counterparts = {first[match.parameters[name]] for name in same}
+        if len(counterparts) > 1:
+            raise UnrelatedModels(
+                f"{' and '.join(same)} are one tied parameter in the model but "
+                f"{' and '.join(sorted(counterparts))} are separate in the base. Tie both or "
+                "neither."
+            )
+        names[same[0]] = tuple(same)
+        base_of[same[0]] = counterparts.pop()
+    by_base: dict[str, list[str]] = {}
+    for name, aliases in names.items():
+        # Siblings matched to one base layer share their counterpart; aliases do not.
+        for alias in aliases:
+            by_base.setdefault(match.parameters[alias], []).append(name)
+    for base_name, members in by_base.items():
+        twins = {n for n, f in first.items() if f == first[base_name]}
+        if len(twins) > 1:
+            owners = {name for twin in twins for name in by_base.get(twin, [])}
+            if len(owners) > 1 and len(set(members)) == 1:
+                raise UnrelatedModels(
+                    f"{' and '.join(sorted(twins))} are one tied parameter in the base but "
+                    f"{' and '.join(sorted(owners))} are separate in the model. Tie both or "
+                    "neither."
+                )
+    return names, base_of
 
 
 class _Matcher:

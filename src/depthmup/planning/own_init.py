@@ -9,10 +9,10 @@ square over N independent entries of kurtosis k is sqrt((k - 1) / 4N), relative.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from depthmup.planning.measured import FEW, Measured, pooled
+from depthmup.planning.measured import FEW, Measured, Sizes, pooled
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Kind, Power
 from depthmup.tracing import pattern_of
@@ -55,17 +55,6 @@ class _Uncertain(UnrecognizedInit):
 
     def allows(self, ratio: float) -> bool:
         return any(math.isclose(ratio, other, rel_tol=1e-9) for other in self.ratios)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sizes:
-    """How large the parameters of one model are, by name.
-
-    ``defaults``: what the modules' own ``reset_parameters`` draw, where the values agree with it.
-    """
-
-    measured: Mapping[str, Measured]
-    defaults: Mapping[str, Measured] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

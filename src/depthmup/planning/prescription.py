@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from depthmup.planning.anatomy import Anatomy, Place
+from depthmup.planning.anatomy import Anatomy
+from depthmup.planning.places import Place
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where
 from depthmup.rules import ONE, Family, Kind, Laws, Power, Ratios, Role, Scheme, fold

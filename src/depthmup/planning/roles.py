@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from depthmup.planning.declared import DeclaredRole
-from depthmup.planning.matching import inner
 from depthmup.rules import Kind, Ratios
-from depthmup.tracing import How, Use, plain_name
+from depthmup.tracing import How, Use, inner, plain_name
 
 
 class NotUnderstood(ValueError):

@@ -38,7 +38,10 @@ class Exponent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
-    """An observable at one size: geometric mean over seeds, and its spread (log, one sigma)."""
+    """An observable at one size: geometric mean over seeds, and its spread (log, one sigma).
+
+    ``seeds`` are the values of single seeds, in their order; empty in records from before 0.3.
+    """
 
     observable: str
     module: str
@@ -46,6 +49,7 @@ class Size:
     depth: int
     value: float
     spread: float
+    seeds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +99,7 @@ class Check:
         )
 
 
+# These sum over many parameters: where a single one fails too, that is the reason.
 _CONSEQUENCES = ("stream", "stream change", "branch change", "logits change", "logits")
 
 

@@ -14,6 +14,9 @@ from depthmup.reports.evidence import (
     export_pictures,
 )
 from depthmup.reports.export import FORMATS, export
+from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
+from depthmup.reports.figure import Kind as FigureKind
+from depthmup.reports.figure import Name as FigureName
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart, limit_page
@@ -30,13 +33,18 @@ from depthmup.reports.tables import plain_table, table
 __all__ = [
     "CHARTS",
     "FORMATS",
+    "Figure",
+    "FigureKind",
+    "FigureName",
     "Frames",
     "MapPoint",
     "Movement",
     "PageSection",
     "Section",
+    "certificate_figure",
     "certificate_section",
     "certificate_text",
+    "check_figure",
     "configured",
     "drift",
     "evidence_headline",
@@ -65,6 +73,7 @@ __all__ = [
     "save_chart",
     "simple_page",
     "strict",
+    "study_figure",
     "study_legends",
     "study_specs",
     "summary",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
+from depthmup.reports.growth import growth_panel, growth_rows
 from depthmup.reports.html import facts, library, render, script_json
 from depthmup.reports.style import BAND, configured
 
@@ -70,6 +71,11 @@ def check_page(check: Check) -> str:
     """The check as one HTML page; opens offline and asks no server for anything."""
 
     axes = [a for a, sizes in (("width", check.widths), ("depth", check.depths)) if len(sizes) > 1]
+    judged = [e for e in _sorted(check) if e.outcome is not Outcome.SHOWN]
+    shown = [e for e in judged if growth_rows(check, e)]
+    multiples = {
+        f"growth-{i}": configured(growth_panel(check, e)).to_dict() for i, e in enumerate(shown)
+    }
     return render(
         "check.html.j2",
         title=f"Coordinate check of {check.title}",
@@ -79,6 +85,7 @@ def check_page(check: Check) -> str:
         margin=f"{check.margin:g}",
         confidence=f"{check.confidence:.0%}",
         axis=" and ".join(axes),
+        scheme=check.scheme,
         facts=facts(
             {
                 "scheme": check.scheme,
@@ -93,7 +100,17 @@ def check_page(check: Check) -> str:
             }
         ),
         notes=check.notes,
-        charts=script_json({"deviations": _deviations(check), "curves": _curves(check, axes)}),
+        charts=script_json({"deviations": _deviations(check), **multiples}),
+        multiples=[
+            {
+                "id": name,
+                "title": f"{e.module}: {e.observable}",
+                "axis": e.axis,
+                "outcome": str(e.outcome),
+                "tone": _COLOURS[str(e.outcome)],
+            }
+            for name, e in zip(multiples, shown, strict=True)
+        ],
         library=library(),
     )
 
@@ -162,48 +179,4 @@ def _deviations(check: Check) -> dict[str, Any]:
         )
     )
     spec: dict[str, Any] = configured(layers.properties(width=520)).to_dict()
-    return spec
-
-
-def _curves(check: Check, axes: list[str]) -> dict[str, Any]:
-    """Each observable against each dimension, averaged (geometrically) over the other."""
-    import math
-
-    import altair as alt
-
-    failed = {(e.module, e.observable, e.axis) for e in check.failures}
-    rows = []
-    for axis in axes:
-        groups: dict[tuple[str, str], dict[int, list[float]]] = {}
-        for size in check.sizes:
-            at = groups.setdefault((size.module, size.observable), {})
-            at.setdefault(getattr(size, axis), []).append(math.log(size.value))
-        for (module, observable), at in groups.items():
-            means = {n: sum(v) / len(v) for n, v in sorted(at.items())}
-            first = next(iter(means.values()))
-            rows += [
-                {
-                    "axis": axis,
-                    "size": n,
-                    "value": math.exp(mean - first),
-                    "name": f"{module}: {observable}",
-                    "outcome": "fail" if (module, observable, axis) in failed else "other",
-                }
-                for n, mean in means.items()
-            ]
-    base = alt.Chart(alt.Data(values=rows)).mark_line(point=True)
-    chart = base.encode(
-        x=alt.X("size:Q", title=None, scale=alt.Scale(type="log", base=2)),
-        y=alt.Y("value:Q", title="relative to the smallest", scale=alt.Scale(type="log")),
-        detail="name:N",
-        color=alt.Color(
-            "outcome:N",
-            legend=None,
-            scale=alt.Scale(domain=["fail", "other"], range=["#a83f00", "#9aa3b2"]),
-        ),
-        tooltip=["name:N", "size:Q", "value:Q"],
-    ).properties(width=420, height=320)
-    spec: dict[str, Any] = configured(
-        chart.facet(alt.Facet("axis:N", title=None)).resolve_scale(x="independent")
-    ).to_dict()
     return spec

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from depthmup.reports.simple_page import PageSection, simple_page
-from depthmup.reports.style import configured
+from depthmup.reports.style import configured, ramp
 
 if TYPE_CHECKING:
     import altair as alt
@@ -70,7 +70,7 @@ def stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> 
         .encode(
             x=alt.X("position:Q", title="depth, as a fraction"),
             y=alt.Y("rms:Q", title="RMS of x", scale=alt.Scale(zero=False)),
-            color=alt.Color("step:Q", scale=alt.Scale(scheme="plasma"), title="step"),
+            color=alt.Color("step:Q", scale=alt.Scale(range=ramp(7)), title="step"),
             detail="step:Q",
             tooltip=["step:Q", "position:Q", alt.Tooltip("rms:Q", format=".4g")],
         )

@@ -62,7 +62,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         "page.html.j2",
         title=study.title,
         headline=" ".join(headline(s) for s in studies),
-        question=question(study),
+        question=next(filter(None, map(question, studies)), ()),
         parts=parts,
         certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],

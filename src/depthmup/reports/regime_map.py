@@ -84,8 +84,8 @@ def _map(points: Sequence[MapPoint], *, title: str) -> Any:
     )
     # Hollow squares are drawn within the same outline: their stroke lies half outside.
     styles: dict[str, dict[str, Any]] = {
-        "yes": {"filled": True, "size": 320},
-        "no": {"filled": False, "size": 200, "strokeWidth": 4},
+        "yes": {"filled": True, "size": 480},
+        "no": {"filled": False, "size": 320, "strokeWidth": 4},
     }
     squares = [
         alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
@@ -99,7 +99,7 @@ def _map(points: Sequence[MapPoint], *, title: str) -> Any:
         .encode(x="alpha:Q", y="gamma:Q")
     )
     layers = [_line(points), *squares, crosses, *_labels(points), *_schemes(points)]
-    return alt.layer(*layers).properties(title=title, width=420, height=420)
+    return alt.layer(*layers).properties(title=title, width=560, height=520)
 
 
 def _line(points: Sequence[MapPoint]) -> Any:
@@ -128,9 +128,10 @@ def _labels(points: Sequence[MapPoint]) -> list[Any]:
             continue
         middle = [sum(axis) / len(inside) for axis in zip(*inside, strict=True)]
         alpha, gamma = min(inside, key=lambda at: math.dist(at, middle))
-        rows.append({"alpha": alpha, "gamma": gamma, "region": region})
+        words = region.replace(" at ", " at\n").replace(" in ", " in\n")
+        rows.append({"alpha": alpha, "gamma": gamma, "region": words})
     text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
-    font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold"}
+    font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold", "lineBreak": "\n"}
     # A halo in the colour of the paper keeps the words legible on squares of any colour.
     halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
     return [halo, text.mark_text(color=INK, **font)]
@@ -146,14 +147,21 @@ def _schemes(points: Sequence[MapPoint]) -> list[Any]:
         on_map = min(alphas) <= scheme.alpha <= max(alphas)
         if on_map and min(gammas) <= scheme.gamma <= max(gammas):
             named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
-    rows = [
-        {"alpha": float(alpha), "gamma": float(gamma), "schemes": ", ".join(dict.fromkeys(names))}
-        for (alpha, gamma), names in named.items()
-    ]
+    rows = []
+    for i, ((alpha, gamma), names) in enumerate(sorted(named.items())):
+        rows.append(
+            {
+                "alpha": float(alpha),
+                "gamma": float(gamma),
+                "schemes": ", ".join(dict.fromkeys(names)),
+                # By turns above and below their points, where neighbours' words would meet.
+                "beside": float(gamma) + (0.055 if i % 2 else -0.055),
+            }
+        )
     base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
     dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
-    font: dict[str, Any] = {"fontSize": 11, "dy": -15}
-    text = base.encode(text="schemes:N")
+    font: dict[str, Any] = {"fontSize": 11, "align": "left", "dx": -6}
+    text = base.encode(text="schemes:N", y="beside:Q")
     halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
     return [dots, halo, text.mark_text(color=INK, **font)]
 

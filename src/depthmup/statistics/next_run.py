@@ -445,8 +445,8 @@ class _Sharper:
         if later:
             more = state.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
-            price = sum(search.costs[ask.size] for ask in more.asks)
-            if not worth or gain / price > max(of_size[0] for of_size in worth.values()):
+            cost = sum(search.costs[ask.size] for ask in more.asks)
+            if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
                 return more
         asks_so_far: tuple[Ask, ...] = ()
         for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):
