@@ -28,6 +28,7 @@ class Lack(StrEnum):
     WALL = "optimum next to divergence"
     FAILED = "nothing trains"
     NOISE = "noise above the effect"
+    SEARCH = "learning rates too far apart for a prediction"
     WINDOWS = "early and late windows disagree"
     SMALL = "sizes too small"
     WORSE = "larger sizes train worse"
