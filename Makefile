@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test quick sanitize bench attack docs integrations lint types format clean
+.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -19,7 +19,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## measure learning-rate transfer across depth on real data; minutes
 	$(BIN)/depthmup transfer --preset small --out runs/demo
 
-test: $(READY) lint types sanitize  ## everything CI checks
+test: $(READY) lint types sanitize  ## everything CI checks; of long tests, one variant in three
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize" --long slice
+
+test-all: $(READY) lint types sanitize  ## every variant of every test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not sanitize"
 
 quick: $(READY)  ## the tests that take seconds

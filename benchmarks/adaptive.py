@@ -1,7 +1,8 @@
 """How much training does a search for the verdict save, and are its verdicts and intervals true?
 
     python -m benchmarks.adaptive real        # the tables of docs/adaptive.md; minutes
-    python -m benchmarks.adaptive simulated
+    python -m benchmarks.adaptive simulated   # whole searches at known drifts
+    python -m benchmarks.adaptive looks       # rules for stopping
     python -m benchmarks.adaptive curves      # made to deceive
     python -m benchmarks.adaptive early       # do early losses rank learning rates?
 
@@ -17,13 +18,14 @@ import argparse
 import math
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.coverage import CLIFFS, NOISES, REAL, SHAPES, World
 from benchmarks.resampled import SCHEMES, SWEEPS, grid_of
 from depthmup.records import Verdict
 from depthmup.rules import Scheme
@@ -38,10 +40,14 @@ from depthmup.statistics import (
     next_round,
     optima,
 )
-from depthmup.statistics.intervals import Array
+from depthmup.statistics.intervals import Array, student
+from depthmup.statistics.looks import LOOKS, SPENT, line_of, misfit_part
 from depthmup.sweep import Store
 
-FULL_SEEDS = 4
+FULL_RATES, FULL_SEEDS = 8, 4
+"""Of the grid whose cost is compared: as many rates as one takes who does not know the optimum. In
+brackets, the stored grid: as wide as the optima of this scheme needed, as one knew afterwards."""
+
 Answer = Callable[[int, float, int], tuple[float, float]]
 """The loss and the cost of a run, by its size's index, log2 learning rate and seed."""
 
@@ -60,12 +66,14 @@ class Outcome:
     def drift(self, search: Search) -> tuple[float, float, int]:
         """The drift, its half-width, and over how many sizes."""
         sizes = [i for i in range(len(search.sizes)) if self.losses[i]]
-        fitted = optima(curves_of([self.losses[i] for i in sizes], chance=search.chance))
+        curves = curves_of([self.losses[i] for i in sizes], chance=search.chance)
+        fitted = optima(curves, chance=search.chance)
         inside = [n for n, i in enumerate(sizes) if fitted.places()[n].value == "interior"]
         if len(inside) < 2:
             return math.nan, math.inf, len(inside)
         x = np.log2([search.sizes[sizes[n]]["depth"] for n in inside])
-        slope = looked_at(x, optima(fitted.curves[inside]))
+        decides = search.precision is None
+        slope = looked_at(x, optima(fitted.curves[inside]), decides=decides)
         return float(slope.value), float(slope.half), len(inside)
 
 
@@ -99,7 +107,7 @@ def verdict_of(value: float, half: float, *, all_sizes: bool = True) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """One scheme's stored half-octave grid, up to the first depth at which nothing trains."""
+    """One scheme's stored half-octave grid; the first ``trained`` depths train at some rate."""
 
     name: str
     scheme: Scheme
@@ -107,9 +115,11 @@ class Population:
     depths: tuple[int, ...]
     losses: Array
     steps: Array
+    trained: int
 
     def truth(self, sizes: int) -> tuple[float, float]:
-        """The drift over the first sizes, from all seeds and rates."""
+        """The drift over the first sizes that train, from all seeds and rates."""
+        sizes = min(sizes, self.trained)
         curves = Curves.of(self.rates, self.losses[:sizes])
         slope = drifts(np.log2(self.depths[:sizes]), optima(curves))
         return float(slope.value), float(slope.half)
@@ -134,8 +144,9 @@ class Population:
     def full(self, seeds: Array, phase: int) -> tuple[float, float, float]:
         """Drift, half-width and cost of the full grid of one octave, with four seeds."""
         some = seeds[:FULL_SEEDS]
-        losses = self.losses[:, phase::2][..., some]
-        slope = drifts(np.log2(self.depths), optima(Curves.of(self.rates[phase::2], losses)))
+        losses = self.losses[: self.trained, phase::2][..., some]
+        depths = self.depths[: self.trained]
+        slope = drifts(np.log2(depths), optima(Curves.of(self.rates[phase::2], losses)))
         cost = (np.array(self.depths)[:, None, None] * self.steps[:, phase::2][..., some]).sum()
         return float(slope.value), float(slope.half), float(cost)
 
@@ -182,74 +193,392 @@ def populations(store: Store) -> Iterator[Population]:
                 name=name,
                 scheme=scheme,
                 rates=np.array(design.log2_lrs),
-                depths=tuple(design.arm("depth")[:trains]),
-                losses=losses[:trains],
-                steps=steps[:trains],
+                depths=tuple(design.arm("depth")),
+                losses=losses,
+                steps=steps,
+                trained=trains,
             )
 
 
 def real(store: Store, draws: int) -> None:
     """Verdicts, coverage, bias and costs by scheme, as Markdown."""
     print(
-        "| networks | scheme | drift | full grid says | agrees | opposite | holds the drift | bias "
-        "| cost to the verdict | to the interval |\n" + "| --- " * 10 + "|"
+        "| networks | scheme | drift, all seeds | grid of 4 seeds | search | opposite | covers | "
+        "bias | cost to the verdict | to the grid's interval |\n" + "| --- " * 10 + "|"
     )
+    everything: dict[str, list[float]] = defaultdict(list)
     for population in populations(store):
         name = f"{population.name} {population.scheme.name}"
         rng = np.random.default_rng(zlib.crc32(name.encode()))
-        tally: dict[str, list[float]] = defaultdict(list)
-        says: dict[str, int] = defaultdict(int)
+        tally: dict[str, list[Any]] = defaultdict(list)
         for draw in range(draws):
-            phase = draw % 2
             seeds = rng.permutation(population.losses.shape[-1])
-            _one(population, seeds, phase, tally, says)
+            _one(population, seeds, draw % 2, tally)
         truth, half = population.truth(len(population.depths))
-        share = {k: float(np.mean(v)) for k, v in tally.items()}
+        mean = {
+            k: float(np.mean(v)) for k, v in tally.items() if k not in ("grid", "search", "dense")
+        }
+        ratios = {
+            goal: (mean["default"] / mean[goal], mean["tight"] / mean[goal])
+            for goal in ("verdict", "interval")
+        }
         print(
             f"| {population.name} | {population.scheme.title} | {truth:+.3f} ± {half:.3f} | "
-            f"{', '.join(f'{k} {n / draws:.0%}' for k, n in sorted(says.items()))} | "
-            f"{share['agrees']:.0%} | {share['opposite']:.0%} | {share['covers']:.0%} | "
-            f"{share['bias']:+.3f} | {share['full'] / share['cost']:.1f} | "
-            f"{share['full'] / share['equal']:.1f} |",
+            f"{_shares(tally['grid'])} | {_shares(tally['search'])} | {mean['opposite']:.0%} | "
+            f"{mean['covers']:.0%}, {mean['covers then']:.0%} | {mean['bias']:+.3f} | "
+            + " | ".join(f"1/{a:.1f} (1/{b:.1f})" for a, b in ratios.values())
+            + " |",
+            flush=True,
+        )
+        for goal, (default, tight) in ratios.items():
+            everything[goal].append(default)
+            everything[f"{goal}, tight grid"].append(tight)
+        for name in ("grid", "search"):
+            everything[f"{name} as all seeds"].append(
+                float(np.mean([v == d for v, d in zip(tally[name], tally["dense"], strict=True)]))
+            )
+        everything["covers"].append(mean["covers"])
+        everything["covers, interval of that width"].append(mean["covers then"])
+    print()
+    for name, values in everything.items():
+        # A mean of ratios of costs is the harmonic one: of costs for equal work.
+        mean_of = len(values) / sum(1 / v for v in values)
+        print(f"{name}: {mean_of:.2f}, from {min(values):.2f} to {max(values):.2f}")
+
+
+def _shares(verdicts: Sequence[Verdict]) -> str:
+    counts = {v: sum(w is v for w in verdicts) / len(verdicts) for v in Verdict}
+    return ", ".join(f"{v.value} {share:.0%}" for v, share in counts.items() if share)
+
+
+def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list[Any]]) -> None:
+    """One experiment: the grid, the search for the verdict, and that for the grid's interval."""
+    value, half, cost = population.full(seeds, phase)
+    full = verdict_of(value, half)
+    search, answer = population.search(phase), population.answer(seeds)
+    outcome = searched(search, answer)
+    drift, width, sizes = outcome.drift(search)
+    verdict = verdict_of(drift, width, all_sizes=sizes == population.trained)
+    truth, _ = population.truth(sizes) if sizes > 1 else (math.nan, 0.0)
+    dense = verdict_of(*population.truth(len(population.depths)))
+    decided = {Verdict.TRANSFERS, Verdict.DRIFTS}
+    rates = len(population.rates[phase::2])
+    tally["grid"].append(full)
+    tally["search"].append(verdict)
+    tally["dense"].append(dense)
+    tally["opposite"].append({verdict, full} == decided or {verdict, dense} == decided)
+    tally["covers"].append(abs(drift - truth) <= width)
+    tally["bias"].append(drift - truth)
+    tally["tight"].append(cost)
+    tally["default"].append(cost * max(FULL_RATES, rates) / rates)
+    tally["verdict"].append(outcome.cost)
+    precise = replace(search, precision=half)
+    narrow = searched(precise, answer)
+    value, half, sizes = narrow.drift(precise)
+    tally["interval"].append(narrow.cost)
+    tally["covers then"].append(abs(value - population.truth(sizes)[0]) <= half)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedWorld:
+    """A valley and a noise, as in ``benchmarks.coverage``, at any rate that is asked for."""
+
+    shape: str
+    noise: str
+
+    def answer(self, rng: np.random.Generator, drift: float, sizes: int, seeds: int) -> Answer:
+        """Runs of one experiment; the best rate of the first size lies near zero."""
+        optimum = rng.uniform(-1.5, 1.5) + drift * np.arange(sizes)
+        slope = np.zeros(seeds)
+        if self.noise == "own slopes":
+            slope = 0.05 * rng.standard_normal(seeds)
+        elif self.noise == "own slopes, heavy":
+            slope = 0.03 * np.clip(rng.standard_t(2, seeds), -15, 15)
+        step = np.arange(sizes) - (sizes - 1) / 2
+        shift = 0.05 * rng.standard_normal(seeds) + slope * step[:, None]
+        level, edge = 0.03 * rng.standard_normal(seeds), 0.1 * rng.standard_normal(seeds)
+
+        def of(size: int, log2_lr: float, seed: int) -> tuple[float, float]:
+            u = log2_lr - optimum[size] - shift[size, seed]
+            if self.noise in CLIFFS and u > CLIFFS[self.noise] + edge[seed]:
+                return math.inf, 2.0**size
+            y = float(SHAPES[self.shape](np.array(u))) + level[seed]
+            return math.exp(y + self._scatter(rng, u, size, sizes)), 2.0**size
+
+        return of
+
+    def _scatter(self, rng: np.random.Generator, u: float, size: int, sizes: int) -> float:
+        deviation = {"quiet": 0.002, "loud": 0.03}.get(self.noise, REAL)
+        scatter = deviation * rng.standard_normal()
+        if self.noise == "heavy tails":
+            scatter = deviation * rng.standard_t(3) / math.sqrt(3)
+        elif self.noise == "unequal sizes":
+            scatter = scatter * np.linspace(0.4, 2, sizes)[size]
+        elif self.noise == "unequal rates":
+            scatter = scatter * 2 ** float(np.clip(u / 2, -2, 2))
+        elif self.noise == "spikes":
+            scatter = scatter + 0.2 * (rng.random() < 0.02)
+        return float(scatter)
+
+
+def simulated_search(start: float = 0.0, sizes: int = 5, **options: Any) -> Search:
+    """A search over depths that double, each twice as costly as the one before."""
+    return Search(
+        sizes=tuple({"depth": 4 * 2**i} for i in range(sizes)),
+        costs=tuple(2.0**i for i in range(sizes)),
+        base={"depth": 4},
+        axes=("depth",),
+        start=start,
+        **options,
+    )
+
+
+def simulated(draws: int) -> None:
+    """False verdicts, coverage and cost of whole searches by noise, at known drifts."""
+    print(
+        "| noise | covers | false 'transfers' at 0.2, 0.3 | false 'drifts' at 0, 0.1 | "
+        "'transfers' at 0 | 'drifts' at 0.3 | cost at 0, 0.3 |\n" + "| --- " * 7 + "|"
+    )
+    search, full = simulated_search(), FULL_RATES * FULL_SEEDS * (2.0**5 - 1)
+    for noise in NOISES:
+        by: dict[float, list[tuple[Verdict, bool, float]]] = defaultdict(list)
+        for shape, drift in ((s, d) for s in SHAPES for d in (0.0, 0.1, 0.2, 0.3)):
+            rng = np.random.default_rng(zlib.crc32(f"{shape} {noise} {drift}".encode()))
+            for _ in range(draws):
+                answer = SimulatedWorld(shape=shape, noise=noise).answer(rng, drift, 5, 8)
+                outcome = searched(search, answer)
+                value, half, sizes = outcome.drift(search)
+                verdict = verdict_of(value, half, all_sizes=sizes == 5)
+                by[drift].append((verdict, abs(value - drift) <= half, outcome.cost))
+
+        def share(verdict: Verdict, drift: float, by: Any = by) -> float:
+            return float(np.mean([v is verdict for v, _, _ in by[drift]]))
+
+        t, d = Verdict.TRANSFERS, Verdict.DRIFTS
+        covers = np.mean([inside for of in by.values() for _, inside, _ in of])
+        cost = [np.mean([c for _, _, c in by[drift]]) for drift in (0.0, 0.3)]
+        print(
+            f"| {noise} | {covers:.1%} | {share(t, 0.2):.1%}, {share(t, 0.3):.1%} | "
+            f"{share(d, 0.0):.1%}, {share(d, 0.1):.1%} | {share(t, 0.0):.0%} | "
+            f"{share(d, 0.3):.0%} | 1/{full / cost[0]:.1f}, 1/{full / cost[1]:.1f} |",
             flush=True,
         )
 
 
-def _one(
-    population: Population,
-    seeds: Array,
-    phase: int,
-    tally: dict[str, list[float]],
-    says: dict[str, int],
-) -> None:
-    """One experiment: the search for the verdict, and the one for the full grid's interval."""
-    value, half, cost = population.full(seeds, phase)
-    full = verdict_of(value, half)
-    search = population.search(phase)
-    outcome = searched(search, population.answer(seeds))
-    drift, width, sizes = outcome.drift(search)
-    verdict = verdict_of(drift, width, all_sizes=sizes == len(population.depths))
-    truth, _ = population.truth(sizes) if sizes > 1 else (math.nan, 0.0)
-    dense = verdict_of(*population.truth(len(population.depths)))
-    says[full.value] += 1
-    decided = {verdict, full} == {Verdict.TRANSFERS, Verdict.DRIFTS}
-    tally["agrees"].append(verdict is full or (full is Verdict.UNDECIDED and verdict is dense))
-    tally["opposite"].append(decided or {verdict, dense} == {Verdict.TRANSFERS, Verdict.DRIFTS})
-    tally["covers"].append(abs(drift - truth) <= width)
-    tally["bias"].append(drift - truth)
-    tally["full"].append(cost)
-    tally["cost"].append(outcome.cost)
-    equal = searched(replace(search, precision=half), population.answer(seeds))
-    tally["equal"].append(equal.cost)
+def looks(experiments: int) -> None:
+    """False verdicts next to the tolerance, and coverage where one stops, by rule and noise."""
+    print(
+        "| noise | looked at as if once | pooled over sizes | spent over the looks |\n"
+        + "| --- " * 4
+        + "|"
+    )
+    for noise in (*NOISES[:-3], "own slopes of 0.08"):
+        cells = []
+        for rule in (_plain, _pooled, _spent):
+            wrong, inside, count = 0.0, 0.0, 0
+            for drift in (TOLERANCE - 0.001, TOLERANCE + 0.001):
+                curves = _brackets(noise, drift, experiments)
+                verdicts, covered = _stopped(curves, rule, drift)
+                false = Verdict.DRIFTS if drift < TOLERANCE else Verdict.TRANSFERS
+                wrong += float(np.mean([v is false for v in verdicts]))
+                inside += float(np.mean(covered))
+                count += 1
+            cells.append(f"{wrong / count:.1%} (covers {inside / count:.0%})")
+        print(f"| {noise} | {' | '.join(cells)} |", flush=True)
+
+
+def _brackets(noise: str, drift: float, experiments: int, seeds: int = 8) -> Curves:
+    """Three rates an octave apart around the optima of five valleys with a kink."""
+    rng = np.random.default_rng(zlib.crc32(f"{noise} {drift}".encode()))
+    named = "own slopes" if noise.startswith("own slopes of") else noise
+    world = World(shape="V", noise=named, spacing=1.0, seeds=seeds)
+    shape = (experiments, 1, seeds)
+    slope = np.zeros(shape)
+    if noise.startswith("own slopes"):
+        slope = {"own slopes": 0.05, "own slopes of 0.08": 0.08}.get(noise, 0.03) * (
+            np.clip(rng.standard_t(2, shape), -15, 15)
+            if "heavy" in noise
+            else rng.standard_normal(shape)
+        )
+    step = np.arange(5) - 2.0
+    shift = 0.05 * rng.standard_normal(shape) + slope * step[None, :, None]
+    phase = rng.uniform(-0.25, 0.25, (experiments, 5, 1))
+    grid = drift * np.arange(5.0)[:, None] + phase + np.array([-1.0, 0.0, 1.0])
+    u = grid[..., None] - drift * np.arange(5)[:, None, None] - shift[:, :, None, :]
+    level = 0.03 * rng.standard_normal((experiments, 1, 1, seeds))
+    log_losses = world.valley(u) + level + world._scatter(rng, u)
+    return Curves(log2_lrs=grid, losses=np.exp(log_losses))
+
+
+def _plain(x: Array, fitted: Any) -> Any:
+    return drifts(x, fitted)
+
+
+def _spent(x: Array, fitted: Any) -> Any:
+    return looked_at(x, fitted)
+
+
+def _pooled(x: Array, fitted: Any) -> Any:
+    """The error spent, and the seeds' scatter pooled over sizes, without slopes of their own."""
+    row = line_of(x, fitted).rows[1]
+    single, _ = fitted.seed_error(fitted.centre_without)
+    seeds = fitted.curves.fewest_seeds
+    error = np.sqrt((single**2).mean(-1) * (row**2).sum())
+    of_seeds = float(student(len(row) * (seeds - 1), SPENT)) * error
+    return replace(drifts(x, fitted), half=np.hypot(of_seeds, misfit_part(fitted, row)))
+
+
+def _stopped(curves: Curves, rule: Any, drift: float) -> tuple[list[Verdict], Array]:
+    """The verdicts at the first look that decides, or at the last, and whether they cover."""
+    experiments = len(curves.losses)
+    verdicts = [Verdict.UNDECIDED] * experiments
+    covered, open_ = np.zeros(experiments, bool), np.ones(experiments, bool)
+    for look in LOOKS:
+        some = Curves(log2_lrs=curves.log2_lrs, losses=curves.losses[..., :look])
+        slope = rule(np.arange(5.0), optima(some))
+        low, high = slope.value - slope.half, slope.value + slope.half
+        decided = (
+            (low > TOLERANCE) | (high < -TOLERANCE) | ((low >= -TOLERANCE) & (high <= TOLERANCE))
+        )
+        ends = open_ & (decided | (look == LOOKS[-1]))
+        covered[ends] = ((low <= drift) & (drift <= high))[ends]
+        for i in np.flatnonzero(ends):
+            verdicts[i] = verdict_of(float(slope.value[i]), float(slope.half[i]))
+        open_ &= ~ends
+    return verdicts, covered
+
+
+HARD: dict[str, tuple[str, Callable[[float, int, int], float]]] = {
+    "two minima, the second as deep": (
+        "refused",
+        lambda u, i, s: math.exp(min(0.07 * (u + 1) ** 2, 0.02 + 0.3 * (u - 2.5) ** 2)),
+    ),
+    "a cliff half an octave above the optimum": (
+        "transfers or open",
+        lambda u, i, s: math.inf if u > 0.5 else math.exp(0.07 * u * u),
+    ),
+    "a flat valley": ("open", lambda u, i, s: math.exp(0.0002 * u * u)),
+    "an optimum four octaves above the start": (
+        "transfers",
+        lambda u, i, s: math.exp(0.07 * (u - 4) ** 2),
+    ),
+    "an optimum seven octaves below the start": (
+        "transfers",
+        lambda u, i, s: math.exp(0.07 * (u + 7) ** 2),
+    ),
+    "one seed that diverges everywhere": (
+        "refused",
+        lambda u, i, s: math.inf if s == 1 else math.exp(0.07 * u * u),
+    ),
+    "the fourth size never trains": (
+        "open",
+        lambda u, i, s: 12.0 if i == 3 else math.exp(0.07 * u * u),
+    ),
+    "a loss that falls with every rate": ("refused", lambda u, i, s: math.exp(-0.05 * u)),
+    "noise alone": ("open or refused", lambda u, i, s: 1.0),
+}
+"""Curves made to deceive, at true drift 0: what is right, and the loss u octaves from the start."""
+
+
+def curves(draws: int) -> None:
+    """What the search makes of curves that were made to deceive."""
+    print("| curve | right is | verdicts | runs | rounds, most |\n" + "| --- " * 5 + "|")
+    for name, (right, loss) in HARD.items():
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        verdicts: dict[str, int] = defaultdict(int)
+        runs, rounds = [], 0
+        for _ in range(draws):
+            search = simulated_search(chance=10.0)
+
+            outcome = searched(search, _with_noise(loss, rng))
+            value, half, sizes = outcome.drift(search)
+            verdict = verdict_of(value, half, all_sizes=sizes == 5).value
+            refused = any(word in outcome.why for word in ("valleys", "trains.", "lies"))
+            verdicts["refused" if refused else verdict] += 1
+            runs.append(outcome.runs)
+            rounds = max(rounds, outcome.rounds)
+        told = ", ".join(f"{verdict} {n / draws:.0%}" for verdict, n in sorted(verdicts.items()))
+        print(f"| {name} | {right} | {told} | {np.median(runs):.0f} | {rounds} |", flush=True)
+
+
+def _with_noise(loss: Callable[[float, int, int], float], rng: np.random.Generator) -> Answer:
+    return lambda i, k, s: (loss(k, i, s) * math.exp(REAL * rng.standard_normal()), 2.0**i)
+
+
+FRACTIONS = (0.1, 0.25, 0.5, 0.75)
+
+
+def early(store: Store) -> None:
+    """Do early losses rank learning rates as the last ones do? By fraction of the steps."""
+    head = " | ".join(f"{f:.0%}" for f in FRACTIONS)
+    print(
+        f"| networks | scheme | rank correlation at {head} | optimum then, octaves from the last |"
+    )
+    print("| --- " * 7 + "| --- |")
+    for name in SWEEPS:
+        for scheme in SCHEMES:
+            grid = grid_of(name, scheme)
+            design = grid.design
+            records = store.records(grid.runs)
+            points = grid.points(design.variant(), design.sizes_along("depth"))
+            by = [_mean_log(records, points, design.window, design.steps, f) for f in FRACTIONS]
+            last = _mean_log(records, points, design.window, design.steps, 1.0)
+            rates = np.array(design.log2_lrs)
+            ranks: dict[int, list[float]] = defaultdict(list)
+            shifts: dict[int, list[float]] = defaultdict(list)
+            for size, final in enumerate(last):
+                if not (final < math.log(math.log(10.0))).any():
+                    continue
+                best = rates[int(final.argmin())]
+                near = np.isfinite(final) & (np.abs(rates - best) <= 2)
+                for n, values in enumerate(by):
+                    if near.sum() > 2 and np.isfinite(values[size][near]).all():
+                        ranks[n].append(spearman(values[size][near], final[near]))
+                        shifts[n].append(float(rates[int(values[size].argmin())] - best))
+            told = " | ".join(f"{np.mean(ranks[n]):.2f}" for n in range(len(FRACTIONS)))
+            moved = ", ".join(f"{np.mean(shifts[n]):+.1f}" for n in range(len(FRACTIONS)))
+            print(f"| {name} | {scheme.title} | {told} | {moved} |", flush=True)
+
+
+def _mean_log(records: Any, points: Any, window: int, steps: int, fraction: float) -> list[Array]:
+    """Log losses by size and rate over the window that ends at a fraction of the steps."""
+    stop = max(round(fraction * steps), 1)
+    start = max(stop - window, 0)
+    means = []
+    for of_size in points:
+        losses = [[records[r].mean_loss(start, stop) for r in of_rate] for of_rate in of_size]
+        with np.errstate(over="ignore"):
+            means.append(np.log(np.array(losses)).mean(-1))
+    return means
+
+
+def spearman(one: Array, other: Array) -> float:
+    """Spearman's correlation: that of the ranks.
+
+    Example:
+        >>> spearman(np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 3.0]))
+        0.5
+    """
+    ranks = [np.argsort(np.argsort(values)).astype(float) for values in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=["real", "simulated", "curves", "early"])
+    parser.add_argument("action", choices=["real", "simulated", "looks", "curves", "early"])
     parser.add_argument("--store", type=Path, default=Path("runs/resampled/results.sqlite"))
     parser.add_argument("--draws", type=int, default=100)
     options = parser.parse_args()
-    if options.action == "real":
+    if options.action == "simulated":
+        simulated(options.draws)
+    elif options.action == "looks":
+        looks(options.draws)
+    elif options.action == "curves":
+        curves(options.draws)
+    elif options.action == "early":
+        with Store(options.store) as store:
+            early(store)
+    else:
         with Store(options.store) as store:
             real(store, options.draws)
 

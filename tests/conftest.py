@@ -4,9 +4,11 @@ Set before anything imports torch, so that a bare ``pytest`` behaves as ``make t
 """
 
 import os
+from collections import Counter
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -16,3 +18,30 @@ install_import_hook(["depthmup.limits", "depthmup.statistics"], "typechecker.che
 # A deadline would make every property depend on how busy the machine is.
 settings.register_profile("depthmup", deadline=None)
 settings.load_profile("depthmup")
+
+EVERY = 3
+"""Of the variants of a long test, a slice runs the first and every third from there."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long",
+        choices=("all", "slice", "rest"),
+        default="all",
+        help="variants of tests marked long: all, one in three, or those that the slice leaves out",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    part = config.getoption("--long")
+    if part == "all":
+        return
+    variants: Counter[str] = Counter()
+    chosen, others = [], []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        in_slice = item.get_closest_marker("long") is None or variants[name] % EVERY == 0
+        variants[name] += item.get_closest_marker("long") is not None
+        (chosen if in_slice is (part == "slice") else others).append(item)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=others)

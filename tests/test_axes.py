@@ -79,6 +79,12 @@ def test_batch_and_steps_are_axes():
     report = depthmup.transfer(Model(make, batch=watched, version="1"), design)
     assert design.axes == ("batch", "steps")
     assert seen == {16, 64}
+    frame = report.frame("trials")
+    assert {*zip(frame["batch"], frame["planned_steps"], strict=True)} == {
+        (16, 10),
+        (16, 20),
+        (64, 10),
+    }
     lengths = {(run.size["batch"], len(record.losses)) for run, record in report.records.items()}
     assert lengths == {(16, 10), (16, 20), (64, 10)}
     # Judged by the last fifth of each run, whatever its length.
@@ -222,6 +228,37 @@ def test_designs_whose_question_cannot_be_asked(asked, message):
         depthmup.Design(**asked)
 
 
+def test_what_varies_width_and_depth_alone_says_which_argument_it_cannot_give():
+    def sized(generator, batch):
+        return torch.randn(batch, 16, generator=generator), torch.zeros(batch, dtype=torch.long)
+
+    model = Model(make, batch=sized, version="1")
+    with pytest.raises(ValueError, match=r"has no 'batch'.*or give it a default"):
+        depthmup.check(model, scheme="sp", widths=(8, 16, 32), depths=(2,))
+
+
+def test_the_built_in_networks_have_batch_and_duration(tmp_path):
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2, "batch": 16, "tokens": 160}, batch=(16, 32),
+        tokens=(160, 320), schemes="depth-mup", optimizers="adamw", run=("none", "sde"),
+        lrs=RATES, seeds=2,
+    )  # fmt: skip
+    report = depthmup.transfer(depthmup.BuiltIn(), design, out=tmp_path)
+    shapes = {(cell.batch_size, cell.steps) for cell in report.records}
+    assert shapes == {(16, 10), (32, 5), (16, 20)}
+    assert "the tokens are held" in report.table
+    assert "the tokens are held" in (tmp_path / "report.html").read_text()
+    assert {study.axis for study in report.studies} == {"batch", "tokens"}
+    # An older run of the same batch and steps is the same run.
+    plain = replace(design, base={"width": 8, "depth": 2}, arms={"depth": (2, 4)}, steps=10)
+    older = depthmup.transfer(depthmup.BuiltIn(batch_size=16), replace(plain, run=None))
+    assert {cell.key for cell in older.records} & {cell.key for cell in report.records}
+    with pytest.raises(ValueError, match=r"base has 16, and the network 8"):
+        depthmup.transfer(depthmup.BuiltIn(batch_size=8), design)
+    with pytest.raises(ValueError, match="width, depth, batch, and steps or tokens"):
+        depthmup.transfer(depthmup.BuiltIn(), depthmup.Design(base={"depth": 2, "experts": 2}))
+
+
 def test_a_function_that_trains_is_given_the_whole_size():
     def train(trial):
         octaves = log2(trial.lr) + 7 + 0.5 * log2(trial.ratio("batch"))
@@ -234,6 +271,22 @@ def test_a_function_that_trains_is_given_the_whole_size():
     report = depthmup.transfer(Model(train=train, version="1"), design)
     assert report.drift.value == approx(-0.5, abs=0.02)
     assert {run.steps for run in report.records} == {20, 10, 5}
+
+
+def test_rates_are_found_along_the_batch_as_along_any_axis():
+    def train(trial):
+        octaves = log2(trial.lr) + 7 + 0.5 * log2(trial.ratio("batch"))
+        # Falls within a run, so that a window of another fraction would have another loss.
+        falling = 2 - np.arange(trial.steps) / trial.steps
+        return list(falling + 0.1 * octaves**2 + 0.01 * trial.seed)
+
+    design = depthmup.Design(
+        base={"batch": 32, "tokens": 6400}, batch=(32, 64, 128, 256), schemes="sp",
+        lrs=depthmup.Auto(start=2.0**-9),
+    )  # fmt: skip
+    report = depthmup.transfer(Model(train=train, version="1"), design)
+    assert report.drift.value == approx(-0.5, abs=0.02)
+    assert report.verdict is depthmup.records.Verdict.DRIFTS
 
 
 def test_a_head_count_changes_no_shape_and_is_an_axis_all_the_same():
@@ -261,7 +314,109 @@ def test_a_head_count_changes_no_shape_and_is_an_axis_all_the_same():
     assert {run.size["heads"] for run in report.records} == {1, 4}
 
 
+def test_batches_that_do_not_fit_into_memory_are_refused_before_training(monkeypatch):
+    from depthmup.sweep import cost
+
+    monkeypatch.setattr(cost, "available", lambda device="cpu": 600 * 2**20)
+    design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
+    with pytest.raises(ValueError, match=r"largest model has width 64, depth 8 and batch 200000"):
+        depthmup.transfer(OWN, replace(design, arms={"batch": (2, 200_000)}))
+
+
+def test_memory_counts_what_the_backward_pass_keeps():
+    """Of a chain of matrices: the input of every product, and both sides of the loss."""
+    from depthmup.training.forecast import WEIGHTS, bytes_of_trial
+
+    def plain(width, depth):
+        return nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(depth)))
+
+    def squares(generator, batch):
+        return torch.randn(batch, 16, generator=generator), torch.zeros(batch, 16)
+
+    model = Model(plain, batch=squares, loss=nn.functional.mse_loss, version="1")
+    trial = Trial(
+        model="plain", code="1", size={"width": 16, "depth": 3, "batch": 32}, base={}, scheme="sp",
+        optimizer="adamw", lr=0.1, steps=1, seed=0,
+    )  # fmt: skip
+    weights, inputs, both_of_the_loss = 3 * 16 * 16, 3 * 32 * 16, 2 * 32 * 16
+    assert bytes_of_trial(model, trial) == 4 * (WEIGHTS * weights + inputs + both_of_the_loss)
+
+
 @pytest.mark.parametrize("name", ["loss", "seeds", "lrs", "window"])
 def test_names_that_stand_for_something_else_are_no_axes(name):
     with pytest.raises(ValueError, match=f"another name for the axis '{name}'"):
         depthmup.Design(base={"depth": 2, name: 4}, depth=(2, 4))
+
+
+def test_a_corner_for_each_pair_of_axes_along_which_the_target_grows():
+    design = depthmup.Design(
+        base={"width": 16, "depth": 4, "batch": 8, "steps": 50},
+        width=(16, 32, 64), depth=(4, 8, 16), batch=(8, 16, 32),
+    )  # fmt: skip
+    target = {"width": 256, "depth": 64, "batch": 128, "steps": 50}
+    corners = [
+        {axis: n for axis, n in size.items() if n != design.base[axis]}
+        for size in design.toward(target).sizes
+    ]
+    assert corners == [
+        {"depth": 16, "width": 32}, {"depth": 16, "batch": 16}, {"width": 64, "batch": 16}
+    ]  # fmt: skip
+    # A pair that the design has a corner of already gets no other.
+    some = replace(design, sizes=[{**design.base, "depth": 8, "batch": 16}])
+    assert len(some.toward(target).sizes) == 3
+    assert design.toward({**target, "width": 16, "batch": 8}) == design
+
+
+def law(size):
+    """Minus a half along the batch, plus a tenth along depth, and an interaction of the two."""
+    batch, depth = log2(size["batch"] / 32), log2(size["depth"] / 4)
+    return -7 + 0.5 * batch + 0.1 * depth - 0.06 * batch * depth
+
+
+def obeying(trial):
+    octaves = log2(trial.lr) - law(trial.size)
+    noise = np.random.default_rng([trial.seed, *trial.size.values()]).normal(0, 0.002)
+    return [(2 - 0.1 * log2(trial.size["depth"]) + 0.1 * octaves**2) * np.exp(noise)] * trial.steps
+
+
+def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
+    design = depthmup.Design(
+        base={"depth": 4, "batch": 32, "tokens": 640},
+        depth=(4, 8, 16, 32), batch=(16, 32, 64, 128), tokens=(320, 640, 1280), schemes="sp",
+        lrs=[2.0 ** (k / 2) for k in range(-22, -6)],
+    )  # fmt: skip
+    target = {"depth": 128, "batch": 256, "tokens": 5120}
+    report = depthmup.transfer(Model(train=obeying, version="1"), design, target=target)
+    (certificate,) = report.certificates
+    assert len(report.sweep.design.sizes) == 3
+    assert certificate.issued
+    truth = law(certificate.target)
+    assert certificate.predicted.low < truth < certificate.predicted.high
+    # Without the interaction the law would be 5 octaves x 3 octaves x 0.06 = 0.9 higher.
+    assert certificate.predicted.value == approx(truth, abs=0.3)
+
+
+def test_a_target_in_a_direction_of_one_size_is_refused_before_training():
+    design = depthmup.Design(base={"width": 8, "depth": 2, "batch": 8}, depth=(2, 4), **ASKED)
+    with pytest.raises(ValueError, match=r"batch 64, and the design has batch 8 alone"):
+        depthmup.transfer(OWN, design, target={"depth": 8, "batch": 64}, out="/nonexistent/never")
+    design = depthmup.Design(base={"batch": 8, "tokens": 64}, batch=(8, 16), **ASKED)
+    with pytest.raises(ValueError, match="multiple of the batch"):
+        depthmup.transfer(OWN, design, target={"batch": 48})
+
+
+def test_larger_batches_may_train_worse_and_no_scheme_has_broken_down():
+    """At held tokens fewer steps are taken; a certificate is about the best rate there."""
+
+    def train(trial):
+        octaves = log2(trial.lr) + 7
+        noise = np.random.default_rng([trial.seed, trial.size["batch"]]).normal(0, 0.002)
+        worse = 0.2 * log2(trial.size["batch"] / 8)
+        return [4.0] + [(1 + worse + 0.1 * octaves**2) * np.exp(noise)] * (trial.steps - 1)
+
+    design = depthmup.Design(
+        base={"batch": 8, "tokens": 640}, batch=(8, 16, 32, 64), schemes="sp",
+        lrs=[2.0 ** (k / 2) for k in range(-18, -9)],
+    )  # fmt: skip
+    report = depthmup.transfer(Model(train=train, version="1"), design, target={"batch": 128})
+    assert report.certificates[0].refusals == ()

@@ -49,6 +49,12 @@ USUAL_RATE = 2.0**-8
 is given: within four octaves of that of most small models under Adam."""
 
 
+SEARCHES = (
+    "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
+    "verdict is decided."
+)
+
+
 def transfer(
     model: Model | BuiltIn,
     design: Design,
@@ -127,7 +133,7 @@ def transfer(
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
             placed.trainer.check(missing, workers=placed.workers)
-        if missing and forecast is not None:
+        if missing and forecast is not None and not sweep.design.auto:
             _tell_time(missing, placed, forecast)
         return placed.trainer.jobs(missing)
 
@@ -151,6 +157,8 @@ def transfer(
             run(runs, store=store, executor=executor, jobs=checked, tell=tell, about=about)
 
         if sweep.design.auto and not placed.shard:
+            if forecast is not None:
+                forecast(SEARCHES)
             train_rounds(plan, store, train=train, tell=progress)
         else:
             train(asked, progress)
@@ -190,7 +198,8 @@ def resolved_sweep(
         target = _target(design, target)
         design = design.toward(target)
     if isinstance(model, BuiltIn):
-        model = replace(model, batch_size=design.base.get("batch", model.batch_size))
+        model.check_axes(design.base)
+        model = _batched(model, design.base)
         optimizers = design.optimizers or ("adam",)
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
         return Sweep(
@@ -219,6 +228,17 @@ def resolved_sweep(
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
     return Sweep(model=custom, design=design), target
+
+
+def _batched(model: BuiltIn, base: Size) -> BuiltIn:
+    """The built-in network with the batch of the base, where that is an axis."""
+    batch = base.get("batch", model.batch_size)
+    if model.batch_size not in (batch, BuiltIn().batch_size):
+        raise ValueError(
+            f"Expected one batch size; the base has {batch}, and the network {model.batch_size} "
+            "(batch_size, --batch-size). Leave it out of one of them."
+        )
+    return replace(model, batch_size=batch)
 
 
 def _started(lrs: tuple[float, ...] | Auto | None, usual: float) -> tuple[float, ...] | Auto:

@@ -1,6 +1,6 @@
 """The report of a measurement of transfer: verdicts, tables, charts and files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -203,6 +203,7 @@ class Report:
                 **run.row,
                 "status": record.status.value,
                 "steps": len(record.losses),
+                "planned_steps": run.steps,
                 "loss": record.mean_loss(own.start, own.stop),
                 "last_finite_loss": record.last_finite_loss,
                 "key": run.key,
@@ -282,18 +283,38 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
 
 
+def next_of(store: Store) -> tuple[Sequence[Any], str]:
+    """The runs that the last measurement on a store needs next, and why, or why there are none.
+
+    Raises:
+        StoreError: no measurement was started.
+    """
+    sessions = [session for session in store.sessions() if "sweep" in session]
+    if not sessions:
+        raise StoreError(f"No measurement was started in {store.path}.")
+    last = sessions[-1]
+    sweep = sweep_of(last)
+    if sweep.design.auto is None:
+        missing = store.missing(sweep.runs)
+        return missing, f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+    plan = advance(_begun(sweep, last), store)
+    if plan.pending:
+        return plan.pending, f"Round {max((r.number for r in plan.rounds), default=0) + 1}."
+    return (), " ".join(f"{name}: {why}" for name, why in plan.ended.items())
+
+
+def _begun(sweep: Sweep, session: Mapping[str, Any]) -> Plan:
+    complete = session.get("target") is not None
+    return begin(sweep, tolerance=session["tolerance"], complete=complete)
+
+
 def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> Plan:
     """The rounds of a sweep whose learning rates were found as it went.
 
     Raises:
         StoreError: the next round is not trained yet, and no budget of seconds ended the search.
     """
-    plan = begin(
-        sweep,
-        tolerance=session["tolerance"],
-        complete=session.get("target") is not None,
-    )
-    plan = advance(plan, store)
+    plan = advance(_begun(sweep, session), store)
     if plan.done:
         return plan
     auto = sweep.design.auto

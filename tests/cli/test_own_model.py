@@ -147,9 +147,10 @@ def test_axes_by_name_on_the_command_line(tmp_path):
     asked = [
         "transfer", "--model", f"{tmp_path}/sized.py:make", "--base", "width=8", "depth=2",
         "batch=16", "steps=10", "--along", "batch=16,32", "steps=10,20", "--log2-lrs", "-9", "-7",
-        "-5", "--seeds", "2", "--out", str(tmp_path / "out"),
+        "-5", "--seeds", "2", "--run", "none", "sde", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
     assert main(asked) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert [row["axis"] for row in summary["schemes"]] == ["batch", "steps"]
+    assert [row["axis"] for row in summary["schemes"]] == ["batch", "batch", "steps", "steps"]
+    assert any("the steps are held" in said for said in summary["config"]["question"])
     assert summary["schemes"][0]["batches"] == [16, 32]

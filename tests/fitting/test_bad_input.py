@@ -11,7 +11,7 @@ import pytest
 
 import depthmup
 from depthmup.cli import main
-from depthmup.fitting import LARGEST_FILE, example
+from depthmup.fitting import LARGEST_FILE, Reading, example
 
 HEAD = "layers,lr,seed,loss,optimizer,batch\n"
 ROWS = [
@@ -203,13 +203,16 @@ def test_other_frames():
     refused("Expected numbers", frame().assign(loss=[[1, 2]] * len(frame())))
     refused("axes as names", frame(), axes={"depth": 3})
     refused("columns of the sizes", frame(), axes={})
-    refused("tests to keep", frame(), keep=["everything"])
+    with pytest.raises(ValueError, match="tests to keep"):
+        Reading(keep=["everything"])
+    with pytest.raises(ValueError, match="positive loss of guessing"):
+        Reading(chance=-1.0)
     refused("stands twice", frame().rename(columns={"batch": "loss"}))
 
 
 def test_many_groups_are_refused():
     runs = frame().assign(run=np.arange(len(frame())))
-    refused("make 66", runs, by="run", ignore="optimizer")
+    refused("make 66", runs, by="run", reading=Reading(ignore="optimizer"))
 
 
 def test_names_of_columns_and_groups_run_nowhere(tmp_path):

@@ -9,6 +9,7 @@ from pytest import approx
 
 import depthmup
 from benchmarks import fit as benchmark
+from depthmup.fitting import Reading
 from depthmup.records import Verdict
 from depthmup.records.fit import Defect
 from depthmup.statistics.intervals import share
@@ -64,7 +65,7 @@ def test_every_planted_defect_is_found_and_kept_on_request(seeds):
     rows = {row.row for row in report.excluded}
     slipped = set.union(*truth.planted[Defect.UNIT])
     assert slipped & rows
-    kept = benchmark.fitted(truth, keep=["unit", "impossible"])
+    kept = benchmark.fitted(truth, reading=Reading(keep=["unit", "impossible"]))
     assert not slipped & {row.row for row in kept.excluded}
     wrong = [abs(r.exponent("depth").value - truth.depth) for r in (report, kept)]
     assert wrong[0] < 0.1 < wrong[1]  # a slip of a factor of 1000 ruins the law

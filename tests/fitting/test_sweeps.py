@@ -7,6 +7,7 @@ from pytest import approx
 from sweeps import residual
 
 import depthmup
+from depthmup.fitting import Reading
 from depthmup.records import Place
 from depthmup.rules import DEPTH_MUP, SP
 from depthmup.sweep import InProcess, Store, losses_over, run, studies
@@ -46,7 +47,12 @@ def exported(records, scheme):
 def test_the_sweeps_own_verdict_and_optima(records, scheme):
     losses, runs = exported(records, scheme)
     report = depthmup.fit(
-        runs, axes=["depth"], lr="lr", loss="loss", seed="seed", chance=losses.chance
+        runs,
+        axes=["depth"],
+        lr="lr",
+        loss="loss",
+        seed="seed",
+        reading=Reading(chance=losses.chance),
     )
     [study] = studies(GRID, records, config={}, environment={})
     transfer = next(t for t in study.headline.transfers if t.scheme == scheme.name)

@@ -8,11 +8,11 @@ import pytest
 from pytest import approx
 
 import depthmup
-from depthmup.fitting import example
+from depthmup.fitting import Reading, example
 from depthmup.fitting.where import parse_filter
 from depthmup.records import Fit, Verdict
 from depthmup.records.fit import Answer, Defect
-from depthmup.rules import RUN_RULES, rules_of
+from depthmup.rules import RUN_RULES, RunLaws, rules_of
 
 
 def table(*, exponents, sizes, noise=0.004, base=-6.0, seeds=(0,), **constant):
@@ -136,7 +136,7 @@ GRID = [(b, t) for b in (32, 64, 128) for t in (1e9, 4e9, 16e9)]
 class TestQuestions:
     def test_slices_hold_the_other_axes(self):
         runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1, wd=0.1)
-        report = fitted(runs, ["batch", "tokens"], tuned="rate")
+        report = fitted(runs, ["batch", "tokens"], reading=Reading(tuned="rate"))
         batch, tokens = report.group().exponents
         assert batch.exponent.value == approx(0.5, abs=0.03)
         assert tokens.exponent.value == approx(-0.25, abs=0.03)
@@ -264,7 +264,9 @@ class TestRules:
     def test_every_rule_has_a_source_and_a_standing(self):
         assert len({rule.name for rule in RUN_RULES}) == len(RUN_RULES)
         for rule in RUN_RULES:
-            assert rule.exponents
+            assert (
+                rule.exponents or rule.beside != RunLaws()
+            )  # of the rate, or of settings beside it
             assert rule.source
             assert rule.reach
             assert rule.setting
@@ -274,8 +276,8 @@ class TestRules:
 
     def test_batch_at_fixed_steps_moves_tokens_too(self):
         [rule] = [r for r in rules_of("batch") if r.name == "HyperP"]
-        assert float(rule.along("batch", held="tokens")) == 0.5
-        assert float(rule.along("batch", held="steps")) == approx(0.18)
+        assert float(rule.along("batch", fixed="tokens")) == 0.5
+        assert float(rule.along("batch", fixed="steps")) == approx(0.18)
         assert rule.along("batch") is None
 
     def test_the_true_rule_is_consistent_and_others_are_rejected(self):

@@ -107,7 +107,7 @@ def test_nonlinear_restrictions():
         limits.nonlinear([GOOD], activation="swish", lr=1.0)
     with pytest.raises(ValueError, match="alpha=1"):
         limits.nonlinear([GOOD], activation="erf", lr=1.0, alpha=1, gamma=0)
-    with pytest.raises(ValueError, match=r"printed and history are for depth=math\.inf"):
+    with pytest.raises(ValueError, match=r"history is for depth=math\.inf"):
         limits.nonlinear([GOOD], activation="erf", lr=1.0, depth=8, history=True)
     with pytest.raises(ValueError, match="particles are for a finite depth"):
         limits.nonlinear([GOOD], activation="erf", lr=1.0, particles=limits.Particles())
@@ -118,7 +118,9 @@ def test_nonlinear_restrictions():
     [
         ({"lr": [1.0, 2.0]}, r"lr must be one number or one per step, shape \(1,\)"),
         ({"lr": math.nan}, "lr must be finite"),
-        ({"lr": 1.0, "momentum": 1.0}, r"momentum must lie in \[0, 1\)"),
+        ({"lr": 1.0, "optimizer": limits.SGD(momentum=1.0)}, r"momentum must lie in \[0, 1\)"),
+        ({"lr": 1.0, "optimizer": limits.SGD(decay=0.1)}, "linear networks is not .* with decay"),
+        ({"lr": 1.0, "optimizer": limits.SGD(lr_second=1.0)}, "with lr_second: leave it out"),
         ({"lr": 1.0, "multiplier": math.inf}, "multiplier must be finite"),
         ({"lr": 1.0, "alpha": "half"}, "alpha"),
         ({"lr": 1.0, "tol": 0.0}, "tol must be positive"),
@@ -130,6 +132,13 @@ def test_nonlinear_restrictions():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         limits.linear([GOOD], **({"depth": 4} | options))
+
+
+@pytest.mark.parametrize("name", ["lr_second", "lr_input", "lr_readout", "decay"])
+def test_what_a_nonlinear_limit_has_no_equations_for_is_refused(name):
+    """Every field of an optimizer is used or refused: none is passed over in silence."""
+    with pytest.raises(ValueError, match=f"is not derived with {name}: leave it out"):
+        limits.nonlinear([GOOD], activation="erf", lr=1.0, optimizer=limits.SGD(**{name: 0.1}))
 
 
 @pytest.mark.parametrize("activation", ["relu", "abs"])

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import flat
 import numpy as np
 import pytest
 
@@ -17,10 +18,10 @@ def slopes(distances):
 
 def test_at_initialization_it_is_a_random_walk(reference):
     """|x(p + eps) - x(p)|^2 = (e^eps - 1) e^p |xi|^2; at finite depth powers of 1 + 1/L."""
-    s = limits.linear(reference, depth=math.inf, lr=1.0, history=True)
+    s = flat.linear(reference, depth=math.inf, lr=1.0, history=True)
     got = limits.feature_diversity(s, EPS)[:, 0] ** 2
     assert np.allclose(got, np.expm1(EPS) * math.exp(0.25), rtol=1e-12)
-    s = limits.linear(reference, depth=32, lr=1.0, history=True)
+    s = flat.linear(reference, depth=32, lr=1.0, history=True)
     got = limits.feature_diversity(s, EPS)[:, 0] ** 2
     growth = (1 + 1 / 32) ** (32 * np.array(EPS)) - 1
     assert np.allclose(got, growth * (1 + 1 / 32) ** 8, rtol=1e-12)
@@ -35,7 +36,7 @@ def test_at_initialization_it_is_a_random_walk(reference):
     ],
 )
 def test_known_slopes(reference, alpha, step, expected):
-    s = limits.linear(
+    s = flat.linear(
         reference, depth=math.inf, lr=1.0, alpha=alpha, gamma=1 - Fraction(alpha), history=True
     )
     got = slopes(limits.feature_diversity(s, EPS))[:, step]
@@ -44,9 +45,9 @@ def test_known_slopes(reference, alpha, step, expected):
 
 def test_the_exponent_at_small_eps(reference):
     near = [2.0**-k for k in range(14, 10, -1)]
-    s = limits.linear(reference, depth=math.inf, lr=1.0, history=True)
+    s = flat.linear(reference, depth=math.inf, lr=1.0, history=True)
     assert np.allclose(slopes(limits.feature_diversity(s, near)), 0.5, atol=1e-3)
-    s = limits.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0, history=True)
+    s = flat.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0, history=True)
     got = slopes(limits.feature_diversity(s, near))[:, 1:]
     assert np.allclose(got, 1.0, atol=1e-3)
 
@@ -54,11 +55,11 @@ def test_the_exponent_at_small_eps(reference):
 @pytest.mark.parametrize("extra", [{}, {"lr_input": 0.2, "lr_readout": 0.1}])
 def test_finite_depth_approaches_infinite_depth(reference, extra):
     exact = limits.feature_diversity(
-        limits.linear(reference, depth=math.inf, lr=1.0, history=True, **extra), EPS
+        flat.linear(reference, depth=math.inf, lr=1.0, history=True, **extra), EPS
     )
     gaps = []
     for depth in (64, 128, 256, 512):
-        s = limits.linear(reference, depth=depth, lr=1.0, history=True, **extra)
+        s = flat.linear(reference, depth=depth, lr=1.0, history=True, **extra)
         gaps.append(np.abs(limits.feature_diversity(s, EPS) - exact).max())
     assert np.allclose(np.diff(np.log2(gaps)), -1.0, atol=0.05)
 
@@ -84,11 +85,11 @@ def test_diversity_of_wide_networks(make_steps):
                 d = d + before / np.sqrt(depth)
         samples.append(rows)
     mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / 4
-    s = limits.linear(steps, depth=depth, lr=lr, history=True)
+    s = flat.linear(steps, depth=depth, lr=lr, history=True)
     exact = limits.feature_diversity(s, [0.25, 0.5], at=0.25) ** 2
     z = (mean - exact.T) / np.maximum(error, 2 / width)
     assert np.abs(z).max() < 4.5
-    without_update = limits.linear(steps, depth=depth, lr=0.0, history=True)
+    without_update = flat.linear(steps, depth=depth, lr=0.0, history=True)
     wrong = limits.feature_diversity(without_update, [0.25, 0.5], at=0.25) ** 2
     assert np.abs((mean - wrong.T) / error).max() > 4.5
 
@@ -97,7 +98,7 @@ def test_nonlinear_diversity(make_steps):
     """For the identity it is the linear one; at initialization abs is more diverse than relu."""
     steps = make_steps(4)
     one = limits.nonlinear(steps, activation="identity", lr=0.7, tol=1e-11, history=True)
-    other = limits.linear(steps, depth=math.inf, lr=0.7, tol=1e-11, history=True)
+    other = flat.linear(steps, depth=math.inf, lr=0.7, tol=1e-11, history=True)
     got, exact = (limits.feature_diversity(s, EPS) for s in (one, other))
     assert np.abs(got - exact).max() < 1e-9
     for activation, rate in (("abs", 1 - 2 / np.pi), ("relu", 0.5 - 0.5 / np.pi)):
@@ -167,7 +168,7 @@ def test_preactivations_of_wide_networks(make_steps):
                 d = d + before / np.sqrt(depth)
         samples.append([np.mean(layer**2) for layer in h])
     mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / 4
-    s = limits.linear(steps, depth=depth, lr=lr, history=True)
+    s = flat.linear(steps, depth=depth, lr=lr, history=True)
     exact = _preactivations(s, 1 / np.sqrt(depth))[:, 2]
     assert np.abs((mean - exact) / np.maximum(error, 2 / width)).max() < 4.5
     plain = s.history.x[:-1, 2, 2]

@@ -4,6 +4,7 @@ import math
 import tracemalloc
 from fractions import Fraction
 
+import flat
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ RMS_16 = [1.62417009496, 1.12152514652, 0.774116851446, 0.754382545816, 1.055348
 @pytest.mark.parametrize("method", ["imbedding", "recursion"])
 @pytest.mark.parametrize(("depth", "expected"), [(16, F_16), (64, F_64)])
 def test_known_digits(reference, method, depth, expected):
-    s = limits.linear(reference, depth=depth, lr=1.0, method=method)
+    s = flat.linear(reference, depth=depth, lr=1.0, method=method)
     assert np.abs(np.ravel(s.outputs) - expected).max() < 0.6e-13
     if depth == 16:
         top = [rms[-1, 0] for rms in s.rms]
@@ -44,7 +45,7 @@ def test_first_step_has_a_closed_form(depth, a, lr, alpha, gamma, data):
         limits.Step(first[None], limits.mse([[data[4]]])),
         limits.Step(second[None], limits.mse([[0.0]])),
     ]
-    s = limits.linear(steps, depth=depth, lr=lr, multiplier=a, alpha=alpha, gamma=gamma)
+    s = flat.linear(steps, depth=depth, lr=lr, multiplier=a, alpha=alpha, gamma=gamma)
     power_alpha, power_gamma = float(Fraction(alpha)), float(Fraction(gamma))
     c2 = a**2 * depth ** (-2 * power_alpha)
     drift = a**2 * depth ** (1 - power_alpha - power_gamma)
@@ -80,22 +81,22 @@ def test_both_algorithms_agree(make_steps, case, depth):
     steps = make_steps(1, count=4, batch=3, d_in=4, d_out=2, entropy=True)
     held_out = np.random.default_rng(2).normal(size=(2, 4))
     options = {"lr": 0.3, "multiplier": 0.8, "held_out": held_out} | CASES[case]
-    one = limits.linear(steps, depth=depth, **options)
-    other = limits.linear(steps, depth=depth, method="recursion", **options)
+    one = flat.linear(steps, depth=depth, **options)
+    other = flat.linear(steps, depth=depth, method="recursion", **options)
     for name in ("outputs", "rms", "held_out", "kernel", "losses"):
         left, right = np.array(getattr(one, name)), np.array(getattr(other, name))
         assert np.isfinite(left).all()
         assert np.abs(left - right).max() < 1e-12 * max(1.0, np.abs(right).max()), name
     assert one.error_estimate < 1e-13
     # Different problems must differ, or this test compares nothing.
-    plain = limits.linear(steps, depth=depth, lr=0.3, multiplier=0.8, held_out=held_out)
+    plain = flat.linear(steps, depth=depth, lr=0.3, multiplier=0.8, held_out=held_out)
     same = not CASES[case] or (depth == 1 and "alpha" in CASES[case])  # 1^-alpha is 1
     assert same == np.allclose(plain.outputs, one.outputs, rtol=0, atol=1e-4)
 
 
 def test_solution_shapes(make_steps):
     steps = make_steps(0, count=3, batch=2, d_in=3, d_out=2)
-    s = limits.linear(steps, depth=5, lr=0.1, held_out=np.ones((4, 3)), history=True)
+    s = flat.linear(steps, depth=5, lr=0.1, held_out=np.ones((4, 3)), history=True)
     assert [f.shape for f in s.outputs] == [(2, 2)] * 3
     assert [r.shape for r in s.rms] == [(6, 2)] * 3
     assert s.losses.shape == (3,)
@@ -112,19 +113,19 @@ def test_held_out_inputs_are_what_a_batch_would_see(make_steps):
     """A held-out row equal to a training row has its output; and it does not disturb training."""
     steps = make_steps(4)
     inputs = steps[2].inputs
-    s = limits.linear(steps, depth=7, lr=0.5, held_out=inputs)
+    s = flat.linear(steps, depth=7, lr=0.5, held_out=inputs)
     assert np.allclose(s.held_out[2], s.outputs[2], rtol=0, atol=1e-14)
-    without = limits.linear(steps, depth=7, lr=0.5)
+    without = flat.linear(steps, depth=7, lr=0.5)
     assert np.array_equal(np.array(without.outputs), np.array(s.outputs))
     # The last entry is after the last update: repeat training with one more step.
-    longer = limits.linear([*steps, steps[2]], depth=7, lr=0.5)
+    longer = flat.linear([*steps, steps[2]], depth=7, lr=0.5)
     assert np.allclose(s.held_out[3], longer.outputs[3], rtol=0, atol=1e-14)
     assert np.abs(s.held_out[3] - s.held_out[2]).max() > 1e-3
 
 
 def test_the_history_is_what_it_says(make_steps):
     """x = P d + sources below; <x|d> at the bottom is the inputs' Gram matrix times Q^T."""
-    s = limits.linear(make_steps(3), depth=6, lr=0.5, history=True)
+    s = flat.linear(make_steps(3), depth=6, lr=0.5, history=True)
     h = s.history
     assert np.allclose(h.xd[0], h.x[0] @ h.q[0].T, rtol=0, atol=1e-13)
     assert np.allclose(h.xd[-1], h.p[-1] @ h.d[-1], rtol=0, atol=1e-13)
@@ -139,10 +140,10 @@ def test_backward_is_the_gradient_of_forward(make_steps):
     """chi_r . df_r/dxi_r = (Q(0) Xi)_r, by central differences of held-out outputs."""
     steps, step_size = make_steps(5), 1e-4
     options = {"depth": 6, "lr": 0.8, "lr_readout": 0.3}
-    s = limits.linear(steps, history=True, **options)
+    s = flat.linear(steps, history=True, **options)
     eye = np.eye(3) * step_size
     rows = np.concatenate([steps[2].inputs[0] + eye, steps[2].inputs[0] - eye])
-    f = limits.linear(steps, held_out=rows, **options).held_out[2]
+    f = flat.linear(steps, held_out=rows, **options).held_out[2]
     slope = (f[:3] - f[3:]) / (2 * step_size)
     chi = steps[2].loss.gradient(s.outputs[2])[0]
     # f is quadratic at most in a held-out row: central differences are exact up to rounding.
@@ -164,7 +165,7 @@ def test_wide_networks_agree(make_steps, simulated, case):
     mean, error = _average(simulated, steps, width, seeds, depth=4, **options)
 
     def limit(**changed):
-        s = limits.linear(steps, depth=4, **(options | changed))
+        s = flat.linear(steps, depth=4, **(options | changed))
         return np.concatenate([np.ravel(s.outputs), np.ravel(s.held_out)])
 
     z = (mean - limit()) / np.maximum(error, 2.0 / width)
@@ -180,7 +181,7 @@ def test_wide_networks_agree(make_steps, simulated, case):
 
 @pytest.mark.long
 def test_error_falls_as_one_over_root_width(reference, simulated):
-    limit = np.ravel(limits.linear(reference, depth=4, lr=1.0).outputs)
+    limit = np.ravel(flat.linear(reference, depth=4, lr=1.0).outputs)
     widths, seeds = 2 ** np.arange(6, 11), [96, 96, 64, 48, 32]
     errors = []
     for width, count in zip(widths, seeds, strict=True):
@@ -197,7 +198,7 @@ def test_memory_is_linear_in_depth_and_square_in_vectors(make_steps):
     def peak(depth, count):
         steps = make_steps(0, count=count, batch=4, d_out=1)
         tracemalloc.start()
-        limits.linear(steps, depth=depth, lr=0.1)
+        flat.linear(steps, depth=depth, lr=0.1)
         high = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return high
@@ -219,7 +220,7 @@ def test_many_held_out_rows_are_solved_in_parts(make_steps, depth):
 
     def peak(held_out):
         tracemalloc.start()
-        s = limits.linear(steps, depth=depth, lr=0.5, held_out=held_out)
+        s = flat.linear(steps, depth=depth, lr=0.5, held_out=held_out)
         high = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return s, high
@@ -234,7 +235,7 @@ def test_many_held_out_rows_are_solved_in_parts(make_steps, depth):
 
 @pytest.mark.parametrize("method", ["imbedding", "recursion"])
 def test_an_explosion_is_a_result(reference, method):
-    s = limits.linear(reference * 3, depth=12, lr=1e60, alpha=0, gamma=0, method=method)
+    s = flat.linear(reference * 3, depth=12, lr=1e60, alpha=0, gamma=0, method=method)
     assert s.status.kind == "exploded"
     assert s.status.step is not None
     assert s.status.step > 1
@@ -249,7 +250,7 @@ def test_what_is_returned_as_ok_is_finite(reference):
     seen = set()
     for count in range(1, 12):
         steps = (reference * 3)[:count]
-        s = limits.linear(steps, depth=12, lr=1e60, alpha=0, gamma=0)
+        s = flat.linear(steps, depth=12, lr=1e60, alpha=0, gamma=0)
         assert s.status.ok == np.isfinite(np.ravel(s.outputs)).all()
         assert s.status.ok == np.isfinite(s.kernel).all() or s.kernel.shape[0] < count
         seen.add(s.status.ok)
@@ -274,14 +275,12 @@ def test_custom_loss(reference):
     )
     ours = [limits.Step(step.inputs, square) for step in reference]
     theirs = [limits.Step(step.inputs, limits.mse([[0.3]])) for step in reference]
-    one, other = (limits.linear(steps, depth=5, lr=1.0) for steps in (ours, theirs))
+    one, other = (flat.linear(steps, depth=5, lr=1.0) for steps in (ours, theirs))
     assert np.array_equal(np.ravel(one.outputs), np.ravel(other.outputs))
     cubic = limits.Loss(
         value=lambda f: float(np.sum(f**3 - f) / 3), gradient=lambda f: f**2 - 1 / 3, shape=(1, 1)
     )
-    changed = limits.linear(
-        [limits.Step(step.inputs, cubic) for step in reference], depth=5, lr=1.0
-    )
+    changed = flat.linear([limits.Step(step.inputs, cubic) for step in reference], depth=5, lr=1.0)
     assert np.abs(np.ravel(changed.outputs) - np.ravel(one.outputs)).max() > 1e-2
 
 

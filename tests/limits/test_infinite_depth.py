@@ -4,10 +4,10 @@ import itertools
 import math
 from fractions import Fraction
 
+import flat
 import numpy as np
 import pytest
 
-from depthmup import limits
 from depthmup.limits.chebyshev import rule
 from depthmup.limits.continuum import _solve
 from depthmup.limits.problem import problem
@@ -24,7 +24,7 @@ def outputs(solution):
 
 
 def test_known_digits(reference):
-    s = limits.linear(reference, depth=math.inf, lr=1.0)
+    s = flat.linear(reference, depth=math.inf, lr=1.0)
     assert np.abs(outputs(s) - F_INF).max() < 0.6e-13
     assert np.abs(np.array([r[-1, 0] for r in s.rms]) - RMS_INF).max() < 0.6e-11
     assert s.outputs[1][0, 0] == pytest.approx(-math.e / 4, abs=1e-13)
@@ -33,12 +33,12 @@ def test_known_digits(reference):
 
 
 def test_known_digits_of_the_ode_limit(reference):
-    s = limits.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0)
+    s = flat.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0)
     assert np.abs(outputs(s) - F_ODE).max() < 0.6e-13
     # One limit for all of (1/2, 1].
-    same = limits.linear(reference, depth=math.inf, lr=1.0, alpha="3/4", gamma="1/4")
+    same = flat.linear(reference, depth=math.inf, lr=1.0, alpha="3/4", gamma="1/4")
     assert np.array_equal(outputs(same), outputs(s))
-    finite = limits.linear(reference, depth=64, lr=1.0, alpha=1, gamma=0)
+    finite = flat.linear(reference, depth=64, lr=1.0, alpha=1, gamma=0)
     assert finite.outputs[1][0, 0] == pytest.approx(-0.2538744618, abs=0.6e-10)
 
 
@@ -72,7 +72,7 @@ def test_the_ode_by_an_ode_solver(reference):
             chi.append(float(reference[t].loss.gradient(np.array([[f]]))[0, 0]))
             yield f
 
-    s = limits.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0)
+    s = flat.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0)
     assert np.abs(np.array(list(run(4))) - outputs(s)[:4]).max() < 1e-8
 
 
@@ -112,7 +112,7 @@ def test_the_error_estimate_bounds_the_error(make_steps, seed):
 
 def test_points_are_added_until_the_tolerance_is_met(make_steps):
     steps = make_steps(3, count=6, batch=2)
-    loose, tight = (limits.linear(steps, depth=math.inf, lr=0.8, tol=t) for t in (1e-2, 1e-11))
+    loose, tight = (flat.linear(steps, depth=math.inf, lr=0.8, tol=t) for t in (1e-2, 1e-11))
     assert loose.status.ok
     assert tight.status.ok
     assert tight.error_estimate <= 1e-11
@@ -121,11 +121,11 @@ def test_points_are_added_until_the_tolerance_is_met(make_steps):
 
 
 def test_what_cannot_be_resolved_has_a_status(make_steps):
-    s = limits.linear(make_steps(1), depth=math.inf, lr=1.0, tol=1e-30)
+    s = flat.linear(make_steps(1), depth=math.inf, lr=1.0, tol=1e-30)
     assert s.status.kind == "unresolved"
     assert "tol" in s.status.message
     assert np.isfinite(outputs(s)).all()
-    blown = limits.linear(make_steps(1, count=8), depth=math.inf, lr=1e70)
+    blown = flat.linear(make_steps(1, count=8), depth=math.inf, lr=1e70)
     assert blown.status.kind == "exploded"
     assert blown.status.step is not None
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_resolved_has_a_status(make_steps):
 def _errors(reference, depths, limit, **options):
     limit = outputs(limit)
     return [
-        np.abs(outputs(limits.linear(reference, depth=d, lr=1.0, **options)) - limit).max()
+        np.abs(outputs(flat.linear(reference, depth=d, lr=1.0, **options)) - limit).max()
         for d in depths
     ]
 
@@ -141,7 +141,7 @@ def _errors(reference, depths, limit, **options):
 @pytest.mark.parametrize("extra", [{}, {"lr_input": 0.1, "lr_readout": 0.2, "momentum": 0.3}])
 def test_finite_depth_approaches_it_as_one_over_depth(reference, extra):
     depths = 2 ** np.arange(7, 12)
-    limit = limits.linear(reference, depth=math.inf, lr=1.0, **extra)
+    limit = flat.linear(reference, depth=math.inf, lr=1.0, **extra)
     errors = _errors(reference, depths, limit, **extra)
     # Corrections are of relative order 1/L: at most 1e-2 in a local slope at L >= 128.
     assert np.allclose(np.diff(np.log2(errors)), -1.0, atol=0.03)
@@ -156,7 +156,7 @@ def test_the_ode_limit_is_approached_slower_near_one_half(reference, alpha, slop
     """The distance at depth L is of order L^-min(1, 2 alpha - 1), the noise that is left."""
     powers = {"alpha": alpha, "gamma": 1 - Fraction(alpha)}
     depths = 2 ** np.arange(9, 14)
-    limit = limits.linear(reference[:3], depth=math.inf, lr=1.0, **powers)
+    limit = flat.linear(reference[:3], depth=math.inf, lr=1.0, **powers)
     errors = _errors(reference[:3], depths, limit, **powers)
     local = np.diff(np.log2(errors))
     # Corrections are of relative order L^slope; halved exponents at alpha = 3/5 are the slowest.
@@ -166,9 +166,9 @@ def test_the_ode_limit_is_approached_slower_near_one_half(reference, alpha, slop
     # alpha = 1/2 the leading term is the noise's own, of order L^-2 alpha.
     gaps = [
         np.abs(
-            outputs(limits.linear(reference[:3], depth=int(d), lr=1.0, **powers))
+            outputs(flat.linear(reference[:3], depth=int(d), lr=1.0, **powers))
             - outputs(
-                limits.linear(reference[:3], depth=int(d), lr=1.0, method="continuum", **powers)
+                flat.linear(reference[:3], depth=int(d), lr=1.0, method="continuum", **powers)
             )
         ).max()
         for d in depths
@@ -184,7 +184,7 @@ def test_the_continuum_of_initialization(reference, alpha, power):
     """
     for depth in (64, 256, 1024):
         layers, continuum = (
-            limits.linear(reference[:1], depth=depth, lr=1.0, alpha=alpha, gamma="1/2", method=m)
+            flat.linear(reference[:1], depth=depth, lr=1.0, alpha=alpha, gamma="1/2", method=m)
             for m in ("imbedding", "continuum")
         )
         gap = 2 * np.log(continuum.rms[0][-1, 0] / layers.rms[0][-1, 0])
@@ -194,11 +194,11 @@ def test_the_continuum_of_initialization(reference, alpha, power):
 
 def test_held_out_and_kernel(make_steps):
     steps, held_out = make_steps(7, count=3), np.random.default_rng(0).normal(size=(3, 3))
-    s = limits.linear(steps, depth=math.inf, lr=0.7, held_out=held_out)
+    s = flat.linear(steps, depth=math.inf, lr=0.7, held_out=held_out)
     # Richardson's extrapolation from finite depth: errors are a series in 1/L.
     values = {}
     for depth in (64, 128, 256, 512, 1024, 2048):
-        f = limits.linear(steps, depth=depth, lr=0.7, held_out=held_out)
+        f = flat.linear(steps, depth=depth, lr=0.7, held_out=held_out)
         values[depth] = np.concatenate([f.held_out.ravel(), f.kernel.ravel(), outputs(f)])
     column = list(values.values())
     for order in range(1, 6):

@@ -4,6 +4,7 @@ import importlib
 import math
 import time
 
+import flat
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ module = importlib.import_module("depthmup.limits.mean_ode")  # its function has
 
 def test_known_digits_of_sin(reference):
     """Ten digits of an independent implementation, which agree for 24 and 28 nodes."""
-    s = limits.mean_ode(
+    s = flat.mean_ode(
         reference[:4], activation="sin", lr=0.3, neurons=limits.Hermite(order=24), tol=1e-8
     )
     expected = [-0.0868688694, -0.0448455759, -0.1670810534]
@@ -28,7 +29,7 @@ def test_known_digits_of_sin(reference):
 
 def test_erf(reference):
     """Gauss-Hermite rules converge slowly for erf: the known values have about five digits."""
-    s = limits.mean_ode(
+    s = flat.mean_ode(
         reference[:4], activation="erf", lr=0.3, neurons=limits.Hermite(order=20), tol=1e-5
     )
     assert np.abs(np.ravel(s.outputs)[1:] - [-0.09740, -0.05313, -0.17748]).max() < 2e-5
@@ -37,7 +38,7 @@ def test_erf(reference):
 def test_tanh(reference):
     """Three scrambles of 2^17 points gave these to 3e-5."""
     neurons = limits.Sobol(points=2**14, scrambles=4)
-    s = limits.mean_ode(reference, activation="tanh", lr=1.0, neurons=neurons)
+    s = flat.mean_ode(reference, activation="tanh", lr=1.0, neurons=neurons)
     expected = [-0.25848, -0.13452, -0.30443, 0.21930]
     assert np.abs(np.ravel(s.outputs)[1:] - expected).max() < s.error_estimate + 4e-5
     assert s.error_estimate < 3e-4
@@ -46,9 +47,9 @@ def test_tanh(reference):
 def test_trained_input_and_readout(reference):
     """By an independent implementation of the linear equations, and by deep linear networks."""
     options = {"activation": "identity", "lr": 0.3, "lr_input": 0.3, "lr_readout": 0.4}
-    s = limits.mean_ode(reference, tol=1e-11, **options)
+    s = flat.mean_ode(reference, tol=1e-11, **options)
     finite = [
-        limits.two_matrix(reference, depth=depth, alpha=1, gamma=0, **options)
+        flat.two_matrix(reference, depth=depth, alpha=1, gamma=0, **options)
         for depth in (256, 512, 1024)
     ]
     values = [np.ravel(f.outputs) for f in finite]
@@ -62,7 +63,7 @@ def outputs_at(degree, steps, activation, points, weights, **options):
     """The network of one fixed set of neurons and points in depth; its outputs and tail."""
     todo = problem(steps, multiplier=1.0, lr=options["lr"], alpha=1, gamma=0)
     count = len(steps)
-    optimizer = module.Optimizer(
+    optimizer = module.HeavyBall(
         first=np.full(count, options["lr"]),
         second=np.full(count, options["lr"]),
         input=np.zeros(count),
@@ -149,7 +150,7 @@ def test_small_learning_rates_have_a_closed_form(activation):
     pair, means = phi.pair(*one), [float(phi.single(one[i]).mean) for i in (0, 2)]
     k0 = float(pair.k0) + means[0] * means[1]
     expected = a**2 * 0.5 * (lr * -0.5 * float(pair.v1) + second * ratio * k0)
-    s = limits.mean_ode(
+    s = flat.mean_ode(
         steps,
         activation=activation,
         lr=lr,
@@ -168,7 +169,7 @@ def test_more_inputs_than_directions(make_steps):
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(7, 7)))[0][:2]
     wide = [limits.Step(s.inputs @ turn, s.loss) for s in steps]
     options = {"activation": "identity", "lr": 0.5, "lr_input": 0.2, "tol": 1e-10}
-    one, other = limits.mean_ode(steps, **options), limits.mean_ode(wide, **options)
+    one, other = flat.mean_ode(steps, **options), flat.mean_ode(wide, **options)
     assert np.abs(np.subtract(one.outputs, other.outputs)).max() < 1e-12
     assert np.abs(one.kernel - other.kernel).max() < 1e-12
 
@@ -176,9 +177,9 @@ def test_more_inputs_than_directions(make_steps):
 def test_held_out_inputs_are_what_a_batch_would_see(make_steps):
     steps = make_steps(4)
     options = {"activation": "tanh", "lr": 0.5, "neurons": limits.Sobol(points=256)}
-    s = limits.mean_ode(steps, held_out=steps[2].inputs, **options)
+    s = flat.mean_ode(steps, held_out=steps[2].inputs, **options)
     assert np.allclose(s.held_out[2], s.outputs[2], rtol=0, atol=1e-6)
-    longer = limits.mean_ode([*steps, steps[2]], **options)
+    longer = flat.mean_ode([*steps, steps[2]], **options)
     assert np.allclose(s.held_out[3], longer.outputs[3], rtol=0, atol=1e-6)
     assert np.abs(s.held_out[3] - s.held_out[2]).max() > 1e-3
     assert [r.shape for r in s.rms] == [(len(s.positions), 2)] * 3
@@ -212,18 +213,18 @@ def test_finite_networks_approach_it(feature):
         for x, y in zip((0.5, -0.25, 0.4), (0.5, 1.0, -0.75), strict=True)
     ]
     options = COMMON | FEATURES[feature]
-    limit = limits.two_matrix(
+    limit = flat.two_matrix(
         steps, depth=math.inf, neurons=limits.Hermite(order=16), tol=1e-4, **options
     )
     assert limit.status.ok
     depths, errors = [4, 8, 16], []
     for depth in depths:
-        s = limits.two_matrix(steps, depth=depth, neurons=limits.Hermite(order=11), **options)
+        s = flat.two_matrix(steps, depth=depth, neurons=limits.Hermite(order=11), **options)
         errors.append(np.abs(np.subtract(s.outputs, limit.outputs)).max())
         assert errors[-1] > 20 * max(s.error_estimate, limit.error_estimate)
     slopes = np.diff(np.log2(errors))
     assert 2 * slopes[1] - slopes[0] == pytest.approx(-1, abs=0.06)
-    plain = limits.two_matrix(
+    plain = flat.two_matrix(
         steps, depth=math.inf, neurons=limits.Hermite(order=8), tol=1.0, lr=0.6, **COMMON
     )
     assert np.abs(np.subtract(plain.outputs, limit.outputs)).max() > 1e-2
@@ -233,10 +234,10 @@ def test_relu_is_what_deep_networks_approach(reference):
     """Kinks are no obstacle to Newton's method; 2 f(64) - f(32) is 1/L^2 away."""
     options = {"activation": "relu", "lr": 0.5, "lr_second": 0.8, "width_ratio": 2.0}
     neurons = limits.Sobol(points=2**13)
-    limit = limits.mean_ode(reference, neurons=neurons, tol=5e-3, **options)
+    limit = flat.mean_ode(reference, neurons=neurons, tol=5e-3, **options)
     assert limit.status.ok
     shallow, deep = (
-        limits.two_matrix(
+        flat.two_matrix(
             reference, depth=depth, alpha=1, gamma=0, neurons=neurons, tol=1.0, **options
         )
         for depth in (16, 32)
@@ -249,21 +250,21 @@ def test_relu_is_what_deep_networks_approach(reference):
 
 
 def test_too_few_neurons_are_said_to_be(reference):
-    s = limits.mean_ode(reference, activation="tanh", lr=1.0, neurons=limits.Sobol(points=64))
+    s = flat.mean_ode(reference, activation="tanh", lr=1.0, neurons=limits.Sobol(points=64))
     assert s.status.kind == "unresolved"
     assert "neurons with more points" in s.status.message
 
 
 def test_too_few_points_in_depth_are_said_to_be(reference, monkeypatch):
     monkeypatch.setattr(module, "_DEGREES", (4,))
-    s = limits.mean_ode(reference, activation="identity", lr=1.0, multiplier=1.2, tol=1e-12)
+    s = flat.mean_ode(reference, activation="identity", lr=1.0, multiplier=1.2, tol=1e-12)
     assert s.status.kind == "unresolved"
     assert "Chebyshev points" in s.status.message
     assert s.error_estimate > 1e-12
 
 
 def test_no_stability_is_a_result(reference):
-    s = limits.mean_ode(reference * 2, activation="relu", lr=1e90)
+    s = flat.mean_ode(reference * 2, activation="relu", lr=1e90)
     assert s.status.kind == "exploded"
     assert np.isnan(s.outputs[-1]).all()
 
@@ -276,6 +277,6 @@ def test_thirty_minibatches_take_ten_seconds():
         for _ in range(30)
     ]
     start = time.process_time()
-    s = limits.mean_ode(steps, activation="tanh", lr=0.5, tol=0.1)
+    s = flat.mean_ode(steps, activation="tanh", lr=0.5, tol=0.1)
     assert time.process_time() - start < 10
     assert s.status.ok

@@ -2,6 +2,7 @@
 
 import math
 
+import flat
 import numpy as np
 import pytest
 
@@ -16,7 +17,7 @@ def outputs(solution):
 
 
 def test_known_digits(reference):
-    s = limits.nonlinear(reference, activation="erf", lr=1.0)
+    s = flat.nonlinear(reference, activation="erf", lr=1.0)
     assert s.status.ok
     assert np.abs(outputs(s) - F_ERF).max() < 0.6e-13 + s.error_estimate
 
@@ -32,8 +33,8 @@ def test_known_digits(reference):
 def test_identity_is_the_linear_network(make_steps, options):
     steps, held_out = make_steps(2, batch=3, d_in=4), np.eye(4)
     options = {"lr": 0.7, "tol": 1e-12, "held_out": held_out, "history": True} | options
-    one = limits.nonlinear(steps, activation="identity", **options)
-    other = limits.linear(steps, depth=math.inf, **options)
+    one = flat.nonlinear(steps, activation="identity", **options)
+    other = flat.linear(steps, depth=math.inf, **options)
     assert np.abs(outputs(one) - outputs(other)).max() < 1e-12
     assert np.abs(one.held_out - other.held_out).max() < 1e-11
     assert np.abs(one.kernel - other.kernel).max() < 1e-11
@@ -43,7 +44,7 @@ def test_identity_is_the_linear_network(make_steps, options):
             assert np.abs(ours[end] - theirs[end]).max() < 1e-10, name
 
 
-def gradient_gap(steps, activation, row=0, **options):
+def gradient_gap(steps, activation, row=0, solve=limits.nonlinear, **options):
     """chi_r . df_r/dxi_r - (Q(0) Xi)_r for a row of the last step, by central differences.
 
     Exact whatever the activation: what is propagated backwards must be the derivative of the
@@ -54,8 +55,8 @@ def gradient_gap(steps, activation, row=0, **options):
     eye = np.eye(d_in) * h
     near = [inputs[row] + k * eye for k in (-2, -1, 1, 2)]
     options = {"lr": 0.7, "tol": 1e-9} | options
-    s = limits.nonlinear(steps, activation=activation, history=True, **options)
-    f = limits.nonlinear(steps, activation=activation, held_out=np.concatenate(near), **options)
+    s = solve(steps, activation=activation, history=True, **options)
+    f = solve(steps, activation=activation, held_out=np.concatenate(near), **options)
     low2, low, high, high2 = f.held_out[len(steps) - 1].reshape(4, d_in, -1)
     slope = (8 * (high - low) - (high2 - low2)) / (12 * h)
     chi = steps[-1].loss.gradient(s.outputs[-1])[row]
@@ -94,7 +95,7 @@ def test_backward_is_the_gradient_of_forward_by_quadrature(make_steps, activatio
 def test_definition_e1_as_printed_is_not_a_gradient(make_steps, activation):
     """The erratum's proof: as printed, the backward equation fails the identity at order one."""
     steps = make_steps(3, batch=2, d_in=3, d_out=2)
-    gap = gradient_gap(steps, activation, printed=True)
+    gap = gradient_gap(steps, activation, solve=limits.printed_nonlinear)
     assert gap > 0.02
     assert gradient_gap(steps, activation) < 1e-7
 
@@ -103,7 +104,8 @@ def test_definition_e1_as_printed_is_not_a_gradient(make_steps, activation):
 def test_f32_as_printed_is_not_a_gradient(make_steps, activation):
     """F.3.2 (1/2 < alpha < 1) lacks terms in higher derivatives of phi; the identity has none."""
     steps = make_steps(3, batch=2, d_in=3, d_out=2)
-    gap = gradient_gap(steps, activation, printed=True, alpha="3/4", gamma="1/4")
+    solve = limits.printed_nonlinear
+    gap = gradient_gap(steps, activation, solve=solve, alpha="3/4", gamma="1/4")
     assert gap < 1e-7 if activation == "identity" else gap > 1e-3
 
 
@@ -114,7 +116,8 @@ def test_where_the_printed_definition_goes_wrong(make_steps):
 
     def gaps(activation):
         one, other = (
-            limits.nonlinear(steps, activation=activation, lr=0.7, printed=p) for p in (False, True)
+            solve(steps, activation=activation, lr=0.7)
+            for solve in (limits.nonlinear, limits.printed_nonlinear)
         )
         return [np.abs(one.outputs[t] - other.outputs[t]).max() for t in (1, 2)]
 
@@ -127,7 +130,7 @@ def test_where_the_printed_definition_goes_wrong(make_steps):
 def test_many_held_out_rows_are_solved_in_parts(make_steps):
     steps, rows = make_steps(0), np.random.default_rng(0).normal(size=(150, 3))
     many, few = (
-        limits.nonlinear(steps, activation="erf", lr=0.5, held_out=r).held_out
+        flat.nonlinear(steps, activation="erf", lr=0.5, held_out=r).held_out
         for r in (rows, rows[[0, 70, 149]])
     )
     assert many.shape == (4, 150, 2)
@@ -137,10 +140,10 @@ def test_many_held_out_rows_are_solved_in_parts(make_steps):
 @pytest.mark.parametrize("activation", ["relu", "abs"])
 def test_collinear_inputs(reference, activation):
     """Scalar inputs: log-singular at p = 0, solved on graded panels, and the estimate holds."""
-    fine = limits.nonlinear(reference, activation=activation, lr=1.0, tol=5e-12)
+    fine = flat.nonlinear(reference, activation=activation, lr=1.0, tol=5e-12)
     assert fine.status.ok
     for tol in (1e-5, 1e-8):
-        s = limits.nonlinear(reference, activation=activation, lr=1.0, tol=tol)
+        s = flat.nonlinear(reference, activation=activation, lr=1.0, tol=tol)
         assert s.status.ok
         assert np.abs(outputs(s) - outputs(fine)).max() <= s.error_estimate + 1e-11 <= tol + 1e-11
 
@@ -149,13 +152,13 @@ def test_collinear_inputs(reference, activation):
 def test_collinear_is_the_limit_of_nearly_collinear(make_steps, activation):
     """Full-batch training (repeated samples) is where inputs that are only close tend to."""
     steps = make_steps(6, count=1, batch=2, d_in=3, d_out=1) * 3
-    exact = limits.nonlinear(steps, activation=activation, lr=1.0, tol=1e-9)
+    exact = flat.nonlinear(steps, activation=activation, lr=1.0, tol=1e-9)
     assert exact.status.ok
     rng, gaps = np.random.default_rng(0), []
     away = [rng.normal(size=(2, 3)) for _ in steps]
     for size in (0.1, 0.05, 0.025):
         near = [limits.Step(s.inputs + size * a, s.loss) for s, a in zip(steps, away, strict=True)]
-        s = limits.nonlinear(near, activation=activation, lr=1.0, tol=1e-7)
+        s = flat.nonlinear(near, activation=activation, lr=1.0, tol=1e-7)
         gaps.append(np.abs(outputs(s) - outputs(exact)).max())
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 0.4 * gaps[0]  # about first order
@@ -163,7 +166,7 @@ def test_collinear_is_the_limit_of_nearly_collinear(make_steps, activation):
 
 def test_smooth_activations_take_repeated_inputs(make_steps):
     steps = make_steps(6, count=1, batch=2) * 3
-    s = limits.nonlinear(steps, activation="erf", lr=1.0)
+    s = flat.nonlinear(steps, activation="erf", lr=1.0)
     assert s.status.ok
     assert len(s.positions) <= 31  # one panel
     assert (np.diff(s.losses) < 0).all()
@@ -173,7 +176,7 @@ def test_positively_homogeneous_initialization(make_steps):
     """For abs, |x|^2 grows like exp(a^2 (1 - 2/pi) p); for relu, with 1/2 - 1/(2 pi)."""
     steps = make_steps(0)
     for activation, rate in (("abs", 1 - 2 / np.pi), ("relu", 0.5 - 0.5 / np.pi)):
-        s = limits.nonlinear(steps, activation=activation, lr=0.5, multiplier=1.3)
+        s = flat.nonlinear(steps, activation=activation, lr=0.5, multiplier=1.3)
         squares = s.rms[0] ** 2
         expected = np.exp(1.3**2 * rate * s.positions)[:, None] * squares[0]
         assert np.allclose(squares, expected, rtol=1e-11)
@@ -193,8 +196,8 @@ def test_deviation_of_finite_networks_falls_with_depth(make_steps, simulated, ac
     steps = make_steps(seed, count=4, batch=1, d_in=2, d_out=1)
     options = {"lr": lr, "multiplier": multiplier}
     limit, printed = (
-        outputs(limits.nonlinear(steps, activation=activation, printed=p, **options))
-        for p in (False, True)
+        outputs(solve(steps, activation=activation, **options))
+        for solve in (limits.nonlinear, limits.printed_nonlinear)
     )
     worst = np.abs(limit - printed).argmax()
     means, errors = [], []

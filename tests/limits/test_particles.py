@@ -3,13 +3,14 @@
 import importlib
 import math
 
+import flat
 import numpy as np
 import pytest
 
 from depthmup import limits
 from depthmup.limits.gaussian import resolve
 from depthmup.limits.particles import OneMatrix, TwoMatrix
-from depthmup.limits.problem import problem, two_matrices
+from depthmup.limits.problem import two_matrices
 
 nonlinear = importlib.import_module("depthmup.limits.nonlinear")
 
@@ -30,9 +31,9 @@ def test_linear_networks_come_out_exactly(make_steps, options):
     steps = make_steps(2, count=3, batch=2, d_in=2, d_out=2)
     held_out = np.ones((2, 2))
     options = {"lr": 0.5, "depth": 5, "held_out": held_out} | options
-    exact = limits.linear(steps, **options)
+    exact = flat.linear(steps, **options)
     few = limits.Particles(count=4096, populations=4)
-    s = limits.nonlinear(steps, activation="identity", particles=few, **options)
+    s = flat.nonlinear(steps, activation="identity", particles=few, **options)
     assert s.status.ok
     for name in ("outputs", "held_out", "kernel", "rms"):
         left, right = np.array(getattr(s, name)), np.array(getattr(exact, name))
@@ -42,7 +43,7 @@ def test_linear_networks_come_out_exactly(make_steps, options):
 
 def test_two_matrices_come_out_as_by_quasi_monte_carlo(reference):
     """SGD through the code of signSGD, whose stream is Gaussian: an independent solver has it."""
-    exact = limits.two_matrix(
+    exact = flat.two_matrix(
         reference,
         activation="tanh",
         depth=4,
@@ -51,8 +52,15 @@ def test_two_matrices_come_out_as_by_quasi_monte_carlo(reference):
         width_ratio=2.0,
         neurons=limits.Sobol(points=2**13, scrambles=4),
     )
-    todo = problem(reference, multiplier=1.0, lr=0.5, alpha="1/2", gamma="1/2")
-    matrices = two_matrices(todo, lr=0.5, lr_second=0.8, width_ratio=2.0, momentum=0.0)
+    matrices = two_matrices(
+        reference,
+        lr=0.5,
+        alpha="1/2",
+        gamma="1/2",
+        branch=limits.Branch(width_ratio=2.0),
+        optimizer=limits.SGD(lr_second=0.8),
+    )
+    todo = matrices.problem
     particles = limits.Particles(count=2**13, populations=4)
     runs = [
         TwoMatrix(
@@ -81,7 +89,7 @@ ONE_MATRIX = [
 
 @pytest.mark.parametrize(("depth", "expected", "error"), ONE_MATRIX)
 def test_known_values_of_one_matrix(reference, depth, expected, error):
-    s = limits.nonlinear(reference, activation="tanh", depth=depth, lr=1.0)
+    s = flat.nonlinear(reference, activation="tanh", depth=depth, lr=1.0)
     assert gap(s, [0.0, *expected]) < s.error_estimate + 2.5 * error
     assert s.status.ok
 
@@ -90,10 +98,10 @@ def test_one_matrix_approaches_infinite_depth(make_steps):
     """As 1/L, to the limit that the equations in p give."""
     steps = make_steps(3, count=3, batch=1, d_in=2, d_out=1)
     options = {"activation": "erf", "lr": 1.0, "multiplier": 1.2}
-    limit = np.ravel(limits.nonlinear(steps, **options).outputs)
+    limit = np.ravel(flat.nonlinear(steps, **options).outputs)
     particles = limits.Particles(count=2**13, populations=8)
     shallow, deep = (
-        limits.nonlinear(steps, depth=depth, particles=particles, **options) for depth in (4, 16)
+        flat.nonlinear(steps, depth=depth, particles=particles, **options) for depth in (4, 16)
     )
     assert np.abs(np.ravel(shallow.outputs) - limit).max() > 3 * shallow.error_estimate
     # b/L + c/L^2: what 4 and 16 layers extrapolate to is c/64 away.
@@ -106,7 +114,7 @@ def test_the_error_falls_as_one_over_the_root(reference):
     errors = []
     for count in (2**10, 2**12, 2**14):
         particles = limits.Particles(count=count, populations=12)
-        s = limits.nonlinear(
+        s = flat.nonlinear(
             reference, activation="tanh", depth=3, lr=1.0, particles=particles, tol=1.0
         )
         errors.append(s.error_estimate)
@@ -143,13 +151,13 @@ def test_wide_networks_of_one_matrix_agree(
     ]
     runs = np.array(networks)[..., 0]
     few = limits.Particles(count=2**13, populations=4)
-    s = limits.nonlinear(steps, activation=activation, particles=few, **options)
+    s = flat.nonlinear(steps, activation=activation, particles=few, **options)
     assert deviations(runs, s, width).max() < 4
-    wrong = limits.nonlinear(steps, activation=activation, particles=few, **(options | {"lr": 2.0}))
+    wrong = flat.nonlinear(steps, activation=activation, particles=few, **(options | {"lr": 2.0}))
     assert deviations(runs, wrong, width).max() > 4
     if not exponents:
         monkeypatch.setattr(nonlinear, "OneMatrix", WithoutResponses)
-        wrong = limits.nonlinear(steps, activation=activation, particles=few, **options)
+        wrong = flat.nonlinear(steps, activation=activation, particles=few, **options)
         assert deviations(runs, wrong, width).max() > 4
 
 
@@ -165,7 +173,7 @@ SIGN = [
 
 @pytest.mark.parametrize(("blocks", "depth", "exponents", "expected", "error"), SIGN)
 def test_known_values_of_sign_sgd(reference, blocks, depth, exponents, expected, error):
-    s = limits.sign_sgd(
+    s = flat.sign_sgd(
         reference, activation="tanh", depth=depth, lr=0.5, block_depth=blocks, **exponents
     )
     assert gap(s, [0.0, *expected]) < s.error_estimate + 2.5 * error
@@ -194,23 +202,23 @@ def test_wide_networks_under_sign_sgd_agree(reference, simulated, simulated_two_
     ]
     runs = np.array(runs)
     few = limits.Particles(count=2**13, populations=4)
-    s = limits.sign_sgd(reference, activation="tanh", particles=few, tol=1.0, **options)
+    s = flat.sign_sgd(reference, activation="tanh", particles=few, tol=1.0, **options)
     # Signs of small entries make the bias larger than that of SGD: about 2/n at this width.
     assert deviations(runs, s, width / 2).max() < 4
     wrong = options | {"lr": np.multiply(1.7, options["lr"])}
-    s = limits.sign_sgd(reference, activation="tanh", particles=few, tol=1.0, **wrong)
+    s = flat.sign_sgd(reference, activation="tanh", particles=few, tol=1.0, **wrong)
     assert deviations(runs, s, width / 2).max() > 4
 
 
 def test_sign_sgd_approaches_infinite_depth(reference):
     few = limits.Particles(count=2**13, populations=4)
     options = {"activation": "tanh", "lr": 0.5, "particles": few} | COMPLETEP
-    limit = limits.sign_sgd(reference, depth=math.inf, **options)
+    limit = flat.sign_sgd(reference, depth=math.inf, **options)
     assert limit.status.ok
     assert gap(limit, [0.0, -0.2616, 0.0296, -0.2168, -0.0122]) < 1.5e-3  # 64 Euler steps
     gaps, errors = [], []
     for depth in (4, 16):
-        s = limits.sign_sgd(reference, depth=depth, **options)
+        s = flat.sign_sgd(reference, depth=depth, **options)
         gaps.append(gap(s, np.ravel(limit.outputs)))
         errors.append(s.error_estimate + limit.error_estimate)
     # A quarter, up to errors of both and a correction of order 1/L^2.
@@ -223,6 +231,7 @@ def test_sign_sgd_approaches_infinite_depth(reference):
     [
         ({"block_depth": 3}, "block_depth is 1 or 2"),
         ({"block_depth": 1, "width_ratio": 2.0}, "of blocks with two matrices"),
+        ({"rms_norm": True}, "not derived with rms_norm"),
         ({"depth": math.inf}, "alpha=1, gamma=0 alone"),
         ({"depth": math.inf, "block_depth": 1} | COMPLETEP, "alpha=1, gamma=0 alone"),
         ({"tol": 0.0}, "tol must be positive"),
@@ -232,12 +241,12 @@ def test_sign_sgd_approaches_infinite_depth(reference):
 def test_bad_options(options, message):
     steps = [limits.Step([[1.0]], limits.mse([[0.5]]))]
     with pytest.raises(ValueError, match=message):
-        limits.sign_sgd(steps, activation="tanh", **({"depth": 4, "lr": 0.5} | options))
+        flat.sign_sgd(steps, activation="tanh", **({"depth": 4, "lr": 0.5} | options))
 
 
 def test_bad_particles_and_batches(make_steps):
     with pytest.raises(ValueError, match="sign of a sum is not a product"):
-        limits.sign_sgd(make_steps(0), activation="tanh", depth=4, lr=0.5)
+        flat.sign_sgd(make_steps(0), activation="tanh", depth=4, lr=0.5)
     with pytest.raises(ValueError, match="power of two"):
         limits.Particles(count=1000)
     with pytest.raises(ValueError, match="at least 2"):
@@ -246,7 +255,7 @@ def test_bad_particles_and_batches(make_steps):
 
 def test_an_explosion_is_a_result(reference):
     few = limits.Particles(count=1024, populations=2)
-    s = limits.nonlinear(
+    s = flat.nonlinear(
         reference * 2, activation="relu", depth=4, lr=1e90, alpha=0, gamma=0, particles=few
     )
     assert s.status.kind == "exploded"

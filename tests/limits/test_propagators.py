@@ -2,6 +2,7 @@
 
 import math
 
+import flat
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from depthmup import limits
 def trained(make_steps):
     def train(a=1.0, lr=0.6, **options):
         steps = make_steps(0, count=3, batch=2, d_in=3, d_out=2)
-        return limits.linear(
+        return flat.linear(
             steps, depth=math.inf, lr=lr, multiplier=a, history=True, tol=1e-13, **options
         )
 
@@ -107,7 +108,7 @@ def test_the_kernel_is_the_forward_one(trained):
 
 def test_finite_depth_kernel_needs_one_more_step(make_steps):
     """At finite depth even C_{t,s,0}(1) is <x^{L-1}|x^{L-1}>: off by a factor 1 + 1/L."""
-    s = limits.linear(make_steps(0), depth=8, lr=0.5, history=True)
+    s = flat.linear(make_steps(0), depth=8, lr=0.5, history=True)
     first = s.history.inputs[:2]
     gram = first @ first.T
     assert np.allclose(s.kernel[:2, :2], (1 + 1 / 8) ** 8 * gram, rtol=1e-13)
@@ -116,15 +117,15 @@ def test_finite_depth_kernel_needs_one_more_step(make_steps):
 
 def test_the_sum_over_past_steps_starts_at_zero(reference):
     """Section 4.2 prints a sum from s = 1; without s = 0 the first update has no effect on f_1."""
-    s = limits.linear(reference[:2], depth=16, lr=1.0)
+    s = flat.linear(reference[:2], depth=16, lr=1.0)
     assert s.outputs[1][0, 0] == pytest.approx(-((1 + 1 / 16) ** 15) * 0.25, rel=1e-13)
 
 
 def test_propagators_need_an_infinitely_deep_history(make_steps):
     steps = make_steps(0)
     for s in (
-        limits.linear(steps, depth=math.inf, lr=0.1),
-        limits.linear(steps, depth=4, lr=0.1, history=True),
+        flat.linear(steps, depth=math.inf, lr=0.1),
+        flat.linear(steps, depth=4, lr=0.1, history=True),
     ):
         with pytest.raises(ValueError, match="history=True"):
             limits.propagators(s)

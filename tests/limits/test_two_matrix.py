@@ -4,6 +4,7 @@ import math
 import time
 from fractions import Fraction
 
+import flat
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from depthmup import limits
 from depthmup.limits.gaussian import resolve
 from depthmup.limits.neurons import Quadratic
-from depthmup.limits.problem import problem, two_matrices
+from depthmup.limits.problem import two_matrices
 from depthmup.limits.two_matrix_sampled import solve_sampled
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
@@ -37,7 +38,7 @@ LINEAR = [
 
 @pytest.mark.parametrize(("depth", "options", "expected"), LINEAR)
 def test_known_digits_of_linear_networks(reference, depth, options, expected):
-    s = limits.two_matrix(reference, depth=depth, tol=1e-11, **options)
+    s = flat.two_matrix(reference, depth=depth, tol=1e-11, **options)
     assert s.status.ok
     assert np.abs(np.ravel(s.outputs)[1:] - expected).max() < 0.6e-12
     assert s.error_estimate < 1e-11
@@ -45,7 +46,7 @@ def test_known_digits_of_linear_networks(reference, depth, options, expected):
 
 def test_linear_depth_mup_at_infinite_depth(reference):
     """Romberg extrapolation of the exact recursion gives 7e-7; the equations give all digits."""
-    s = limits.two_matrix(reference, depth=math.inf, lr=1.0)
+    s = flat.two_matrix(reference, depth=math.inf, lr=1.0)
     romberg = [-1.359140913785, 0.056868304733, -0.211036422655, 0.173850636299]
     assert np.abs(np.ravel(s.outputs)[1:] - romberg).max() < 7e-7
     assert s.outputs[1][0, 0] == pytest.approx(-math.e / 2, abs=1e-12)
@@ -68,7 +69,7 @@ def test_first_step_has_a_closed_form(depth, a, rates, ratio, alpha, gamma, data
         limits.Step(first[None], limits.mse([[data[4]]])),
         limits.Step(second[None], limits.mse([[0.0]])),
     ]
-    s = limits.two_matrix(
+    s = flat.two_matrix(
         steps,
         depth=depth,
         lr=rates[0],
@@ -106,13 +107,10 @@ CASES = {
 }
 
 
-def averaged(steps, *, depth, lr, momentum=0.0, lr_second=None, width_ratio=1.0, **options):
+def averaged(steps, *, depth, **options):
     """The same network by the other algorithm: averages over neurons, exact for linear ones."""
-    exponents = {"alpha": "1/2", "gamma": "1/2", "multiplier": 1.0}
-    todo = problem(steps, lr=lr, momentum=momentum, **(exponents | options))
-    matrices = two_matrices(
-        todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=momentum
-    )
+    settings = flat.grouped(options, flat.SGD, flat.BRANCH)
+    matrices = two_matrices(steps, **({"alpha": "1/2", "gamma": "1/2"} | settings))
     return solve_sampled(matrices, resolve("identity"), depth, Quadratic(), tol=1.0, history=True)
 
 
@@ -127,7 +125,7 @@ def test_both_algorithms_agree(make_steps, case, depth):
     steps = make_steps(1, count=4, batch=3, d_in=4, d_out=2, entropy=True)
     held_out = np.random.default_rng(2).normal(size=(2, 4))
     options = {"lr": 0.3, "multiplier": 0.8, "held_out": held_out} | CASES[case]
-    one = limits.two_matrix(steps, depth=depth, history=True, **options)
+    one = flat.two_matrix(steps, depth=depth, history=True, **options)
     other = averaged(steps, depth=depth, **options)
     for name in ("outputs", "rms", "held_out", "kernel", "losses"):
         left, right = np.array(getattr(one, name)), np.array(getattr(other, name))
@@ -139,7 +137,7 @@ def test_both_algorithms_agree(make_steps, case, depth):
     # More samples in a batch than outputs make d's dependent: P is one of many, P <d|d> is not.
     for left, right in zip(returns(one.history), returns(other.history), strict=True):
         assert np.abs(left - right).max() < 1e-11 * max(1.0, np.abs(right).max())
-    plain = limits.two_matrix(steps, depth=depth, lr=0.3, multiplier=0.8)
+    plain = flat.two_matrix(steps, depth=depth, lr=0.3, multiplier=0.8)
     same = not CASES[case] or (depth == 1 and "alpha" in CASES[case])  # 1^-alpha is 1
     assert same == np.allclose(plain.outputs, one.outputs, rtol=0, atol=1e-4)
 
@@ -148,10 +146,10 @@ def test_backward_is_the_gradient_of_forward(make_steps):
     """chi_r . df_r/dxi_r = (Q(0) Xi)_r, by central differences of held-out outputs."""
     steps, step_size = make_steps(5), 1e-4
     options = {"depth": 6, "lr_readout": 0.3} | UNEQUAL
-    s = limits.two_matrix(steps, history=True, **options)
+    s = flat.two_matrix(steps, history=True, **options)
     eye = np.eye(3) * step_size
     rows = np.concatenate([steps[2].inputs[0] + eye, steps[2].inputs[0] - eye])
-    f = limits.two_matrix(steps, held_out=rows, **options).held_out[2]
+    f = flat.two_matrix(steps, held_out=rows, **options).held_out[2]
     chi = steps[2].loss.gradient(s.outputs[2])[0]
     slope = (f[:3] - f[3:]) / (2 * step_size) @ chi
     assert np.abs(slope - (s.history.q[0] @ s.history.inputs)[4]).max() < 1e-10
@@ -173,10 +171,10 @@ def first_order(depths, errors):
 def test_linear_networks_approach_infinite_depth(make_steps, exponents, extra):
     steps, depths = make_steps(3, count=4), [32, 64, 128, 256, 512]
     options = {"lr": 0.4, "lr_second": 0.3, "width_ratio": 1.5} | exponents | extra
-    limit = limits.two_matrix(steps, depth=math.inf, **options)
+    limit = flat.two_matrix(steps, depth=math.inf, **options)
     assert limit.status.ok
     errors = [
-        np.abs(np.subtract(limits.two_matrix(steps, depth=d, **options).outputs, limit.outputs))
+        np.abs(np.subtract(flat.two_matrix(steps, depth=d, **options).outputs, limit.outputs))
         for d in depths
     ]
     order, margin = first_order(depths, [e.max() for e in errors])
@@ -188,13 +186,13 @@ def test_linear_networks_with_a_norm_approach_the_mean_ode(make_steps):
     """Exact on both sides, by equations that share nothing; with minibatches and decay."""
     steps, depths = make_steps(3, count=3), [16, 32, 64, 128]
     options = {"lr": 0.4, "lr_second": 0.3, "width_ratio": 1.5, "rms_norm": True, "decay": 0.3}
-    limit = limits.two_matrix(steps, depth=math.inf, **options, **COMPLETEP)
+    limit = flat.two_matrix(steps, depth=math.inf, **options, **COMPLETEP)
     assert limit.status.ok
     assert limit.error_estimate < 1e-9
     errors = [
         np.abs(
             np.subtract(
-                limits.two_matrix(steps, depth=d, **options, **COMPLETEP).outputs, limit.outputs
+                flat.two_matrix(steps, depth=d, **options, **COMPLETEP).outputs, limit.outputs
             )
         ).max()
         for d in depths
@@ -209,11 +207,11 @@ def test_between_the_exponents_the_noise_dies_out_slowly(three_steps, activation
     """The initial weights' noise is of rate L^(1 - 2 alpha), and so is the distance."""
     options = {"lr": 0.5, "lr_second": 0.4, "width_ratio": 1.5, "activation": activation}
     options |= {"alpha": "3/4", "gamma": "1/4"}
-    limit = limits.two_matrix(three_steps, depth=math.inf, **options)
+    limit = flat.two_matrix(three_steps, depth=math.inf, **options)
     neurons = {} if activation == "identity" else {"neurons": limits.Hermite(order=8), "tol": 1e-4}
     depths, errors = [16, 64, 256], []
     for depth in depths:
-        s = limits.two_matrix(three_steps, depth=depth, **options, **neurons)
+        s = flat.two_matrix(three_steps, depth=depth, **options, **neurons)
         errors.append(np.abs(np.subtract(s.outputs, limit.outputs)).max())
     assert local_slopes(depths, errors) == pytest.approx([-0.5, -0.5], abs=0.03)
 
@@ -221,7 +219,7 @@ def test_between_the_exponents_the_noise_dies_out_slowly(three_steps, activation
 def test_what_would_not_fit_into_memory_is_refused(make_steps):
     neurons = limits.Sobol(points=2**16)
     with pytest.raises(ValueError, match="would need 80 GiB"):
-        limits.two_matrix(
+        flat.two_matrix(
             make_steps(0, count=21, batch=2), depth=2048, lr=1.0, activation="tanh", neurons=neurons
         )
     with pytest.raises(ValueError, match="smaller count"):
@@ -238,15 +236,15 @@ def test_a_second_matrix_adds_to_the_rate_only_at_infinite_depth(make_steps):
     """There W2 W1 moves by the sum of what both move; at finite depth their product counts."""
     steps = make_steps(0)
     one = limits.linear(steps, depth=math.inf, lr=0.4 + 1.5 * 0.3)
-    two = limits.two_matrix(steps, depth=math.inf, lr=0.4, lr_second=0.3, width_ratio=1.5)
+    two = flat.two_matrix(steps, depth=math.inf, lr=0.4, lr_second=0.3, width_ratio=1.5)
     assert np.abs(np.subtract(one.outputs, two.outputs)).max() < 1e-12
     finite = limits.linear(steps, depth=8, lr=0.4 + 1.5 * 0.3)
-    other = limits.two_matrix(steps, depth=8, lr=0.4, lr_second=0.3, width_ratio=1.5)
+    other = flat.two_matrix(steps, depth=8, lr=0.4, lr_second=0.3, width_ratio=1.5)
     assert np.abs(np.subtract(finite.outputs, other.outputs)).max() > 1e-3
 
 
 def test_depth_mup_with_erf(reference):
-    s = limits.two_matrix(reference, activation="erf", depth=math.inf, lr=1.0)
+    s = flat.two_matrix(reference, activation="erf", depth=math.inf, lr=1.0)
     romberg = [-0.476939962, -0.318442440, -0.503467562, 0.207913683]  # to 3e-7
     assert np.abs(np.ravel(s.outputs)[1:] - romberg).max() < 3e-7
     assert s.status.ok
@@ -274,7 +272,7 @@ def test_the_infinite_backward_pass_is_the_gradient_of_the_forward(make_steps, a
     }
 
     def solve(**more):
-        return limits.two_matrix(steps, depth=math.inf, **options, **UNEQUAL, **more)
+        return flat.two_matrix(steps, depth=math.inf, **options, **UNEQUAL, **more)
 
     s = solve(history=True)
     slope = slope_of_outputs(solve, steps[1].inputs[0], 1e-4, 1)
@@ -290,7 +288,7 @@ def test_the_averaged_backward_pass_is_the_gradient_of_the_forward(norm):
     for order in (8, 12):
 
         def solve(order=order, **more):
-            return limits.two_matrix(
+            return flat.two_matrix(
                 steps,
                 depth=3,
                 activation="sin",
@@ -323,7 +321,7 @@ def three_steps():
     [(COMPLETEP, [-0.1235399052, -0.036267666]), ({}, [-0.1778748863, -0.07647437843])],
 )
 def test_known_digits_at_finite_depth(three_steps, exponents, expected):
-    s = limits.two_matrix(
+    s = flat.two_matrix(
         three_steps,
         activation="sin",
         depth=4,
@@ -343,12 +341,12 @@ def test_nonlinear_networks_approach_infinite_depth(three_steps, exponents, extr
     options = {"activation": "sin", "lr": 0.5} | extra | exponents
     neurons = limits.Hermite(order=8)
     at_one = {"neurons": limits.Hermite(order=16), "tol": 1e-6} if exponents else {}
-    limit = limits.two_matrix(three_steps, depth=math.inf, **options, **at_one)
+    limit = flat.two_matrix(three_steps, depth=math.inf, **options, **at_one)
     assert limit.status.ok
     depths = [4, 8, 16, 32]
     errors = []
     for depth in depths:
-        s = limits.two_matrix(three_steps, depth=depth, neurons=neurons, **options)
+        s = flat.two_matrix(three_steps, depth=depth, neurons=neurons, **options)
         errors.append(np.abs(np.subtract(s.outputs, limit.outputs)).max())
         assert errors[-1] > 20 * s.error_estimate
     order, margin = first_order(depths, errors)
@@ -367,7 +365,7 @@ TANH = [
 
 @pytest.mark.parametrize(("depth", "exponents", "expected", "error"), TANH)
 def test_quasi_monte_carlo_meets_known_values(reference, depth, exponents, expected, error):
-    s = limits.two_matrix(
+    s = flat.two_matrix(
         reference,
         activation="tanh",
         depth=depth,
@@ -383,11 +381,11 @@ def test_quasi_monte_carlo_meets_known_values(reference, depth, exponents, expec
 def test_the_spread_over_scrambles_is_the_error(three_steps):
     """95 % intervals hold the value of a product rule in about 95 % of cases."""
     options = {"activation": "sin", "depth": 4, "lr": 1.0}
-    exact = limits.two_matrix(three_steps, neurons=limits.Hermite(order=12), **options).outputs
+    exact = flat.two_matrix(three_steps, neurons=limits.Hermite(order=12), **options).outputs
     inside = 0
     for seed in range(40):
         neurons = limits.Sobol(points=256, scrambles=4, seed=seed)
-        s = limits.two_matrix(three_steps, neurons=neurons, **options)
+        s = flat.two_matrix(three_steps, neurons=neurons, **options)
         inside += np.abs(np.subtract(s.outputs, exact)).max() <= s.error_estimate
     # Of 40 intervals 38 hold on average, and 33 or fewer once in 80 such tests; the bias of a
     # function of averages, of order 1/points, may cost one or two.
@@ -395,7 +393,7 @@ def test_the_spread_over_scrambles_is_the_error(three_steps):
 
 
 def test_unresolved_averages_are_said_to_be(reference):
-    s = limits.two_matrix(
+    s = flat.two_matrix(
         reference, activation="relu", depth=4, lr=1.0, neurons=limits.Sobol(points=64)
     )
     assert s.status.kind == "unresolved"
@@ -409,15 +407,17 @@ def test_repeated_samples_need_no_gaussian_of_their_own(three_steps):
     doubled = [three_steps[0], three_steps[0], three_steps[2]]
     nearly = [three_steps[0], limits.Step([[0.5 + 1e-5]], limits.mse([[0.5]])), three_steps[2]]
     options = {"activation": "tanh", "depth": 4, "lr": 1.0, "neurons": limits.Hermite(order=10)}
-    one, other = (limits.two_matrix(s, **options).outputs for s in (doubled, nearly))
+    one, other = (flat.two_matrix(s, **options).outputs for s in (doubled, nearly))
     assert np.abs(np.subtract(one, other)).max() < 1e-4
 
 
 @pytest.mark.parametrize("norm", [False, True])
 def test_linear_neurons_need_no_sampling(reference, norm):
     """Averages of linear neurons are of quadratic functions: one point per axis is exact."""
-    todo = problem(reference, multiplier=1.0, lr=0.5, alpha="1/2", gamma="1/2")
-    matrices = two_matrices(todo, lr=0.5, lr_second=0.8, width_ratio=2.0, momentum=0.0, decay=0.2)
+    optimizer = limits.SGD(lr_second=0.8, decay=0.2)
+    branch = limits.Branch(width_ratio=2.0, rms_norm=norm)
+    common = {"lr": 0.5, "branch": branch, "optimizer": optimizer}
+    matrices = two_matrices(reference, alpha="1/2", gamma="1/2", **common)
     exact, sampled = (
         solve_sampled(matrices, resolve("identity"), 4, neurons, rms_norm=norm, tol=1.0)
         for neurons in (Quadratic(), limits.Sobol(points=2**12))
@@ -426,9 +426,7 @@ def test_linear_neurons_need_no_sampling(reference, norm):
     assert sampled.error_estimate > 1e-5
     gap = np.abs(np.subtract(exact.outputs, sampled.outputs)).max()
     assert gap < 2 * sampled.error_estimate
-    public = limits.two_matrix(
-        reference, depth=4, rms_norm=norm, decay=0.2, lr=0.5, lr_second=0.8, width_ratio=2.0
-    )
+    public = limits.two_matrix(reference, depth=4, **common)
     assert np.abs(np.subtract(exact.outputs, public.outputs)).max() < 1e-12
 
 
@@ -438,7 +436,7 @@ def test_an_explosion_is_a_result(reference):
         {"depth": 6, "lr": 1e60, "alpha": 0, "gamma": 0, "activation": "relu"},
         {"depth": math.inf, "lr": 1e80, "alpha": 1, "gamma": 0},
     ):
-        s = limits.two_matrix(reference * 2, **options)
+        s = flat.two_matrix(reference * 2, **options)
         assert s.status.kind == "exploded", options
         assert s.status.step >= 1
         assert np.isnan(s.outputs[-1]).all()
@@ -463,12 +461,12 @@ def test_an_explosion_is_a_result(reference):
 def test_bad_options(options, message):
     steps = [limits.Step([[1.0]], limits.mse([[0.5]]))]
     with pytest.raises(ValueError, match=message):
-        limits.two_matrix(steps, **({"depth": 4, "lr": 1.0} | options))
+        flat.two_matrix(steps, **({"depth": 4, "lr": 1.0} | options))
 
 
 def test_a_product_rule_that_would_not_fit(reference):
     with pytest.raises(ValueError, match="in each of 9 dimensions is too large"):
-        limits.two_matrix(
+        flat.two_matrix(
             reference, depth=4, lr=1.0, activation="tanh", neurons=limits.Hermite(order=12)
         )
 
@@ -495,6 +493,6 @@ def test_a_deep_linear_network_takes_a_fifth_of_a_second():
     times = []
     for _ in range(3):
         start = time.process_time()
-        limits.two_matrix(steps, depth=512, lr=0.5)
+        flat.two_matrix(steps, depth=512, lr=0.5)
         times.append(time.process_time() - start)
     assert min(times) < 0.2

@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import flat
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ SIN = (np.sin, np.cos)
 def test_diversity_at_initialization_has_a_closed_form(make_steps, activation, rate):
     """|x|^2 grows at the rate E phi^2, which is not centred: e^(p/2) for relu, e^p for abs."""
     steps = make_steps(4, count=2, batch=2)
-    s = limits.two_matrix(steps, depth=math.inf, activation=activation, lr=0.7, history=True)
+    s = flat.two_matrix(steps, depth=math.inf, activation=activation, lr=0.7, history=True)
     squares = limits.feature_diversity(s, EPS)[:, :2] ** 2
     growth = np.expm1(rate * np.array(EPS)) * np.exp(rate / 4)
     assert np.allclose(squares, growth[:, None] * (steps[0].inputs ** 2).sum(1), rtol=1e-9)
@@ -29,14 +30,10 @@ def test_diversity_at_initialization_has_a_closed_form(make_steps, activation, r
 def test_diversity_of_finite_depths_approaches_that_of_infinite_depth(reference):
     """Without noise, by a product rule: with order -1, before and after an update."""
     options = {"activation": "sin", "history": True} | RATES
-    limit = limits.feature_diversity(
-        limits.two_matrix(reference[:2], depth=math.inf, **options), EPS
-    )
+    limit = limits.feature_diversity(flat.two_matrix(reference[:2], depth=math.inf, **options), EPS)
     errors = []
     for depth in (16, 32, 64):
-        s = limits.two_matrix(
-            reference[:2], depth=depth, neurons=limits.Hermite(order=14), **options
-        )
+        s = flat.two_matrix(reference[:2], depth=depth, neurons=limits.Hermite(order=14), **options)
         errors.append(limits.feature_diversity(s, EPS) - limit)
     orders = np.diff(np.log2(np.abs(errors)), axis=0)
     assert np.abs(2 * orders[1] - orders[0] + 1).max() < 2e-3
@@ -53,13 +50,13 @@ def test_diversity_exponents_tell_depth_mup_from_ode_and_completep(reference):
     options = {"activation": "sin", "history": True} | RATES
     exponents = []
     for alpha, gamma in (("1/2", "1/2"), ("3/4", "1/4")):
-        s = limits.two_matrix(reference[:2], depth=math.inf, alpha=alpha, gamma=gamma, **options)
+        s = flat.two_matrix(reference[:2], depth=math.inf, alpha=alpha, gamma=gamma, **options)
         near, far = limits.feature_diversity(s, [1e-4, 1e-3])[:, 1]
         exponents.append(math.log10(far / near))
     assert exponents == pytest.approx([0.5, 1.0], abs=1e-3)
 
     def at_completep(depth):
-        s = limits.two_matrix(
+        s = flat.two_matrix(
             reference[:2],
             depth=depth,
             alpha=1,
@@ -125,7 +122,7 @@ def test_diversity_of_wide_networks(make_steps):
         samples[depth] = [np.mean((x[depth // 2] - x[depth // 4]) ** 2) for x, *_ in runs]
     options = {"activation": "sin", "depth": math.inf, "width_ratio": 2.0, "history": True}
     limit, untrained = (
-        limits.feature_diversity(limits.two_matrix(steps, lr=rate, **options), [0.25])[0, 2] ** 2
+        limits.feature_diversity(flat.two_matrix(steps, lr=rate, **options), [0.25])[0, 2] ** 2
         for rate in (lr, 0.0)
     )
     mean = np.mean(samples[64])
@@ -141,12 +138,12 @@ def two_updates(activation):
     """A sample that is seen three times: only the last one's x, of three, differs."""
     steps = [limits.Step([[1.0]], limits.mse([[y]])) for y in (0.5, -0.4, 0.0)]
     options = {"activation": activation, "lr": 1.0, "width_ratio": 2.0, "history": True}
-    return limits.two_matrix(steps, depth=math.inf, **options)
+    return flat.two_matrix(steps, depth=math.inf, **options)
 
 
 def test_linearization_is_an_expectation_over_one_neuron(reference):
     """One update moves h by -a L^-1/2 lr C phi'(u_0) v: the trapezoid rule in u_0 and v."""
-    s = limits.two_matrix(
+    s = flat.two_matrix(
         reference[:2], depth=math.inf, activation="tanh", lr=1.5, width_ratio=2.0, history=True
     )
     cov, cov_d, depth = s.history.x[0], s.history.d[0, 0, 0], 16  # at p = 0, where C has rank 1
@@ -183,7 +180,7 @@ def test_a_smooth_activation_becomes_linear_as_depth_to_the_minus_half(activatio
 def test_a_kink_becomes_linear_more_slowly(make_steps):
     """A part L^-1/2 of relu's neurons cross the kink: L^-1/4."""
     steps = make_steps(3, count=3, batch=1, d_out=1)
-    s = limits.two_matrix(steps, depth=math.inf, activation="relu", lr=0.5, history=True)
+    s = flat.two_matrix(steps, depth=math.inf, activation="relu", lr=0.5, history=True)
     neurons = limits.Sobol(points=2**17, scrambles=4)
     distances = [limits.linearization(s, depth, neurons=neurons)[2] for depth in (2**8, 2**14)]
     assert math.log2(distances[1] / distances[0]) / 6 == pytest.approx(-0.25, abs=0.02)
@@ -205,7 +202,7 @@ def test_linearization_of_wide_networks(make_steps, activation):
     ]
     of_runs = [distance(h[32], h0[32], *functions) for _, h, h0, _ in runs]
     options = {"depth": math.inf, "activation": activation, "lr": lr, "width_ratio": 2.0}
-    s = limits.two_matrix(steps, history=True, **options)
+    s = flat.two_matrix(steps, history=True, **options)
     predicted = limits.linearization(s, depth, width_ratio=2.0)[2]
     error = np.std(of_runs, ddof=1) / math.sqrt(count)
     # What is left out is of relative order L^-1/2.
@@ -249,13 +246,13 @@ def test_bad_input(reference):
         limits.linearization(s, 0)
     with pytest.raises(ValueError, match="depth of at least 1"):
         limits.linearization(s, 8, at=1.5)
-    plain = limits.two_matrix(reference[:2], depth=math.inf, activation="tanh", lr=1.0)
+    plain = flat.two_matrix(reference[:2], depth=math.inf, activation="tanh", lr=1.0)
     with pytest.raises(ValueError, match="history=True"):
         limits.linearization(plain, 8)
     finite = limits.linear(reference, depth=8, lr=1.0, history=True)
     with pytest.raises(ValueError, match="infinite depth"):
         limits.linearization(finite, 8)
-    relu = limits.two_matrix(
+    relu = flat.two_matrix(
         reference[:2], depth=math.inf, activation="relu", lr=0.3, tol=1e-4, history=True
     )
     with pytest.raises(ValueError, match="graded panels"):

@@ -1,5 +1,6 @@
 """Trained networks with two matrices per block against the limits, and with terms left out."""
 
+import flat
 import numpy as np
 import pytest
 
@@ -36,7 +37,7 @@ CASES = {
 
 def limit(steps, activation, *, depth, **options):
     neurons = {} if activation == "identity" else NEURONS
-    s = limits.two_matrix(steps, activation=activation, depth=depth, **options, **neurons)
+    s = flat.two_matrix(steps, activation=activation, depth=depth, **options, **neurons)
     assert s.status.kind != "exploded"
     held_out = [] if s.held_out is None else s.held_out[-1].ravel()
     outputs = np.concatenate(s.outputs).ravel()
@@ -276,7 +277,7 @@ def test_normed_networks_approach_the_mean_ode(reference, simulated_two_matrix, 
     options = {"activation": "tanh", "lr": lr, "neurons": limits.Sobol(points=2**13)}
 
     def expected(**extra):
-        s = limits.mean_ode(reference, **options, **extra)
+        s = flat.mean_ode(reference, **options, **extra)
         return np.concatenate(s.outputs).ravel(), s.error_estimate
 
     extrapolated = 2 * deep - shallow

@@ -88,7 +88,7 @@ def test_what_is_asked_of_the_trained_networks_of_erratum_7(tmp_path):
             settings = measure.task.settings
             name = settings["activation"]
             steps, options = nonlinear_problem(name)
-            limit = limits.nonlinear(steps, activation=name, printed=True, **options)
+            limit = limits.printed_nonlinear(steps, activation=name, **options)
             outputs = np.concatenate(limit.outputs)[:, 0]
             outputs = outputs + np.random.default_rng(settings["run"]).normal(size=4, scale=0.01)
             store.add(Measurement(task=measure.task, values={"outputs": outputs.tolist()}))

@@ -7,7 +7,7 @@ from pytest import approx
 from torch import nn
 
 import depthmup
-from depthmup.planning import Where
+from depthmup.planning import PlanOptions, Where
 from depthmup.rules import Family
 
 M, R = 4, 2  # CompleteP's worked example
@@ -212,13 +212,30 @@ def test_folding_multiplies_the_last_matrix_only(model):
 def test_batch_and_duration_of_complete_dp():
     """Rates and decays times sqrt(b/d), epsilon times its inverse, 1 - beta times b/d."""
     plain, _ = plan_of("llama", "complete-dp")
-    plan, target = plan_of("llama", "complete-dp", batch=8, duration=2)
+    plan, target = plan_of("llama", "complete-dp", options=PlanOptions(batch=8, duration=2))
     for p, q in zip(plan.prescriptions, plain.prescriptions, strict=True):
         assert (p.lr, p.epsilon) == approx((2 * q.lr, q.epsilon / 2))
     (group, *_) = plan.param_groups(target, lr=1.0, betas=(0.9, 0.99))
     assert group["betas"] == approx((0.6, 0.96))
     with pytest.raises(ValueError, match="Pass the base run's betas"):
         plan.param_groups(target, lr=1.0)
+
+
+def test_a_run_rule_goes_with_every_scheme():
+    plain, _ = plan_of("llama", "depth-mup")
+    plan, target = plan_of(
+        "llama", "depth-mup", options=PlanOptions(batch=8, duration=2, run="sde")
+    )
+    for p, q in zip(plan.prescriptions, plain.prescriptions, strict=True):
+        assert (p.lr, p.epsilon, p.decay) == approx((2 * q.lr, q.epsilon / 2, 2 * q.decay))
+    (group, *_) = plan.param_groups(target, lr=1.0, betas=(0.9, 0.99))
+    assert group["betas"] == approx((0.6, 0.96))
+    none, _ = plan_of("llama", "complete-dp", options=PlanOptions(batch=8, duration=2, run="none"))
+    own, _ = plan_of("llama", "complete-dp")
+    assert [p.lr for p in none.prescriptions] == [p.lr for p in own.prescriptions]
+    for rule in ("power-lines", "beta2-half-life"):
+        with pytest.raises(ValueError, match="from batch and duration alone"):
+            plan_of("llama", "depth-mup", options=PlanOptions(run=rule))
 
 
 def test_a_scheme_of_ones_own():

@@ -83,7 +83,7 @@ class Options:
 def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
     from depthmup.cli.folders import prepare_file, prepare_folder
-    from depthmup.fitting import FILES, example, fit
+    from depthmup.fitting import FILES, Reading, example, fit
     from depthmup.records.printable import printable
     from depthmup.reports.files import CHART_FORMATS
 
@@ -100,13 +100,12 @@ def run(options: Options) -> int:
         steps=options.steps,
         by=options.by,
         where=options.where,
-        ignore=options.ignore,
-        keep=options.keep,
         scheme=options.scheme or None,
         target=_pairs(options.target, "--target") if options.target else None,
-        tuned=options.tuned,
-        chance=options.chance,
         tolerance=options.tolerance,
+        reading=Reading(
+            ignore=options.ignore, keep=options.keep, chance=options.chance, tuned=options.tuned
+        ),
     )
     written: list[Path] = []
     if options.out is not None:

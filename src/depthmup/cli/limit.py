@@ -193,11 +193,12 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
             activation=options.activation,
             block_depth=options.block_depth,
             lr_second=options.lr_second,
-            width_ratio=options.width_ratio,
+            branch=limits.Branch(
+                multiplier=common.pop("multiplier"), width_ratio=options.width_ratio
+            ),
             **common,
             **particles,
         )
-    common["momentum"] = options.momentum
     if options.block_depth == 2:
         return _two_matrix(options, steps, common, tol)
     if options.block_depth != 1:
@@ -205,6 +206,7 @@ def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limit
             f"Expected --block-depth to be 1 or 2 matrices; got {options.block_depth}."
         )
     _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
+    common["optimizer"] = limits.SGD(momentum=options.momentum)
     if options.activation != "identity" and depth != math.inf:
         return limits.nonlinear(steps, activation=options.activation, **common, **particles)
     _refuse(options, "a limit in which nothing is sampled", "points")
@@ -242,10 +244,14 @@ def _two_matrix(
     return limits.two_matrix(
         steps,
         activation=options.activation,
-        lr_second=options.lr_second,
-        width_ratio=options.width_ratio,
-        decay=options.decay,
-        rms_norm=options.rms_norm,
+        branch=limits.Branch(
+            multiplier=common.pop("multiplier"),
+            width_ratio=options.width_ratio,
+            rms_norm=options.rms_norm,
+        ),
+        optimizer=limits.SGD(
+            lr_second=options.lr_second, momentum=options.momentum, decay=options.decay
+        ),
         **common,
         **averages,
     )

@@ -1,6 +1,7 @@
 """Sizes on the command line: ``depth=64 width=1024``, or WIDTHxDEPTH; arms: ``depth=4,8,16``."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 
 def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
@@ -23,8 +24,8 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
     for word in (part for text in words for part in text.replace(",", " ").split()):
         name, equals, value = word.partition("=")
         width, cross, depth = word.lower().partition("x")
-        if equals and name.isidentifier() and value.isdecimal() and int(value):
-            pairs = {name: int(value)}
+        if equals and name.isidentifier() and _whole(value):
+            pairs = {name: _whole(value)}
         elif cross and width.isdecimal() and depth.isdecimal() and int(width) and int(depth):
             pairs = {"width": int(width), "depth": int(depth)}
         else:
@@ -36,6 +37,18 @@ def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
             raise ValueError(f"Expected {option} to name {min(twice)} once; got it twice.")
         values |= pairs
     return values
+
+
+def _whole(text: str) -> int:
+    """A positive whole number, also one written as 2e10; 0 for any other text."""
+    if text.isdecimal():
+        return int(text)
+    with suppress(ValueError, OverflowError):
+        value = float(text)
+        # Beyond 2^53 a float no longer tells whole numbers apart.
+        if value.is_integer() and 0 < value < 2**80 and "e" in text.lower():
+            return int(value)
+    return 0
 
 
 def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...]]:

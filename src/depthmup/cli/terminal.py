@@ -13,6 +13,9 @@ from depthmup.sweep import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
 
+EARLY = 0.05
+"""Fraction of the expected work of a search before which its remaining time is not foretold."""
+
 
 class Display:
     """A sweep's progress and remaining time on stderr."""
@@ -55,7 +58,8 @@ class Display:
         """Update the bar, or print a line every ten seconds; called many times a second."""
         left = f"{duration(progress.remaining)} left"
         if progress.open:
-            left += ", or less"
+            # Before the first sizes are done, little is known of the others.
+            left = f"{left}, or less" if progress.fraction > EARLY else "the smallest size first"
         if self._live:
             self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
         elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:

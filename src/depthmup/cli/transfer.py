@@ -13,7 +13,7 @@ from depthmup.records.run import Order, Precision
 
 if TYPE_CHECKING:
     from depthmup.model import Model
-    from depthmup.sweep import BuiltIn, Design
+    from depthmup.sweep import Auto, BuiltIn, Design
 
 Preset = Literal["tiny", "small", "medium"]
 Names = tuple[str, ...]
@@ -58,7 +58,7 @@ class BuiltInNetworks:
     """Residual MLPs on images, which need no code."""
 
     preset: Preset = "small"
-    """Set of defaults: tiny (takes seconds), small (a minute) or medium (ten minutes)."""
+    """Set of defaults: tiny (takes seconds), small (half a minute) or medium (minutes)."""
 
     activation: str = "abs"
     """Activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos."""
@@ -100,9 +100,10 @@ class BuiltInNetworks:
 class Options:
     """Measure whether the best learning rate stays the same as a network grows.
 
-    Trains the built-in networks, or a custom model (--model), at every combination of size, scheme,
-    learning rate and seed, and judges how the optimum moves with depth and width. Finished runs are
-    stored in OUT/results.sqlite and never repeated: the same command resumes. Writes
+    Trains the built-in networks, or a custom model (--model), and judges how the best learning rate
+    moves with depth and width. The runs that tell most come first, the smallest size before all
+    others, and training ends when the verdict is decided; --log2-lrs gives a grid instead. Finished
+    runs are stored in OUT/results.sqlite and never repeated: the same command resumes. Writes
     OUT/report.html and OUT/summary.json.
 
     The file that --model names defines factory(width, depth) -> module,
@@ -142,13 +143,29 @@ class Options:
     the built-in networks, adamw for a custom model."""
 
     log2_lrs: tuple[float, ...] | None = None
-    """Learning rates at the base, given as their log2, increasing; by default a usual range."""
+    """Learning rates at the base, given as their log2, increasing, for a grid of all sizes. By
+    default they are found as the sweep goes, and training ends when the verdict is decided."""
+
+    start: float | None = None
+    """Learning rate at the base from which the best one is looked for; by default a usual one."""
+
+    drift_precision: float | None = None
+    """Half-width of the drift's interval that is wanted, in octaves per doubling, such as 0.05,
+    instead of a verdict."""
+
+    budget: str = ""
+    """Train until the verdict is decided, but no more than this: a number of runs, such as 200, or
+    a time, such as 90s, 30min or 2h, after which no more runs are begun."""
 
     multipliers: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--multiplier",))] = (1.0,)
     """Branch multipliers at the base (the paper's a)."""
 
     weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(aliases=("--weight-decay",))] = (0.0,)
     """Weight decays at the base (adamw, sgd, ...)."""
+
+    run_rules: Annotated[Names, tyro.conf.arg(name="run", aliases=("--run-rule",))] = ()
+    """Rules by which learning rate, decay, epsilon and betas follow batch and duration: none, sde,
+    sqrt-batch, linear-batch, ... (`depthmup rules` lists them). By default the scheme's own."""
 
     beta1: float | None = None
     """Adam's first decay rate."""
@@ -163,8 +180,8 @@ class Options:
     """Momentum of SGD and Muon."""
 
     seeds: int | None = None
-    """Number of repetitions, from whose scatter intervals are computed; by default 3 (preset tiny:
-    2, medium: 4)."""
+    """Number of repetitions, from whose scatter intervals are computed; by default 3 for a grid.
+    Where learning rates are found as the sweep goes, the most that a rate gets, by default 8."""
 
     steps: int | None = None
     """Training steps of every run, where they are not an axis of the base; by default 300 for the
@@ -201,17 +218,10 @@ class Options:
     """Print the summary as JSON, and nothing else on stdout."""
 
 
-# Learning rates are log2 multiples of 1 / width for Adam (of 1 for SGD), the unit in which the
-# optimum does not depend on the width.
 PRESETS: dict[Preset, dict[str, Any]] = {
-    "tiny": {
-        "depths": (8, 16, 32, 64),
-        "rates": (-5.5, -4.5, -3.5, -3, -2.5, -2, -1),
-        "seeds": 2,
-        "steps": 200,
-    },
-    "small": {"depths": (8, 16, 32, 64, 128)},
-    "medium": {"depths": (8, 16, 32, 64, 128, 256), "seeds": 4, "width": 128},
+    "tiny": {"depths": (8, 16, 32, 64), "seeds": 3, "steps": 200},
+    "small": {"depths": (8, 16, 32, 64, 128), "seeds": 4},
+    "medium": {"depths": (8, 16, 32, 64, 128, 256), "width": 128},
 }
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode")
 
@@ -332,8 +342,7 @@ def _built_in(networks: BuiltInNetworks) -> "BuiltIn":
 def _design(
     options: Options, *, base: dict[str, int] | None, preset: dict[str, Any] | None = None
 ) -> "Design":
-    from depthmup.sweep import Design, rate_unit
-    from depthmup.sweep.bounds import check_octaves
+    from depthmup.sweep import Design
 
     named = parse_size(options.base, option="--base")
     steps = _given(options.steps, (preset or {}).get("steps", 300 if preset else 200))
@@ -345,27 +354,71 @@ def _design(
     sizes = {**(base or {}), **named}
     at = preset or {}
     schemes = options.schemes or (SCHEMES if preset is not None else None)
-    lrs: tuple[float, ...] | None = None
-    if preset is not None:
-        units = {rate_unit(name, sizes["width"]) for name in options.optimizers or ("adam",)}
-        rates = preset.get("rates", ())
-        lrs = tuple(sorted({unit * 2.0**k for unit in units for k in rates})) or None
-    if options.log2_lrs is not None:
-        check_octaves(options.log2_lrs)
-        lrs = tuple(2.0**k for k in options.log2_lrs)
     return Design(
         base=sizes,
         arms=_arms(options, preset),
-        lrs=lrs,
+        lrs=_learning_rates(options),
         schemes=schemes,
         optimizers=options.optimizers or None,
         multipliers=options.multipliers,
         weight_decays=options.weight_decays,
+        run=options.run_rules or None,
         settings=_settings(options),
-        seeds=_given(options.seeds, at.get("seeds", 3)),
+        seeds=_seeds(options, at),
         steps=options.steps if {"steps", "tokens"} & set(sizes) else steps,
         window=options.window,
     )
+
+
+def _learning_rates(options: Options) -> "tuple[float, ...] | Auto":
+    """A grid, or a search for them."""
+    from depthmup.sweep import Auto
+    from depthmup.sweep.bounds import check_octaves
+
+    if options.log2_lrs is None:
+        limits = parse_budget(options.budget) if options.budget else {}
+        return Auto(start=options.start, precision=options.drift_precision, **limits)
+    for name in ("start", "drift_precision", "budget"):
+        if getattr(options, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for learning rates that are found as the sweep "
+                "goes; leave it out, or leave out --log2-lrs."
+            )
+    check_octaves(options.log2_lrs)
+    return tuple(2.0**k for k in options.log2_lrs)
+
+
+UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_budget(text: str) -> dict[str, Any]:
+    """A budget as ``Auto`` takes it.
+
+    Raises:
+        ValueError: the text is neither a number of runs nor a time.
+
+    Example:
+        >>> parse_budget("200"), parse_budget("30min")
+        ({'runs': 200}, {'seconds': 1800.0})
+    """
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(number) :].strip()
+    try:
+        if unit in ("", "runs"):
+            return {"runs": int(number)}
+        return {"seconds": float(number) * UNITS[unit]}
+    except (ValueError, KeyError):
+        raise ValueError(
+            "Expected --budget to be a number of runs, such as 200, or a time, such as 90s, 30min "
+            f"or 2h; got {text!r}."
+        ) from None
+
+
+def _seeds(options: Options, preset: dict[str, Any]) -> int | None:
+    """Those that were given; the preset's bound those of a search, and a grid has its own."""
+    if options.seeds is not None or options.log2_lrs is not None:
+        return options.seeds
+    return preset.get("seeds")
 
 
 def _arms(options: Options, preset: dict[str, Any] | None) -> dict[str, tuple[int, ...]]:

@@ -20,6 +20,7 @@ from depthmup.diagnostics.diversity import (
 from depthmup.diagnostics.effects import spectral_norm
 from depthmup.diagnostics.factored import train_factored
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
+from depthmup.diagnostics.networks import TrainedNetwork
 from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
 from depthmup.diagnostics.points import locate
 from depthmup.diagnostics.prediction import predict
@@ -33,7 +34,6 @@ from depthmup.diagnostics.regimes import (
     measured_regime,
 )
 from depthmup.diagnostics.sharpness import GaussNewton, Sharpness, sharpness
-from depthmup.diagnostics.visits import Visit
 from depthmup.statistics import Slope, holm, local_slopes, log_slopes, moderated
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "Property",
     "Sharpness",
     "Slope",
-    "Visit",
+    "TrainedNetwork",
     "agreement_with_depth",
     "agreement_with_width",
     "approach",

@@ -247,14 +247,19 @@ def _limit(
         averaged = activation != "identity" and (
             depth != math.inf or exponent(str(options["alpha"]), name="alpha") == 1
         )
-        own = {name: value for name, value in blocks.items() if name != "block_depth"}
+        rest = dict(options)
+        branch = limits.Branch(
+            multiplier=rest.pop("multiplier"),  # type: ignore[arg-type]
+            width_ratio=blocks["width_ratio"],  # type: ignore[arg-type]
+        )
         return limits.two_matrix(
             steps,
             depth=depth,
             activation=activation,
+            branch=branch,
+            optimizer=limits.SGD(lr_second=blocks["lr_second"]),  # type: ignore[arg-type]
             neurons=neurons if averaged else None,
-            **options,  # type: ignore[arg-type]
-            **own,  # type: ignore[arg-type]
+            **rest,  # type: ignore[arg-type]
         )
     if activation == "identity":
         return limits.linear(steps, depth=depth, **options)  # type: ignore[arg-type]

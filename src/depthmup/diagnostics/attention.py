@@ -7,15 +7,21 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from depthmup.diagnostics.observations import Key, Points, Seen, mean_square
+from depthmup.diagnostics.observations import Collector, Key, Points, mean_square
 from depthmup.rules import Observable
 
 
 @contextmanager
 def attention_logits(
-    modules: Mapping[str, nn.Module], points: Points, seen: Seen
+    modules: Mapping[str, nn.Module], points: Points, collector: Collector
 ) -> Iterator[None]:
-    """Show the scaled products of queries and keys, whichever function computes them."""
+    """Collect the scaled products of queries and keys, whichever function computes them.
+
+    Args:
+        modules: of the model, by name.
+        points: which of them are attention.
+        collector: of the observation.
+    """
     running: list[str] = []
     wanted = set(points.attention)
     names = {id(modules[name]): name for name in wanted if name in modules}
@@ -39,9 +45,9 @@ def attention_logits(
             if running:
                 logits = _logits(func, args, kwargs)
                 if logits is not None:
-                    label = seen.labels(running[-1])
+                    label = collector.labels(running[-1])
                     key = Key(observable=Observable.ATTENTION_LOGITS, module=label)
-                    seen.squares.setdefault(key, []).append(mean_square(logits))
+                    collector.squares.setdefault(key, []).append(mean_square(logits))
             return func(*args, **kwargs)
 
     try:

@@ -1,36 +1,38 @@
 """The coordinate check: measured exponents of width and depth against those of the scheme.
 
 Networks of every width and depth train for a few steps on one batch, under the plan that the
-scheme gives from the smallest of them (``visits``). Of each observable (``rules.predictions``) the
-exponents are fitted and judged (``verdicts``).
+scheme gives from the smallest of them (``networks``). Of each observable (``rules.predictions``)
+the exponents are fitted and judged (``verdicts``).
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from depthmup.diagnostics.observations import Key
-from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
-from depthmup.diagnostics.verdicts import CONFIDENCE, MARGIN, judge, outcome_of, summaries
-from depthmup.diagnostics.visits import (
-    Look,
-    Visit,
+from depthmup.diagnostics.networks import (
+    Broken,
+    Measurement,
+    TrainedNetwork,
     check_finite,
     distinct,
     fresh,
     seeded,
     staircase,
     survey,
-    visited,
+    train,
 )
-from depthmup.model import Model, resolved
-from depthmup.planning import plan, recorded
+from depthmup.diagnostics.observations import Key, Points
+from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
+from depthmup.diagnostics.verdicts import MARGIN, judge, outcome_of, summaries
+from depthmup.model import Model, check_axes, resolved
+from depthmup.planning import Plan, PlanOptions, plan, recorded
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
+from depthmup.statistics import CONFIDENCE
 from depthmup.tracing import read
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.
@@ -64,7 +66,7 @@ def check(
         scheme, optimizer: what is expected; as in ``depthmup.plan``, whose default of the scheme
             follows the depth of blocks.
         widths, depths: three sizes or more of each, or a single one to leave it out.
-        seeds, steps: repetitions, and training steps before the second look.
+        seeds, steps: repetitions, and training steps before the second observation.
         lr: the learning rate at the smallest size.
         modules: judge only observables of modules whose pattern of names matches.
         plan_options: further arguments of ``depthmup.plan``, such as ``own_init`` or ``branches``.
@@ -72,6 +74,9 @@ def check(
             expected to follow the scheme, with its own ``optimizers`` where it has them. Any other
             ``prepare(network, plan, lr)`` applies the plan in its own way and gives optimizers.
         progress: told how many networks of how many are done.
+
+    Returns:
+        Every exponent with its interval, its prediction and an outcome.
 
     Raises:
         ValueError: sizes from which no exponent follows; a factory that ignores one of them; a
@@ -85,176 +90,227 @@ def check(
         ...                        activation_name="relu", layer_norm=True)
         >>> def batch(generator):
         ...     return torch.randn(8, 8, generator=generator), torch.arange(8) % 4
-        >>> found = check(Model(make, batch=batch), scheme="completep",
-        ...               widths=(16, 32, 64), depths=(2, 4, 8), seeds=3, steps=2)
-        >>> str(found.outcome)
+        >>> result = check(Model(make, batch=batch), scheme="completep",
+        ...                widths=(16, 32, 64), depths=(2, 4, 8), seeds=3, steps=2)
+        >>> str(result.outcome)
         'pass'
     """
-    return checked(
-        model,
-        scheme=scheme,
-        optimizer=optimizer,
-        widths=widths,
-        depths=depths,
-        seeds=seeds,
-        steps=steps,
-        lr=lr,
-        modules=modules,
-        plan_options=plan_options,
-        prepare=prepare,
-        progress=progress,
-    )
-
-
-def checked(
-    model: Model,
-    *,
-    scheme: str | Scheme | None,
-    widths: Sequence[int],
-    depths: Sequence[int],
-    optimizer: str | Family | type = "adamw",
-    seeds: int = 3,
-    steps: int = 5,
-    lr: float | None = None,
-    modules: str | None = None,
-    plan_options: Mapping[str, Any] | None = None,
-    prepare: Prepare = planned,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    visit: Callable[[Visit], None] = lambda visit: None,
-) -> Check:
-    """``check``, with ``visit`` shown every network after training."""
-    own, applied = resolved(model), prepare is not as_is
-    ready = prepared_by(prepare, own)
-    started = time.perf_counter()
-    widths, depths = distinct(widths, "widths"), distinct(depths, "depths")
-    if len(widths) == len(depths) == 1:
-        raise ValueError(
-            "Expected three widths or three depths at least; got one of each. An exponent is a "
-            "slope: give e.g. widths=(32, 64, 128)."
-        )
-    if seeds < 2 or steps < 1:
-        raise ValueError(
-            f"Expected at least 2 seeds, for an interval, and 1 step; got {seeds=}, {steps=}."
-        )
-    if lr is not None and not 0 < lr < math.inf:
-        raise ValueError(f"Expected lr to be a positive number; got {lr!r}.")
-    inputs, _ = own.batch(seeded(0))
-    check_finite(inputs)
-    options = dict(plan_options or {})
-    base, base_drawn = recorded(lambda: fresh(own.make, widths[0], depths[0], 0))
-    sites = survey(own.make, widths, depths, base, inputs)
-    grid = staircase(widths, depths)
-    branches = {depth: sites[widths[0], depth].points.branches for depth in depths}
-    base_facts = sites[widths[0], depths[0]].facts
-    looks: list[Look] = []
-    losses: dict[str, list[tuple[float, ...]]] = {}
-    nonfinite: NonFinite | None = None
-    notes: list[str] = []
-    roles: dict[Key, Role] = {}
-    done = 0
-    family = None
-    # The default follows the depth of blocks, which is that of every size.
-    chosen = None if scheme is None else scheme_named(scheme)
-    for width, depth in grid:
-        network, drawn = recorded(partial(fresh, own.make, width, depth, 0))
-        # Modules have the same names at every width.
-        points = sites[widths[0], depth].points
-        site = sites.get((width, depth))
-        made = plan(
-            network,
-            base=base,
-            scheme=chosen,
+    experiment = Experiment(
+        Setup(
+            model=model,
+            scheme=scheme,
             optimizer=optimizer,
-            example_inputs=inputs,
-            drawn=(drawn, base_drawn),
-            facts=(site.facts if site is not None else read(network, inputs), base_facts),
-            **options,
+            widths=tuple(widths),
+            depths=tuple(depths),
+            seeds=seeds,
+            steps=steps,
+            lr=lr,
+            modules=modules,
+            plan_options=plan_options,
+            prepare=prepare,
+            progress=progress,
         )
-        chosen, family = chosen or scheme_named(made.scheme), made.family
-        said = made.notes if applied else ()
-        notes += [n for n in said if n not in notes]
-        notes += [
-            f"{name} is no input or output of a module and is not looked at."
-            for name in points.hidden_from_view
-            if f"{name} is no input or output of a module and is not looked at." not in notes
-        ]
-        for seed in range(seeds):
-            if nonfinite is not None:
-                break
-            network = fresh(own.make, width, depth, seed)
-            data = own.batch(seeded(seed))
-            rate = RATES[made.family] if lr is None else lr
-            seen, curve, where = visited(
-                own.loss, ready, applied, network, made, points, data, rate, steps
-            )
-            if where is not None:
-                nonfinite = NonFinite(
-                    module=where[0], step=where[1], width=width, depth=depth, seed=seed
-                )
-                break
-            losses.setdefault(f"{width} x {depth}", []).append(curve)
-            first, second = seen
-            visit(
-                Visit(
-                    model=network,
-                    inputs=data[0],
-                    width=width,
-                    depth=depth,
-                    seed=seed,
-                    first=first,
-                    second=second,
-                )
-            )
-            for observation in seen:
-                roles.update(observation.roles)
-                looks += [
-                    Look(
-                        key=key,
-                        width=width,
-                        depth=depth,
-                        branches=branches[depth],
-                        seed=seed,
-                        value=value,
-                    )
-                    for key, value in observation.values.items()
-                ]
-            done += 1
-            progress(done, seeds * len(grid))
-    assert family is not None
-    assert chosen is not None
-    last = sites[widths[-1], depths[0]].points
-    heads = tuple(h for s in sites.values() for h in s.points.heads)
-    exponents, more = judge(looks, chosen, family, roles, replace(last, heads=heads), modules)
-    notes += more
-    if not any(look.key.observable is Observable.DECAY for look in looks):
-        notes.append("No optimizer has a weight decay here, so lr * decay is not looked at.")
-    if len({branches[d] / d for d in depths}) > 1:
-        notes.append(
-            f"The stream has {', '.join(str(branches[d]) for d in depths)} branches at depths "
-            f"{', '.join(map(str, depths))}; exponents of depth are those of their number."
-        )
-    if not chosen.follows_depth and len(depths) > 1:
-        notes.append(f"{chosen.title} has no theory of depth; exponents of depth are its shape's.")
-    return Check(
-        title=model.name,
-        scheme=chosen.title,
-        optimizer=named(optimizer)[0],
-        applied=applied,
-        widths=widths,
-        depths=depths,
-        seeds=seeds,
-        steps=steps,
-        lr=RATES[family] if lr is None else lr,
-        margin=MARGIN,
-        confidence=CONFIDENCE,
-        outcome=outcome_of(exponents, nonfinite),
-        exponents=exponents,
-        sizes=summaries(looks),
-        nonfinite=nonfinite,
-        losses={k: tuple(map(_mean, zip(*v, strict=True))) for k, v in losses.items()},
-        notes=tuple(notes),
-        seconds=time.perf_counter() - started,
     )
+    for _ in experiment:
+        pass
+    return experiment.conclude()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a check trains and what it expects, as the arguments of ``check`` say."""
+
+    model: Model
+    scheme: str | Scheme | None = None
+    optimizer: str | Family | type = "adamw"
+    widths: tuple[int, ...]
+    depths: tuple[int, ...]
+    seeds: int = 3
+    steps: int = 5
+    lr: float | None = None
+    modules: str | None = None
+    plan_options: Mapping[str, Any] | None = None
+    prepare: Prepare = planned
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+    def __post_init__(self) -> None:
+        for name in ("widths", "depths"):
+            object.__setattr__(self, name, distinct(getattr(self, name), name))
+        if len(self.widths) == len(self.depths) == 1:
+            raise ValueError(
+                "Expected three widths or three depths at least; got one of each. An exponent is a "
+                "slope: give e.g. widths=(32, 64, 128)."
+            )
+        if self.seeds < 2 or self.steps < 1:
+            raise ValueError(
+                f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={self.seeds}, "
+                f"steps={self.steps}."
+            )
+        if self.lr is not None and not 0 < self.lr < math.inf:
+            raise ValueError(f"Expected lr to be a positive number; got {self.lr!r}.")
+
+
+class Experiment:
+    """The networks of a check: planned, trained and observed one by one.
+
+    Iterating trains them and gives each with what was observed; ``conclude`` fits and judges.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._started = time.perf_counter()
+        self.setup, self.functions = setup, resolved(setup.model)
+        self.applied = setup.prepare is not as_is
+        widths, depths = setup.widths, setup.depths
+        check_axes(self.functions, ("width", "depth"))
+        self._inputs, _ = self.functions.batch(seeded(0))
+        check_finite(self._inputs)
+        make = self.functions.make
+        self._base, self._base_draws = recorded(lambda: fresh(make, widths[0], depths[0], 0))
+        self._sites = survey(make, widths, depths, self._base, self._inputs)
+        self._measurements: list[Measurement] = []
+        self._losses: dict[str, list[tuple[float, ...]]] = {}
+        self._nonfinite: NonFinite | None = None
+        self._notes: list[str] = []
+        self._roles: dict[Key, Role] = {}
+        self._family = Family.RAW
+        # The default follows the depth of blocks, which is that of every size.
+        self._scheme = None if setup.scheme is None else scheme_named(setup.scheme)
+
+    def __iter__(self) -> Iterator[TrainedNetwork]:
+        setup, done = self.setup, 0
+        grid = staircase(setup.widths, setup.depths)
+        for width, depth in grid:
+            size_plan = self._plan(width, depth)
+            for seed in range(setup.seeds):
+                if self._nonfinite is not None:  # the other sizes are planned, for their notes
+                    break
+                network = self._trained(size_plan, width, depth, seed)
+                if network is None:
+                    break
+                yield network
+                done += 1
+                setup.progress(done, setup.seeds * len(grid))
+
+    def _points(self, depth: int) -> Points:
+        """Where to observe; modules have the same names at every width."""
+        return self._sites[self.setup.widths[0], depth].points
+
+    def _plan(self, width: int, depth: int) -> Plan:
+        """The plan of one size, from the smallest; its notes are those of the check."""
+        setup, site = self.setup, self._sites.get((width, depth))
+        network, draws = recorded(partial(fresh, self.functions.make, width, depth, 0))
+        base_facts = self._sites[setup.widths[0], setup.depths[0]].facts
+        further = dict(setup.plan_options or {})
+        options = further.pop("options", PlanOptions())
+        facts = site.facts if site is not None else read(network, self._inputs)
+        size_plan = plan(
+            network,
+            base=self._base,
+            scheme=self._scheme,
+            optimizer=setup.optimizer,
+            example_inputs=self._inputs,
+            drawn=(draws, self._base_draws),
+            options=replace(options, facts=(facts, base_facts)),
+            **further,
+        )
+        self._scheme = self._scheme or scheme_named(size_plan.scheme)
+        self._family = size_plan.family
+        said = list(size_plan.notes) if self.applied else []
+        said += [
+            f"{name} is no input or output of a module and is not looked at."
+            for name in self._points(depth).hidden_from_view
+        ]
+        self._notes += [note for note in dict.fromkeys(said) if note not in self._notes]
+        return size_plan
+
+    def _trained(self, size_plan: Plan, width: int, depth: int, seed: int) -> TrainedNetwork | None:
+        """Train one network and keep what was observed; None if it produced NaN or infinity."""
+        setup, own = self.setup, self.functions
+        network = fresh(own.make, width, depth, seed)
+        run = train(
+            network,
+            own.batch(seeded(seed)),
+            size_plan,
+            self._points(depth),
+            loss_of=own.loss,
+            prepare=prepared_by(setup.prepare, own),
+            applied=self.applied,
+            lr=RATES[size_plan.family] if setup.lr is None else setup.lr,
+            steps=setup.steps,
+        )
+        if isinstance(run, Broken):
+            self._nonfinite = NonFinite(
+                module=run.module, step=run.step, width=width, depth=depth, seed=seed
+            )
+            return None
+        self._losses.setdefault(f"{width} x {depth}", []).append(run.losses)
+        branches = self._points(depth).branches
+        for observation in (run.first, run.second):
+            self._roles.update(observation.roles)
+            self._measurements += [
+                Measurement(
+                    key=key, width=width, depth=depth, branches=branches, seed=seed, value=value
+                )
+                for key, value in observation.values.items()
+            ]
+        return TrainedNetwork(
+            model=network,
+            inputs=run.inputs,
+            width=width,
+            depth=depth,
+            seed=seed,
+            first=run.first,
+            second=run.second,
+        )
+
+    def conclude(self) -> Check:
+        """Fit every exponent to what was observed, and judge it."""
+        setup, scheme = self.setup, self._scheme
+        assert scheme is not None
+        heads = tuple(head for site in self._sites.values() for head in site.points.heads)
+        widest = self._sites[setup.widths[-1], setup.depths[0]].points
+        exponents, notes = judge(
+            self._measurements,
+            scheme,
+            self._family,
+            self._roles,
+            replace(widest, heads=heads),
+            setup.modules,
+        )
+        return Check(
+            title=setup.model.name,
+            scheme=scheme.title,
+            optimizer=named(setup.optimizer)[0],
+            applied=self.applied,
+            widths=setup.widths,
+            depths=setup.depths,
+            seeds=setup.seeds,
+            steps=setup.steps,
+            lr=RATES[self._family] if setup.lr is None else setup.lr,
+            margin=MARGIN,
+            confidence=CONFIDENCE,
+            outcome=outcome_of(exponents, self._nonfinite),
+            exponents=exponents,
+            sizes=summaries(self._measurements),
+            nonfinite=self._nonfinite,
+            losses={k: tuple(map(_mean, zip(*v, strict=True))) for k, v in self._losses.items()},
+            notes=(*self._notes, *notes, *self._limits_of(scheme)),
+            seconds=time.perf_counter() - self._started,
+        )
+
+    def _limits_of(self, scheme: Scheme) -> Iterator[str]:
+        """Notes on what these exponents do not say."""
+        depths = self.setup.depths
+        branches = [self._points(depth).branches for depth in depths]
+        if not any(m.key.observable is Observable.DECAY for m in self._measurements):
+            yield "No optimizer has a weight decay here, so lr * decay is not looked at."
+        if len({count / depth for count, depth in zip(branches, depths, strict=True)}) > 1:
+            yield (
+                f"The stream has {', '.join(map(str, branches))} branches at depths "
+                f"{', '.join(map(str, depths))}; exponents of depth are those of their number."
+            )
+        if not scheme.follows_depth and len(depths) > 1:
+            yield f"{scheme.title} has no theory of depth; exponents of depth are its shape's."
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from depthmup.diagnostics.sharding import look, whole
+from depthmup.diagnostics.sharding import forward, whole
 from depthmup.records import Estimate
 from depthmup.rules import Exponent, exponent
 from depthmup.statistics import local_slopes, mean
@@ -33,9 +33,15 @@ def feature_distances(
 ) -> Array:
     """d(eps) from every start: the stream's change over eps * L blocks, (starts, eps).
 
-    ``blocks`` is a pattern of names whose modules are called once per layer, in order, with the
-    stream as their first argument (and return the stream or a branch: it is not looked at). Only
-    the stream at the starts is kept: one tensor per start, and a number per distance.
+    Only the stream at the starts is kept: one tensor per start, and a number per distance.
+
+    Args:
+        model: at the weights to measure.
+        inputs: of its forward pass.
+        blocks: a pattern of names whose modules are called once per layer, in order, with the
+            stream as their first argument; what they return is not used.
+        eps: distances along depth, as shares of it.
+        at: starts, as shares of the depth.
 
     Raises:
         ValueError: no module matches; a place that is no whole number of layers.
@@ -60,24 +66,24 @@ def feature_distances(
             f"Expected at + eps below 1, as the stream is seen where blocks read it; got "
             f"{max(at):g} + {max(eps):g}."
         )
-    kept: dict[int, Tensor] = {}
+    streams: dict[int, Tensor] = {}
     distances = np.full((len(starts), len(spans)), np.nan)
 
     def at_layer(layer: int) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any) -> None:
             x = args[0].detach()
             if layer in starts:
-                kept[layer] = x.clone()
+                streams[layer] = x.clone()
             for i, start in enumerate(starts):
                 if layer - start in spans:
-                    rms = (x - kept[start]).double().square().mean().sqrt()
+                    rms = (x - streams[start]).double().square().mean().sqrt()
                     distances[i, spans.index(layer - start)] = float(rms)
 
         return hook
 
     handles = [m.register_forward_pre_hook(at_layer(i)) for i, m in enumerate(modules)]
     try:
-        look(unwrapped(model), inputs)
+        forward(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -106,6 +112,11 @@ def diversity(
     """Kappa with Student's interval over runs, from ``feature_distances`` of each run.
 
     Starts within a run are averaged (root mean square), as they share weights.
+
+    Args:
+        distances: of each run, (starts, eps).
+        eps: increasing.
+        confidence: of the intervals.
 
     Example:
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]
@@ -220,16 +231,17 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
 
     *Source:* TP6 (arXiv 2310.02244) Section 8.1.
     """
-    found = [
+    matching = [
         p
         for name, p in unwrapped(model).named_parameters()
         if matches(parameters, plain_name(name))
     ]
-    gradients = [whole(p.grad).double().flatten() for p in found if p.grad is not None]
-    if len(gradients) < 4 or len(gradients) < len(found):
+    gradients = [whole(p.grad).double().flatten() for p in matching if p.grad is not None]
+    if len(gradients) < 4 or len(gradients) < len(matching):
         raise ValueError(
-            f"Expected the gradients of at least four blocks; {parameters!r} matches {len(found)} "
-            f"parameters, of which {len(gradients)} have a gradient. Call backward first."
+            f"Expected the gradients of at least four blocks; {parameters!r} matches "
+            f"{len(matching)} parameters, of which {len(gradients)} have a gradient. Call "
+            "backward first."
         )
     if len({len(g) for g in gradients}) > 1:
         raise ValueError(f"Expected one parameter per block; {parameters!r} matches several.")
@@ -250,16 +262,16 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
 
 
 def _layers(model: nn.Module, pattern: str) -> list[nn.Module]:
-    found = [
+    layers = [
         m for n, m in unwrapped(model).named_modules() if n and matches(pattern, plain_name(n))
     ]
-    if len(found) < 2:
+    if len(layers) < 2:
         names = [n for n, _ in unwrapped(model).named_modules() if n]
         raise ValueError(
-            f"Expected {pattern!r} to match every block; it matches {len(found)} modules. There "
+            f"Expected {pattern!r} to match every block; it matches {len(layers)} modules. There "
             f"are {', '.join(names[:8])}, ..."
         )
-    return found
+    return layers
 
 
 def _whole(fractions: Sequence[float], depth: int, name: str, *, least: int) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from depthmup.diagnostics.observations import Key, Seen, mean_square
+from depthmup.diagnostics.observations import Collector, Key, mean_square
 from depthmup.diagnostics.sharding import whole
 from depthmup.planning import Prescription
 from depthmup.rules import Family, Kind, Observable, Role
@@ -35,7 +35,7 @@ class Effects:
     applied: bool
     weights: Mapping[str, Tensor] | None
     paths: Mapping[str, float]
-    seen: Seen
+    collector: Collector
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if not isinstance(output, Tensor):
@@ -50,7 +50,7 @@ class Effects:
         if not isinstance(base, Tensor):
             return
         size = mean_square(base)
-        pattern = self.seen.labels(self.name)
+        pattern = self.collector.labels(self.name)
         if self.weights is None:
             self._start(module, args, pattern, base)
             return
@@ -74,14 +74,16 @@ class Effects:
             effect = self.paths.get(self.names[key], math.sqrt(mean_square(part))) ** 2
             effect /= self._crowding(key, args)
             if role.kind is Kind.READOUT:
-                self.seen.readouts.append(mean_square(after))
+                self.collector.readouts.append(mean_square(after))
             if role.kind is Kind.READOUT or (at_the_end and role.kind is Kind.VECTOR):
                 # The readout starts small: what counts is its part of the logits.
-                self.seen.ratio(
+                self.collector.ratio(
                     Key(observable=Observable.READOUT_UPDATE, module=label), effect, 1.0, role
                 )
             elif size > 0:
-                self.seen.ratio(Key(observable=Observable.UPDATE, module=label), effect, size, role)
+                self.collector.ratio(
+                    Key(observable=Observable.UPDATE, module=label), effect, size, role
+                )
 
     def _start(self, module: nn.Module, args: Any, pattern: str, base: Tensor) -> None:
         """What a fresh matrix makes of its input."""
@@ -91,7 +93,7 @@ class Effects:
             return
         matrix = matrices[0]
         if matrix.role.kind is Kind.READOUT:
-            self.seen.readouts.append(mean_square(base))
+            self.collector.readouts.append(mean_square(base))
             x = args[0] if args and isinstance(args[0], Tensor) else None
             if x is not None and x.is_floating_point() and len(matrix.shape) == 2:
                 # The few outputs on the few inputs of a batch scatter; on random inputs of the
@@ -104,11 +106,11 @@ class Effects:
                 }
                 base = self._run(module, (random * math.sqrt(mean_square(x)),), {}, alone)
             key = Key(observable=Observable.READOUT, module=pattern)
-            self.seen.ratio(key, mean_square(base), 1.0, matrix.role)
+            self.collector.ratio(key, mean_square(base), 1.0, matrix.role)
         elif matrix.role.in_branch and not matrix.role.last:
             folded = matrix.folded if self.applied else 1.0
             key = Key(observable=Observable.PREACTIVATION, module=pattern)
-            self.seen.ratio(key, mean_square(base), folded**2, matrix.role)
+            self.collector.ratio(key, mean_square(base), folded**2, matrix.role)
 
     def _crowding(self, key: str, args: Any) -> float:
         """1 + B/n: what B independent inputs add to the effect of an update on one of them.
@@ -129,18 +131,18 @@ class Effects:
     def _run(self, module: nn.Module, args: Any, kwargs: Any, values: Mapping[str, Tensor]) -> Any:
         """The module's own forward, without hooks, with other parameters."""
         owned = {key: getattr(module, key) for key in self.names}
-        kept = {key: p.data for key, p in owned.items()}
+        original = {key: p.data for key, p in owned.items()}
         try:
             for key, p in owned.items():
                 p.data = values[key]
             return module.forward(*args, **kwargs)
         finally:
             for key, p in owned.items():
-                p.data = kept[key]
+                p.data = original[key]
 
 
 def compare_weights(
-    seen: Seen,
+    collector: Collector,
     model: nn.Module,
     weights: Mapping[str, Tensor],
     prescriptions: Mapping[str, Prescription],
@@ -151,6 +153,13 @@ def compare_weights(
 
     Those of vectors and tables that start at zero are relative to what they would have started at,
     which follows size in nothing but a multiplier that they carry.
+
+    Args:
+        collector: of the observation.
+        model: after training.
+        weights: before it, by name.
+        prescriptions: of every parameter, by any of its names.
+        applied: whether parameters carry the multipliers that the plan folds into them.
     """
     for name, p in parameters(model).items():
         role = prescriptions[name].role
@@ -161,16 +170,16 @@ def compare_weights(
             size = prescriptions[name].folded ** 2 if applied else 1.0
         if size == 0 or not p.requires_grad:
             continue
-        label = seen.labels(name)
+        label = collector.labels(name)
         key = Key(observable=Observable.ENTRY_UPDATE, module=label)
-        seen.ratio(key, mean_square(delta), size, role)
+        collector.ratio(key, mean_square(delta), size, role)
         if p.ndim == 2 and role.kind is Kind.HIDDEN:
             key = Key(observable=Observable.SPECTRAL_UPDATE, module=label)
-            seen.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
+            collector.ratio(key, spectral_norm(delta) ** 2, spectral_norm(start) ** 2, role)
 
 
 def bare_readouts(
-    seen: Seen,
+    collector: Collector,
     model: nn.Module,
     covered: Set[str],
     prescriptions: Mapping[str, Prescription],
@@ -180,6 +189,13 @@ def bare_readouts(
 
     On n random coordinates of order one a fresh readout gives sqrt(n) times its entries; its update
     is aligned with its input and gives n times its own. Both times the model's own constant.
+
+    Args:
+        collector: of the observation.
+        model: before or after training.
+        covered: parameters of modules whose own effect is measured.
+        prescriptions: of every parameter, by any of its names.
+        weights: before training, by name; None: the model is fresh.
     """
     for name, p in parameters(model).items():
         prescription = prescriptions[name]
@@ -191,8 +207,8 @@ def bare_readouts(
         if weights is not None:
             value, entries = value - whole(weights[name]), entries**2
             observable = Observable.READOUT_UPDATE
-        key = Key(observable=observable, module=seen.labels(name))
-        seen.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)
+        key = Key(observable=observable, module=collector.labels(name))
+        collector.ratio(key, own**2 * entries * mean_square(value), 1.0, prescription.role)
 
 
 def independent_inputs(x: Tensor) -> float:

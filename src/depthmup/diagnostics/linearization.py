@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from depthmup.diagnostics.sharding import look, parts_unhooked, whole
+from depthmup.diagnostics.sharding import forward, parts_unhooked, whole
 from depthmup.tracing import matches, plain_name, unwrapped
 
 
@@ -29,8 +29,13 @@ def linearization_distance(
 ) -> float:
     """The relative distance of one branch from its linearization, on the input it is given.
 
-    ``initial`` are the branch's parameters before training, by their names in the branch.
     NaN where the branch's output has not changed.
+
+    Args:
+        branch: after training.
+        args: of its forward pass.
+        initial: its parameters before training, by their names in the branch.
+        kwargs: of its forward pass.
 
     Example:
         >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -81,36 +86,46 @@ def branch_linearizations(
 ) -> dict[str, float]:
     """The distance of every branch that matches, each on the input it has in this forward pass.
 
-    ``initial`` are the model's parameters before training, by name. One branch's input is held at
-    a time: its distance is computed as the branch runs.
+    One branch's input is in memory at a time: its distance is computed as the branch runs.
+
+    Args:
+        model: after training.
+        inputs: of its forward pass.
+        branches: a pattern of names.
+        initial: the model's parameters before training, by name.
+
+    Returns:
+        The distance of each branch, by name.
 
     Raises:
         ValueError: no module matches.
     """
-    found: dict[str, float] = {}
+    distances: dict[str, float] = {}
     handles = []
     for name, module in unwrapped(model).named_modules():
         plain = plain_name(name)
         if not matches(branches, plain):
             continue
 
-        def see(module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain) -> None:
+        def measure(
+            module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain
+        ) -> None:
             prefix = f"{name}."
             own = {
                 key.removeprefix(prefix): value
                 for key, value in initial.items()
                 if key.startswith(prefix)
             }
-            found[name] = linearization_distance(module, args, own, kwargs=kwargs)
+            distances[name] = linearization_distance(module, args, own, kwargs=kwargs)
 
-        handles.append(module.register_forward_hook(see, with_kwargs=True, prepend=True))
+        handles.append(module.register_forward_hook(measure, with_kwargs=True, prepend=True))
     try:
         if not handles:
             raise ValueError(
                 f"No module matches {branches!r}; name the branches, e.g. 'layers.*.mlp'."
             )
-        look(unwrapped(model), inputs)
+        forward(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return distances

@@ -1,4 +1,4 @@
-"""Observations: what is kept of a look at a network, numbers rather than activations.
+"""Observations: what is kept of one forward pass, numbers rather than activations.
 
 Of an activation that must be compared with itself some steps later, a fixed sample of at most
 ``SAMPLE`` entries is kept: the root mean square of their change has a relative error of
@@ -85,8 +85,8 @@ def labels_of(model: nn.Module) -> Labels:
         middle, layers = runs.index(longest), type(longest[0][1])
         for i, run in enumerate(runs):
             if len(run) == 1 and type(run[0][1]) is not layers:
-                place = i if i < middle else i - len(runs)
-                single[container, run[0][0]] = str(place)
+                position = i if i < middle else i - len(runs)
+                single[container, run[0][0]] = str(position)
     return Labels(single=single)
 
 
@@ -158,7 +158,7 @@ class Paths:
             self._last[name].copy_(p.detach())
 
 
-class Seen:
+class Collector:
     """Collects squares by key; entries only where a change will be asked for."""
 
     def __init__(self, *, initial: Observation | None, labels: Labels | None = None) -> None:
@@ -172,14 +172,14 @@ class Seen:
         self.logits = 0.0
 
     def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
-        def see(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            given, made = _tensors((args, kwargs)), _tensors(output)
-            value = given[point.index] if point.side == "input" else made[point.index]
+        def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            inputs, outputs = _tensors((args, kwargs)), _tensors(output)
+            value = inputs[point.index] if point.side == "input" else outputs[point.index]
             if point.side == "difference":
-                value = value - given[point.subtracted]
+                value = value - inputs[point.subtracted]
             self.tensor(point.key, value * point.scale)
 
-        stack.callback(module.register_forward_hook(see, with_kwargs=True).remove)
+        stack.callback(module.register_forward_hook(collect, with_kwargs=True).remove)
 
     def tensor(self, key: Key, value: Tensor) -> None:
         entries = sample(value)

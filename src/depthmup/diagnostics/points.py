@@ -1,14 +1,16 @@
 """Where to look in a model: the modules that show the stream, its branches and attention."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from depthmup.diagnostics.observations import Key, Labels, Point, Points, labels_of
-from depthmup.planning.sites import Attention, Traced, attentions, hooks_of
 from depthmup.rules import Observable
 from depthmup.tracing import (
     Branch,
     ExampleInputs,
     Facts,
+    Product,
     into_parameters,
     onto_modules,
     parameters,
@@ -43,29 +45,29 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
     hidden: list[str] = []
     points: list[Point] = []
     for branch in branches:
-        found = _branch_point(traced, branch, labels)
-        if found is None:
+        point = _branch_point(traced, branch, labels)
+        if point is None:
             hidden.append(labels(branch.label))
         else:
-            points.append(found)
+            points.append(point)
     main = max(traced.residuals.streams, key=lambda s: s.depth, default=None)
     depth = main.depth if main is not None else 0
     if main is not None:
         additions = [traced.residuals.branches[i].addition for i in main.branches]
         for fraction in FRACTIONS:
             label = f"stream at {fraction:g} of depth"
-            place = _stream_point(traced, additions, fraction, label)
-            if place is None:
+            point = _stream_point(traced, additions, fraction, label)
+            if point is None:
                 hidden.append(label)
             else:
-                points.append(place)
-    seen = list(attentions(traced))
-    queries, keys = _makers(traced, seen, "query"), _makers(traced, seen, "key")
+                points.append(point)
+    products = traced.attentions
+    queries, keys = _makers(traced, products, "query"), _makers(traced, products, "key")
     vectors = {n for n, p in parameters(unwrapped(model)).items() if p.ndim == 1}
     return Points(
         points=tuple(points),
-        attention=tuple(a.module for a in seen),
-        heads=tuple(a.head for a in seen),
+        attention=tuple(a.module for a in products),
+        heads=tuple(a.head for a in products),
         branches=depth,
         hidden_from_view=tuple(dict.fromkeys(hidden)),
         queries_and_keys=frozenset(map(labels, queries | keys)),
@@ -73,10 +75,10 @@ def points_of(traced: Facts, model: nn.Module) -> Points:
     )
 
 
-def _makers(traced: Traced, seen: list[Attention], operand: str) -> set[str]:
+def _makers(traced: Facts, products: Sequence[Product], operand: str) -> set[str]:
     """The parameters that make the queries, or the keys, and nothing else."""
-    found: set[str] = set()
-    for attention in seen:
+    names: set[str] = set()
+    for attention in products:
         placement = next(
             into_parameters(
                 traced.graph,
@@ -87,11 +89,11 @@ def _makers(traced: Traced, seen: list[Attention], operand: str) -> set[str]:
             ),
             None,
         )
-        found |= placement.parameters if placement is not None else set()
-    return found
+        names |= placement.parameters if placement is not None else set()
+    return names
 
 
-def _branch_point(traced: Traced, branch: Branch, labels: Labels) -> Point | None:
+def _branch_point(traced: Facts, branch: Branch, labels: Labels) -> Point | None:
     """The module whose output is the branch, up to constants; or one that adds it to the stream."""
     graph, usage = traced.graph, traced.usage
     for placement in onto_modules(
@@ -99,7 +101,7 @@ def _branch_point(traced: Traced, branch: Branch, labels: Labels) -> Point | Non
     ):
         if len(placement.calls) != 1:
             continue
-        hook, (call, index) = hooks_of(placement)[0], next(iter(placement.calls))
+        hook, (call, index) = placement.hooks[0], next(iter(placement.calls))
         scaled = frozenset(ref.node for ref in placement.scaled)
         if not _is_resized(traced, scaled - {call.outputs[index].node}):
             key = Key(observable=Observable.BRANCH, module=labels(hook.module))
@@ -118,7 +120,7 @@ def _branch_point(traced: Traced, branch: Branch, labels: Labels) -> Point | Non
     return None
 
 
-def _is_resized(traced: Traced, nodes: frozenset[int]) -> bool:
+def _is_resized(traced: Facts, nodes: frozenset[int]) -> bool:
     """Whether parameters, or other activations, change the size of what passes these nodes.
 
     A multiplier may go past them, but what is seen before them is not what is added.
@@ -135,9 +137,7 @@ def _is_resized(traced: Traced, nodes: frozenset[int]) -> bool:
     return False
 
 
-def _stream_point(
-    traced: Traced, additions: list[int], fraction: float, label: str
-) -> Point | None:
+def _stream_point(traced: Facts, additions: list[int], fraction: float, label: str) -> Point | None:
     """The module that takes in, or gives out, the stream there or (if none does) just before."""
     last = max(round(fraction * len(additions)), 1)
     key = Key(observable=Observable.STREAM, module=label)

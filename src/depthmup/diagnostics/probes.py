@@ -1,4 +1,4 @@
-"""Probes: hooks that look at a network's forward pass and keep numbers, not activations."""
+"""Probes: hooks that observe a network's forward pass and keep numbers, not activations."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -10,8 +10,15 @@ from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.attention import attention_logits
 from depthmup.diagnostics.effects import Effects, bare_readouts, compare_weights
-from depthmup.diagnostics.observations import Key, Observation, Points, Seen, labels_of, mean_square
-from depthmup.diagnostics.sharding import look
+from depthmup.diagnostics.observations import (
+    Collector,
+    Key,
+    Observation,
+    Points,
+    labels_of,
+    mean_square,
+)
+from depthmup.diagnostics.sharding import forward
 from depthmup.planning import Plan
 from depthmup.planning.hooks import named_modules
 from depthmup.rules import Observable
@@ -29,16 +36,26 @@ def observe(
     weights: Mapping[str, Tensor] | None = None,
     paths: Mapping[str, float] | None = None,
 ) -> Observation:
-    """Look at one forward pass, without gradients and in evaluation mode.
+    """Observe one forward pass, without gradients and in evaluation mode.
 
-    Without ``initial``: the network as it starts. With ``initial`` and the initial ``weights``
-    (by name): what has changed since. ``paths`` are the lengths of the paths of gains and biases,
-    sums over steps of the root mean square of each step (``Paths``): the few numbers of a bias
-    turn back so often that their net change says little.
+    Args:
+        model: fresh, or trained since ``initial``.
+        inputs: of the forward pass.
+        points: where to observe.
+        plan: of the model.
+        applied: whether the plan was applied, so that parameters carry its folded multipliers.
+        initial: what was observed before training; None: the network as it starts.
+        weights: the weights then, by name.
+        paths: the lengths of the paths of gains and biases, sums over steps of the root mean square
+            of each step (``Paths``): the few numbers of a bias turn back so often that their net
+            change says little.
+
+    Returns:
+        Root mean squares, or with ``initial`` those of what has changed since.
     """
     inner = unwrapped(model)
     modules = named_modules(inner)
-    seen = Seen(initial=initial, labels=labels_of(model))
+    collector = Collector(initial=initial, labels=labels_of(model))
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]
@@ -48,7 +65,7 @@ def observe(
         for module in training:
             stack.callback(setattr, module, "training", True)
         for point in points.points:
-            seen.attach(stack, modules[point.module], point)
+            collector.attach(stack, modules[point.module], point)
         for name, module in modules.items():
             owned = dict(module.named_parameters(recurse=False))
             if owned and not any(True for _ in module.children()):
@@ -61,28 +78,28 @@ def observe(
                     applied=applied,
                     weights=weights,
                     paths=paths or {},
-                    seen=seen,
+                    collector=collector,
                 )
                 handle = module.register_forward_hook(effects, with_kwargs=True, prepend=True)
                 stack.callback(handle.remove)
         if points.attention and initial is None:
-            stack.enter_context(attention_logits(modules, points, seen))
-        logits = logits_of(look(inner, inputs))
-    seen.logits = mean_square(logits)
-    seen.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
+            stack.enter_context(attention_logits(modules, points, collector))
+        logits = logits_of(forward(inner, inputs))
+    collector.logits = mean_square(logits)
+    collector.tensor(Key(observable=Observable.LOGITS, module="output"), logits)
     if initial is not None and weights is not None:
-        compare_weights(seen, inner, weights, prescriptions, applied=applied)
-    bare_readouts(seen, inner, covered, prescriptions, weights)
-    return seen.finish()
+        compare_weights(collector, inner, weights, prescriptions, applied=applied)
+    bare_readouts(collector, inner, covered, prescriptions, weights)
+    return collector.finish()
 
 
 def logits_of(output: Any) -> Tensor:
     """The tensor that a model returns, or its ``logits``, or the first tensor of a structure."""
     if isinstance(output, Tensor):
         return output
-    found = getattr(output, "logits", None)
-    if isinstance(found, Tensor):
-        return found
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
     for leaf in tree_flatten(output)[0]:
         if isinstance(leaf, Tensor):
             return leaf
@@ -99,21 +116,21 @@ def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
         >>> first_nonfinite(net, torch.full((1, 2), float("inf")))
         '0'
     """
-    found: list[str] = []
+    nonfinite: list[str] = []
     handles = []
     for name, module in named_modules(model).items():
 
         def check(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
             for leaf in tree_flatten(output)[0]:
-                if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or found:
+                if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or nonfinite:
                     continue
                 if not bool(torch.isfinite(leaf).all()):
-                    found.append(name or type(module).__name__)
+                    nonfinite.append(name or type(module).__name__)
 
         handles.append(module.register_forward_hook(check))
     try:
-        look(unwrapped(model), inputs)
+        forward(unwrapped(model), inputs)
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else None
+    return nonfinite[0] if nonfinite else None

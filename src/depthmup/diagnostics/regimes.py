@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from depthmup.diagnostics.coordinates import checked
+from depthmup.diagnostics.coordinates import Experiment, Setup
 from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, feature_distances
 from depthmup.diagnostics.observations import Key
-from depthmup.diagnostics.visits import Visit
 from depthmup.limits import depth_exponents
 from depthmup.model import Model
-from depthmup.records import Check, Estimate
+from depthmup.records import UNKNOWN, Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
 from depthmup.statistics import log_slopes
 
@@ -24,7 +23,6 @@ DECISIVE = 0.125
 # Feature diversity is 1/2 or 0.
 DIVERSE = 0.25
 EPS, PLACES = (1 / 8, 1 / 4), tuple(k / 8 for k in range(6))
-UNKNOWN = Estimate(value=float("nan"), low=float("nan"), high=float("nan"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,9 +81,6 @@ def measured_regime(
 ) -> MeasuredRegime:
     """Measure one pair of exponents on a model, its plan applied.
 
-    ``blocks`` is a pattern of modules that are called once per layer with the stream, such as
-    ``"branches.*"``, for ``feature_distances``; ``depths`` must be multiples of 8 then.
-
     - stable at initialization: the stream's exponent of depth is at most 0;
     - stable in training, nontrivial: so is its change's, and it is not below 0;
     - feature learning: the last layer's change relative to its size does not vanish;
@@ -99,13 +94,36 @@ def measured_regime(
     branches an exponent may still look tame: give the branches their full size. A network that
     explodes is unstable: at initialization if it did before the first step.
 
+    Args:
+        model: the factory and its data.
+        alpha: the branch multiplier follows L^-alpha.
+        gamma: the size of an update follows L^-gamma.
+        width: of all networks.
+        depths: at least three; multiples of 8 where ``blocks`` are given.
+        seeds: networks of each depth.
+        steps: of training.
+        blocks: a pattern of modules that are called once per layer with the stream, such as
+            ``"branches.*"``, for ``feature_distances``.
+        options: further arguments of ``check``.
+
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.5.
     """
     scheme: Scheme = general(alpha, gamma)
     ratios: list[tuple[int, int, float]] = []  # depth, seed, relative change of the last layer
     distances: dict[int, list[Array]] = {depth: [] for depth in depths}
 
-    def visit(network: Visit) -> None:
+    experiment = Experiment(
+        Setup(
+            model=model,
+            scheme=scheme,
+            widths=(width,),
+            depths=tuple(depths),
+            seeds=seeds,
+            steps=steps,
+            **options,
+        )
+    )
+    for network in experiment:
         size, change = (
             observation.values.get(Key(observable=observable, module="stream at 1 of depth"), 0.0)
             for observation, observable in (
@@ -116,24 +134,33 @@ def measured_regime(
         if size > 0 and change > 0:
             ratios.append((network.depth, network.seed, change / size))
         if blocks is not None:
-            found = feature_distances(network.model, network.inputs, blocks, eps=EPS, at=PLACES)
-            distances[network.depth].append(found)
-
-    found = checked(
-        model,
-        scheme=scheme,
-        widths=(width,),
-        depths=depths,
-        seeds=seeds,
-        steps=steps,
-        visit=visit,
-        **options,
+            distances[network.depth].append(
+                feature_distances(network.model, network.inputs, blocks, eps=EPS, at=PLACES)
+            )
+    check = experiment.conclude()
+    properties = _properties(check, _relative_change(ratios), alpha, gamma)
+    says = {p.name: p.measured is not False for p in properties}
+    kappa, theory = None, depth_exponents(alpha, gamma)
+    if all(says[p] for p in ("stable at initialization", "stable in training", "nontrivial")):
+        kappa = _kappa(distances, scheme.alpha)
+    properties = (*properties, _property("diverse", "kappa", kappa, theory.kappa, _diverse))
+    return MeasuredRegime(
+        alpha=scheme.alpha,
+        gamma=scheme.gamma,
+        properties=properties,
+        region=_region(properties, check),
+        expected=regime(alpha, gamma),
+        check=check,
     )
-    theory, expected = depth_exponents(alpha, gamma), regime(alpha, gamma)
-    stream = _largest(found, "stream")
-    change = _largest(found, "stream change")
-    inner = _largest(found, "update effect", inside=True)
-    learned = _relative_change(ratios)
+
+
+def _properties(
+    check: Check, learned: Estimate | None, alpha: Exponent, gamma: Exponent
+) -> tuple[Property, ...]:
+    """Every claim but diversity; ``learned``: exponent of the last layer's relative change."""
+    theory = depth_exponents(alpha, gamma)
+    stream, change = _largest(check, "stream"), _largest(check, "stream change")
+    inner = _largest(check, "update effect", inside=True)
     properties: tuple[Property, ...] = (
         _property("stable at initialization", "stream", stream, theory.x_0, _not_growing),
         _property("stable in training", "stream change", change, theory.f_1, _not_growing),
@@ -141,30 +168,17 @@ def measured_regime(
         _property("feature learning", "relative change", learned, theory.x_1, _not_vanishing),
         _property("faithful", "update effect", inner, theory.linearization, _not_growing),
     )
-    if expected.faithful is None:  # unstable or trivial: the claim has no meaning
+    if regime(alpha, gamma).faithful is None:  # unstable or trivial: the claim has no meaning
         properties = (*properties[:4], replace(properties[4], computed=None))
-    if found.nonfinite is not None:
-        broken = 0 if found.nonfinite.step == 0 else 1
+    if check.nonfinite is not None:
+        broken = 0 if check.nonfinite.step == 0 else 1
         properties = tuple(
             replace(p, measured=False) if i == broken else p for i, p in enumerate(properties)
         )
-    says = {p.name: p.measured is not False for p in properties}
-    kappa = None
-    if all(says[p] for p in ("stable at initialization", "stable in training", "nontrivial")):
-        kappa = _kappa(distances, scheme.alpha)
-    diverse = _property("diverse", "kappa", kappa, theory.kappa, _diverse)
-    properties = (*properties, diverse)
-    return MeasuredRegime(
-        alpha=scheme.alpha,
-        gamma=scheme.gamma,
-        properties=properties,
-        region=_region(properties, found),
-        expected=expected,
-        check=found,
-    )
+    return properties
 
 
-def _region(properties: Sequence[Property], found: Check) -> str:
+def _region(properties: Sequence[Property], check: Check) -> str:
     says = {p.name: p.measured for p in properties}
     diverse = says["diverse"]
     return region(
@@ -172,7 +186,7 @@ def _region(properties: Sequence[Property], found: Check) -> str:
         stable_in_training=says["stable in training"] is not False,
         nontrivial=says["nontrivial"] is not False,
         faithful=says["faithful"] is not False,
-        diverse=_noise_remains(_largest(found, "branch output")) if diverse is None else diverse,
+        diverse=_noise_remains(_largest(check, "branch output")) if diverse is None else diverse,
     )
 
 
@@ -188,30 +202,39 @@ def measured_map(
 
     Changes fall cleanly with depth where branches are small, as they are measured beside the noise
     of initialization; that this noise explodes is seen at modest depth only where branches have
-    their full size. ``full`` is the model with such branches: given, it says for every alpha
-    whether initialization is stable.
+    their full size.
+
+    Args:
+        model: with small branches.
+        pairs: alpha and gamma.
+        full: the model with branches of full size; it says for every alpha whether initialization
+            is stable. None: ``model`` does.
+        progress: told how many pairs of how many are done.
+        options: further arguments of ``measured_regime``.
     """
     result: list[MeasuredRegime] = []
     at_init: dict[Fraction, Property] = {}
     for alpha, gamma in pairs:
-        found = measured_regime(model, alpha, gamma, **options)
+        measured = measured_regime(model, alpha, gamma, **options)
         if full is not None:
-            if found.alpha not in at_init:
+            if measured.alpha not in at_init:
                 started = {**options, "steps": 1, "blocks": None}
-                line = measured_regime(full, found.alpha, 1 - found.alpha, **started)
-                at_init[found.alpha] = line.properties[0]
-            properties = (at_init[found.alpha], *found.properties[1:])
-            found = replace(found, properties=properties, region=_region(properties, found.check))
-        result.append(found)
+                line = measured_regime(full, measured.alpha, 1 - measured.alpha, **started)
+                at_init[measured.alpha] = line.properties[0]
+            properties = (at_init[measured.alpha], *measured.properties[1:])
+            measured = replace(
+                measured, properties=properties, region=_region(properties, measured.check)
+            )
+        result.append(measured)
         progress(len(result), len(pairs))
     return tuple(result)
 
 
-def _largest(found: Check, observable: str, *, inside: bool = False) -> Estimate | None:
+def _largest(check: Check, observable: str, *, inside: bool = False) -> Estimate | None:
     """The fastest growing of the kinds of modules that show an observable."""
     estimates = [
         e.estimate
-        for e in found.exponents
+        for e in check.exponents
         if e.observable == observable and e.axis == "depth" and (not inside or "*" in e.module)
     ]
     return max(estimates, key=lambda e: e.value, default=None)
@@ -247,12 +270,12 @@ def _kappa(distances: Mapping[int, Sequence[Array]], alpha: Exponent) -> Estimat
     if len(depths) < 3:
         return None
     try:
-        found = diversity_at_infinite_depth(
+        curve = diversity_at_infinite_depth(
             depths, [distances[depth] for depth in depths], EPS, alpha=alpha
         )
     except ValueError:  # only noise
         return None
-    return found.kappa
+    return curve.kappa
 
 
 def _if(holds: bool, answer: bool) -> bool | None:

@@ -1,4 +1,4 @@
-"""Models under FSDP2: whole tensors one at a time, and shards again after a look.
+"""Models under FSDP2: whole tensors one at a time, and shards again after a forward pass.
 
 While a module runs, FSDP2 has put its whole parameters in place; before and after, each process
 holds a shard. So hooks read parameters when they are called, and before FSDP2's own (``prepend``).
@@ -22,8 +22,8 @@ def whole(tensor: Tensor) -> Tensor:
         >>> whole(nn.Parameter(torch.ones(2))).requires_grad
         False
     """
-    found = tensor.detach()
-    return found.full_tensor() if isinstance(found, DTensor) else found
+    values = tensor.detach()
+    return values.full_tensor() if isinstance(values, DTensor) else values
 
 
 def call(model: nn.Module, inputs: Any) -> Any:
@@ -35,7 +35,7 @@ def call(model: nn.Module, inputs: Any) -> Any:
     return model(*inputs)
 
 
-def look(model: nn.Module, inputs: Any) -> Any:
+def forward(model: nn.Module, inputs: Any) -> Any:
     """Run a model for its hooks: without gradients, and with its shards put away afterwards.
 
     FSDP2 keeps the whole parameters of the outermost module for a backward pass, which here does
@@ -52,12 +52,12 @@ def look(model: nn.Module, inputs: Any) -> Any:
 @contextmanager
 def parts_unhooked(module: nn.Module) -> Iterator[None]:
     """Keep FSDP2 from replacing the parameters of a module's parts, which others stand in for."""
-    kept = []
+    tables = []
     for part in module.modules():
         if part is module:
             continue
         for table in (part._forward_pre_hooks, part._forward_hooks):
-            kept.append((table, dict(table)))
+            tables.append((table, dict(table)))
             for key, hook in list(table.items()):
                 owner = type(getattr(hook, "__self__", None))
                 if owner.__module__.startswith("torch.distributed"):
@@ -65,7 +65,7 @@ def parts_unhooked(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for table, hooks in kept:
+        for table, hooks in tables:
             table.clear()
             table.update(hooks)
 

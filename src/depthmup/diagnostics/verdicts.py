@@ -14,21 +14,22 @@ of the logits, sums over all layers whose parts are judged themselves, fail beyo
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import torch
 
 from depthmup.diagnostics.causes import likely_cause
+from depthmup.diagnostics.networks import Measurement
 from depthmup.diagnostics.observations import Key, Points
-from depthmup.diagnostics.visits import Look
 from depthmup.records import Exponent, NonFinite, Outcome, Size
 from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
-from depthmup.statistics import Slope, holm, log_slopes, moderated
+from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
 
 RIVAL = 0.5
 MARGIN = RIVAL / 2
-CONFIDENCE = 0.95
 # What follows from all layers together. Each layer is judged on its own as well; the sum carries
 # corrections of relative order L^-1/2 besides, and where a small embedding meets pre-norm blocks
 # its slope was measured 0.4 too high from 4 to 16 branches. So only a rival exponent fails it.
@@ -37,18 +38,54 @@ _EFFECTS = (Observable.UPDATE, Observable.READOUT_UPDATE)
 _WEIGHTS = (Observable.SPECTRAL_UPDATE, Observable.ENTRY_UPDATE)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fitted:
+    """One measured exponent beside its prediction; ``shown`` if it is not to be judged."""
+
+    key: Key
+    axis: str
+    slope: Slope
+    prediction: Prediction
+    shown: bool
+
+    @property
+    def expected(self) -> Fraction | None:
+        """The predicted exponent; None if there is none."""
+        return self.prediction.width if self.axis == "width" else self.prediction.depth
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the prediction is an upper bound only."""
+        return self.prediction.at_most and self.axis == "depth"
+
+
 def judge(
-    looks: Sequence[Look],
+    measurements: Sequence[Measurement],
     scheme: Scheme,
     family: Family,
     roles: Mapping[Key, Role],
     points: Points,
     modules: str | None,
 ) -> tuple[tuple[Exponent, ...], list[str]]:
-    """Fit every exponent and judge it; also notes on what could not be fitted."""
-    by_key: dict[Key, list[Look]] = {}
-    for look in looks:
-        by_key.setdefault(look.key, []).append(look)
+    """Fit every exponent and judge it.
+
+    Args:
+        measurements: every observable of every network.
+        scheme: whose laws are expected.
+        family: of the optimizer.
+        roles: of the parameters that observables are about.
+        points: where was observed, with the head sizes of all networks.
+        modules: a pattern of those to judge; None for all.
+
+    Returns:
+        The exponents, and notes on what could not be fitted.
+
+    Raises:
+        ValueError: no module matches.
+    """
+    by_key: dict[Key, list[Measurement]] = {}
+    for m in measurements:
+        by_key.setdefault(m.key, []).append(m)
     if modules is not None and not any(_matches(modules, k.module) for k in by_key):
         raise ValueError(
             f"No module matches {modules!r}. There are "
@@ -56,97 +93,106 @@ def judge(
         )
     readout = next((r for r in roles.values() if r.kind is Kind.READOUT), None)
     covered = {k.module for k in by_key if k.observable in _EFFECTS}
-    fitted: list[tuple[Key, str, Slope, Prediction, bool]] = []
-    notes = []
-    for key, found in by_key.items():
-        if all(look.value == 0 for look in found):
-            notes.append(f"{key} is zero at every size.")
-            continue
-        positive = [look for look in found if 0 < look.value < float("inf")]
-        if 2 * len(positive) < len(found):
-            notes.append(f"{key} is zero at most sizes, so it has no slope.")
-            continue
-        varied = [axis for axis in ("width", "depth") if len({p.size(axis) for p in positive}) > 2]
-        if not varied:
+    fitted: list[_Fitted] = []
+    notes: list[str] = []
+    for key, group in by_key.items():
+        slopes = _slopes(key, group, notes)
+        if not slopes:
             continue
         role = roles.get(key) or (readout if key.observable is Observable.LOGITS else None)
         prediction = predict(
             scheme, family, key.observable, role=role, head_grows=len(set(points.heads)) > 1
         )
-        # Effects on outputs say what weights alone would say, and more sharply.
         shown = _only_shown(key, role, family, covered, points)
-        try:
-            slopes = log_slopes(
-                [tuple(p.size(axis) for axis in varied) for p in positive],
-                [p.value for p in positive],
-                [p.seed for p in positive],
-            )
-        except (ValueError, np.linalg.LinAlgError):  # too few sizes, or all on one line
-            notes.append(f"{key} is not zero at too few sizes for a slope.")
-            continue
         fitted += [
-            (key, axis, slope, prediction, shown)
-            for axis, slope in zip(varied, slopes, strict=True)
+            _Fitted(key=key, axis=axis, slope=slope, prediction=prediction, shown=shown)
+            for axis, slope in slopes.items()
         ]
     # All slopes say how seeds scatter, also those that are not asked for.
-    better = moderated([slope for _, _, slope, _, _ in fitted])
+    better = moderated([fit.slope for fit in fitted])
     fitted = [
-        (key, axis, slope, prediction, shown)
-        for (key, axis, _, prediction, shown), slope in zip(fitted, better, strict=True)
-        if modules is None or _matches(modules, key.module)
+        replace(fit, slope=slope)
+        for fit, slope in zip(fitted, better, strict=True)
+        if modules is None or _matches(modules, fit.key.module)
     ]
-    p_values = {
-        (key, axis): slope.p_outside(float(expected), RIVAL if key.observable in _SUMS else MARGIN)
-        for key, axis, slope, prediction, shown in fitted
-        if (expected := getattr(prediction, axis)) is not None
-        and not shown
-        and not _below(prediction, axis, slope)
-    }
-    rejected = holm(p_values, level=1 - CONFIDENCE)
-    result = []
-    for key, axis, slope, prediction, shown in fitted:
-        expected = getattr(prediction, axis)
-        estimate = slope.estimate(CONFIDENCE)
-        if expected is None or shown:
-            outcome = Outcome.SHOWN
-        elif (key, axis) in rejected:
-            outcome = Outcome.FAIL
-        elif estimate.inside(
-            -math.inf if prediction.at_most and axis == "depth" else float(expected) - RIVAL,
-            float(expected) + RIVAL,
-        ):
-            outcome = Outcome.PASS
-        else:
-            outcome = Outcome.UNDECIDED
-        cause = ""
-        if outcome is Outcome.FAIL:
-            cause = likely_cause(
-                key.observable,
-                axis,
-                estimate.value - float(expected),
-                scheme=scheme,
-                family=family,
-                role=roles.get(key),
+    rejected = holm(
+        {
+            (fit.key, fit.axis): fit.slope.p_outside(
+                float(fit.expected), RIVAL if fit.key.observable in _SUMS else MARGIN
             )
-        result.append(
-            Exponent(
-                observable=str(key.observable),
-                module=key.module,
-                axis=axis,
-                estimate=estimate,
-                outcome=outcome,
-                expected="" if expected is None else str(expected),
-                why=prediction.why,
-                cause=cause,
-            )
+            for fit in fitted
+            if fit.expected is not None and not fit.shown and not _below(fit)
+        },
+        level=1 - CONFIDENCE,
+    )
+    return tuple(
+        _judged(fit, (fit.key, fit.axis) in rejected, scheme, family, roles.get(fit.key))
+        for fit in fitted
+    ), notes
+
+
+def _slopes(key: Key, group: Sequence[Measurement], notes: list[str]) -> dict[str, Slope]:
+    """Slopes of one observable along the axes that vary; a note where there are none to fit."""
+    if all(m.value == 0 for m in group):
+        notes.append(f"{key} is zero at every size.")
+        return {}
+    positive = [m for m in group if 0 < m.value < math.inf]
+    if 2 * len(positive) < len(group):
+        notes.append(f"{key} is zero at most sizes, so it has no slope.")
+        return {}
+    varied = [axis for axis in ("width", "depth") if len({m.size(axis) for m in positive}) > 2]
+    if not varied:
+        return {}
+    try:
+        slopes = log_slopes(
+            [tuple(m.size(axis) for axis in varied) for m in positive],
+            [m.value for m in positive],
+            [m.seed for m in positive],
         )
-    return tuple(result), notes
+    except (ValueError, np.linalg.LinAlgError):  # too few sizes, or all on one line
+        notes.append(f"{key} is not zero at too few sizes for a slope.")
+        return {}
+    return dict(zip(varied, slopes, strict=True))
 
 
-def _below(prediction: Prediction, axis: str, slope: Slope) -> bool:
+def _judged(
+    fit: _Fitted, rejected: bool, scheme: Scheme, family: Family, role: Role | None
+) -> Exponent:
+    estimate, expected = fit.slope.estimate(CONFIDENCE), fit.expected
+    cause = ""
+    if expected is None or fit.shown:
+        outcome = Outcome.SHOWN
+    elif rejected:
+        outcome = Outcome.FAIL
+        cause = likely_cause(
+            fit.key.observable,
+            fit.axis,
+            estimate.value - float(expected),
+            scheme=scheme,
+            family=family,
+            role=role,
+        )
+    elif estimate.inside(
+        -math.inf if fit.bounded else float(expected) - RIVAL, float(expected) + RIVAL
+    ):
+        outcome = Outcome.PASS
+    else:
+        outcome = Outcome.UNDECIDED
+    return Exponent(
+        observable=str(fit.key.observable),
+        module=fit.key.module,
+        axis=fit.axis,
+        estimate=estimate,
+        outcome=outcome,
+        expected="" if expected is None else str(expected),
+        why=fit.prediction.why,
+        cause=cause,
+    )
+
+
+def _below(fit: _Fitted) -> bool:
     """Whether an exponent lies below a prediction that is a bound."""
-    expected = getattr(prediction, axis)
-    return prediction.at_most and axis == "depth" and slope.value <= float(expected)
+    return fit.bounded and fit.expected is not None and fit.slope.value <= float(fit.expected)
 
 
 def _only_shown(
@@ -188,12 +234,12 @@ def outcome_of(exponents: Sequence[Exponent], nonfinite: NonFinite | None) -> Ou
     return Outcome.PASS
 
 
-def summaries(looks: Sequence[Look]) -> tuple[Size, ...]:
+def summaries(measurements: Sequence[Measurement]) -> tuple[Size, ...]:
     """Means and spreads over seeds at every size."""
     cells: dict[tuple[Key, int, int], list[float]] = {}
-    for look in looks:
-        if look.value > 0:
-            cells.setdefault((look.key, look.width, look.depth), []).append(look.value)
+    for m in measurements:
+        if m.value > 0:
+            cells.setdefault((m.key, m.width, m.depth), []).append(m.value)
     result = []
     for (key, width, depth), values in cells.items():
         logs = torch.tensor(values, dtype=torch.float64).log()

@@ -1,7 +1,18 @@
 """Verdicts from tables of runs that exist: read, clean, measure, judge, predict."""
 
-from depthmup.fitting.fit import KEEP, example, fit
+from depthmup.fitting.fit import KEEP, Reading, example, fit
+from depthmup.fitting.next_runs import NextRuns, next_runs
 from depthmup.fitting.read import LARGEST_FILE
 from depthmup.fitting.report import FILES, FitReport
 
-__all__ = ["FILES", "KEEP", "LARGEST_FILE", "FitReport", "example", "fit"]
+__all__ = [
+    "FILES",
+    "KEEP",
+    "LARGEST_FILE",
+    "FitReport",
+    "NextRuns",
+    "Reading",
+    "example",
+    "fit",
+    "next_runs",
+]

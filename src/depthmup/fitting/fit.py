@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from depthmup.fitting.predict import checked_target, predict
 from depthmup.fitting.read import Table, names_of, read
 from depthmup.fitting.report import FitReport
 from depthmup.fitting.where import Comparison, parse_filter
+from depthmup.records import Certificate
 from depthmup.records.fit import EXCLUDED, Defect, Fit, GroupFit, RuleAtTarget
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme, canonical
@@ -47,6 +49,50 @@ KEEP: Mapping[str, Defect] = {
 """Tests whose rows may be kept all the same, by their names."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How ``fit`` reads a table, where the default reading is not what a person means by it.
+
+    Attributes:
+        ignore: columns in which runs of one size may differ without meaning anything.
+        keep: tests whose rows are not left out: rate, impossible, short, duplicate, unit.
+        chance: the loss of guessing; a size fails where no run ends below it.
+        tuned: what the tuned hyperparameter is, in words.
+        title: of the report.
+    """
+
+    ignore: str | Sequence[str] = ()
+    keep: str | Sequence[str] = ()
+    chance: float = math.inf
+    tuned: str = "learning rate"
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in _listed(self.keep) if name not in KEEP]:
+            raise ValueError(
+                f"Expected tests to keep rows of: {', '.join(KEEP)}; got "
+                f"{printable(', '.join(map(str, unknown)))}."
+            )
+        if not (isinstance(self.chance, int | float) and self.chance > 0):
+            raise ValueError(f"Expected a positive loss of guessing; got {self.chance}.")
+
+    @property
+    def kept_defects(self) -> frozenset[Defect]:
+        """The defects whose rows are not left out."""
+        return frozenset(KEEP[name] for name in _listed(self.keep)) & EXCLUDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """What ``fit`` asks of every group of a table."""
+
+    columns: Columns
+    scheme: Scheme | None
+    target: dict[str, float] | None
+    tolerance: float
+    reading: Reading
+
+
 def fit(
     table: Any,
     *,
@@ -57,14 +103,10 @@ def fit(
     steps: str = "",
     by: str | Sequence[str] = (),
     where: str | Sequence[str] = (),
-    ignore: str | Sequence[str] = (),
-    keep: str | Sequence[str] = (),
     scheme: str | Scheme | None = None,
     target: Mapping[str, float] | None = None,
-    tuned: str = "learning rate",
-    chance: float = math.inf,
     tolerance: float = TOLERANCE,
-    title: str = "",
+    reading: Reading | None = None,
 ) -> FitReport:
     """How the best learning rate moves with size, from a table of finished runs; trains nothing.
 
@@ -83,15 +125,12 @@ def fit(
             whether tokens or steps were held while the batch changed.
         by: columns whose values make groups, each with a verdict of its own.
         where: filters such as ``"optimizer == adamw and lr < 1"``; all must hold.
-        ignore: columns in which runs of one size may differ without meaning anything.
-        keep: tests whose rows are not left out: rate, impossible, short, duplicate, unit.
         scheme: the parametrization by which the table's values were scaled already: they are those
             at its base, and what is measured is a drift beyond it.
         target: a size, to predict the best value for, in all axes.
-        tuned: what ``lr`` is, in words.
-        chance: the loss of guessing; a size fails where no run ends below it.
         tolerance: octaves per doubling within which a value counts as staying.
-        title: of the report.
+        reading: columns that mean nothing, tests whose rows stay, the loss of guessing, words
+            (``fitting.Reading``).
 
     Returns:
         The report: text, page, frames, JSON. Groups that cannot be fitted say why.
@@ -111,6 +150,7 @@ def fit(
 
     *Source:* the statistics are those of ``depthmup.transfer`` (docs/statistics.md).
     """
+    reading = reading or Reading()
     named = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in _listed(axes)}
     columns = Columns(
         axes=_texts(named, "axes"),
@@ -119,62 +159,65 @@ def fit(
         seed=str(seed or ""),
         steps=str(steps or ""),
         by=_listed(by),
-        ignore=_listed(ignore),
+        ignore=_listed(reading.ignore),
     )
-    _check_numbers(tolerance, chance)
-    kept = _kept(keep)
-    under = None if scheme is None or scheme == "" else scheme_named(scheme)
+    _check_tolerance(tolerance)
+    question = _Question(
+        columns=columns,
+        scheme=None if scheme is None or scheme == "" else scheme_named(scheme),
+        target=None if target is None else checked_target(dict(target), columns.axes),
+        tolerance=tolerance,
+        reading=reading,
+    )
     comparisons = tuple(c for text in _listed(where) for c in parse_filter(text))
-    aim = None if target is None else checked_target(dict(target), columns.axes)
     names = names_of(table)
     checked(columns, names)
     source = _read(table, columns, comparisons, names)
     groups: list[GroupFit] = []
     excluded: list[Excluded] = []
-    asked = _filtered(source, comparisons)
-    for name, part in _groups(asked, columns.by):
-        fitted, out = _group_fit(
-            part, columns, name, under, aim, tuned, chance, tolerance, kept, title
-        )
+    rows = _filtered(source, comparisons)
+    for name, part in _groups(rows, columns.by):
+        fitted, out = _group_fit(part, name, question)
         groups.append(fitted)
         excluded += out
+    # One group that cannot be fitted is a result beside the others; none at all is an error.
     if all(group.problem for group in groups):
         raise ValueError(groups[0].problem)
     record = Fit(
-        title=title or f"Fit of {source.title}",
-        tuned=tuned,
+        title=reading.title or f"Fit of {source.title}",
+        tuned=reading.tuned,
         columns={
             "axes": dict(columns.axes), "lr": columns.lr, "loss": columns.loss,
             "seed": columns.seed, "steps": columns.steps, "by": list(columns.by),
-            "where": list(_listed(where)), "keep": sorted(_listed(keep)),
+            "where": list(_listed(where)), "keep": sorted(_listed(reading.keep)),
         },
-        rows=len(asked),
+        rows=len(rows),
         groups=tuple(groups),
         excluded=len(excluded),
         tolerance=tolerance,
-        scheme="" if under is None else under.title,
-        target=aim or {},
-        notes=_notes(groups, columns, names, len(source) - len(asked)),
+        scheme="" if question.scheme is None else question.scheme.title,
+        target=question.target or {},
+        notes=_notes(groups, columns, names, len(source) - len(rows)),
         code={"depthmup": __version__, "fit": VERSION},
     )  # fmt: skip
     return FitReport(record=record, excluded=tuple(excluded), cells=_cells(source, excluded))
 
 
 def _group_fit(
-    part: Table,
-    columns: Columns,
-    name: str,
-    scheme: Scheme | None,
-    target: dict[str, float] | None,
-    tuned: str,
-    chance: float,
-    tolerance: float,
-    keep: frozenset[Defect],
-    title: str,
+    part: Table, name: str, question: _Question
 ) -> tuple[GroupFit, tuple[Excluded, ...]]:
     """One group, or why it cannot be fitted."""
+    reading, scheme, tolerance = question.reading, question.scheme, question.tolerance
+    tuned = reading.tuned
     try:
-        group = clean(part, columns, name=name, tuned=tuned, chance=chance, keep=keep)
+        group = clean(
+            part,
+            question.columns,
+            name=name,
+            tuned=tuned,
+            chance=reading.chance,
+            keep=reading.kept_defects,
+        )
     except ValueError as error:
         empty = GroupFit(
             name=name, runs=len(part), seeds=0, findings=(), optima=(), points=(), exponents=(),
@@ -185,6 +228,7 @@ def _group_fit(
     along = [slices_of(group, a, partners) for a in group.axes if _varies(group, a)]
     exponents = [exponent_of(group, s, tuned=tuned, tolerance=tolerance) for s in along]
     joint = joint_law(group, tuned)
+    # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
     if sparse(group, joint) and not partners:
         pooled = pooled_joint_law(group, tuned)
         if pooled is not None:
@@ -195,18 +239,7 @@ def _group_fit(
         for slices, exponent in zip(along, exponents, strict=True)
         for judgement in judgements(group, slices, exponent, scheme=scheme, tolerance=tolerance)
     ]
-    prediction, rules = None, tuple[RuleAtTarget, ...]()
-    if target is not None:
-        about = {
-            "title": ", ".join(part for part in (title, name) if part),
-            "scheme": "" if scheme is None else scheme.title,
-            "measure": columns.loss,
-        }
-        prediction = predict(group, target, tolerance=tolerance, chance=chance, about=about)
-        if prediction is not None:
-            start = next(o for o in prediction.optima if dict(o.size) == dict(prediction.base))
-            if start.log2_lr.known:
-                rules = at_target(prediction.base, target, start.log2_lr.value, scheme)
+    prediction, rules = _at_target(group, question)
     return GroupFit(
         name=name,
         runs=group.runs,
@@ -222,6 +255,32 @@ def _group_fit(
         at_target=rules,
         octave_costs=octave_costs(group),
     ), group.excluded
+
+
+def _at_target(
+    group: Group, question: _Question
+) -> tuple[Certificate | None, tuple[RuleAtTarget, ...]]:
+    """The prediction at the target, and what published rules prescribe there."""
+    scheme, target = question.scheme, question.target
+    if target is None:
+        return None, ()
+    prediction = predict(
+        group,
+        target,
+        tolerance=question.tolerance,
+        chance=question.reading.chance,
+        about={
+            "title": ", ".join(part for part in (question.reading.title, group.name) if part),
+            "scheme": "" if scheme is None else scheme.title,
+            "measure": question.columns.loss,
+        },
+    )
+    if prediction is None:
+        return None, ()
+    start = next(o for o in prediction.optima if dict(o.size) == dict(prediction.base))
+    if not start.log2_lr.known:
+        return prediction, ()
+    return prediction, at_target(prediction.base, target, start.log2_lr.value, scheme)
 
 
 def _varies(group: Group, axis: str) -> bool:
@@ -324,21 +383,9 @@ def _listed(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) and value else tuple(value)
 
 
-def _kept(keep: str | Sequence[str]) -> frozenset[Defect]:
-    names = _listed(keep)
-    if unknown := [name for name in names if name not in KEEP]:
-        raise ValueError(
-            f"Expected tests to keep rows of: {', '.join(KEEP)}; got "
-            f"{printable(', '.join(map(str, unknown)))}."
-        )
-    return frozenset(KEEP[name] for name in names) & EXCLUDED
-
-
-def _check_numbers(tolerance: float, chance: float) -> None:
+def _check_tolerance(tolerance: float) -> None:
     if not (isinstance(tolerance, int | float) and 0 < tolerance < math.inf):
         raise ValueError(f"Expected a positive tolerance in octaves per doubling; got {tolerance}.")
-    if not (isinstance(chance, int | float) and chance > 0):
-        raise ValueError(f"Expected a positive loss of guessing; got {chance}.")
 
 
 def example() -> Path:

@@ -96,13 +96,16 @@ def names_of(source: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table:
+def read(
+    source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
+) -> Table:
     """A table from a frame or a file.
 
     Args:
         source: a pandas DataFrame, or a path to CSV, JSON lines or Parquet.
         numbers: columns that hold numbers.
         labels: columns that hold names.
+        empty: whether it may have no rows yet.
 
     Returns:
         The table; a frame is left as it is.
@@ -113,7 +116,7 @@ def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table
     """
     if _is_frame(source):
         frame = source.set_axis(list(map(_flat, source.columns)), axis=1)
-        return _collect([frame], numbers, labels, title="the table")
+        return _collect([frame], numbers, labels, title="the table", empty=empty)
     path = _path(source)
     suffix = path.suffix.lower()
     if suffix in CSV:
@@ -123,7 +126,7 @@ def read(source: Any, *, numbers: Sequence[str], labels: Sequence[str]) -> Table
     else:
         chunks = _json_lines(path)
     with _told(path):
-        return _collect(chunks, numbers, labels, title=path.name)
+        return _collect(chunks, numbers, labels, title=path.name, empty=empty)
 
 
 def _is_frame(source: Any) -> bool:
@@ -184,11 +187,11 @@ class _told:
         import pandas as pd
 
         # Errors of pandas are ValueErrors too; those of this package say "Expected" already.
-        ours = isinstance(error, ValueError) and str(error).startswith("Expected")
+        explained = isinstance(error, ValueError) and str(error).startswith("Expected")
         if isinstance(error, UnicodeDecodeError):
             said = "it is not UTF-8 text"
         elif isinstance(error, pd.errors.ParserError | pd.errors.EmptyDataError) or (
-            isinstance(error, ValueError) and not ours
+            isinstance(error, ValueError) and not explained
         ):
             said = printable(str(error).splitlines()[0][:200]) if str(error) else "no columns"
         else:
@@ -300,7 +303,12 @@ def _too_many(rows: int) -> ValueError:
 
 
 def _collect(
-    chunks: Iterable["pd.DataFrame"], numbers: Sequence[str], labels: Sequence[str], title: str
+    chunks: Iterable["pd.DataFrame"],
+    numbers: Sequence[str],
+    labels: Sequence[str],
+    *,
+    title: str,
+    empty: bool,
 ) -> Table:
     """One table from chunks; what is not needed is dropped chunk by chunk."""
     values: dict[str, list[Array]] = {name: [] for name in numbers}
@@ -324,20 +332,22 @@ def _collect(
             if name not in names:  # a column that appears late was empty before
                 names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
             codes[name].append(_codes(chunk, name, names[name]))
+            # A setting has few values; what has more is a measurement, and would fill memory.
             if name not in labels and len(names[name]) > FEW_VALUES:
                 dropped.add(name)
                 del names[name], codes[name]
         rows += len(chunk)
         if rows > MOST_ROWS:
             raise _too_many(rows)
-    if not rows:
+    if not rows and not empty:
         raise ValueError(f"Expected a table with rows; {printable(title)} has none.")
-    whole = {n: np.concatenate(parts) for n, parts in codes.items()}
+    none = np.zeros(0)
+    whole = {n: np.concatenate([*parts, none.astype(np.int64)]) for n, parts in codes.items()}
     return Table(
         title=title,
         rows=np.arange(1, rows + 1),
-        numbers={n: np.concatenate(parts) for n, parts in values.items()},
-        unsaid={n: np.concatenate(parts) for n, parts in unsaid.items()},
+        numbers={n: np.concatenate([*parts, none]) for n, parts in values.items()},
+        unsaid={n: np.concatenate([*parts, none.astype(bool)]) for n, parts in unsaid.items()},
         codes={n: np.pad(v, (0, rows - len(v))) for n, v in whole.items()},
         names={n: list(known) for n, known in names.items()},
         others=tuple(n for n in names if n not in labels),
@@ -369,6 +379,11 @@ def _label(value: Any) -> str:
 
 def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
     """A column's numbers, and where NaN does not say whether it is missing or diverged.
+
+    Args:
+        column: a pandas Series.
+        name: of the column, for errors.
+        first_row: number of its first row in the table, for errors.
 
     Raises:
         ValueError: a cell that is no number, with its row.

@@ -7,10 +7,12 @@ from depthmup.limits.linear import linear
 from depthmup.limits.linearization import linearization
 from depthmup.limits.losses import Loss, cross_entropy, mse
 from depthmup.limits.mean_ode import mean_ode
+from depthmup.limits.momentum import SGD
 from depthmup.limits.neurons import Hermite, Neurons, Sobol
-from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.nonlinear import nonlinear, printed_nonlinear
 from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
 from depthmup.limits.particles import Particles
+from depthmup.limits.problem import Branch
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
 from depthmup.limits.sign_sgd import sign_sgd
@@ -19,8 +21,10 @@ from depthmup.limits.step import Step
 from depthmup.limits.two_matrix import two_matrix
 
 __all__ = [
+    "SGD",
     "Activation",
     "Block",
+    "Branch",
     "DepthExponents",
     "Hermite",
     "History",
@@ -44,6 +48,7 @@ __all__ = [
     "mse",
     "nonlinear",
     "optimal_rate",
+    "printed_nonlinear",
     "propagators",
     "proposition_residual",
     "sign_sgd",

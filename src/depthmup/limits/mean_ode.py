@@ -38,19 +38,20 @@ from numpy.typing import ArrayLike
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array
-from depthmup.limits.momentum import Rate, rates
+from depthmup.limits.momentum import SGD, Rate, rates
 from depthmup.limits.neurons import Neurons, Quadratic, Sobol, combined
-from depthmup.limits.problem import Problem, TwoMatrices, check_tol, problem, two_matrices
+from depthmup.limits.problem import Branch, Problem, TwoMatrices, check_tol, two_matrices
 from depthmup.limits.solution import Ledger, Solution, Status, exploded
 from depthmup.limits.step import Step
 
 _DEGREES = (8, 12, 16, 24, 36, 54)
+# Newton's method doubles its digits: what takes longer than this has no solution nearby.
 _MOST_ITERATIONS = 40
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Optimizer:
-    """Heavy-ball SGD: rates per step of W1, W2, U and V, the momentum, W1's and W2's decay."""
+class HeavyBall:
+    """``SGD`` with rates per step of W1, W2, U and V; the momentum, W1's and W2's decay."""
 
     first: Float[Array, " steps"]
     second: Float[Array, " steps"]
@@ -65,14 +66,8 @@ def mean_ode(
     *,
     activation: str | Activation,
     lr: Rate,
-    lr_second: Rate | None = None,
-    width_ratio: float = 1.0,
-    multiplier: float = 1.0,
-    momentum: float = 0.0,
-    decay: float = 0.0,
-    lr_input: Rate = 0.0,
-    lr_readout: Rate = 0.0,
-    rms_norm: bool = False,
+    branch: Branch | None = None,
+    optimizer: SGD | None = None,
     held_out: ArrayLike | None = None,
     neurons: Neurons | None = None,
     tol: float = 1e-3,
@@ -80,20 +75,14 @@ def mean_ode(
     """Train an infinitely wide and deep network whose blocks have two matrices under CompleteP.
 
     ``x^l = x^{l-1} + (a/L) W2 phi(W1 x^{l-1})`` with SGD whose learning rates inside blocks are
-    ``lr L`` (W1) and ``lr_second L`` (W2): alpha = 1, gamma = 0.
+    ``lr L``: alpha = 1, gamma = 0.
 
     Args:
         steps: minibatches, with any loss.
         activation: a name or a ``limits.smooth(...)``.
         lr: learning rate of W1, one number or one per step.
-        lr_second: that of W2; the same as ``lr`` by default.
-        width_ratio: hidden width over the width, rho; W2's entries have variance 1/(rho n).
-        multiplier: the branch multiplier a.
-        momentum: heavy-ball momentum, of everything that is trained.
-        decay: W1 and W2 are multiplied by ``1 - lr decay`` (each with its own rate) at every step.
-        lr_input: learning rate of U, as in ``limits.linear``; 0 freezes it.
-        lr_readout: learning rate of V.
-        rms_norm: normalize x before every block; LayerNorm has the same limit.
+        branch: ``limits.Branch``: the multiplier a, the width ratio rho, a norm.
+        optimizer: ``limits.SGD``: W2's own rate, those of U and V, momentum, decay.
         held_out: inputs (rows, d_in) to evaluate at every step and after the last.
         neurons: ``limits.Sobol(...)`` (by default 4 scrambles of 4096 points) or, for smooth
             activations in few dimensions, ``limits.Hermite(...)``. Averages are over 2 D
@@ -113,65 +102,56 @@ def mean_ode(
 
     *Source:* see the head of this file; CompleteP: arXiv 2505.01618.
     """
-    phi = resolve(activation)
-    todo = problem(
-        steps,
-        multiplier=multiplier,
-        lr=lr,
-        alpha=1,
-        gamma=0,
-        momentum=momentum,
-        lr_input=lr_input,
-        lr_readout=lr_readout,
-        held_out=held_out,
-    )
+    phi, branch, optimizer = resolve(activation), branch or Branch(), optimizer or SGD()
     check_tol(tol)
     matrices = two_matrices(
-        todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=momentum, decay=decay
+        steps, lr=lr, alpha=1, gamma=0, branch=branch, optimizer=optimizer, held_out=held_out
     )
-    optimizer = heavy_ball(
-        len(todo.steps),
-        lr=lr,
-        lr_second=lr_second,
-        lr_input=lr_input,
-        lr_readout=lr_readout,
-        momentum=momentum,
-        decay=decay,
-    )
-    return solve_mean_ode(matrices, phi, optimizer, rms_norm=rms_norm, neurons=neurons, tol=tol)
+    ball = heavy_ball(len(matrices.problem.steps), lr, optimizer)
+    return solve_mean_ode(matrices, phi, ball, rms_norm=branch.rms_norm, neurons=neurons, tol=tol)
 
 
-def heavy_ball(
-    count: int,
-    *,
-    lr: Rate,
-    lr_second: Rate | None,
-    lr_input: Rate,
-    lr_readout: Rate,
-    momentum: float,
-    decay: float,
-) -> Optimizer:
-    """The rates of ``count`` steps, from arguments that were checked."""
-    return Optimizer(
+def heavy_ball(count: int, lr: Rate, optimizer: SGD) -> HeavyBall:
+    """The rates of every step.
+
+    Args:
+        count: how many steps there are.
+        lr: learning rate of W1.
+        optimizer: the other rates, momentum and decay, which were checked.
+
+    Example:
+        >>> heavy_ball(2, 0.5, SGD(lr_second=0.1)).second
+        array([0.1, 0.1])
+    """
+    return HeavyBall(
         first=rates(lr, count),
-        second=rates(lr if lr_second is None else lr_second, count, "lr_second"),
-        input=rates(lr_input, count, "lr_input"),
-        readout=rates(lr_readout, count, "lr_readout"),
-        momentum=momentum,
-        decay=decay,
+        second=rates(optimizer.second(lr), count, "lr_second"),
+        input=rates(optimizer.lr_input, count, "lr_input"),
+        readout=rates(optimizer.lr_readout, count, "lr_readout"),
+        momentum=optimizer.momentum,
+        decay=optimizer.decay,
     )
 
 
 def solve_mean_ode(
     matrices: TwoMatrices,
     phi: Activation,
-    optimizer: Optimizer,
+    optimizer: HeavyBall,
     *,
     rms_norm: bool,
     neurons: Neurons | None,
     tol: float,
 ) -> Solution:
-    """Train once per sample of neurons, with as many points in depth as the tolerance needs."""
+    """Train once per sample of neurons, with as many points in depth as the tolerance needs.
+
+    Args:
+        matrices: the problem with both matrices' weights.
+        phi: the activation.
+        optimizer: rates of every step, momentum and decay.
+        rms_norm: normalize x before every block.
+        neurons: what averages over them are taken with; ``Sobol()``, exact for the identity.
+        tol: the error asked for, of outputs.
+    """
     todo, width_ratio = matrices.problem, matrices.width_ratio
     if neurons is None:
         neurons = Quadratic() if phi.name == "identity" else Sobol()
@@ -184,6 +164,7 @@ def solve_mean_ode(
             network = Network(todo, phi, coordinates, width_ratio, rms_norm, chebyshev, tol)
             network.draw(points, weights)
             solution = network.train(optimizer)
+            # Points in depth get a tenth of the tolerance: the rest is for the neurons.
             resolved = solution.error_estimate <= 0.1 * tol or not solution.status.ok
             if resolved or len(degrees) == 1:
                 break
@@ -231,6 +212,7 @@ class Network:
         tol: float,
     ) -> None:
         self.todo, self.phi, self.rms_norm, self.rule = todo, phi, rms_norm, points
+        # Newton's error is about the square of its last change: this is plenty, and above rounding.
         self.precision = min(max(1e-13, 1e-4 * tol), 1e-6)
         self.coordinates, self.ratio = coordinates, width_ratio
         rank = coordinates.shape[1]
@@ -247,7 +229,7 @@ class Network:
         parameters = self.w1, self.w2, self.input, self.readout
         self.speed = [np.zeros_like(w) for w in parameters]
 
-    def train(self, optimizer: Optimizer) -> Solution:
+    def train(self, optimizer: HeavyBall) -> Solution:
         todo, ledger = self.todo, Ledger(problem=self.todo, positions=self.rule.points)
         status, tops = Status(), np.zeros((0, len(self.input)))
         updates = len(todo.steps) - (todo.held_out is None)
@@ -337,7 +319,13 @@ class Network:
         return y
 
     def solve(self, operator: Array, matrices: Array, target: Array) -> Array:
-        """s with ``s - operator (matrices s) = target``, for every row: (points, rows, D)."""
+        """s with ``s - operator (matrices s) = target``, for every row: (points, rows, D).
+
+        Args:
+            operator: integrates over depth, (points, points).
+            matrices: at every point, (points, rows, D, D).
+            target: the right-hand side, (points, rows, D).
+        """
         points, rows, size = target.shape
         out = np.empty_like(target)
         for row in range(rows):
@@ -354,9 +342,18 @@ class Network:
             self.tail = max(self.tail, float(neglected.max()) / size)
 
     def update(
-        self, t: int, xi: Array, chi: Array, x: Array, y: Array, optimizer: Optimizer
+        self, t: int, xi: Array, chi: Array, x: Array, y: Array, optimizer: HeavyBall
     ) -> None:
-        """One step of SGD: every neuron at every depth, E and R."""
+        """One step of SGD: every neuron at every depth, E and R.
+
+        Args:
+            t: number of the step.
+            xi: inputs in the coordinates of U.
+            chi: the loss's gradients.
+            x: X at every point, (points, rows, D).
+            y: Y there.
+            optimizer: rates of every step, momentum and decay.
+        """
         a, (z, _) = self.todo.scaling.multiplier, self.normalized(x)
         for i, (w1, w2) in enumerate(zip(self.w1, self.w2, strict=True)):
             h = z[i] @ w1.T

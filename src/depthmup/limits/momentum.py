@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -12,8 +13,80 @@ from depthmup.limits.losses import Array
 Rate = float | Sequence[float] | Array
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SGD:
+    """How a network is trained, beside the learning rate of the (first) matrix in its blocks.
+
+    ``lr_second`` is that of W2 in blocks with two matrices, the same unless given. ``lr_input`` and
+    ``lr_readout`` train U (U -= lr_input d^0 xi^T) and V (n V -= lr_readout x^L chi^T,
+    chi = dloss/df), which are frozen unless given. Each is one number or one per step.
+    ``momentum`` is heavy-ball, of everything that is trained. ``decay`` multiplies the matrices in
+    blocks by ``1 - lr decay``, each with its own rate, at every step.
+
+    >>> SGD(momentum=0.9, lr_readout=0.1).used
+    ('lr_readout', 'momentum')
+    """
+
+    lr_second: Rate | None = None
+    lr_input: Rate = 0.0
+    lr_readout: Rate = 0.0
+    momentum: float = 0.0
+    decay: float = 0.0
+
+    def second(self, lr: Rate) -> Rate:
+        """The learning rate of W2 beside W1's ``lr``."""
+        return lr if self.lr_second is None else self.lr_second
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of all that differs from plain SGD on one matrix per block."""
+        differs = {
+            "lr_second": self.lr_second is not None,
+            "lr_input": bool(np.any(np.asarray(self.lr_input))),
+            "lr_readout": bool(np.any(np.asarray(self.lr_readout))),
+            "momentum": bool(self.momentum),
+            "decay": bool(self.decay),
+        }
+        return tuple(name for name, differ in differs.items() if differ)
+
+
+def require_derived(optimizer: SGD, derived: Sequence[str], network: str) -> None:
+    """Raise where an optimizer asks for what the equations of a network do not have.
+
+    Args:
+        optimizer: what was asked for.
+        derived: the fields of ``SGD`` that the equations hold.
+        network: the network in words, a plural.
+
+    Raises:
+        ValueError: with the names of the others.
+
+    Example:
+        >>> require_derived(SGD(momentum=0.9), ("momentum",), "linear networks")
+    """
+    if others := [name for name in optimizer.used if name not in derived]:
+        raise ValueError(
+            f"The limit of {network} is not derived with {', '.join(others)}: leave "
+            f"{'it' if len(others) == 1 else 'them'} out of limits.SGD, or use blocks with two "
+            "matrices (limits.two_matrix)."
+        )
+
+
 def rates(lr: Rate, steps: int, name: str = "lr") -> Float[Array, " steps"]:
-    """One learning rate per step, from one number or as many as there are steps."""
+    """One learning rate per step, from one number or as many as there are steps.
+
+    Args:
+        lr: one number or one per step.
+        steps: how many steps there are.
+        name: of the rate, for errors.
+
+    Raises:
+        ValueError: another number of rates, or one that is not finite.
+
+    Example:
+        >>> rates(0.5, 2)
+        array([0.5, 0.5])
+    """
     per_step = np.asarray(lr, dtype=np.float64)
     if per_step.ndim == 0:
         per_step = np.full(steps, float(per_step))
@@ -36,8 +109,19 @@ def update_weights(
     no momentum it is ``lr`` below the diagonal. Decay multiplies a weight by ``1 - lr[t] decay``
     before it moves, and with it what it carries from the past.
 
-    >>> update_weights([1.0, 0.5], 2, momentum=0.9)[2]
-    array([1.45, 0.5 ])
+    Args:
+        lr: one learning rate or one per step.
+        steps: how many steps there are.
+        momentum: of heavy-ball SGD, in [0, 1).
+        name: of the rate, for errors.
+        decay: decoupled weight decay, per unit of the learning rate.
+
+    Raises:
+        ValueError: rates, momentum or decay out of range.
+
+    Example:
+        >>> update_weights([1.0, 0.5], 2, momentum=0.9)[2]
+        array([1.45, 0.5 ])
 
     *Source:* heavy-ball SGD as ``torch.optim.SGD`` computes it (no dampening, no Nesterov),
     unrolled, with the decoupled decay of ``torch.optim.AdamW``. The paper has a constant rate and
@@ -49,6 +133,7 @@ def update_weights(
     left = _left_by_decay(per_step, decay)
     weights = np.zeros((steps + 1, steps))
     for t in range(1, steps + 1):
+        # Step t - 1 applies what momentum left of every gradient so far; without it, its own alone.
         reach = momentum ** np.arange(t - 1, -1, -1.0) if momentum else np.eye(t)[-1]
         weights[t, :t] = left[t - 1] * weights[t - 1, :t] + per_step[t - 1] * reach
     return weights
@@ -57,8 +142,15 @@ def update_weights(
 def remaining(lr: Rate, steps: int, decay: float, name: str = "lr") -> Float[Array, " times"]:
     """The part of its initial value that decay leaves of a weight at each step: (steps + 1,).
 
-    >>> remaining(0.5, 2, decay=0.2)
-    array([1.  , 0.9 , 0.81])
+    Args:
+        lr: one learning rate or one per step.
+        steps: how many steps there are.
+        decay: decoupled weight decay, per unit of the learning rate.
+        name: of the rate, for errors.
+
+    Example:
+        >>> remaining(0.5, 2, decay=0.2)
+        array([1.  , 0.9 , 0.81])
     """
     return np.cumprod(np.append(1.0, _left_by_decay(rates(lr, steps, name), decay)))
 

@@ -23,8 +23,8 @@ preactivations move by order one and no closed system is known. At finite depth 
 as phi(h) enters it: ``particles``.
 
 *Source:* arXiv 2310.02244, Claim E.1 and Appendix F.3.2. The forward equation is Definition E.1's;
-the backward one is not: as printed it is not the gradient of the forward pass. ``printed=True``
-solves the printed one. See docs/limits.md.
+the backward one is not: as printed it is not the gradient of the forward pass.
+``printed_nonlinear`` solves the printed one. See docs/limits.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array
 from depthmup.limits.mesh import Mesh, graded
-from depthmup.limits.momentum import Rate
+from depthmup.limits.momentum import SGD, Rate, require_derived
 from depthmup.limits.neurons import combined
 from depthmup.limits.nonlinear_passes import Training
 from depthmup.limits.parametrization import check_depth, require_infinite_depth
@@ -62,55 +62,130 @@ def nonlinear(
     multiplier: float = 1.0,
     alpha: Exponent = "1/2",
     gamma: Exponent = "1/2",
-    momentum: float = 0.0,
+    optimizer: SGD | None = None,
     held_out: ArrayLike | None = None,
     depth: float = math.inf,
     tol: float | None = None,
-    printed: bool = False,
     history: bool = False,
     particles: Particles | None = None,
 ) -> Solution:
     """Train an infinitely wide nonlinear residual network by SGD, at any depth.
 
-    ``activation`` is a name (identity, erf, sin, cos, relu, abs, tanh, gelu, softplus) or a
-    ``limits.smooth(phi, phi', phi'', phi''')``. The rest is as in ``limits.linear``; U and V are
-    frozen. At infinite depth, 1/2 <= alpha < 1, nothing is sampled and ``tol`` is 1e-9 by default.
-    relu and abs with collinear inputs (repeated samples, scalar inputs) are singular at p = 0 and
-    are solved on panels graded towards it. ``printed=True`` solves the paper's Definition E.1 as
-    printed instead, which is in error.
+    U and V are frozen. At infinite depth, 1/2 <= alpha < 1, nothing is sampled; relu and abs with
+    collinear inputs (repeated samples, scalar inputs) are singular at p = 0 and are solved on
+    panels graded towards it. At finite depth, for any alpha and gamma, the law of an entry is
+    carried by particles, with an error of about a thousandth that is estimated.
 
-    At finite depth, for any alpha and gamma, the law of an entry is carried by ``particles`` (by
-    default 8 populations of 2^14), with an error of about a thousandth that is estimated; ``tol``
-    is 5e-3 by default.
+    Args:
+        steps: minibatches, with any loss.
+        activation: a name (identity, erf, sin, cos, relu, abs, tanh, gelu, softplus) or a
+            ``limits.smooth(phi, phi', phi'', phi''')``.
+        lr: learning rate, one number or one per step.
+        multiplier: the branch multiplier a.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        optimizer: ``limits.SGD`` with ``momentum``; plain SGD unless given.
+        held_out: inputs (rows, d_in) to evaluate at every step and after the last.
+        depth: a positive integer or ``math.inf``.
+        tol: the error asked for, of outputs: by default 1e-9 at infinite depth, 5e-3 else.
+        history: keep every covariance, at infinite depth.
+        particles: how many at finite depth, by default 8 populations of 2^14.
 
-    >>> from depthmup import limits
-    >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]])), limits.Step([[-0.5]], limits.mse([[1.0]]))]
-    >>> round(float(limits.nonlinear(steps, activation="erf", lr=1.0).outputs[1][0, 0]), 6)
-    -0.267186
+    Returns:
+        A solution; its status is ``unresolved`` where its error estimate is above ``tol``, and
+        ``exploded`` where values overflow.
+
+    Raises:
+        ValueError: exponents without a known limit of infinite depth, an optimizer with more than
+            momentum, or arguments that belong to the other kind of depth.
+
+    Example:
+        >>> from depthmup import limits
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]])), limits.Step([[-0.5]], limits.mse([[1.0]]))]
+        >>> round(float(limits.nonlinear(steps, activation="erf", lr=1.0).outputs[1][0, 0]), 6)
+        -0.267186
 
     *Source:* arXiv 2310.02244, Claim E.1, corrected: see the head of this file.
     """  # noqa: E501
     depth = check_depth(depth)
-    if depth != math.inf and (printed or history):
-        raise ValueError("printed and history are for depth=math.inf; leave them out.")
+    if depth != math.inf and history:
+        raise ValueError("history is for depth=math.inf: leave it out at a finite depth.")
     if depth == math.inf and particles is not None:
         raise ValueError(
             "particles are for a finite depth; at infinite depth nothing is sampled: leave them."
         )
-    phi = resolve(activation)
+    phi, optimizer = resolve(activation), optimizer or SGD()
+    require_derived(optimizer, ("momentum",), "nonlinear networks with one matrix per block")
     todo = problem(
         steps,
         multiplier=multiplier,
         lr=lr,
         alpha=alpha,
         gamma=gamma,
-        momentum=momentum,
+        optimizer=optimizer,
         held_out=held_out,
     )
     tol = tol if tol is not None else (1e-9 if depth == math.inf else 5e-3)
     check_tol(tol)
     if depth != math.inf:
         return _finite_depth(todo, phi, int(depth), particles or Particles(), tol)
+    _require_closed(todo, phi)
+    return solve_nonlinear(todo, phi, tol=tol, history=history)
+
+
+def printed_nonlinear(
+    steps: Sequence[Step],
+    *,
+    activation: str | Activation,
+    lr: Rate,
+    multiplier: float = 1.0,
+    alpha: Exponent = "1/2",
+    gamma: Exponent = "1/2",
+    held_out: ArrayLike | None = None,
+    tol: float = 1e-9,
+    history: bool = False,
+) -> Solution:
+    """The paper's Definition E.1 as printed, which is in error: for comparison with ``nonlinear``.
+
+    Its backward equation is not the gradient of the forward pass. The sum that the printed
+    equation lacks to parse is restored, and the first update's terms are left under their integral.
+
+    Args:
+        steps: minibatches, with any loss.
+        activation: as in ``limits.nonlinear``.
+        lr: learning rate, one number or one per step.
+        multiplier: the branch multiplier a.
+        alpha: exponent of the branch multiplier, in [1/2, 1).
+        gamma: exponent of an update's size.
+        held_out: inputs (rows, d_in) to evaluate at every step and after the last.
+        tol: the error asked for, of outputs.
+        history: keep every covariance.
+
+    Returns:
+        The solution of the printed equations.
+
+    Raises:
+        ValueError: exponents without a known limit of infinite depth.
+
+    Example:
+        >>> from depthmup import limits
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 3
+        >>> for solve in (limits.nonlinear, limits.printed_nonlinear):
+        ...     print(round(float(solve(steps, activation="sin", lr=1.0).outputs[2][0, 0]), 6))
+        0.480131
+        0.485713
+
+    *Source:* arXiv 2310.02244, Definition E.1 and (F.32); see docs/limits.md.
+    """
+    phi = resolve(activation)
+    todo = problem(steps, multiplier=multiplier, lr=lr, alpha=alpha, gamma=gamma, held_out=held_out)
+    check_tol(tol)
+    _require_closed(todo, phi)
+    return solve_nonlinear(todo, phi, tol=tol, printed=True, history=history)
+
+
+def _require_closed(todo: Problem, phi: Activation) -> None:
+    """Raise unless a closed limit of infinite depth is known."""
     require_infinite_depth(todo.scaling)
     if todo.scaling.alpha == 1 and phi.name != "identity":
         raise ValueError(
@@ -118,7 +193,6 @@ def nonlinear(
             "infinite-depth limit of a nonlinear network with one matrix per block is known. Use "
             "1/2 <= alpha < 1, a finite depth, or two matrices per block (limits.mean_ode)."
         )
-    return solve_nonlinear(todo, phi, tol=tol, printed=printed, history=history)
 
 
 def _finite_depth(
@@ -140,7 +214,16 @@ def solve_nonlinear(
     history: bool = False,
     second: Array | None = None,
 ) -> Solution:
-    """Train the limit, with as many points in depth as the tolerance needs."""
+    """Train the limit, with as many points in depth as the tolerance needs.
+
+    Args:
+        todo: the steps, scaling and weights of past updates.
+        phi: the activation.
+        tol: the error asked for, of outputs.
+        printed: solve Definition E.1 as printed.
+        history: keep every covariance.
+        second: weights of past updates of a second matrix, times the width ratio.
+    """
     singular = phi.kinked and _collinear(todo)
     meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
     before: Array | None = None

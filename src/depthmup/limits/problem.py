@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.momentum import Rate, remaining, update_weights
+from depthmup.limits.momentum import SGD, Rate, remaining, update_weights
 from depthmup.limits.parametrization import Parametrization, parametrization
 from depthmup.limits.step import Step, check_steps
 from depthmup.rules import Exponent
@@ -68,12 +68,26 @@ def problem(
     lr: Rate,
     alpha: Exponent,
     gamma: Exponent,
-    momentum: float = 0.0,
-    lr_input: Rate = 0.0,
-    lr_readout: Rate = 0.0,
+    optimizer: SGD | None = None,
     held_out: ArrayLike | None = None,
 ) -> Problem:
-    """Check everything that can be checked before any work, and number the training vectors."""
+    """Check everything that can be checked before any work, and number the training vectors.
+
+    Args:
+        steps: minibatches, with any loss.
+        multiplier: the branch multiplier a.
+        lr: learning rate of the (first) matrix in blocks, one number or one per step.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        optimizer: momentum, decay and the other rates; plain SGD unless given.
+        held_out: inputs (rows, d_in) to evaluate.
+
+    Raises:
+        ValueError: steps of several networks, rates that are not finite, a momentum or decay out
+            of range, held-out inputs of another size.
+        TypeError: steps that are no ``limits.Step``.
+    """
+    optimizer = optimizer or SGD()
     checked = check_steps(steps)
     extra = None if held_out is None else _matrix(held_out, "held_out", "(batch, d_in)")
     if extra is not None and extra.shape[1] != checked[0].inputs.shape[1]:
@@ -85,18 +99,44 @@ def problem(
     ends = np.cumsum(sizes)
     rows = tuple(slice(int(e) - n, int(e)) for e, n in zip(ends, sizes, strict=True))
 
-    def weights(rate: Rate, name: str) -> Array:
-        return np.repeat(update_weights(rate, len(checked), momentum, name), sizes, axis=1)
+    def weights(rate: Rate, name: str, decay: float = 0.0) -> Array:
+        past = update_weights(rate, len(checked), optimizer.momentum, name, decay)
+        return np.repeat(past, sizes, axis=1)
 
     return Problem(
         steps=checked,
         rows=rows,
         held_out=extra,
         scaling=parametrization(multiplier, alpha, gamma),
-        hidden=weights(lr, "lr"),
-        input=weights(lr_input, "lr_input"),
-        readout=weights(lr_readout, "lr_readout"),
+        # Decay is of the matrices in blocks: U and V have none.
+        hidden=weights(lr, "lr", optimizer.decay),
+        input=weights(optimizer.lr_input, "lr_input"),
+        readout=weights(optimizer.lr_readout, "lr_readout"),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A branch with two matrices, ``a L^-alpha W2 phi(W1 x)``, apart from its activation.
+
+    ``multiplier`` is a. ``width_ratio`` is rho, the hidden width over the width: W1 has rho n rows
+    and entries of variance 1/n, W2 entries of variance 1/(rho n). ``rms_norm`` normalizes x before
+    W1; LayerNorm has the same limit.
+
+    >>> Branch(width_ratio=4).multiplier
+    1.0
+    """
+
+    multiplier: float = 1.0
+    width_ratio: float = 1.0
+    rms_norm: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.width_ratio) and self.width_ratio > 0):
+            raise ValueError(
+                "width_ratio is the hidden width over the width, positive and finite; got "
+                f"{self.width_ratio}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,32 +156,48 @@ class TwoMatrices:
 
 
 def two_matrices(
-    problem: Problem,
+    steps: Sequence[Step],
     *,
     lr: Rate,
-    lr_second: Rate | None,
-    width_ratio: float,
-    momentum: float,
-    decay: float = 0.0,
+    alpha: Exponent,
+    gamma: Exponent,
+    branch: Branch | None = None,
+    optimizer: SGD | None = None,
+    held_out: ArrayLike | None = None,
 ) -> TwoMatrices:
-    """The second matrix's rates, and decay in the weights of both, checked."""
-    if not (math.isfinite(width_ratio) and width_ratio > 0):
-        raise ValueError(
-            "width_ratio is the hidden width over the width, positive and finite; got "
-            f"{width_ratio}."
-        )
-    second = lr if lr_second is None else lr_second
-    count, sizes = len(problem.steps), [len(step.inputs) for step in problem.steps]
+    """``problem`` for blocks with two matrices: all checks of what trains them are here.
 
-    def weights(rate: Rate, name: str) -> Array:
-        return np.repeat(update_weights(rate, count, momentum, name, decay), sizes, axis=1)
+    Args:
+        steps: minibatches, with any loss.
+        lr: learning rate of W1, one number or one per step.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        branch: multiplier and width ratio, 1 unless given.
+        optimizer: momentum, decay and the other rates; plain SGD unless given.
+        held_out: inputs (rows, d_in) to evaluate.
 
+    Raises:
+        ValueError: as ``problem``; or for the rates of the second matrix.
+    """
+    branch, optimizer = branch or Branch(), optimizer or SGD()
+    first = problem(
+        steps,
+        multiplier=branch.multiplier,
+        lr=lr,
+        alpha=alpha,
+        gamma=gamma,
+        optimizer=optimizer,
+        held_out=held_out,
+    )
+    lr_second, decay = optimizer.second(lr), optimizer.decay
+    count, sizes = len(first.steps), [len(step.inputs) for step in first.steps]
+    second = update_weights(lr_second, count, optimizer.momentum, "lr_second", decay)
     return TwoMatrices(
-        problem=replace(problem, hidden=weights(lr, "lr")),
-        second=weights(second, "lr_second"),
-        width_ratio=float(width_ratio),
+        problem=first,
+        second=np.repeat(second, sizes, axis=1),
+        width_ratio=float(branch.width_ratio),
         remains=remaining(lr, count, decay, "lr"),
-        second_remains=remaining(second, count, decay, "lr_second"),
+        second_remains=remaining(lr_second, count, decay, "lr_second"),
     )
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
-from depthmup.limits.momentum import Rate
+from depthmup.limits.momentum import SGD, Rate
 from depthmup.limits.neurons import combined
 from depthmup.limits.parametrization import check_depth
 from depthmup.limits.particles import OneMatrix, Particles, Population, TwoMatrix
-from depthmup.limits.problem import TwoMatrices, check_tol, problem, two_matrices
+from depthmup.limits.problem import Branch, TwoMatrices, check_tol, two_matrices
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent
@@ -38,8 +38,7 @@ def sign_sgd(
     lr: Rate,
     lr_second: Rate | None = None,
     block_depth: int = 2,
-    width_ratio: float = 1.0,
-    multiplier: float = 1.0,
+    branch: Branch | None = None,
     alpha: Exponent = "1/2",
     gamma: Exponent = "1/2",
     held_out: ArrayLike | None = None,
@@ -60,8 +59,7 @@ def sign_sgd(
         lr: learning rate of W (or of W1), one number or one per step.
         lr_second: that of W2; the same as ``lr`` by default.
         block_depth: matrices per block, 1 or 2.
-        width_ratio: hidden width over the width, rho.
-        multiplier: the branch multiplier a.
+        branch: ``limits.Branch``: the multiplier a and the width ratio rho; no norm.
         alpha: exponent of the branch multiplier.
         gamma: exponent of an update's size.
         held_out: inputs (rows, d_in) to evaluate at every step and after the last.
@@ -72,8 +70,8 @@ def sign_sgd(
         A solution; its status is ``unresolved`` where its error estimate is above ``tol``.
 
     Raises:
-        ValueError: a step has more than one sample, or the depth is infinite where no limit is
-            derived.
+        ValueError: a step has more than one sample, a branch has a norm, or the depth is infinite
+            where no limit is derived.
 
     Example:
         >>> from depthmup import limits
@@ -85,20 +83,30 @@ def sign_sgd(
 
     *Source:* derived here; see docs/limits.md for what is verified and how.
     """
-    depth, phi = check_depth(depth), resolve(activation)
-    todo = problem(steps, multiplier=multiplier, lr=lr, alpha=alpha, gamma=gamma, held_out=held_out)
+    depth, phi, branch = check_depth(depth), resolve(activation), branch or Branch()
+    matrices = two_matrices(
+        steps,
+        lr=lr,
+        alpha=alpha,
+        gamma=gamma,
+        branch=branch,
+        optimizer=SGD(lr_second=lr_second),
+        held_out=held_out,
+    )
     check_tol(tol)
     if block_depth not in (1, 2):
         raise ValueError(f"block_depth is 1 or 2 matrices per block; got {block_depth}.")
-    if block_depth == 1 and (lr_second is not None or width_ratio != 1.0):
+    if block_depth == 1 and (lr_second is not None or branch.width_ratio != 1.0):
         raise ValueError("lr_second and width_ratio are of blocks with two matrices.")
-    sizes = [len(step.inputs) for step in todo.steps]
+    if branch.rms_norm:
+        raise ValueError("The limit of signSGD is not derived with rms_norm: leave it out.")
+    sizes = [len(step.inputs) for step in matrices.problem.steps]
     if max(sizes) > 1:
         raise ValueError(
             f"steps[{int(np.argmax(sizes))}] has {max(sizes)} samples: the sign of a sum is not a "
             "product of signs, and no limit of it is known. Use one sample per step, or SGD."
         )
-    scaling = todo.scaling
+    scaling = matrices.problem.scaling
     if depth == math.inf and (block_depth, scaling.alpha, scaling.gamma) != (
         2,
         Fraction(1),
@@ -110,7 +118,6 @@ def sign_sgd(
             f"gamma={scaling.gamma}. Use several finite depths and extrapolate in 1/depth."
         )
     particles = particles or Particles()
-    matrices = two_matrices(todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=0.0)
     if depth == math.inf:
         solutions = _infinite_depth(matrices, phi, particles)
     else:

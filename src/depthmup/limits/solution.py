@@ -117,12 +117,23 @@ class Ledger:
     held_out: list[Array] = field(default_factory=list)
 
     def query(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
-        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former."""
+        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former.
+
+        Args:
+            t: number of the step; that after the last for the end of training.
+            batch: rows of the minibatch.
+            outputs: of the minibatch, then of the held-out rows.
+            squares: |x|^2 / n at every depth, (depths, rows).
+
+        Returns:
+            The outputs of the minibatch.
+        """
         if self.problem.held_out is not None:
             self.held_out.append(outputs[batch:])
         if t < len(self.problem.steps):
             self.outputs.append(outputs[:batch])
             self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
+            # Rounding may leave a square of zero below it.
             self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
         return outputs[:batch]
 
@@ -135,7 +146,15 @@ class Ledger:
         activation: str = "identity",
         history: History | None = None,
     ) -> Solution:
-        """The solution, with nan where training did not get to."""
+        """The solution, with nan where training did not get to.
+
+        Args:
+            kernel: <x|x> at the last layer, of the vectors that were reached.
+            status: how training ended.
+            error_estimate: of outputs.
+            activation: by name.
+            history: every covariance, where it was asked for.
+        """
         depths, p = len(self.positions), self.problem
         done = len(self.outputs)
         missing = [len(step.inputs) for step in p.steps[done:]]
@@ -162,7 +181,13 @@ class Ledger:
 
 
 def exploded(step: int, problem: Problem, depth: float) -> Status:
-    """The status of training whose numbers overflowed at ``step``."""
+    """The status of training whose numbers overflowed at ``step``.
+
+    Args:
+        step: at which numbers overflowed first.
+        problem: what was solved.
+        depth: L.
+    """
     s = problem.scaling
     return Status(
         kind="exploded",

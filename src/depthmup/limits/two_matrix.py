@@ -23,11 +23,11 @@ from numpy.typing import ArrayLike
 from depthmup.limits.continuum import solve_continuum
 from depthmup.limits.gaussian import Activation, resolve, uncentred
 from depthmup.limits.mean_ode import heavy_ball, solve_mean_ode
-from depthmup.limits.momentum import Rate
+from depthmup.limits.momentum import SGD, Rate
 from depthmup.limits.neurons import Neurons, Quadratic, Sobol
 from depthmup.limits.nonlinear import solve_nonlinear
 from depthmup.limits.parametrization import check_depth, require_infinite_depth
-from depthmup.limits.problem import TwoMatrices, check_tol, problem, two_matrices
+from depthmup.limits.problem import Branch, TwoMatrices, check_tol, two_matrices
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
 from depthmup.limits.two_matrix_imbedding import solve_two_matrix_imbedding
@@ -44,16 +44,10 @@ def two_matrix(
     depth: float,
     lr: Rate,
     activation: str | Activation = "identity",
-    lr_second: Rate | None = None,
-    width_ratio: float = 1.0,
-    multiplier: float = 1.0,
+    branch: Branch | None = None,
     alpha: Exponent = "1/2",
     gamma: Exponent = "1/2",
-    momentum: float = 0.0,
-    decay: float = 0.0,
-    lr_input: Rate = 0.0,
-    lr_readout: Rate = 0.0,
-    rms_norm: bool = False,
+    optimizer: SGD | None = None,
     held_out: ArrayLike | None = None,
     neurons: Neurons | None = None,
     tol: float | None = None,
@@ -63,8 +57,9 @@ def two_matrix(
 
     ``x^l = x^{l-1} + a L^-alpha W2 phi(W1 x^{l-1})``, ``f = V^T x^L``; W1 has rho n rows and
     entries of variance 1/n, W2 entries of variance 1/(rho n). W1 moves by
-    ``lr a L^-gamma (1/n) e x^T`` and W2 by ``lr_second a L^-gamma (1/n) d phi(h)^T``, where
-    d = n dloss/dx and e = phi'(h) W2^T d: plain SGD with learning rates ``lr L^(alpha-gamma)``.
+    ``lr a L^-gamma (1/n) e x^T`` and W2 by ``lr a L^-gamma (1/n) d phi(h)^T`` (or with a rate of
+    its own), where d = n dloss/dx and e = phi'(h) W2^T d: plain SGD with learning rate
+    ``lr L^(alpha-gamma)``.
     Depth-muP is alpha = gamma = 1/2, CompleteP alpha = 1, gamma = 0.
 
     Args:
@@ -72,16 +67,10 @@ def two_matrix(
         depth: a positive integer or ``math.inf``.
         lr: learning rate of W1, one number or one per step.
         activation: a name or a ``limits.smooth(...)``.
-        lr_second: that of W2; the same as ``lr`` by default.
-        width_ratio: hidden width over the width, rho.
-        multiplier: the branch multiplier a.
+        branch: ``limits.Branch``: the multiplier a, the width ratio rho, a norm.
         alpha: exponent of the branch multiplier.
         gamma: exponent of an update's size.
-        momentum: heavy-ball momentum, of everything that is trained.
-        decay: W1 and W2 are multiplied by ``1 - lr decay`` (each with its own rate) at every step.
-        lr_input: learning rate of U, as in ``limits.linear``; 0 freezes it.
-        lr_readout: learning rate of V.
-        rms_norm: normalize x before every block; LayerNorm has the same limit.
+        optimizer: ``limits.SGD``: W2's own rate, those of U and V, momentum, decay.
         held_out: inputs (rows, d_in) to evaluate at every step and after the last.
         neurons: what averages over neurons are taken with, where there are any: a nonlinear
             network at finite depth (2 N dimensions for N training vectors) or at alpha = 1
@@ -107,22 +96,21 @@ def two_matrix(
     *Source:* derived here; see docs/limits.md for what is verified and how.
     """  # noqa: E501
     depth, phi = check_depth(depth), resolve(activation)
-    linear = phi.name == "identity"
-    todo = problem(
+    branch, optimizer = branch or Branch(), optimizer or SGD()
+    matrices = two_matrices(
         steps,
-        multiplier=multiplier,
         lr=lr,
         alpha=alpha,
         gamma=gamma,
-        momentum=momentum,
-        lr_input=lr_input,
-        lr_readout=lr_readout,
+        branch=branch,
+        optimizer=optimizer,
         held_out=held_out,
     )
-    infinite = depth == math.inf
+    scaling, rms_norm = matrices.problem.scaling, branch.rms_norm
+    linear, infinite = phi.name == "identity", depth == math.inf
     if infinite:
-        require_infinite_depth(todo.scaling)
-    at_one = infinite and todo.scaling.alpha == 1
+        require_infinite_depth(scaling)
+    at_one = infinite and scaling.alpha == 1
     averaged = not linear and (at_one or not infinite)
     if tol is None:
         tol = _AVERAGED if averaged else _EXACT
@@ -132,27 +120,16 @@ def two_matrix(
             "This limit has no averages over neurons, so there is nothing for `neurons` to do: "
             "leave it out. Nonlinear networks have them, at finite depth and at alpha=1."
         )
-    matrices = two_matrices(
-        todo, lr=lr, lr_second=lr_second, width_ratio=width_ratio, momentum=momentum, decay=decay
-    )
     if at_one:
         if history:
             raise ValueError(
                 "The mean ODE has no covariances to keep: leave history out, or use a finite depth."
             )
-        optimizer = heavy_ball(
-            len(todo.steps),
-            lr=lr,
-            lr_second=lr_second,
-            lr_input=lr_input,
-            lr_readout=lr_readout,
-            momentum=momentum,
-            decay=decay,
-        )
-        return solve_mean_ode(matrices, phi, optimizer, rms_norm=rms_norm, neurons=neurons, tol=tol)
+        ball = heavy_ball(len(matrices.problem.steps), lr, optimizer)
+        return solve_mean_ode(matrices, phi, ball, rms_norm=rms_norm, neurons=neurons, tol=tol)
     if infinite:
         return _infinite_depth(matrices, phi, rms_norm=rms_norm, tol=tol, history=history)
-    if linear and not rms_norm and not decay:
+    if linear and not rms_norm and not optimizer.decay:
         return solve_two_matrix_imbedding(matrices, int(depth), history=history)
     if neurons is None:
         neurons = Quadratic() if linear else Sobol()

@@ -7,6 +7,7 @@ computations agree with it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -33,6 +34,16 @@ SCALAR = ((0.5, 0.5), (-0.25, 1.0), (0.4, -0.75))
 
 def scalar() -> list[limits.Step]:
     return [limits.Step([[x]], limits.mse([[y]])) for x, y in SCALAR]
+
+
+def _two_matrix(steps: Sequence[limits.Step], **settings: Any) -> limits.Solution:
+    """``limits.two_matrix`` by the flat settings that networks are trained with."""
+    rest: dict[str, Any] = dict(settings)
+    groups: dict[str, Any] = {"optimizer": limits.SGD, "branch": limits.Branch}
+    for name, group in groups.items():
+        known = {field.name for field in fields(group)} & rest.keys()
+        rest[name] = group(**{key: rest.pop(key) for key in known})
+    return limits.two_matrix(steps, **rest)
 
 
 def network_of(*, width: int, run: int, **settings: Any) -> dict[str, Any]:
@@ -109,7 +120,7 @@ def _linear(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         steps, depth = reference(), 16
-        first = limits.two_matrix(steps[:2], depth=depth, **UNEQUAL).outputs[1][0, 0]
+        first = _two_matrix(steps[:2], depth=depth, **UNEQUAL).outputs[1][0, 0]
         chi = float(steps[0].loss.gradient(np.zeros((1, 1)))[0, 0])
         overlap = steps[1].inputs[0, 0] * steps[0].inputs[0, 0]
         closed = -((1 + 1 / depth) ** (depth - 1)) * (0.5 + 2.0 * 0.8) * overlap * chi
@@ -128,8 +139,8 @@ def _linear(setting: Setting) -> Experiment:
             comparisons.append(
                 _order(
                     depths,
-                    limits.two_matrix(vectors(), depth=math.inf, **settings),
-                    lambda d, settings=settings: limits.two_matrix(  # type: ignore[misc]
+                    _two_matrix(vectors(), depth=math.inf, **settings),
+                    lambda d, settings=settings: _two_matrix(  # type: ignore[misc]
                         vectors(), depth=d, **settings
                     ),
                     f"linear, {name}",
@@ -158,11 +169,9 @@ def _finite_depth(setting: Setting) -> Experiment:
         comparisons = []
         for words, (activation, options) in _CASES.items():
             common: dict[str, Any] = {"activation": activation, "depth": DEPTH, "neurons": NEURONS}
-            s = limits.two_matrix(reference(), **common, **options)
+            s = _two_matrix(reference(), **common, **options)
             comparisons.append(_deviation(store, trained[words], s, words))
-        wrong = limits.two_matrix(
-            reference(), activation="tanh", depth=DEPTH, lr=1.5, neurons=NEURONS
-        )
+        wrong = _two_matrix(reference(), activation="tanh", depth=DEPTH, lr=1.5, neurons=NEURONS)
         first = trained["tanh, Depth-muP"]
         comparisons.append(_control(store, first, wrong, "at 1.5 times the learning rate"))
         return Conclusion(comparisons=tuple(comparisons))
@@ -177,7 +186,7 @@ def _finite_depth(setting: Setting) -> Experiment:
 def _product_rule(depth: int, **options: Any) -> limits.Solution:
     """Three scalar samples and the sine: no noise at finite depth."""
     neurons = limits.Hermite(order=9)
-    return limits.two_matrix(scalar(), activation="sin", depth=depth, neurons=neurons, **options)
+    return _two_matrix(scalar(), activation="sin", depth=depth, neurons=neurons, **options)
 
 
 def _infinite_depth(setting: Setting) -> Experiment:
@@ -185,8 +194,8 @@ def _infinite_depth(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         options: dict[str, Any] = {"lr": 0.5, "lr_second": 0.4, "width_ratio": 1.5}
-        limit = limits.two_matrix(scalar(), activation="sin", depth=math.inf, **options)
-        two = limits.two_matrix(vectors(), depth=math.inf, **options)
+        limit = _two_matrix(scalar(), activation="sin", depth=math.inf, **options)
+        two = _two_matrix(vectors(), depth=math.inf, **options)
         one = limits.linear(vectors(), depth=math.inf, lr=0.5 + 1.5 * 0.4)
         gap = np.abs(np.concatenate(two.outputs) - np.concatenate(one.outputs)).max()
         return Conclusion(
@@ -216,7 +225,7 @@ def _completep(setting: Setting) -> Experiment:
         comparisons = []
         for name, feature in features.items():
             options: dict[str, Any] = feature | COMPLETEP
-            limit = limits.two_matrix(
+            limit = _two_matrix(
                 scalar(),
                 activation="sin",
                 depth=math.inf,

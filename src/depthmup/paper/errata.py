@@ -37,16 +37,21 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
     ``chi . df/dxi - (Q(0) Xi)`` for an input of the last step: what is propagated backwards must be
     the derivative of the forward map, which is evaluated on inputs nearby that share every weight.
     Exact for any activation; by central differences of fourth order.
+
+    Args:
+        activation: by name.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        printed: whether the paper's Definition E.1 is solved as printed, or corrected.
     """
     h, steps = 1e-4, vectors(seed=3)
     options: dict[str, Any] = {"lr": 0.7, "tol": 1e-9, "alpha": alpha, "gamma": gamma}
     inputs = steps[-1].inputs
     count, size = inputs.shape
     near = np.concatenate([inputs[0] + k * h * np.eye(size) for k in (-2, -1, 1, 2)])
-    s = limits.nonlinear(steps, activation=activation, history=True, printed=printed, **options)
-    moved = limits.nonlinear(
-        steps, activation=activation, held_out=near, printed=printed, **options
-    )
+    solve = limits.printed_nonlinear if printed else limits.nonlinear
+    s = solve(steps, activation=activation, history=True, **options)
+    moved = solve(steps, activation=activation, held_out=near, **options)
     assert moved.held_out is not None
     assert s.history is not None
     low2, low, high, high2 = moved.held_out[len(steps) - 1].reshape(4, size, -1)
@@ -137,7 +142,13 @@ def _sum_from_zero(setting: Setting) -> Experiment:
 
 
 def stream_at_initialization(*, width: int, depth: int, run: int) -> dict[str, float]:
-    """|x^L|^2 / n of ``h^l = W^l x^{l-1}`` and of ``h^l = W^l x^l``, to be solved for x^l."""
+    """|x^L|^2 / n of ``h^l = W^l x^{l-1}`` and of ``h^l = W^l x^l``, to be solved for x^l.
+
+    Args:
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+    """
     rng = np.random.default_rng(run)
     x = rng.normal(size=width)
     explicit, implicit = x, x
@@ -248,10 +259,8 @@ def _contradiction(setting: Setting) -> Experiment:
         steps = vectors(seed=3)
         linear = np.concatenate(limits.linear(steps, depth=math.inf, lr=0.7).outputs)
         right, printed = (
-            np.concatenate(
-                limits.nonlinear(steps, activation="identity", lr=0.7, printed=p).outputs
-            )
-            for p in (False, True)
+            np.concatenate(solve(steps, activation="identity", lr=0.7).outputs)
+            for solve in (limits.nonlinear, limits.printed_nonlinear)
         )
         return Conclusion(
             comparisons=(
@@ -282,10 +291,8 @@ def _simulated(setting: Setting) -> Experiment:
         for name, trained in networks.items():
             steps, options = nonlinear_problem(name)
             right, printed = (
-                np.concatenate(
-                    limits.nonlinear(steps, activation=name, printed=p, **options).outputs
-                )[:, 0]
-                for p in (False, True)
+                np.concatenate(solve(steps, activation=name, **options).outputs)[:, 0]
+                for solve in (limits.nonlinear, limits.printed_nonlinear)
             )
             (outputs,) = trained.array(store, "outputs")  # of one depth: (runs, steps)
             comparisons += nearer(name, depth, outputs, right, printed)
@@ -304,6 +311,13 @@ def nearer(
     """Which of two limits the mean of networks is nearer to; outputs are (runs, steps).
 
     Finite depth leaves a distance of its own, of any direction, and so neither is asked for alone.
+
+    Args:
+        name: of the networks.
+        depth: of the networks.
+        outputs: of each network, (runs, steps).
+        corrected: the corrected limit, (steps,).
+        printed: the printed one, (steps,).
     """
 
     def difference(some: np.ndarray) -> float:

@@ -1,6 +1,6 @@
 """Planning: rules meet a model."""
 
-from depthmup.planning.anatomy import Anatomy, Place, anatomy
+from depthmup.planning.anatomy import Anatomy, anatomy
 from depthmup.planning.apply import PlanMismatch
 from depthmup.planning.declared import Branch, DeclaredRole
 from depthmup.planning.document import PlanDocumentError
@@ -8,7 +8,9 @@ from depthmup.planning.groups import MuonGroups
 from depthmup.planning.initializers import Drawn, recorded
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.optimizer_probe import Probe, family_of
+from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnLaw, UnrecognizedInit
+from depthmup.planning.places import Place
 from depthmup.planning.plan import Plan, plan
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.planning.roles import NotUnderstood
@@ -30,6 +32,7 @@ __all__ = [
     "Plan",
     "PlanDocumentError",
     "PlanMismatch",
+    "PlanOptions",
     "Prescription",
     "Probe",
     "Residuals",

@@ -6,9 +6,8 @@ from typing import TypeAlias
 
 from torch import nn
 
-from depthmup.planning.matching import inner
 from depthmup.rules import Kind
-from depthmup.tracing import filled, matches, pattern_of, plain_name
+from depthmup.tracing import filled, inner, matches, pattern_of, plain_name
 
 
 class Branch(nn.Sequential):
@@ -81,14 +80,14 @@ def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[Decl
         more = hints if isinstance(hints, Mapping) else dict.fromkeys(hints, ())
         for pattern, others in more.items():
             others = (others,) if isinstance(others, str) else others
-            found = {name: match for name in modules if (match := matches(pattern, name))}
-            if not found:
+            matching = {name: match for name in modules if (match := matches(pattern, name))}
+            if not matching:
                 raise ValueError(
                     f"No module matches the branch pattern {pattern!r}. Patterns are names of "
                     "modules with * for one segment, e.g. 'layers.*.attention'; this model has "
                     f"{', '.join(list(dict.fromkeys(map(pattern_of, modules)))[1:9])}, ..."
                 )
-            for name, match in found.items():
+            for name, match in matching.items():
                 chosen[name] = (pattern, [filled(o, match.groups()) for o in others])
     names = [plain_name(name) for name, _ in model.named_parameters()]
     result = []
@@ -117,25 +116,24 @@ def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[Decl
     return tuple(result)
 
 
-def declared_role(name: str, hints: RoleHints | None) -> DeclaredRole | None:
-    """The role declared for a parameter by the first pattern that matches its name."""
-    for pattern, role in (hints or {}).items():
-        if matches(pattern, name):
-            return role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
-    return None
-
-
-def check_role_patterns(hints: RoleHints | None, names: Iterable[str]) -> None:
-    """Refuse patterns of ``roles`` that name no parameter.
+def declared_roles(hints: RoleHints | None, names: Iterable[str]) -> dict[str, DeclaredRole]:
+    """The role of each parameter that a pattern names; the first that matches counts.
 
     Raises:
-        ValueError: which pattern, and what there is.
+        ValueError: a pattern that names no parameter, or a kind that there is not.
     """
     names = list(names)
-    for pattern in hints or {}:
-        if not any(matches(pattern, name) for name in names):
+    roles: dict[str, DeclaredRole] = {}
+    for pattern, role in (hints or {}).items():
+        matching = [name for name in names if matches(pattern, name)]
+        if not matching:
             raise ValueError(
                 f"No parameter matches {pattern!r} of roles. Patterns are names of parameters with "
                 "* for one segment, e.g. 'layers.*.mlp.weight'; this model has "
                 f"{', '.join(list(dict.fromkeys(map(pattern_of, names)))[:8])}, ..."
             )
+        for name in matching:
+            roles.setdefault(
+                name, role if isinstance(role, DeclaredRole) else DeclaredRole(kind=Kind(role))
+            )
+    return roles

@@ -1,9 +1,10 @@
 """Which scheme suits a model's blocks, where the person names none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from depthmup.planning.anatomy import Place
+from depthmup.planning.places import Place
 from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep
+from depthmup.tracing import pattern_of
 
 
 def default_scheme(places: Sequence[Place]) -> tuple[Scheme, str]:
@@ -16,13 +17,13 @@ def default_scheme(places: Sequence[Place]) -> tuple[Scheme, str]:
     *Source:* TP6 (arXiv 2310.02244) Sections 4 and 9; arXiv 2603.00541 for blocks of two or more.
     """
     matrices: dict[tuple[str, ...], list[Place]] = {}
-    for place in places:
-        if place.role.in_branch and place.role.kind is not Kind.VECTOR:
-            matrices.setdefault(place.branches, []).append(place)
+    for parameter in places:
+        if parameter.role.in_branch and parameter.role.kind is not Kind.VECTOR:
+            matrices.setdefault(parameter.branches, []).append(parameter)
     deep = [
         branches
         for branches, inside in matrices.items()
-        if len(inside) > 1 and not all(place.role.last for place in inside)
+        if len(inside) > 1 and not all(parameter.role.last for parameter in inside)
     ]
     if not deep:
         return DEPTH_MUP, (
@@ -32,3 +33,19 @@ def default_scheme(places: Sequence[Place]) -> tuple[Scheme, str]:
         f"No scheme was named; the branch {deep[0][-1]} has two matrices in series or more, so "
         "CompleteP's (alpha = 1) is taken. scheme='depth-mup' is for branches of one."
     )
+
+
+def positive_branch(labels: Sequence[str], scheme: Scheme) -> Iterator[str]:
+    """A note on branches whose sums do not cancel, where a scheme lets them grow.
+
+    L branches of mean m add up to L m, and only their deviations to sqrt(L), which is what alpha
+    below 1 counts on.
+    """
+    if labels and 0 < scheme.alpha < 1:
+        yield (
+            f"The branch {pattern_of(labels[0])} ends in a nonlinearity whose mean is positive, "
+            "so what branches add does not cancel: at the start the stream grows as "
+            f"depth^{1 - scheme.alpha} under {scheme.title}. Subtract the mean over features "
+            "from the branch (as the paper does), put the nonlinearity before the matrix, or take "
+            "scheme='completep' (alpha = 1)."
+        )

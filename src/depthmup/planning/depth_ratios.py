@@ -2,9 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from depthmup.planning.comparison import Comparison
 from depthmup.planning.declared import DeclaredBranch
 from depthmup.planning.matching import UnrelatedModels
 from depthmup.planning.own_constants import OwnConstants
@@ -27,9 +29,14 @@ class StreamDepth:
     ratio: float
 
 
+# The labels of the branches a parameter lies in, outermost first; its depth ratio; whether all
+# branches share it.
+Standing: TypeAlias = tuple[tuple[str, ...], float, bool]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """Where parameters stand in branches: labels (outermost first), depth ratio, shared, last.
+    """Where parameters stand in branches, and what those multiply.
 
     ``beside`` are those that serve some branches, and what is outside of them as well, which needs
     no depth factor. ``stacked`` are those in branches that were declared, or that are one of
@@ -37,7 +44,7 @@ class Membership:
     """
 
     sites: tuple[Site, ...]
-    inside: Mapping[str, tuple[tuple[str, ...], float, bool]]
+    inside: Mapping[str, Standing]
     last: frozenset[str]
     stacked: frozenset[str]
     notes: tuple[str, ...] = ()
@@ -46,11 +53,7 @@ class Membership:
 
 
 def from_dataflow(
-    facts: Facts,
-    base: Facts,
-    base_of: Mapping[str, str],
-    own_constants: tuple[OwnConstants, OwnConstants],
-    declared: float | None = None,
+    comparison: Comparison, base_of: Mapping[str, str], declared: float | None = None
 ) -> Membership:
     """Parameters in residual branches that were found, and those branches' multipliers.
 
@@ -58,168 +61,295 @@ def from_dataflow(
     one lies inside.
 
     Args:
-        facts: of the model.
-        base: of the base.
+        comparison: the dataflow of the model beside that of its base.
         base_of: the name of each parameter's counterpart.
-        own_constants: of the model and of the base.
         declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
         NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
     """
-    ours, theirs = facts.residuals, base.residuals
-    holders, base_holders = _holders(facts), _holders(base)
-    stream_ratio: dict[int, float] = {}
-    depths: list[StreamDepth] = []
-    counterpart: dict[int, int] = {}  # stream -> that of the base
-    votes: dict[int, Counter[int]] = {}
-    alike: dict[int, Counter[int]] = {}  # branch -> branches of the base with the same parameters
-    level = {b.index: len(b.parents) for b in ours.branches}
-    base_level = {b.index: len(b.parents) for b in theirs.branches}
-    for name, pairs in holders.items():
-        base_pairs = base_holders.get(base_of[name], ())
-        # What serves one stream alone says better which one it is than what serves several.
-        alone = len({theirs.stream_of(other) for other, _ in base_pairs}) == 1
-        weight = len(holders) * len(ours.branches) if alone else 1
-        for branch, _ in pairs:
-            for other, _ in base_pairs:
-                if base_level[other] == level[branch]:
-                    votes.setdefault(ours.stream_of(branch), Counter())[
-                        theirs.stream_of(other)
-                    ] += weight
-                    alike.setdefault(branch, Counter())[other] += 1
-    for index, stream in enumerate(ours.streams):
-        if index not in votes:
-            label = ours.branches[stream.branches[0]].label
-            raise UnrelatedModels(
-                f"The residual branch {label} of the model has no counterpart in the base, where "
-                "the same parameters lie in no branch. Use a base with at least one such block."
-            )
-        best = counterpart[index] = votes[index].most_common(1)[0][0]
-        base_depth = theirs.streams[best].depth
-        outer = not level[stream.branches[0]]
-        stream_ratio[index] = declared if declared and outer else stream.depth / base_depth
-        if outer:
-            label = pattern_of(ours.branches[stream.branches[0]].label)
-            ratio = stream_ratio[index]
-            depths.append(
-                StreamDepth(
-                    label=label, additions=stream.depth, base_additions=base_depth, ratio=ratio
-                )
-            )
-
-    def chain(branch: Branch) -> tuple[Branch, ...]:
-        outer = sorted((ours.branches[i] for i in branch.parents), key=lambda b: len(b.parents))
-        return (*outer, branch)
-
-    own = {b.index: stream_ratio[ours.stream_of(b.index)] for b in ours.branches}
-    total = {b.index: math.prod(own[c.index] for c in chain(b)) for b in ours.branches}
-    inside: dict[str, tuple[tuple[str, ...], float, bool]] = {}
+    facts, residuals = comparison.facts, comparison.facts.residuals
+    nest, base_nest = _Nesting.of(facts), _Nesting.of(comparison.base)
+    alike = _counterparts(nest, base_nest, base_of)
+    depths = _stream_depths(nest, base_nest, alike.streams, declared)
+    own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
+    of_base = {there: depths[here].ratio for here, there in alike.streams.items()}
+    inside: dict[str, Standing] = {}
     stacked: set[str] = set()
-    copies = Counter(base_of.values())
-    deeper = declared is None and len(ours.branches) != len(theirs.branches)
-    both: list[str] = []  # serving all branches, and what is outside of them
-    outside: list[str] = []  # serving some branches, and what is outside of them
-    starts = {facts.usage.derived.get(b.stream) for b in ours.branches}
-    for name, pairs in holders.items():
-        if name in starts:  # a learned token with which a stream begins
-            continue
-        innermost = max((b for b, _ in pairs), key=lambda i: (len(ours.branches[i].parents), -i))
-        labels = tuple(c.label for c in chain(ours.branches[innermost]))
-        r = total[innermost]
-        if len(ours.streams[ours.stream_of(innermost)].branches) > 1:
-            stacked.add(name)
-        if deeper and r == 1 and copies[base_of[name]] > 1:
-            raise NotUnderstood(
-                f"The model repeats {pattern_of(name)} more often than the base and has other "
-                f"residual additions ({len(ours.branches)} against {len(theirs.branches)}), but "
-                "as many along the stream of that parameter, so its depth is not understood. Say "
-                "how much deeper the model is: depth=..., or declare the branches: "
-                "branches={'layers.*.attention': ()}."
-            )
-        uses = facts.uses[name]
-        times = len({b for b, _ in pairs if level[b] == level[innermost]})
-        base_pairs = base_holders.get(base_of[name], ())
-        base_times = len({b for b, _ in base_pairs if base_level[b] == level[innermost]})
-        if not base_times:
-            raise UnrelatedModels(
-                f"Parameter {name} lies in the residual branch {labels[-1]} of the model, and its "
-                f"counterpart {base_of[name]} in no branch of the base. Build both with the same "
-                "code."
-            )
-        if not all(use.branches for use in uses):
-            if times == base_times:  # of one branch in many, and of what is outside: as the latter
-                outside.append(name)
+    everywhere: list[str] = []  # serving all branches, and what is outside of them
+    beside: list[str] = []  # serving some branches, and what is outside of them
+    for service in _services(nest, base_nest, base_of, depths, of_base, counted=declared is None):
+        if service.stacked:
+            stacked.add(service.name)
+        if not all(use.branches for use in service.uses):
+            # One branch in many and what is outside of them: planned as the latter.
+            if service.times == service.base_times:
+                beside.append(service.name)
                 continue
-            both.append(name)
-        if times == base_times or r == 1:
-            inside[name] = (labels, r, False)
-        elif math.isclose(times / base_times, r) or math.isclose(
-            times, _expected(theirs, base_pairs, counterpart, stream_ratio)
-        ):
-            r = times / base_times
-            if _one_slice_each(uses):  # a stack of layers in one parameter
-                inside[name] = (labels, r, False)
-                continue
-            if all(feeds for _, feeds in pairs) and any(use.reads_stream for use in uses):
-                continue  # the end of another stream: an encoder's last norm, read by all branches
-            inside[name] = (labels, r, True)
-        else:
-            raise NotUnderstood(
-                f"Parameter {name} is used in {times} branches of the model and {base_times} of "
-                f"the base while depth grows {r:g}-fold. Expected as many, or a number that "
-                "grows with depth. Use a base that shares layers in the same pattern."
-            )
-    here, there = (constants.branches for constants in own_constants)
-    constants = {
-        b.index: here[b.index] / there[alike[b.index].most_common(1)[0][0]]
-        if b.index in alike
-        else here[b.index]
-        for b in ours.branches
-    }
+            everywhere.append(service.name)
+        standing = _standing(service)
+        if standing is not None:
+            inside[service.name] = standing
+    notes = [*_normalized_streams(residuals)]
+    notes += [_in_and_out(everywhere)] if everywhere else []
+    notes += _scaled_streams(residuals, depths)
+    constants = _growth_of_constants(comparison.own, residuals, alike.branches)
     sites = branch_sites(facts, own, constants)
-    notes = [
-        f"The stream of {ours.branches[s.branches[0]].label} is normalized after its additions "
-        "(post-norm). Each norm rescales the whole sum, so a branch multiplier sets how much of "
-        "the stream a branch replaces, not how the sum grows; the depth rules were derived for "
-        "streams that are not normalized. Check the transfer of this model before relying on it."
-        for s in ours.streams
-        if s.normalized
-    ]
-    notes += [_in_and_out(both)] if both else []
-    notes += [
-        f"The stream of {ours.branches[s.branches[0]].label} is itself multiplied by {s.kept:.4g} "
-        "from one addition to the next, with no norm between, so that what a layer adds does not "
-        "stay as it is up to the end. The depth rules were derived for streams that do. Check the "
-        "transfer of this model before relying on it."
-        for i, s in enumerate(ours.streams)
-        if s.kept != 1 and not s.normalized and stream_ratio[i] != 1
-    ]
     return Membership(
         sites=sites,
         inside=inside,
         last=frozenset(name for site in sites for name in site.folds),
         stacked=frozenset(stacked),
         notes=tuple(notes),
-        depths=tuple(depths),
-        beside=frozenset(outside),
+        depths=tuple(d for i, d in enumerate(depths) if not nest.level(nest.first(i))),
+        beside=frozenset(beside),
     )
 
 
-def _expected(
-    base: Residuals,
-    pairs: Iterable[tuple[int, bool]],
-    counterpart: Mapping[int, int],
-    ratios: Mapping[int, float],
-) -> float:
-    """How many branches a parameter of all branches serves, where their streams differ in depth.
+@dataclass(frozen=True, kw_only=True)
+class _Nesting:
+    """The branches of one model: how they nest, and which of them use each parameter.
 
-    Minus infinity where a stream of the base has no counterpart.
+    ``users``: parameter -> (branch, whether it only feeds that branch from the side).
     """
-    of_base = {there: ratios[here] for here, there in counterpart.items()}
-    branches = {branch for branch, _ in pairs}
-    return sum(of_base.get(base.stream_of(branch), -math.inf) for branch in branches)
+
+    facts: Facts
+    users: Mapping[str, list[tuple[int, bool]]]
+
+    @classmethod
+    def of(cls, facts: Facts) -> "_Nesting":
+        users = {
+            name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
+            for name, uses in facts.uses.items()
+        }
+        return cls(facts=facts, users={name: pairs for name, pairs in users.items() if pairs})
+
+    @property
+    def residuals(self) -> Residuals:
+        return self.facts.residuals
+
+    def level(self, branch: int) -> int:
+        """How many branches this one lies inside."""
+        return len(self.residuals.branches[branch].parents)
+
+    def first(self, stream: int) -> int:
+        """The first branch that is added to a stream."""
+        return self.residuals.streams[stream].branches[0]
+
+    def chain(self, branch: int) -> tuple[Branch, ...]:
+        """The branches that this one lies inside, outermost first, and itself."""
+        branches = self.residuals.branches
+        outer = (branches[i] for i in branches[branch].parents)
+        return (*sorted(outer, key=lambda b: len(b.parents)), branches[branch])
+
+    def times(self, name: str, level: int) -> int:
+        """How many branches of one level use a parameter."""
+        return len({b for b, _ in self.users.get(name, ()) if self.level(b) == level})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counterparts:
+    """Each stream's counterpart in the base, and that of each branch which shares parameters."""
+
+    streams: Mapping[int, int]
+    branches: Mapping[int, int]
+
+
+def _counterparts(nest: _Nesting, base: _Nesting, base_of: Mapping[str, str]) -> _Counterparts:
+    """Match streams by the parameters that their branches share: the most votes win."""
+    votes: dict[int, Counter[int]] = {}
+    alike: dict[int, Counter[int]] = {}
+    for name, pairs in nest.users.items():
+        base_pairs = base.users.get(base_of[name], ())
+        # What serves one stream alone says better which one it is than what serves several: one
+        # such vote outweighs all others together.
+        alone = len({base.residuals.stream_of(other) for other, _ in base_pairs}) == 1
+        weight = len(nest.users) * len(nest.residuals.branches) if alone else 1
+        for branch, _ in pairs:
+            for other, _ in base_pairs:
+                if base.level(other) == nest.level(branch):
+                    stream = nest.residuals.stream_of(branch)
+                    votes.setdefault(stream, Counter())[base.residuals.stream_of(other)] += weight
+                    alike.setdefault(branch, Counter())[other] += 1
+    for index in range(len(nest.residuals.streams)):
+        if index not in votes:
+            label = nest.residuals.branches[nest.first(index)].label
+            raise UnrelatedModels(
+                f"The residual branch {label} of the model has no counterpart in the base, where "
+                "the same parameters lie in no branch. Use a base with at least one such block."
+            )
+    return _Counterparts(
+        streams={index: votes[index].most_common(1)[0][0] for index in sorted(votes)},
+        branches={branch: others.most_common(1)[0][0] for branch, others in alike.items()},
+    )
+
+
+def _stream_depths(
+    nest: _Nesting, base: _Nesting, counterparts: Mapping[int, int], declared: float | None
+) -> list[StreamDepth]:
+    """The depth of every stream; a declared ratio is that of streams which lie in no branch."""
+    depths = []
+    for index, stream in enumerate(nest.residuals.streams):
+        base_depth = base.residuals.streams[counterparts[index]].depth
+        outer = not nest.level(nest.first(index))
+        depths.append(
+            StreamDepth(
+                label=pattern_of(nest.residuals.branches[nest.first(index)].label),
+                additions=stream.depth,
+                base_additions=base_depth,
+                ratio=declared if declared and outer else stream.depth / base_depth,
+            )
+        )
+    return depths
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Service:
+    """Which branches one parameter serves, in the model and in the base.
+
+    ``labels`` and ``ratio`` are those of the innermost branch: its name below those it lies in,
+    and the product of their streams' depth ratios. ``times`` counts the branches of that level
+    which use the parameter; ``expected`` is that number if it serves all branches of the streams
+    that its counterpart serves. ``feeds`` says that it only feeds branches from the side.
+    """
+
+    name: str
+    uses: tuple[Use, ...]
+    labels: tuple[str, ...]
+    ratio: float
+    times: int
+    base_times: int
+    expected: float
+    stacked: bool
+    feeds: bool
+
+
+def _services(
+    nest: _Nesting,
+    base: _Nesting,
+    base_of: Mapping[str, str],
+    depths: Sequence[StreamDepth],
+    of_base: Mapping[int, float],
+    *,
+    counted: bool,
+) -> Iterator[_Service]:
+    """What the dataflow says of every parameter that branches use.
+
+    ``of_base`` is the depth ratio of each stream of the base, ``counted`` whether ratios are those
+    of the additions.
+
+    Raises:
+        NotUnderstood: a layer repeats and its stream does not.
+        UnrelatedModels: a parameter's counterpart lies in no branch.
+    """
+    residuals = nest.residuals
+    ratios = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
+    copies = Counter(base_of.values())
+    deeper = counted and len(residuals.branches) != len(base.residuals.branches)
+    starts = {nest.facts.usage.derived.get(b.stream) for b in residuals.branches}
+    for name, pairs in nest.users.items():
+        if name in starts:  # a learned token with which a stream begins
+            continue
+        base_name = base_of[name]
+        innermost = max((b for b, _ in pairs), key=lambda i: (nest.level(i), -i))
+        level, chain = nest.level(innermost), nest.chain(innermost)
+        ratio = math.prod(ratios[branch.index] for branch in chain)
+        if deeper and ratio == 1 and copies[base_name] > 1:
+            raise NotUnderstood(_unknown_depth(name, residuals, base.residuals))
+        base_times = base.times(base_name, level)
+        if not base_times:
+            raise UnrelatedModels(
+                f"Parameter {name} lies in the residual branch {chain[-1].label} of the model, and "
+                f"its counterpart {base_name} in no branch of the base. Build both with the same "
+                "code."
+            )
+        yield _Service(
+            name=name,
+            uses=nest.facts.uses[name],
+            labels=tuple(branch.label for branch in chain),
+            ratio=ratio,
+            times=nest.times(name, level),
+            base_times=base_times,
+            # Minus infinity where a stream of the base has no counterpart.
+            expected=sum(
+                of_base.get(base.residuals.stream_of(branch), -math.inf)
+                for branch in {branch for branch, _ in base.users[base_name]}
+            ),
+            stacked=len(residuals.streams[residuals.stream_of(innermost)].branches) > 1,
+            feeds=all(feeds for _, feeds in pairs),
+        )
+
+
+def _standing(service: _Service) -> Standing | None:
+    """Labels, depth ratio, and whether all branches share the parameter; None if it is outside.
+
+    Raises:
+        NotUnderstood: the number of branches that use it follows neither 1 nor the depth.
+    """
+    r, times, base_times = service.ratio, service.times, service.base_times
+    if times == base_times or r == 1:
+        return service.labels, r, False
+    if not (math.isclose(times / base_times, r) or math.isclose(times, service.expected)):
+        raise NotUnderstood(
+            f"Parameter {service.name} is used in {times} branches of the model and {base_times} "
+            f"of the base while depth grows {r:g}-fold. Expected as many, or a number that "
+            "grows with depth. Use a base that shares layers in the same pattern."
+        )
+    if _one_slice_each(service.uses):  # a stack of layers in one parameter
+        return service.labels, times / base_times, False
+    if service.feeds and any(use.reads_stream for use in service.uses):
+        return None  # the end of another stream: an encoder's last norm, read by all branches
+    return service.labels, times / base_times, True
+
+
+def _growth_of_constants(
+    own_constants: tuple[OwnConstants, OwnConstants],
+    residuals: Residuals,
+    counterparts: Mapping[int, int],
+) -> dict[int, float]:
+    """How the model's own constant at the end of each branch grows against the base's."""
+    constants, base_constants = (own.branches for own in own_constants)
+    return {
+        b.index: constants[b.index] / base_constants[counterparts[b.index]]
+        if b.index in counterparts
+        else constants[b.index]
+        for b in residuals.branches
+    }
+
+
+def _unknown_depth(name: str, residuals: Residuals, base: Residuals) -> str:
+    return (
+        f"The model repeats {pattern_of(name)} more often than the base and has other "
+        f"residual additions ({len(residuals.branches)} against {len(base.branches)}), but "
+        "as many along the stream of that parameter, so its depth is not understood. Say "
+        "how much deeper the model is: depth=..., or declare the branches: "
+        "branches={'layers.*.attention': ()}."
+    )
+
+
+def _normalized_streams(residuals: Residuals) -> Iterator[str]:
+    for stream in residuals.streams:
+        if stream.normalized:
+            yield (
+                f"The stream of {residuals.branches[stream.branches[0]].label} is normalized after "
+                "its additions (post-norm). Each norm rescales the whole sum, so a branch "
+                "multiplier sets how much of the stream a branch replaces, not how the sum grows; "
+                "the depth rules were derived for streams that are not normalized. Check the "
+                "transfer of this model before relying on it."
+            )
+
+
+def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:
+    for stream, depth in zip(residuals.streams, depths, strict=True):
+        if stream.factor != 1 and not stream.normalized and depth.ratio != 1:
+            yield (
+                f"The stream of {residuals.branches[stream.branches[0]].label} is itself "
+                f"multiplied by {stream.factor:.4g} from one addition to the next, with no norm "
+                "between, so that what a layer adds does not stay as it is up to the end. The "
+                "depth rules were derived for streams that do. Check the transfer of this model "
+                "before relying on it."
+            )
 
 
 def _in_and_out(names: list[str]) -> str:
@@ -238,29 +368,25 @@ def _one_slice_each(uses: tuple[Use, ...]) -> bool:
     return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
 
 
-def _holders(facts: Facts) -> dict[str, list[tuple[int, bool]]]:
-    """The branches that use each parameter, and whether it only feeds them from the side."""
-    holders = {
-        name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
-        for name, uses in facts.uses.items()
-    }
-    return {name: pairs for name, pairs in holders.items() if pairs}
-
-
 def from_declarations(
-    ours: tuple[DeclaredBranch, ...],
-    theirs: tuple[DeclaredBranch, ...],
+    model: tuple[DeclaredBranch, ...],
+    base: tuple[DeclaredBranch, ...],
     declared: float | None = None,
 ) -> Membership:
-    """Parameters in declared branches; depth is how many modules match a pattern."""
-    counts: dict[str, int] = {}
-    base_counts: dict[str, int] = {}
-    for branch in ours:
-        counts[branch.family] = counts.get(branch.family, 0) + 1
-    for branch in theirs:
-        base_counts[branch.family] = base_counts.get(branch.family, 0) + 1
+    """Parameters in declared branches; depth is how many modules match a pattern.
+
+    Args:
+        model: the model's declared branches.
+        base: the base's.
+        declared: the depth ratio, if not to be counted.
+
+    Raises:
+        UnrelatedModels: the base has no branch of a pattern that the model has.
+    """
+    counts = Counter(branch.family for branch in model)
+    base_counts = Counter(branch.family for branch in base)
     sites, inside = [], {}
-    for branch in ours:
+    for branch in model:
         if branch.family not in base_counts:
             raise UnrelatedModels(
                 f"The branch {branch.module} is declared in the model, but the base has no module "

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
-from depthmup.tracing import unwrapped
+from depthmup.tracing import inner, plain_name
 
 
 class UnrelatedModels(ValueError):
@@ -32,16 +32,6 @@ class Match:
     deeper: tuple[str, ...]
 
 
-def inner(module: nn.Module) -> nn.Module:
-    """The module inside compile, checkpoint and data-parallel wrappers."""
-    while True:
-        module = unwrapped(module)
-        wrapped = getattr(module, "_checkpoint_wrapped_module", None)
-        if not isinstance(wrapped, nn.Module):
-            return module
-        module = wrapped
-
-
 def match_models(model: nn.Module, base: nn.Module) -> Match:
     """Match every parameter of ``model`` with one of ``base``.
 
@@ -54,13 +44,67 @@ def match_models(model: nn.Module, base: nn.Module) -> Match:
         >>> match_models(deep, base).parameters["3.weight"]
         '1.weight'
     """
-    found = _Matcher()
-    found.walk(inner(model), inner(base), "", "")
+    matcher = _Matcher()
+    matcher.walk(inner(model), inner(base), "", "")
     return Match(
-        parameters=found.parameters,
-        modules=found.modules,
-        deeper=tuple(dict.fromkeys(found.deeper)),
+        parameters=matcher.parameters,
+        modules=matcher.modules,
+        deeper=tuple(dict.fromkeys(matcher.deeper)),
     )
+
+
+def tied_names(
+    model: nn.Module, base: nn.Module, match: Match
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """All names of each distinct parameter, and the base parameter it corresponds to.
+
+    Args:
+        model: whose parameters may be tied.
+        base: its base.
+        match: which name corresponds to which.
+
+    Returns:
+        By the first name of each parameter: all its names, and the first name of its counterpart.
+
+    Raises:
+        UnrelatedModels: what is tied in one of the two is separate in the other.
+    """
+
+    def groups(of: nn.Module) -> dict[int, list[str]]:
+        result: dict[int, list[str]] = {}
+        for name, p in of.named_parameters(remove_duplicate=False):
+            result.setdefault(id(p), []).append(plain_name(name))
+        return result
+
+    first = {name: same[0] for same in groups(base).values() for name in same}
+    names: dict[str, tuple[str, ...]] = {}
+    base_of: dict[str, str] = {}
+    for same in groups(model).values():
+        counterparts = {first[match.parameters[name]] for name in same}
+        if len(counterparts) > 1:
+            raise UnrelatedModels(
+                f"{' and '.join(same)} are one tied parameter in the model but "
+                f"{' and '.join(sorted(counterparts))} are separate in the base. Tie both or "
+                "neither."
+            )
+        names[same[0]] = tuple(same)
+        base_of[same[0]] = counterparts.pop()
+    by_base: dict[str, list[str]] = {}
+    for name, aliases in names.items():
+        # Siblings matched to one base layer share their counterpart; aliases do not.
+        for alias in aliases:
+            by_base.setdefault(match.parameters[alias], []).append(name)
+    for base_name, members in by_base.items():
+        twins = {n for n, f in first.items() if f == first[base_name]}
+        if len(twins) > 1:
+            owners = {name for twin in twins for name in by_base.get(twin, [])}
+            if len(owners) > 1 and len(set(members)) == 1:
+                raise UnrelatedModels(
+                    f"{' and '.join(sorted(twins))} are one tied parameter in the base but "
+                    f"{' and '.join(sorted(owners))} are separate in the model. Tie both or "
+                    "neither."
+                )
+    return names, base_of
 
 
 class _Matcher:
@@ -71,13 +115,13 @@ class _Matcher:
 
     def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
         self.modules[at] = base_at
-        ours = {k: p for k, p in model._parameters.items() if p is not None}
-        theirs = {k: p for k, p in base._parameters.items() if p is not None}
-        for key, base_key in self.pairs(ours, theirs, at, "parameter").items():
-            if ours[key].dim() != theirs[base_key].dim():
+        own = {k: p for k, p in model._parameters.items() if p is not None}
+        base_own = {k: p for k, p in base._parameters.items() if p is not None}
+        for key, base_key in self.pairs(own, base_own, at, "parameter").items():
+            if own[key].dim() != base_own[base_key].dim():
                 raise UnrelatedModels(
-                    f"Parameter {_join(at, key)} has shape {tuple(ours[key].shape)} in the model "
-                    f"and {tuple(theirs[base_key].shape)} in the base. They must have the same "
+                    f"Parameter {_join(at, key)} has shape {tuple(own[key].shape)} in the model "
+                    f"and {tuple(base_own[base_key].shape)} in the base. They must have the same "
                     "number of dimensions: build both with the same code, in two sizes."
                 )
             self.parameters[_join(at, key)] = _join(base_at, base_key)
@@ -89,11 +133,11 @@ class _Matcher:
             )
 
     def pairs(
-        self, ours: Mapping[str, object], theirs: Mapping[str, object], at: str, what: str
+        self, items: Mapping[str, object], base_items: Mapping[str, object], at: str, what: str
     ) -> dict[str, str]:
         """Match keys: equal keys, except numbered siblings whose numbers differ."""
         result: dict[str, str] = {}
-        groups, base_groups = _grouped(ours), _grouped(theirs)
+        groups, base_groups = _grouped(items), _grouped(base_items)
         for prefix in dict.fromkeys(chain(groups, base_groups)):
             keys, base_keys = groups.get(prefix, []), base_groups.get(prefix, [])
             if set(keys) == set(base_keys):
@@ -108,10 +152,10 @@ class _Matcher:
                 )
             self.deeper.append(at)
             try:
-                result.update(self.siblings(ours, theirs, keys, base_keys, at, what))
+                result.update(self.siblings(items, base_items, keys, base_keys, at, what))
             except UnrelatedModels:
-                repeated = _same_runs(ours, theirs, keys, base_keys)
-                repeated = repeated or _common_ends(ours, theirs, keys, base_keys)
+                repeated = _same_runs(items, base_items, keys, base_keys)
+                repeated = repeated or _common_ends(items, base_items, keys, base_keys)
                 if repeated is None:
                     raise
                 result.update(repeated)
@@ -119,25 +163,25 @@ class _Matcher:
 
     def siblings(
         self,
-        ours: Mapping[str, object],
-        theirs: Mapping[str, object],
+        items: Mapping[str, object],
+        base_items: Mapping[str, object],
         keys: list[str],
         base_keys: list[str],
         at: str,
         what: str,
     ) -> dict[str, str]:
         """Match repeated siblings of different number: same structure, in order."""
-        runs, base_runs = _runs(ours, keys), _runs(theirs, base_keys)
+        runs, base_runs = _runs(items, keys), _runs(base_items, base_keys)
         if [kind for kind, _ in runs] == [kind for kind, _ in base_runs]:
             # The same sequence of kinds, repeated more or less often.
             pairs = list(zip(runs, base_runs, strict=True))
         else:
             by_kind: dict[Hashable, list[str]] = {}
             for key in base_keys:
-                by_kind.setdefault(structure(theirs[key]), []).append(key)
+                by_kind.setdefault(structure(base_items[key]), []).append(key)
             members: dict[Hashable, list[str]] = {}
             for key in keys:
-                members.setdefault(structure(ours[key]), []).append(key)
+                members.setdefault(structure(items[key]), []).append(key)
             pairs = [((k, same), (k, by_kind.get(k, []))) for k, same in members.items()]
         result = {}
         for (_, same), (_, available) in pairs:
@@ -149,13 +193,13 @@ class _Matcher:
                 )
             # Of the same parts, the ones with the same proportions come first: a block that doubles
             # the channels has the parts, but not the shapes, of one that keeps them.
-            for proportion in dict.fromkeys(_proportions(ours[k]) for k in same):
-                alike = [k for k in same if _proportions(ours[k]) == proportion]
-                pool = [k for k in available if _proportions(theirs[k]) == proportion]
+            for proportion in dict.fromkeys(_proportions(items[k]) for k in same):
+                alike = [k for k in same if _proportions(items[k]) == proportion]
+                pool = [k for k in available if _proportions(base_items[k]) == proportion]
                 if not pool:
                     pool = available
-                    if len({_proportions(theirs[k]) for k in pool}) > 1:
-                        distinct = len({_shapes(ours[k]) for k in same}) == len(same)
+                    if len({_proportions(base_items[k]) for k in pool}) > 1:
+                        distinct = len({_shapes(items[k]) for k in same}) == len(same)
                         if distinct and len(same) > len(base_keys):
                             raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
                         raise UnrelatedModels(
@@ -169,7 +213,10 @@ class _Matcher:
 
 
 def _same_runs(
-    ours: Mapping[str, object], theirs: Mapping[str, object], keys: list[str], base_keys: list[str]
+    items: Mapping[str, object],
+    base_items: Mapping[str, object],
+    keys: list[str],
+    base_keys: list[str],
 ) -> dict[str, str] | None:
     """Match flat sequences that are the same runs of equal layers, each run longer or shorter.
 
@@ -181,12 +228,14 @@ def _same_runs(
         alike = groupby(names, key=lambda name: (structure(items[name]), _shapes(items[name])))
         return [list(run) for _, run in alike]
 
-    runs, base_runs = equal_layers(ours, keys), equal_layers(theirs, base_keys)
+    runs, base_runs = equal_layers(items, keys), equal_layers(base_items, base_keys)
     if len(runs) != len(base_runs):
         return None
     firsts = [(run[0], base[0]) for run, base in zip(runs, base_runs, strict=True)]
-    alike = all(structure(ours[a]) == structure(theirs[b]) for a, b in firsts)
-    if not alike or not _one_growth([(_shapes(ours[a]), _shapes(theirs[b])) for a, b in firsts]):
+    alike = all(structure(items[a]) == structure(base_items[b]) for a, b in firsts)
+    if not alike or not _one_growth(
+        [(_shapes(items[a]), _shapes(base_items[b])) for a, b in firsts]
+    ):
         return None
     return {
         key: base[i * len(base) // len(run)]
@@ -196,7 +245,10 @@ def _same_runs(
 
 
 def _common_ends(
-    ours: Mapping[str, object], theirs: Mapping[str, object], keys: list[str], base_keys: list[str]
+    items: Mapping[str, object],
+    base_items: Mapping[str, object],
+    keys: list[str],
+    base_keys: list[str],
 ) -> dict[str, str] | None:
     """Match a flat sequence whose ends are alike and whose middle repeats more or less often.
 
@@ -204,14 +256,17 @@ def _common_ends(
     what stands before it. None if there is no such stretch.
     """
     if len(keys) < len(base_keys):
-        flipped = _common_ends(theirs, ours, base_keys, keys)
+        flipped = _common_ends(base_items, items, base_keys, keys)
         # Of several layers of the base that correspond to one of the model, the first is compared.
         return {b: a for a, b in reversed(flipped.items())} if flipped is not None else None
     kinds, base_kinds = (
-        [structure(ours[k]) for k in keys],
-        [structure(theirs[k]) for k in base_keys],
+        [structure(items[k]) for k in keys],
+        [structure(base_items[k]) for k in base_keys],
     )
-    shapes, base_shapes = [_shapes(ours[k]) for k in keys], [_shapes(theirs[k]) for k in base_keys]
+    shapes, base_shapes = (
+        [_shapes(items[k]) for k in keys],
+        [_shapes(base_items[k]) for k in base_keys],
+    )
     extra = len(keys) - len(base_keys)
     for period in range(1, extra + 1):
         if extra % period:

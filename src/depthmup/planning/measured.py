@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from depthmup.planning.initializers import Drawn
+from depthmup.planning.initializers import Drawn, by_default
+from depthmup.tracing import parameters, plain_name, unwrapped
 
 _CHUNK = 1 << 24
 # How far from what drew it a tensor may lie and still be thought to come from there: 5 sigma.
@@ -42,6 +43,17 @@ class Measured:
         few = self.count < FEW and self.constant is None
         kurtosis = max(self.kurtosis, 3.0) if few else self.kurtosis
         return math.sqrt(max(kurtosis - 1, 0.0) / (4 * self.count))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How large the parameters of one model are, by name.
+
+    ``defaults``: what the modules' own ``reset_parameters`` draw, where the values agree with it.
+    """
+
+    measured: Mapping[str, Measured]
+    defaults: Mapping[str, Measured] = field(default_factory=dict)
 
 
 def measure(tensor: Tensor) -> Measured | None:
@@ -78,10 +90,10 @@ def _largest(x: Tensor) -> float:
     if not isinstance(x, DTensor):
         return float(x.max())
     local = x.to_local()
-    found = local.max() if local.numel() else local.new_tensor(-math.inf)
+    largest = local.max() if local.numel() else local.new_tensor(-math.inf)
     for dim in range(x.device_mesh.ndim):
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
-    return float(found)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
+    return float(largest)
 
 
 def _value(scalar: Tensor) -> float:
@@ -106,8 +118,11 @@ def pooled(parts: Sequence[Measured]) -> Measured:
 def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
     """Whether measured values may come from this distribution.
 
-    ``sure``: it is known to have drawn the parameter, and only a later change is to be noticed;
-    then a few numbers may be as small as they like, as they often are.
+    Args:
+        drawn: the distribution.
+        measured: the values.
+        sure: whether it is known to have drawn the parameter, and only a later change is to be
+            noticed; then a few numbers may be as small as they like, as they often are.
     """
     if drawn.rms == 0 or measured.rms == 0:
         return drawn.rms == measured.rms
@@ -146,3 +161,44 @@ def with_exact(
 
 def _drawn(exact: Measured) -> Drawn:
     return Drawn(rms=exact.rms, kurtosis=exact.kurtosis, constant=exact.constant)
+
+
+def known_sizes(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:
+    """The sizes of those of a model's parameters whose distribution was recorded."""
+    plain = {plain_name(name): d for name, d in drawn.items()}
+    return {
+        name: exactly(plain[name], p.numel())
+        for name, p in parameters(model).items()
+        if name in plain
+    }
+
+
+def set_numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:
+    """Parameters of one value, taken for what they are set to and not for a draw."""
+    tensors = parameters(model)
+    values = {name: measure(tensors[name]) for name in names}
+    return {
+        name: Drawn(rms=value.rms, constant=value.constant)
+        for name, value in values.items()
+        if value is not None and value.constant is not None
+    }
+
+
+def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
+    """How large a model's parameters are; None if it has no values and not all are known.
+
+    ``known`` are the sizes of what drew them, believed where the values agree.
+    """
+    estimates = {name: measure(p) for name, p in parameters(model).items()}
+    if any(estimate is None for estimate in estimates.values()):
+        return Sizes(measured=dict(known)) if estimates.keys() <= known.keys() else None
+    measured = with_exact({name: m for name, m in estimates.items() if m is not None}, known)
+    if all(m.exact for m in measured.values()):
+        return Sizes(measured=measured)
+    defaults = {plain_name(name): drawn for name, drawn in by_default(unwrapped(model)).items()}
+    fitting = {
+        name: exactly(drawn, measured[name].count)
+        for name, drawn in defaults.items()
+        if name in measured and drawn_from(drawn, measured[name], sure=False)
+    }
+    return Sizes(measured=measured, defaults=fitting)

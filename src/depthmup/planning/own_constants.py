@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from depthmup.planning.matching import Match
-from depthmup.tracing import Constants, Facts, Product, Use
+from depthmup.tracing import Constants, Facts, Product, Use, pattern_of
 
 _TOLERANCE = 1e-9
 
@@ -50,7 +50,13 @@ def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
 
 
 def counterparts(facts: Facts, base: Facts, match: Match) -> Iterator[tuple[Product, Product]]:
-    """Products of activations in the model, each with that of the base in the same place."""
+    """Products of activations in the model, each with that of the base in the same place.
+
+    Args:
+        facts: of the model.
+        base: of the base.
+        match: which module corresponds to which.
+    """
     in_base: dict[str, list[Product]] = {}
     for product in base.products:
         in_base.setdefault(product.module, []).append(product)
@@ -82,7 +88,13 @@ def equal(a: float, b: float) -> bool:
 def unattributed(
     own: OwnConstants, base: OwnConstants, match: Match
 ) -> Iterator[tuple[str, float, float]]:
-    """Numbers that follow size and belong to nothing: (module, in the model, in the base)."""
+    """Numbers that follow size and belong to nothing: (module, in the model, in the base).
+
+    Args:
+        own: the model's constants.
+        base: the base's.
+        match: which module corresponds to which.
+    """
     in_base: dict[str, list[float]] = {}
     for module, number in base.others:
         in_base.setdefault(module, []).append(number)
@@ -92,3 +104,17 @@ def unattributed(
         numbers = in_base.get(match.modules.get(module, ""), [])
         if nth < len(numbers) and not equal(number, numbers[nth]):
             yield module, number, numbers[nth]
+
+
+def unattributed_note(own: tuple[OwnConstants, OwnConstants], match: Match) -> Iterator[str]:
+    """A note on numbers that follow size and belong to nothing that a rule covers."""
+    numbers = list(unattributed(*own, match))
+    if numbers:
+        module, number, base_number = numbers[0]
+        more = f", and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        yield (
+            f"The model multiplies by a number that follows its size at {pattern_of(module)} "
+            f"({number:.6g} against {base_number:.6g} in the base{more}), where no rule says "
+            "what to make of it. The plan leaves it as it is: use the same number in both, or put "
+            "it beside a weight or at the end of a branch, where the plan takes it into account."
+        )

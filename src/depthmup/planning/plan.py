@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,22 +26,16 @@ from depthmup.planning import (
 )
 from depthmup.planning.anatomy import anatomy
 from depthmup.planning.declared import BranchHints, RoleHints
-from depthmup.planning.declared_init import check_patterns, declared
-from depthmup.planning.default_scheme import default_scheme
+from depthmup.planning.default_scheme import default_scheme, positive_branch
 from depthmup.planning.depth_ratios import StreamDepth
-from depthmup.planning.initializers import Drawn
-from depthmup.planning.measured import Measured, exactly, measure
-from depthmup.planning.own_init import (
-    OwnInit,
-    OwnLaw,
-    Sizes,
-    UnrecognizedInit,
-    recognize,
-)
+from depthmup.planning.measured import Measured
+from depthmup.planning.options import PlanOptions
+from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named
+from depthmup.planning.starts import Draws, own_start
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
 from depthmup.rules import scheme as scheme_named
-from depthmup.tracing import ExampleInputs, Facts, parameters, pattern_of, plain_name
+from depthmup.tracing import ExampleInputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,17 +179,13 @@ def plan(
     scheme: str | Scheme | None = None,
     optimizer: str | Family | type = "adamw",
     example_inputs: ExampleInputs | None = None,
-    base_inputs: ExampleInputs | None = None,
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
     own_init: OwnInit | None = None,
-    drawn: tuple[Mapping[str, Drawn], Mapping[str, Drawn]] | None = None,
-    facts: tuple[Facts, Facts] | None = None,
+    drawn: Draws | None = None,
     depth: float | None = None,
     folding: bool = True,
-    multiplier: float = 1.0,
-    batch: float = 1.0,
-    duration: float = 1.0,
+    options: PlanOptions | None = None,
 ) -> Plan:
     """Apply a width x depth parametrization to a model, its code unchanged.
 
@@ -210,7 +200,6 @@ def plan(
             (``depthmup.family_of`` measures it).
         example_inputs: arguments of one forward pass: a tensor, a tuple, or a dict of keywords.
             Only shapes and types matter.
-        base_inputs: the same for the base, where they differ.
         branches: where the residual branches are, if the dataflow does not show it.
         roles: what single parameters are, if their use does not show it.
         own_init: how the model's initialization depends on its size, if it cannot be measured:
@@ -218,14 +207,13 @@ def plan(
             pattern names is measured.
         drawn: what the parameters of the model and of the base were drawn from, as
             ``depthmup.planning.recorded`` saw their factory draw them: then nothing is estimated.
-        facts: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
-            read before.
         depth: how many times as deep as the base the model is (r), in place of the residual
             additions that are counted along each stream; the printed plan says what was counted.
         folding: keep forward multipliers in parameters where that is exact (the model's forward
             pass stays as it is); ``False`` keeps all of them in hooks.
-        multiplier: of every branch at the base, beside the model's own: the paper's a.
-        batch, duration: batch size and examples seen, as multiples of the base run's.
+        options: what few calls need: other inputs of the base, facts that were read before, a
+            branch multiplier at the base; batch size and duration as multiples of the base run's,
+            and the rule by which learning rate, decay, epsilon and betas follow them.
 
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
@@ -250,53 +238,38 @@ def plan(
         >>> groups = plan.param_groups(model, lr=1e-2, weight_decay=0.1)
         >>> optimizer = torch.optim.AdamW(groups, lr=1e-2)    # lr also here: schedulers read it
     """
+    options = options or PlanOptions()
     given = None if scheme is None else scheme_named(scheme)
     name, family = named(optimizer)
-    if not 0 < multiplier < math.inf:
-        raise ValueError(
-            f"Expected multiplier, that of the branches at the base, to be positive; got "
-            f"{multiplier}."
-        )
     if depth is not None and not 0 < depth < math.inf:
         raise ValueError(f"Expected depth, the ratio of the depths, to be positive; got {depth}.")
-    found = anatomy(
+    compared = anatomy(
         model,
         base,
         example_inputs=example_inputs,
-        base_inputs=base_inputs,
+        base_inputs=options.base_inputs,
         branches=branches,
         roles=roles,
         depth=depth,
-        read_before=facts,
+        read_before=options.facts,
     )
-    chosen, why = (given, "") if given is not None else default_scheme(found.places)
-    run = Ratios(batch=batch, duration=duration)
+    chosen, why = (given, "") if given is not None else default_scheme(compared.places)
+    chosen = chosen if options.run is None else with_run(chosen, options.run)
+    coherent = positive_branch(compared.positive, chosen)
+    run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
-        found, chosen, family, run=run, folding=folding, multiplier=multiplier
+        compared, chosen, family, run=run, folding=folding, multiplier=options.multiplier
     )
-    notes = found.notes + tuple(note for note in (why, CAVEATS.get(name)) if note)
-    if found.positive and 0 < chosen.alpha < 1:
-        notes += (_coherent(found.positive[0], chosen),)
-    names = [p.name for p in prescriptions]
-    check_patterns(own_init, names)
-    seen, base_seen = drawn or ({}, {})
-    base_names = {place.name: place.base_name for place in found.places}
-    # A scheme without a theory of width leaves a model's own scales alone.
-    gains = found.temperatures if chosen.follows_width else ()
-    seen = {**_numbers(model, gains), **seen}
-    base_seen = {**_numbers(base, [base_names[name] for name in gains]), **base_seen}
-    unknown = [n for n in gains if parameters(base)[base_names[n]].is_meta]
-    if unknown and not all(base_names[name] in base_seen for name in unknown):
-        notes += (_unknown_start(unknown),)
-    model_init = _exact(model, seen)
-    ours = apply.sizes_of(model, model_init)
-    theirs = apply.sizes_of(base, _exact(base, base_seen))
-    own_laws: Mapping[str, OwnLaw] = {}
-    try:
-        own_laws, more = _own_laws(prescriptions, own_init, ours, theirs)
-        notes += more
-    except UnrecognizedInit as problem:  # parameter groups do not depend on it
-        notes += (f"initialize would refuse: {problem}",)
+    start = own_start(
+        model,
+        base,
+        prescriptions,
+        # A scheme without a theory of width leaves a model's own scales alone.
+        gains=compared.temperatures if chosen.follows_width else (),
+        own_init=own_init,
+        drawn=drawn,
+    )
+    said = tuple(note for note in (why, CAVEATS.get(name)) if note)
     return Plan(
         scheme=chosen.name,
         title=chosen.title,
@@ -305,14 +278,14 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=notes,
+        notes=(*compared.notes, *said, *coherent, *start.notes),
         one_minus_beta=chosen.run.one_minus_beta.at(run),
         own_init=own_init,
-        base_init=theirs.measured if theirs is not None else {},
-        base_default=theirs.defaults if theirs is not None else {},
-        model_init=model_init,
-        own_laws=own_laws,
-        depths=found.depths,
+        base_init=start.base.measured if start.base is not None else {},
+        base_default=start.base.defaults if start.base is not None else {},
+        model_init=start.model,
+        own_laws=start.laws,
+        depths=compared.depths,
     )
 
 
@@ -321,57 +294,3 @@ def _columns() -> int | None:
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return None
     return shutil.get_terminal_size().columns
-
-
-def _numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:
-    """Parameters of one value, taken for what they are set to and not for a draw."""
-    tensors = parameters(model)
-    values = {name: measure(tensors[name]) for name in names}
-    return {
-        name: Drawn(rms=value.rms, constant=value.constant)
-        for name, value in values.items()
-        if value is not None and value.constant is not None
-    }
-
-
-def _coherent(label: str, scheme: Scheme) -> str:
-    return (
-        f"The branch {pattern_of(label)} ends in a nonlinearity whose mean is positive, so what "
-        "branches add does not cancel: at the start the stream grows as "
-        f"depth^{1 - scheme.alpha} under {scheme.title}. Subtract the mean over features from the "
-        "branch (as the paper does), put the nonlinearity before the matrix, or take "
-        "scheme='completep' (alpha = 1)."
-    )
-
-
-def _unknown_start(names: Sequence[str]) -> str:
-    return (
-        f"{pattern_of(names[0])} multiplies a product of activations, and how "
-        "it starts in the base is not known, as that is on the meta device. It is taken to start "
-        "as own_init says; where it starts at 1/sqrt(head size), pass a base with values."
-    )
-
-
-def _exact(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:
-    plain = {plain_name(name): d for name, d in drawn.items()}
-    return {
-        name: exactly(plain[name], p.numel())
-        for name, p in parameters(model).items()
-        if name in plain
-    }
-
-
-def _own_laws(
-    prescriptions: tuple[Prescription, ...],
-    own_init: OwnInit | None,
-    ours: Sizes | None,
-    theirs: Sizes | None,
-) -> tuple[Mapping[str, OwnLaw], tuple[str, ...]]:
-    """How each parameter's start depends on size, as far as it can be told, and notes on it."""
-    measured = (ours.measured if ours else {}, theirs.measured if theirs else {})
-    laws = declared(prescriptions, own_init, *measured)
-    rest = [p for p in prescriptions if p.name not in laws]
-    if not rest or ours is None or theirs is None:
-        return laws, ()
-    recognized = recognize(rest, ours, theirs)
-    return {**laws, **recognized.laws}, recognized.notes

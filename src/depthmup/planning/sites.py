@@ -1,15 +1,16 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from depthmup.planning.comparison import Comparison
 from depthmup.planning.own_constants import equal
 from depthmup.planning.roles import NotUnderstood
 from depthmup.rules import Ratios
-from depthmup.tracing import Facts, Hook, Placement, Product, pattern_of
+from depthmup.tracing import Facts, Hook, Placement, pattern_of
 
 
 class Where(StrEnum):
@@ -118,7 +119,7 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
     }
 
 
-def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Iterator[Site]:
+def product_sites(comparison: Comparison) -> Iterator[Site]:
     """Products of activations over a growing dimension, attention logits first of all.
 
     Their sum must not grow: the product's constants together follow 1 / size.
@@ -126,7 +127,7 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
     Raises:
         NotUnderstood: a distance between activations over a growing dimension.
     """
-    for product, counterpart in pairs:
+    for product, counterpart in comparison.products:
         ratio = product.size / counterpart.size
         evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
         if product.distance and ratio != 1 and not (product.total and evened):
@@ -148,7 +149,7 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
             placement
             for operand in product.carriers
             for placement in operand.parameters
-            if all(len(facts.uses[name]) == 1 for name in placement.parameters)
+            if all(len(comparison.facts.uses[name]) == 1 for name in placement.parameters)
         ]
         hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
         hooks += [part for part in product.parts if part]
@@ -163,9 +164,9 @@ def product_sites(facts: Facts, pairs: Iterable[tuple[Product, Product]]) -> Ite
         )
 
 
-def growing_sums(pairs: Iterable[tuple[Product, Product]]) -> Iterator[str]:
+def growing_sums(comparison: Comparison) -> Iterator[str]:
     """A note on sums of an activation's coordinates whose number grows."""
-    for product, counterpart in pairs:
+    for product, counterpart in comparison.products:
         ratio = product.size / counterpart.size
         evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
         if product.total and not product.distance and ratio != 1 and not evened:
@@ -178,22 +179,9 @@ def growing_sums(pairs: Iterable[tuple[Product, Product]]) -> Iterator[str]:
             return
 
 
-def temperatures(pairs: Iterable[tuple[Product, Product]]) -> tuple[str, ...]:
+def temperatures(comparison: Comparison) -> tuple[str, ...]:
     """The parameters that multiply products of activations.
 
     The product takes the factor; a temperature is one number that must start as the base's does.
     """
-    return tuple(sorted({name for product, _ in pairs for name in product.gains}))
-
-
-# Former names of what ``tracing.read`` gives as values.
-Traced = Facts
-Attention = Product
-
-
-def attentions(facts: Facts) -> tuple[Product, ...]:
-    return facts.attentions
-
-
-def hooks_of(placement: Placement) -> tuple[Hook, ...]:
-    return placement.hooks
+    return tuple(sorted({name for product, _ in comparison.products for name in product.gains}))

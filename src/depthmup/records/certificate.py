@@ -28,11 +28,13 @@ class Lack(StrEnum):
     WALL = "optimum next to divergence"
     FAILED = "nothing trains"
     NOISE = "noise above the effect"
+    SEARCH = "learning rates too far apart for a prediction"
     WINDOWS = "early and late windows disagree"
     SMALL = "sizes too small"
     WORSE = "larger sizes train worse"
     FAR = "target too far"
-    PRICE = "prediction too uncertain"
+    UNCERTAIN = "prediction too uncertain"
+    PRICE = "prediction too uncertain"  # what UNCERTAIN was called before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

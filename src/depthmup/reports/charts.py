@@ -102,7 +102,7 @@ def rate_panel(
             **band_of(p, "low", "high", losses),
         }
         for p in point_rows(study)
-        if p["scheme"] == scheme
+        if p["scheme"] == scheme and rates.low <= p["log2_lr"] <= rates.high
     ]
     best = [
         {**o, **band_of(o, "low", "high", rates)}

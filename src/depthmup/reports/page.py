@@ -11,6 +11,7 @@ from depthmup.reports.certificate import certificate_section
 from depthmup.reports.chart_layers import window_param
 from depthmup.reports.charts import drift, rate_panel
 from depthmup.reports.html import facts, library, page_spec, render, script_json
+from depthmup.reports.search_story import narrowing, story_of
 from depthmup.reports.sentences import (
     best_rate,
     headline,
@@ -61,7 +62,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         "page.html.j2",
         title=study.title,
         headline=" ".join(headline(s) for s in studies),
-        question=question(study),
+        question=next(filter(None, map(question, studies)), ()),
         parts=parts,
         certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],
@@ -84,6 +85,7 @@ def _part(study: Study, *, prefix: str) -> dict[str, Any]:
         "is_larger_better": is_larger_better(study.axis),
         "base": base_size(study),
         "tolerance": number(study.tolerance),
+        "story": story_of(study),
         "sizes": size_colours(study),
         "schemes": [
             {
@@ -133,6 +135,8 @@ def study_specs(study: Study) -> dict[str, Any]:
     charts["drift"] = drift(study, **wide)
     charts["optimum"] = optimum_against_size(study, **wide)
     charts["loss"] = loss_against_size(study, **wide)
+    if study.search is not None:
+        charts["narrowing"] = narrowing(study, **wide)
     return {name: page_spec(chart) for name, chart in charts.items()}
 
 

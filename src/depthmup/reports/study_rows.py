@@ -6,7 +6,7 @@ belongs to (0 is the first). Numbers are the study's own, NaN where nothing coul
 
 from typing import Any
 
-from depthmup.records import Curve, Optimum, Study, Transfer
+from depthmup.records import RUN_AXES, Curve, Optimum, Study, Transfer
 
 Row = dict[str, Any]
 
@@ -85,8 +85,8 @@ def transfer_rows(study: Study) -> list[Row]:
 
 
 def question(study: Study) -> tuple[str, ...]:
-    """Which question was asked along batch and duration, a sentence each; usually none."""
-    sentences = study.config.get("question", ())
+    """Which question was asked along batch or duration, a sentence each; none along others."""
+    sentences = study.config.get("question", ()) if study.axis in RUN_AXES else ()
     return tuple(map(str, sentences)) if isinstance(sentences, list | tuple) else ()
 
 

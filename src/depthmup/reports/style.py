@@ -149,9 +149,19 @@ def best_loss_axis(study: Study) -> Axis:
     return loss_axis([*best, *ends], must_show=[*best, *ends])
 
 
+AROUND = 3.0
+"""Octaves beyond the optima that are drawn of a search."""
+
+
 def rate_axis(study: Study) -> Axis:
-    """The log2 learning rates of the grid, half a step of air on each side."""
+    """The log2 learning rates of the grid, half a step of air on each side.
+
+    Of a search, which may have begun far away, those within ``AROUND`` octaves of an optimum.
+    """
     rates = sorted({row["log2_lr"] for row in point_rows(study)})
+    best = [v for r in optimum_rows(study) if math.isfinite(v := r["log2_lr"])]
+    if study.search is not None and best:
+        rates = [k for k in rates if min(best) - AROUND <= k <= max(best) + AROUND]
     if not rates:
         rates = sorted(v for r in optimum_rows(study) if math.isfinite(v := r["log2_lr"]))
     low, high = (rates[0], rates[-1]) if rates else (-1.0, 1.0)

@@ -4,6 +4,7 @@ from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
 from depthmup.records.codec import strict
+from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
 from depthmup.reports.study_rows import size_of, transfers
 
@@ -15,6 +16,8 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
     "low", "high", "loss", "status"}], "drift": {"estimate", "low", "high", "unit"}, "regret": {the
     same}, "verdict", "why"}], "config": {...}, "environment": {...}}``
 
+    Where learning rates were found as the sweep went, ``search`` has every round with its runs.
+
     ``axis`` is what grows, such as "depth"; along width, "widths" replace "depths". An optimum has
     a value for every axis; its ``status`` is "interior", "low edge", "high edge" or "failed".
     ``regret`` is the excess loss. Numbers that could not be measured or are infinite are null, so
@@ -24,6 +27,33 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
         "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
         "config": strict(study.config),
         "environment": strict(study.environment),
+        **({"search": _search(study.search)} if study.search else {}),
+    }
+
+
+def _search(story: SearchStory) -> dict[str, Any]:
+    """The rounds in order, and what a grid would have taken."""
+    return {
+        "runs": story.runs,
+        "grid_runs": story.grid_runs,
+        "grid_work_over_work": strict(story.saved),
+        "ended": dict(story.ended),
+        "rounds": [
+            {
+                "round": one.number,
+                "scheme": one.scheme,
+                "why": one.why,
+                "runs": [
+                    {"size": dict(asked.size), "log2_lr": asked.log2_lr, "seeds": list(asked.seeds)}
+                    for asked in one.asked
+                ],
+                "drift": {
+                    axis: _estimate(drift, f"octaves per doubling of {axis}")
+                    for axis, drift in one.drifts.items()
+                },
+            }
+            for one in story.rounds
+        ],
     }
 
 

@@ -21,7 +21,8 @@ from depthmup.rules.predictions import Observable, Prediction, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
 from depthmup.rules.role import Kind, Role
 from depthmup.rules.run_rule import RunRule, canonical
-from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule
+from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
+from depthmup.rules.said import Said, growth, said
 from depthmup.rules.scheme import Departure, Laws, RunLaws, Scheme
 from depthmup.rules.width import MAXIMAL_UPDATE, STANDARD, Readout, WidthLaw, WidthRule
 
@@ -61,6 +62,7 @@ __all__ = [
     "Role",
     "RunLaws",
     "RunRule",
+    "Said",
     "Scheme",
     "WidthLaw",
     "WidthRule",
@@ -72,11 +74,14 @@ __all__ = [
     "family",
     "fold",
     "general",
+    "growth",
     "named",
     "predict",
     "regime",
     "region",
     "rules_of",
     "run_rule",
+    "said",
     "scheme",
+    "with_run",
 ]

@@ -1,12 +1,13 @@
 """The published rules of the run, each as its own source states it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from depthmup.rules.power import Power
+from depthmup.rules.power import ONE, Power
 from depthmup.rules.run_rule import Batch, RunRule, Standing, Stated, canonical
-from depthmup.rules.scheme import RunLaws
+from depthmup.rules.scheme import RunLaws, Scheme
 
 
 def _exactly(**exponents: str) -> Mapping[str, Stated]:
@@ -162,7 +163,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         key="scion",
         exponents=_exactly(batch="0.62", tokens="-0.56"),
         setting="Scion",
-        reach="as its source's",
+        reach="to 1.3B parameters and 138e9 tokens",
         source="arXiv 2510.03871",
         standing=Standing.TEXT,
         batch=Batch.OWN,
@@ -177,7 +178,7 @@ RUN_RULES: tuple[RunRule, ...] = (
             }
         ),
         setting="Scion, batch by tokens^0.45",
-        reach="as its source's",
+        reach="to 1.3B parameters and 138e9 tokens",
         source="arXiv 2510.03871",
         standing=Standing.TEXT,
         batch=Batch.BEST,
@@ -209,9 +210,9 @@ RUN_RULES: tuple[RunRule, ...] = (
         exponents=MappingProxyType({}),
         beside=RunLaws(decay=_BATCH * Power(duration=Fraction(-1))),
         setting="AdamW: 1 / (lr decay) is a constant part of the run, where data are not repeated",
-        reach="as its source's",
-        source="arXiv 2405.13698",
-        standing=Standing.NOTES,
+        reach="ResNet-18, vision transformers and NanoGPT",
+        source="arXiv 2405.13698 abstract",
+        standing=Standing.ABSTRACT,
         batch=Batch.OWN,
     ),
 )
@@ -265,3 +266,31 @@ def run_rule(name: str | RunRule) -> RunRule:
     if wanted not in known:
         raise ValueError(f"Expected a run rule, one of {', '.join(known)}; got {name!r}.")
     return known[wanted]
+
+
+def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
+    """A scheme whose laws of the run are another rule's, for plans.
+
+    Args:
+        of: the scheme, which keeps its laws of width and depth.
+        rule: by its name, or itself.
+
+    Raises:
+        ValueError: the rule asks for more than a plan can say.
+
+    Example:
+        >>> from depthmup.rules import Ratios, scheme
+        >>> both = with_run(scheme("completep"), "sde")
+        >>> both.title, both.run.lr.at(Ratios(batch=4))
+        ('CompleteP, run by sde', 2.0)
+    """
+    chosen = run_rule(rule)
+    laws = chosen.laws
+    powers = (laws.lr, laws.epsilon, laws.decay, laws.one_minus_beta)
+    if laws.log_beta2 != ONE or any(power.fan_in or power.depth for power in powers):
+        raise ValueError(
+            f"Expected a run rule whose factors follow from batch and duration alone; "
+            f"{chosen.key!r} also follows the number of parameters, or takes beta2 to a power. Set "
+            "its decay or beta2 yourself: `depthmup rules` prints both."
+        )
+    return replace(of, run=laws, title=f"{of.title}, run by {chosen.key}")

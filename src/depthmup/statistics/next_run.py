@@ -54,11 +54,15 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """Runs to be made next, in any order; ``rest`` is the cost that is expected to follow."""
+    """Runs to be made next, in any order.
+
+    ``rest`` is the cost that is expected to follow, ``rest_runs`` the number of runs.
+    """
 
     asks: tuple[Ask, ...]
     why: str
     rest: float = 0.0
+    rest_runs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,7 +173,7 @@ class _State:
     def look(self) -> int:
         """The number of seeds that the sizes measured so far have, or are about to have.
 
-        Half of them have it: where a bracket moves on, its new rates are behind the others'.
+        Half of them have it: where a bracket moves on, its new rates are behind all others.
         """
         seeds = sorted(self.brackets[i].seeds for i in self.closed)
         common = seeds[len(seeds) // 2] if seeds else 0
@@ -212,10 +216,14 @@ class _State:
             known = sum(j in self.closed for axis in search.axes for j in search.arm(axis)) > 1
             begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
             seeds = begun if begun else (self.look if known else 1)
-            why = "looks for" if len(bracket.rates) else "starts at"
+            if len(bracket.rates) and bracket.lowest is None:
+                seeds = 1  # looks for a rate that trains at all
+            why = "a scan for its optimum" if first else "around the predicted optimum"
+            if len(bracket.rates):
+                why = "on to its optimum"
             return self._round(
                 self._asks(i, rates, min(seeds, self.look)),
-                f"{self._named(i)} {why} its optimum",
+                f"{self._named(i)}: {why}",
                 i,
             )
         if bracket.lowest is None:
@@ -251,10 +259,14 @@ class _State:
     def _round(self, asks: tuple[Ask, ...], why: str, at: int) -> Round:
         """A round, and the cost of the sizes that follow with three rates each."""
         later = self.search.order[self.search.order.index(at) + 1 :]
-        rest = sum(
-            3 * self.look * self.search.costs[i] for i in later if not len(self.brackets[i].rates)
+        new = [j for j in later if not len(self.brackets[j].rates)]
+        each = 3 * self.look
+        return Round(
+            asks=asks,
+            why=why,
+            rest=each * sum(self.search.costs[j] for j in new),
+            rest_runs=each * len(new),
         )
-        return Round(asks=asks, why=why, rest=rest)
 
     def _named(self, i: int) -> str:
         sizes, base = self.search.sizes, self.search.base
@@ -280,8 +292,10 @@ class _State:
     def _drifts(self, axis: str, reached: Sequence[int]) -> bool:
         """Whether the sizes reached along an axis show that the optimum drifts."""
         arm = self.search.arm(axis)
+        begun = [i for i in arm if len(self.brackets[i].rates)]
         sizes = [i for i in arm if i in reached]
-        if len(sizes) < min(FEWEST, len(arm)):
+        # Sizes that were measured belong to the verdict, whatever the smaller ones would say alone.
+        if len(sizes) < max(min(FEWEST, len(arm)), len(begun)):
             return False
         return self._verdict(axis, sizes) is Verdict.DRIFTS
 
@@ -304,20 +318,19 @@ class _State:
             if asks := tuple(ask for of_size in steps for ask in of_size):
                 return Round(asks=asks, why="half steps at every size, for the prediction")
             if self.look < min(CERTIFIED, search.looks[-1]):
-                return self._more_seeds(reached)
+                return self.more_seeds(reached)
         reasons = []
         for axis in search.axes:
             sizes = [i for i in search.arm(axis) if i in reached]
-            if ended.get(axis, "drifts") != "drifts":
-                reasons.append(f"{axis}: {ended[axis]}")
-                continue
+            failed = ended.get(axis, "drifts")
+            also = "" if failed == "drifts" else f", {failed}"
             if len(sizes) < 2:
-                reasons.append(f"{axis}: fewer than two sizes have an optimum")
+                reasons.append(f"{axis}: fewer than two sizes have an optimum{also}")
                 continue
             step = _Sharper(state=self, axis=axis, sizes=sizes).next_step()
             if isinstance(step, Round):
                 return step
-            reasons.append(f"{axis}: {step.why}")
+            reasons.append(f"{axis}: {step.why}{also}")
         return Done(why="; ".join(reasons) + ".")
 
     def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
@@ -329,7 +342,7 @@ class _State:
         new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
         return self._asks(i, new, self.look)
 
-    def _more_seeds(self, sizes: Sequence[int]) -> Round:
+    def more_seeds(self, sizes: Sequence[int]) -> Round:
         look = next(look for look in self.search.looks if look > self.look)
         asks = [ask for i in sizes for ask in self._asks(i, self.brackets[i].window, look)]
         return Round(asks=tuple(asks), why=f"{look} seeds at every size")
@@ -365,11 +378,13 @@ class _Sharper:
     def _of_seeds(self, look: int) -> float:
         if look < 2:
             return float(looked_at(self._positions, self.fitted).half)
-        return float(seeds_part(self.fitted, self.row, self.state.look, planned=look))
+        state = self.state
+        decides = state.search.precision is None
+        return float(seeds_part(self.fitted, self.row, state.look, planned=look, decides=decides))
 
     def next_step(self) -> Round | Done:
         state, search = self.state, self.state.search
-        slope = looked_at(self._positions, self.fitted)
+        slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
         value, half = float(slope.value), float(slope.half)
         if search.precision is not None:
             need, slack = search.precision, 0.0
@@ -378,20 +393,36 @@ class _Sharper:
         else:
             verdict = state._verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
-                return Done(why=f"{verdict.value} is decided after {state.look} seeds")
+                return Done(
+                    why=f"{verdict.value} is decided after {state.look} seeds, at {value:+.3f} ± "
+                    f"{half:.3f}"
+                )
             if search.complete:
                 return Done(why=f"all sizes have {state.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
             need, slack = abs(search.tolerance - abs(value)), error
+            part = len(self.sizes) < len(search.arm(self.axis))
+            if part and abs(value) <= search.tolerance:
+                return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
+        if not math.isfinite(half):
+            return self._more_or_shallow()
         misfit = self.fitted.misfit
         finest = misfit / 2.0 ** np.array([self._halvings(i) for i in self.sizes])
-        if self._half(search.looks[-1], finest) > need + slack:
+        hopeless = self._half(search.looks[-1], finest) > need + slack
+        if hopeless and search.precision is None:
             return Done(
                 why=f"undecided at {value:+.3f} ± {half:.3f}, and neither {search.looks[-1]} seeds "
                 "nor finer steps would change that"
             )
         return self._best_step(need, half)
+
+    def _more_or_shallow(self) -> Round | Done:
+        """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
+        state = self.state
+        if state.look < state.search.looks[-1]:
+            return state.more_seeds(self.sizes)
+        return Done(why="seeds scatter more than the learning rate matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""
@@ -412,10 +443,10 @@ class _Sharper:
                 worth[n] = (gain / (len(asks) * search.costs[i]), asks, error)
         later = [other for other in search.looks if other > look]
         if later:
-            more = state._more_seeds(self.sizes)
+            more = state.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
-            price = sum(search.costs[ask.size] for ask in more.asks)
-            if not worth or gain / price > max(of_size[0] for of_size in worth.values()):
+            cost = sum(search.costs[ask.size] for ask in more.asks)
+            if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
                 return more
         asks_so_far: tuple[Ask, ...] = ()
         for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):

@@ -18,6 +18,8 @@ _QUANTITIES = {
     "one_minus_beta": "1 - beta",
     "log_beta2": "log beta2",
 }
+_USUAL = ("lr", "decay", "epsilon")
+"""Of which it is said when they stay."""
 
 
 def question(design: Design) -> tuple[str, ...]:
@@ -27,7 +29,8 @@ def question(design: Design) -> tuple[str, ...]:
         design: with schemes.
 
     Example:
-        >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup")
+        >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup",
+        ...                 optimizers="adamw")
         >>> print(*question(design), sep="\\n")
         As the batch grows, the tokens are held: b times the batch takes 1/b of the steps.
         Learning rate, weight decay, epsilon and betas are the base's for every batch and duration.
@@ -67,7 +70,7 @@ def _followed(variant: Variant) -> str:
         )
     powers = {name: getattr(laws, name) for name in _QUANTITIES}
     moving = [f"{_QUANTITIES[name]} by {power}" for name, power in powers.items() if power != ONE]
-    staying = [_QUANTITIES[name] for name, power in powers.items() if power == ONE]
+    staying = [_QUANTITIES[name] for name in _USUAL if powers[name] == ONE]
     rule = variant.scheme.title if variant.run is None else variant.run.name
     source = variant.scheme.source if variant.run is None else variant.run.source
     stay = f"; {', '.join(staying)} as at the base" if staying else ""

@@ -45,14 +45,12 @@ def _of_the_whole(plan: Plan, tell: Tell, started: float) -> Tell:
     pending = math.fsum(work(run) for run in plan.pending)
     done, runs = plan.work, len(plan.records)
     total = done + pending + plan.rest
-    # Runs to come, as if they were like those of this round.
-    expected = round(plan.rest / pending * len(plan.pending)) if pending else 0
 
     def told(progress: Progress) -> None:
         tell(
             Progress(
                 done=runs + progress.done,
-                cells=runs + len(plan.pending) + expected,
+                cells=runs + len(plan.pending) + plan.rest_runs,
                 fraction=(done + progress.fraction * pending) / total if total else 1.0,
                 elapsed=time.monotonic() - started,
                 open=True,

@@ -27,8 +27,10 @@ from depthmup.statistics import (
     next_round,
     optima,
 )
+from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import DRIFT_UNIT
 from depthmup.sweep.design import Size, Variant
+from depthmup.sweep.losses import stretched
 from depthmup.sweep.store import Store
 from depthmup.sweep.sweep import Sweep
 
@@ -45,7 +47,7 @@ class Plan:
     Attributes:
         sweep: with everything asked for whose records are there.
         pending: runs without a record, all of which the next round needs; none at the end.
-        rest: the work expected after them.
+        rest, rest_runs: the work and the runs expected after them.
         rounds: finished ones.
         ended: by variant, why its search is over.
     """
@@ -55,6 +57,7 @@ class Plan:
     complete: bool = False
     pending: tuple[Any, ...] = ()
     rest: float = 0.0
+    rest_runs: int = 0
     rounds: tuple[SearchRound, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
@@ -96,16 +99,17 @@ def advance(plan: Plan, store: Store) -> Plan:
     while True:
         plan, steps = _steps(plan)
         if not steps:
-            return replace(plan, pending=(), rest=0.0)
+            return replace(plan, pending=(), rest=0.0, rest_runs=0)
         runs = {run: None for step in steps.values() for run in _runs(plan.sweep, step).values()}
         new = [run for run in runs if run not in plan.records]
         if over := _over_budget(plan, new):
             ended = {**plan.ended, **dict.fromkeys(steps, over)}
-            return replace(plan, pending=(), rest=0.0, ended=ended)
+            return replace(plan, pending=(), rest=0.0, rest_runs=0, ended=ended)
         missing = tuple(store.missing(new))
         if missing:
             rest = math.fsum(step.round.rest for step in steps.values())
-            return replace(plan, pending=missing, rest=rest)
+            rest_runs = sum(step.round.rest_runs for step in steps.values())
+            return replace(plan, pending=missing, rest=rest, rest_runs=rest_runs)
         plan = _absorbed(plan, steps, store.records(new))
 
 
@@ -184,7 +188,7 @@ def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[A
     """The plan after a round whose records are there."""
     records = {**plan.records, **new}
     design = plan.sweep.design
-    stop = design.steps
+    window = slice(design.steps - design.window, design.steps)
     asked = {key: dict(seeds) for key, seeds in plan.sweep.asked.items()}
     losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in plan.losses.items()}
     counted: set[Any] = set(plan.records)
@@ -196,7 +200,8 @@ def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[A
         for ask, run in _runs(plan.sweep, step).items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
-            row[ask.seed] = _loss(records[run], stop - design.window, stop)
+            of_run = stretched(window, run.steps / design.steps)
+            row[ask.seed] = _loss(records[run], of_run.start, of_run.stop)
             of_variant[ask.size][ask.log2_lr] = row
             seeds = asked.setdefault((name, ask.size), {})
             seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)
@@ -256,7 +261,8 @@ def drift_so_far(
         axis: of the drift.
     """
     unit = DRIFT_UNIT.format(axis=axis)
-    sizes = [i for i in search.arm(axis) if losses[i]]
+    brackets = [Bracket(losses=of_size, chance=search.chance) for of_size in losses]
+    sizes = [i for i in search.arm(axis) if brackets[i].closed]
     unknown = Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
     if len(sizes) < 2:
         return unknown
@@ -265,7 +271,8 @@ def drift_so_far(
     if len(inside) < 2:
         return unknown
     positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
-    slope = looked_at(positions, optima(fitted.curves[inside]))
+    decides = search.precision is None
+    slope = looked_at(positions, optima(fitted.curves[inside]), decides=decides)
     return around(float(slope.value), float(slope.half), unit)
 
 

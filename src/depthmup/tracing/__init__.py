@@ -12,6 +12,7 @@ from depthmup.tracing.facts import Facts, read
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.names import (
     filled,
+    inner,
     matches,
     named_tensors,
     parameters,
@@ -45,6 +46,7 @@ __all__ = [
     "filled",
     "find_branches",
     "find_uses",
+    "inner",
     "into_parameters",
     "matches",
     "named_tensors",

@@ -28,6 +28,16 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def inner(module: nn.Module) -> nn.Module:
+    """The module inside compile, checkpoint and data-parallel wrappers."""
+    while True:
+        module = unwrapped(module)
+        wrapped = getattr(module, "_checkpoint_wrapped_module", None)
+        if not isinstance(wrapped, nn.Module):
+            return module
+        module = wrapped
+
+
 def plain_name(name: str) -> str:
     """``name`` without the segments that wrappers add.
 

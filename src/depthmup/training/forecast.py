@@ -1,13 +1,18 @@
-"""How long a sweep of a custom model will take: a few steps at two sizes, timed."""
+"""What a sweep of a custom model will take: time, from a few steps, and memory, allocating none."""
 
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from depthmup.model import Model
+import torch
+from torch import Tensor
+
+from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.records import Trial
-from depthmup.training.trial import run_trial
+from depthmup.training.data_and_weights import stream
+from depthmup.training.trial import called, moved, run_trial
 
 STEPS = 4
 """Of a timed run; the first, which allocates and loads, is left out."""
@@ -36,6 +41,47 @@ def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
     except Exception:  # a forecast is no reason to stop: training itself reports what is wrong
         return math.nan
     return math.fsum(t.steps * (base + slope * (t.step_work - least)) for t in trials)
+
+
+WEIGHTS = 4
+"""Copies of a model's weights during training: weights, gradients and Adam's two moments."""
+
+
+def bytes_of_trial(model: Model, trial: Trial) -> int | None:
+    """Least memory of training one trial: its weights with their copies, and what backward needs.
+
+    Model and batch are put on torch's meta device, which takes no memory; there a forward pass
+    shows which tensors would be kept for the backward pass, in proportion to the batch.
+
+    Args:
+        model: whose trial this is.
+        trial: the run.
+
+    Returns:
+        Bytes; None for a model that cannot be built on that device.
+    """
+    own = resolved(model)
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage
+        return tensor
+
+    try:
+        with torch.device("meta"):
+            network = network_at(own, trial.size)
+        weights = list(network.parameters())
+        inputs, targets = batches_at(own, trial.size)(stream(0, "batches"))
+        inputs, targets = moved(inputs, "meta"), moved(targets, "meta")
+    except Exception:  # functions that need real tensors: their memory is unknown before training
+        return None
+    with suppress(Exception), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        own.loss(called(network, inputs), targets)  # what was kept before it fails counts too
+    for weight in weights:
+        kept.pop(weight.untyped_storage()._cdata, None)
+    of_weights = sum(p.numel() * p.element_size() for p in weights)
+    return int(WEIGHTS * of_weights + sum(storage.nbytes() for storage in kept.values()))
 
 
 def _step(model: Model, trial: Trial) -> float:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from depthmup.model import Model, batches_at, network_at, resolved
-from depthmup.planning import Plan, recorded
+from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.data_and_weights import stream
@@ -163,8 +163,7 @@ def _plan(shape: Trial, model: Model) -> Plan:
         scheme="depth-mup" if shape.scheme == BASE_SHAPE else shape.scheme,
         optimizer=shape.optimizer,
         example_inputs=_arguments(inputs),
-        base_inputs=_arguments(of_base),
-        multiplier=shape.multiplier,
+        options=PlanOptions(base_inputs=_arguments(of_base), multiplier=shape.multiplier),
         own_init=shape.settings.get(OWN_INIT),
         drawn=(drawn, base_drawn),
     )

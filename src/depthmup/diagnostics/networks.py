@@ -1,4 +1,4 @@
-"""Networks of every size: made, looked at, trained for a few steps, and looked at again."""
+"""Networks of every size: built, observed, trained for a few steps, and observed again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from depthmup.tracing import Facts, parameters, read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Visit:
-    """A trained network of a check, its inputs, and what was seen at first and after training."""
+class TrainedNetwork:
+    """A network of a check after training, its inputs, and what was observed before and after."""
 
     model: nn.Module
     inputs: Any
@@ -32,7 +32,7 @@ class Visit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class Measurement:
     """One observable of one network; ``branches`` are those of its residual stream."""
 
     key: Key
@@ -47,61 +47,92 @@ class Look:
         return float(self.width if axis == "width" else self.branches)
 
 
-def visited(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """What was observed of a network before and after training, and its losses before each step."""
+
+    inputs: Any
+    first: Observation
+    second: Observation
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Broken:
+    """The module and the step at which a value stopped being finite."""
+
+    module: str
+    step: int
+
+
+def train(
+    model: nn.Module,
+    data: tuple[Any, Any],
+    plan: Plan,
+    points: Points,
+    *,
     loss_of: Callable[[Any, Any], Tensor],
     prepare: Prepare,
     applied: bool,
-    model: nn.Module,
-    made: Plan,
-    points: Points,
-    data: tuple[Any, Any],
     lr: float,
     steps: int,
-) -> tuple[tuple[Observation, ...], tuple[float, ...], tuple[str, int] | None]:
-    """Look, train, look again; or where and when a value stopped being finite."""
+) -> Training | Broken:
+    """Observe a network, train it, observe it again.
+
+    Args:
+        model: fresh.
+        data: inputs and targets of every step.
+        plan: of the model.
+        points: where to observe.
+        loss_of: the loss of outputs and targets.
+        prepare: initializes the model and gives its optimizers.
+        applied: whether that follows the plan.
+        lr: the learning rate at the base.
+        steps: training steps.
+    """
     inputs, targets = data
-    optimizers = prepare(model, made, lr)
-    bad = first_nonfinite(model, inputs)
-    if bad is not None:
-        return (), (), (bad, 0)
-    first = observe(model, inputs, points, made, applied=applied)
+    optimizers = prepare(model, plan, lr)
+    module = first_nonfinite(model, inputs)
+    if module is not None:
+        return Broken(module=module, step=0)
+    first = observe(model, inputs, points, plan, applied=applied)
     # Before training: a schedule of its own may move the rates.
     labels = labels_of(model)
     for name, decay in decays(model, optimizers).items():
         key = Key(observable=Observable.DECAY, module=labels(name))
-        first.values[key], first.roles[key] = decay, made[name].role
+        first.values[key], first.roles[key] = decay, plan[name].role
     weights = {name: p.detach().clone() for name, p in parameters(model).items()}
-    paths, curve = Paths(model), []
+    paths, losses = Paths(model), []
     for step in range(1, steps + 1):
         loss = loss_of(call(model, inputs), targets)
         if not torch.isfinite(loss):  # before a step spreads it to every weight
-            return (), (), (first_nonfinite(model, inputs) or "loss", step)
+            return Broken(module=first_nonfinite(model, inputs) or "loss", step=step)
         for optimizer in optimizers:
             optimizer.zero_grad()
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
         paths.step()
-        curve.append(float(loss.detach()))
-    bad = first_nonfinite(model, inputs)
-    if bad is not None:
-        return (), (), (bad, steps)
+        losses.append(float(loss.detach()))
+    module = first_nonfinite(model, inputs)
+    if module is not None:
+        return Broken(module=module, step=steps)
     second = observe(
         model,
         inputs,
         points,
-        made,
+        plan,
         applied=applied,
         initial=first,
         weights=weights,
         paths=paths.lengths,
     )
-    return (first, second), tuple(curve), None
+    return Training(inputs=inputs, first=first, second=second, losses=tuple(losses))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surveyed:
-    """What one forward pass of a size shows, and where to look in it."""
+    """What one forward pass of a size shows, and where to observe it."""
 
     facts: Facts
     points: Points
@@ -116,10 +147,21 @@ def surveyed(model: nn.Module, inputs: Any) -> Surveyed:
 def survey(
     make: Make, widths: Sequence[int], depths: Sequence[int], base: nn.Module, inputs: Any
 ) -> dict[tuple[int, int], Surveyed]:
-    """Look at the corners of the grid; refuse a factory that ignores a size."""
+    """Follow a forward pass of every width and of every depth.
+
+    Args:
+        make: the factory.
+        widths: from the smallest.
+        depths: from the smallest.
+        base: the network of the smallest size.
+        inputs: of the forward pass.
+
+    Raises:
+        ValueError: a factory that ignores a size, or a model without residual branches.
+    """
     shapes = {name: tuple(p.shape) for name, p in parameters(base).items()}
-    found = {(widths[0], depths[0]): surveyed(base, inputs)}
-    branches = found[widths[0], depths[0]].points.branches
+    sites = {(widths[0], depths[0]): surveyed(base, inputs)}
+    branches = sites[widths[0], depths[0]].points.branches
     if branches == 0:
         raise ValueError(
             "No residual branch was found in the model's forward pass, so there is no depth to "
@@ -133,21 +175,21 @@ def survey(
                 f"The factory ignores width: at {widths[0]} and {width} every parameter has the "
                 "same shape. Expected factory(width, depth) to pass width on to the model."
             )
-        found[width, depths[0]] = surveyed(wider, inputs)
+        sites[width, depths[0]] = surveyed(wider, inputs)
     for depth in depths[1:]:
         deeper = fresh(make, widths[0], depth, 0)
-        found[widths[0], depth] = surveyed(deeper, inputs)
-        if found[widths[0], depth].points.branches == branches:
+        sites[widths[0], depth] = surveyed(deeper, inputs)
+        if sites[widths[0], depth].points.branches == branches:
             raise ValueError(
                 f"The factory ignores depth: at {depths[0]} and {depth} the residual stream has "
                 f"{branches} branches. Expected their number to grow with depth; exponents refer "
                 "to it."
             )
-    return found
+    return sites
 
 
 def staircase(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
-    """The sizes to look at: wide ones shallow, deep ones narrow, and those between.
+    """The sizes to train: wide ones shallow, deep ones narrow, and those between.
 
     Both slopes follow from half of the grid, without the networks that are wide and deep, which
     take most of the time.
@@ -179,23 +221,30 @@ def decays(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dic
 
 def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
     """Sizes in order, if a slope follows from them."""
-    found = tuple(sorted(sizes))
-    if not found or found[0] < 1:
+    ordered = tuple(sorted(sizes))
+    if not ordered or ordered[0] < 1:
         raise ValueError(f"Expected {name} to be positive; got {list(sizes)}.")
-    if len(set(found)) < len(found):
+    if len(set(ordered)) < len(ordered):
         raise ValueError(
             f"Expected {name} to differ, as a slope needs ratios other than 1; got {list(sizes)}."
         )
-    if len(found) == 2:
+    if len(ordered) == 2:
         raise ValueError(
             f"Expected at least 3 {name}, as two points lie on every line; got {list(sizes)}. "
             "Give one size only to leave this dimension out."
         )
-    return found
+    return ordered
 
 
 def fresh(make: Make, width: int, depth: int, seed: int) -> nn.Module:
-    """The factory's model of this size and seed."""
+    """The factory's model of this size and seed.
+
+    Args:
+        make: the factory.
+        width: of the model.
+        depth: of the model.
+        seed: of its initialization.
+    """
     # The factory draws from torch's global generator; which numbers it gets is part of the seed.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(10_007 * seed + 101 * width + depth)

@@ -1,0 +1,131 @@
+"""``depthmup rules``: what each published rule says for a base and a target."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.cli.output import print_json
+from depthmup.cli.sizes import parse_size
+from depthmup.rules import Said, growth, said, scheme
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Show what each published rule says of the learning rate at a target, and how far they differ.
+
+    Rules differ because they answer different questions: whether the batch is held, moved with the
+    tokens or at its optimum, and what else is moved. So each is shown with its setting and range.
+    `depthmup transfer` measures which of them holds for your model.
+    """
+
+    base: Names
+    """Size whose learning rate is known, such as width=256 depth=8 batch=64 tokens=1e9: two of
+    batch, steps and tokens. Here sizes may be written as 1e9."""
+
+    target: Names
+    """Size to be trained, such as batch=512 tokens=2e10; other axes are the base's."""
+
+    scheme: str = ""
+    """The parametrization that scales width and depth already, such as completep: rules of other
+    parametrizations are left out."""
+
+    lr: float | None = None
+    """Learning rate at the base: rules then also show theirs at the target."""
+
+    json: bool = False
+    """Print the result as JSON, and nothing else on stdout."""
+
+
+def run(options: Options) -> int:
+    base = parse_size(options.base, option="--base")
+    target = parse_size(options.target, option="--target")
+    if not base or not target:
+        raise ValueError("Expected --base and --target, such as --base batch=64 tokens=1e9.")
+    of = growth(base, target)
+    chosen = scheme(options.scheme) if options.scheme else None
+    if options.lr is not None and not 0 < options.lr < math.inf:
+        raise ValueError(f"Expected --lr to be positive; got {options.lr}.")
+    rules = said(of, scheme=chosen)
+    if options.json:
+        print_json({"growth": of, "rules": [_plain(one, options.lr) for one in rules]})
+        return 0
+    print("Times the base: " + ", ".join(f"{axis} {n:.4g}" for axis, n in of.items()) + ".")
+    if chosen is not None:
+        print(f"Width and depth are scaled by {chosen.title}.")
+    if not rules:
+        print("No published rule speaks of what grows here.")
+        return 0
+    print("\n".join(["", *_table(rules, options.lr), "", _span(rules)]))
+    for one in rules:
+        print(f"\n{one.rule.name}: {one.rule.setting}.")
+        batch = f"Batch {one.rule.batch.value}. " if one.rule.batch.value != "not said" else ""
+        source = f"{one.rule.source}, {one.rule.standing.value}"
+        print(
+            f"  {batch}Range: {one.rule.reach}. Source: {source}"
+            + (f". To train by it: run={one.rule.key!r}." if one.rule.key else ".")
+        )
+    return 0
+
+
+def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
+    header = ["rule", "lr x", "octaves", *(["lr"] if lr else []), "decay x", "epsilon x"]
+    rows = [[*header, "1 - beta x", "says nothing of"]]
+    for one in rules:
+        averages = f"{one.one_minus_beta:.3g}"
+        if one.beta2_power != 1:
+            averages = f"beta2^{one.beta2_power:.3g}"
+        rows.append(
+            [
+                one.rule.name,
+                f"{one.lr:.3g}",
+                f"{math.log2(one.lr):+.2f}",
+                *([f"{lr * one.lr:.3g}"] if lr else []),
+                f"{one.decay:.3g}",
+                f"{one.epsilon:.3g}",
+                averages,
+                ", ".join(one.silent),
+            ]
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i in (0, len(widths) - 1) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def _span(rules: tuple[Said, ...]) -> str:
+    """How far the rules differ that speak of the learning rate along all that grows."""
+    complete = [one for one in rules if not one.silent and one.rule.exponents]
+    if len(complete) < 2:
+        return "Fewer than two rules speak of all that grows here."
+    least, most = complete[0], complete[-1]
+    octaves = math.log2(most.lr / least.lr)
+    return (
+        f"The {len(complete)} rules that speak of all that grows here span {octaves:.1f} octaves: "
+        f"from {least.lr:.3g} times the base's learning rate ({least.rule.name}) to {most.lr:.3g} "
+        f"times ({most.rule.name})."
+    )
+
+
+def _plain(one: Said, lr: float | None) -> dict[str, Any]:
+    return {
+        "rule": one.rule.name,
+        "run": one.rule.key,
+        "lr_factor": one.lr,
+        **({"lr": lr * one.lr} if lr else {}),
+        "decay_factor": one.decay,
+        "epsilon_factor": one.epsilon,
+        "one_minus_beta_factor": one.one_minus_beta,
+        "beta2_power": one.beta2_power,
+        "silent": list(one.silent),
+        "setting": one.rule.setting,
+        "range": one.rule.reach,
+        "source": one.rule.source,
+        "standing": one.rule.standing.value,
+    }

@@ -1,0 +1,190 @@
+"""Which runs a table of results lacks most, for people with their own trainer or job queue."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from depthmup.fitting.columns import Columns, checked
+from depthmup.fitting.read import Table, names_of, read
+from depthmup.records.printable import printable
+from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
+from depthmup.statistics.intervals import Index
+
+DIGITS = 6
+"""Significant digits of a proposed rate: far more than rates are told apart by."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextRuns:
+    """Runs to be made next, as rows of the table that was asked about.
+
+    Attributes:
+        rows: columns and values; a list without entries if nothing more is to be trained.
+        why: what these runs are for, or why there are none.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    why: str
+
+
+def next_runs(
+    table: Any,
+    *,
+    axes: Mapping[str, str],
+    lr: str,
+    loss: str,
+    sizes: Mapping[str, Sequence[int]],
+    seed: str = "",
+    base: Mapping[str, int] | None = None,
+    start: float = 2.0**-8,
+    cost: Mapping[str, float] | None = None,
+    seeds: int = LOOKS[-1],
+    precision: float | None = None,
+    chance: float = math.inf,
+    tolerance: float = TOLERANCE,
+) -> NextRuns:
+    """The runs that tell most next, from the results so far; trains nothing.
+
+    Put the results into the table as they come and ask again, until nothing more is proposed. Why
+    says then which verdict was reached, with an interval that may be looked at that often;
+    ``depthmup.fit`` shows what else the same table says.
+
+    Args:
+        table: a pandas DataFrame, or the path of a CSV, JSON lines or Parquet file; it may have no
+            rows yet. A loss of nan or inf is a run that diverged, an empty one is no result yet.
+        axes: the columns of the sizes, by the names of their axes.
+        lr: the column of the learning rate.
+        loss: the column of the final loss.
+        sizes: the values wanted along each axis, the others at the base's.
+        seed: the column of the seed; without one, every run is a seed of its own.
+        base: where the arms of the axes meet; the smallest values unless given.
+        start: learning rate from which the first optimum is looked for.
+        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
+            unless given, 2 for width.
+        seeds: most seeds of a rate.
+        precision: half-width of every drift's interval that is wanted, instead of a verdict.
+        chance: the loss of guessing.
+        tolerance: octaves per doubling within which a value counts as staying.
+
+    Returns:
+        The runs, and why.
+
+    Raises:
+        ValueError: the table cannot be read, or sizes and axes do not fit together.
+
+    Example:
+        >>> import pandas as pd
+        >>> empty = pd.DataFrame({"layers": [], "lr": [], "loss": []})
+        >>> proposal = next_runs(empty, axes={"depth": "layers"}, lr="lr", loss="loss",
+        ...     sizes={"depth": (4, 8, 16)})
+        >>> [row["lr"] for row in proposal.rows]
+        [0.000244141, 0.000976562, 0.00390625, 0.015625, 0.0625]
+    """
+    columns = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed)
+    checked(columns, names_of(table))
+    source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
+    wanted, smallest = _sizes(axes, sizes, base)
+    labels, number = _seeds(source, columns)
+    search = Search(
+        sizes=wanted,
+        costs=tuple(_cost(size, cost) for size in wanted),
+        base=smallest,
+        axes=tuple(axis for axis in sizes if len(sizes[axis]) > 1),
+        start=round(math.log2(start), 9),
+        seeds=seeds,
+        tolerance=tolerance,
+        precision=precision,
+        chance=chance,
+    )
+    step = next_round(search, _losses(source, columns, wanted, number))
+    if isinstance(step, Done):
+        return NextRuns(rows=(), why=step.why)
+    rows = [
+        {
+            **{columns.axes[axis]: value for axis, value in wanted[ask.size].items()},
+            columns.lr: float(f"{2.0**ask.log2_lr:.{DIGITS}g}"),
+            **({columns.seed: _label(ask.seed, labels)} if columns.seed else {}),
+        }
+        for ask in step.asks
+    ]
+    return NextRuns(rows=tuple(rows), why=step.why)
+
+
+def _sizes(
+    axes: Mapping[str, str], along: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
+) -> tuple[tuple[dict[str, int], ...], dict[str, int]]:
+    """Every size that is wanted, and the base."""
+    if set(along) != set(axes) or not all(len(along[axis]) for axis in along):
+        raise ValueError(
+            f"Expected sizes to have values for the axes {', '.join(axes)}, such as "
+            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(repr(dict(along)))}."
+        )
+    smallest = {axis: min(along[axis]) for axis in along}
+    at_base = {**smallest, **(base or {})}
+    if not all(axis in along and value in along[axis] for axis, value in at_base.items()):
+        raise ValueError(f"Expected base to be one of the sizes; got {dict(base or {})}.")
+    if not any(len(along[axis]) > 1 for axis in along):
+        raise ValueError("Expected two values or more along one axis; got one of each.")
+    sizes = [{**at_base, axis: n} for axis in along for n in sorted(set(along[axis]))]
+    return tuple({tuple(size.items()): size for size in sizes}.values()), at_base
+
+
+def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
+    """What a run costs: parameters of a network times the other axes, unless powers are given."""
+    given = {axis: 2.0 if axis == "width" else 1.0 for axis in size} if powers is None else powers
+    return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
+
+
+def _seeds(source: Table, columns: Columns) -> tuple[list[str], Index]:
+    """The texts of the seeds, and every run's number; runs of one point are numbered without."""
+    if columns.seed:
+        return list(source.names[columns.seed]), source.codes[columns.seed]
+    points: dict[tuple[float, ...], int] = {}
+    number = []
+    for values in zip(
+        *(source.numbers[c] for c in columns.numbers if c != columns.loss), strict=True
+    ):
+        point = tuple(float(v) for v in values)
+        number.append(points.setdefault(point, 0))
+        points[point] += 1
+    return [], np.array(number, np.int64)
+
+
+def _losses(
+    source: Table, columns: Columns, sizes: Sequence[Mapping[str, int]], number: Index
+) -> list[dict[float, list[float]]]:
+    """The losses of every wanted size by log2 rate and seed."""
+    losses: list[dict[float, list[float]]] = [{} for _ in sizes]
+    values = {axis: source.numbers[column] for axis, column in columns.axes.items()}
+    rates, results = source.numbers[columns.lr], source.numbers[columns.loss]
+    unsaid = source.unsaid.get(columns.loss, np.zeros(len(source), bool))
+    for i, size in enumerate(sizes):
+        here = np.all([values[axis] == n for axis, n in size.items()], axis=0)
+        for row in np.flatnonzero(here & (rates > 0)):
+            loss = float(results[row])
+            if math.isnan(loss):
+                if not unsaid[row]:
+                    continue
+                loss = math.inf  # a frame's nan: a run that diverged
+            if loss <= 0:
+                raise ValueError(
+                    f"Expected positive losses, whose logarithms are compared; row "
+                    f"{source.rows[row]} has {loss:g}."
+                )
+            of_rate = losses[i].setdefault(round(float(np.log2(rates[row])), 3), [])
+            of_rate += [math.nan] * (int(number[row]) + 1 - len(of_rate))
+            of_rate[int(number[row])] = loss
+    return losses
+
+
+def _label(seed: int, labels: Sequence[str]) -> str | int:
+    """A seed's name in the table; new ones are whole numbers that it does not have."""
+    if seed < len(labels):
+        return int(labels[seed]) if labels[seed].isdecimal() else labels[seed]
+    taken = {int(label) for label in labels if label.isdecimal()}
+    free = (n for n in range(len(labels) + seed + 1) if n not in taken)
+    new = [next(free) for _ in range(seed - len(labels) + 1)]
+    return new[-1]

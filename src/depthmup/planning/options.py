@@ -1,0 +1,41 @@
+"""What few calls of ``plan`` need, in one object."""
+
+import math
+from dataclasses import dataclass
+
+from depthmup.rules import RunRule
+from depthmup.tracing import ExampleInputs, Facts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanOptions:
+    """Settings of a plan beside the models, the scheme and what is declared of them.
+
+    ``base_inputs``: arguments of one forward pass of the base, where they differ from the model's.
+    ``facts``: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
+    read before. ``multiplier``: of every branch at the base, beside the model's own; the paper's a.
+    ``batch`` and ``duration``: batch size and examples seen, as multiples of the base run's.
+    ``run``: by which rule learning rate, decay, epsilon and betas follow them, such as ``"sde"``;
+    by default the scheme's own.
+
+    Raises:
+        ValueError: a multiplier that is not positive and finite.
+
+    Example:
+        >>> PlanOptions(run="sde", batch=8, duration=2).multiplier
+        1.0
+    """
+
+    base_inputs: ExampleInputs | None = None
+    facts: tuple[Facts, Facts] | None = None
+    multiplier: float = 1.0
+    batch: float = 1.0
+    duration: float = 1.0
+    run: str | RunRule | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.multiplier < math.inf:
+            raise ValueError(
+                f"Expected multiplier, that of the branches at the base, to be positive; got "
+                f"{self.multiplier}."
+            )

@@ -1,0 +1,192 @@
+"""How the answer came: the rounds of a search, and the interval as it narrowed."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from depthmup.records import Estimate, Study
+from depthmup.records.search import Asked, SearchRound, SearchStory
+from depthmup.reports.chart_layers import Width, band_of, data, known, same, scale_of, window_param
+from depthmup.reports.sentences import interval, number
+from depthmup.reports.study_rows import Row, title_of, transfers
+from depthmup.reports.style import BAND, MUTED, Axis, configured, scheme_colours
+
+SHOWN = 6
+"""Rates of one size from which on a round names the first and the last alone."""
+
+
+def saved_sentence(story: SearchStory) -> str:
+    """How many runs were made, and what a grid would have taken.
+
+    Example:
+        >>> print(saved_sentence(SearchStory(rounds=(), ended={}, runs=60, work=2.0, grid_rates=8,
+        ...     grid_seeds=3, grid_runs=96, grid_work=9.0)))
+        60 runs. A grid of 8 learning rates and 3 seeds at every size has 96 and 4.5 times the work.
+    """
+    grid = f"A grid of {story.grid_rates} learning rates and {story.grid_seeds} seeds at every size"
+    if not story.work:
+        return "Nothing was trained."
+    return f"{story.runs} runs. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
+
+
+def story_of(study: Study) -> dict[str, Any] | None:
+    """What the page shows of the search behind a study; none for a grid."""
+    story = study.search
+    if story is None:
+        return None
+    return {
+        "saved": saved_sentence(story),
+        "schemes": [
+            {
+                "title": title_of(study, scheme),
+                "colour": scheme_colours(study).get(scheme, MUTED),
+                "ended": ended[:1].upper() + ended[1:],
+                "rounds": [_row(study, r, story) for r in story.rounds if r.scheme == scheme],
+            }
+            for scheme, ended in _ended(study, story).items()
+        ],
+    }
+
+
+def _ended(study: Study, story: SearchStory) -> dict[str, str]:
+    return {t.scheme: story.ended.get(t.scheme, "") for t in transfers(study)}
+
+
+def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
+    drift = one.drift(study.axis)
+    return {
+        "number": str(one.number),
+        "why": one.why[:1].upper() + one.why[1:],
+        "runs": _runs(one.asked),
+        "work": f"{one.work / story.work:.1%}" if story.work else "",
+        "drift": number(drift.value),
+        "interval": interval(drift) if math.isfinite(drift.high) else "",
+    }
+
+
+def _runs(asked: Sequence[Asked]) -> str:
+    """The runs of a round: rates by size, in the order in which they were asked for.
+
+    Example:
+        >>> _runs([Asked(size={"depth": 8}, log2_lr=k, seeds=(0, 1)) for k in (-7.0, -6.0)])
+        'depth 8: 2^−7, 2^−6 (seeds 0, 1)'
+    """
+    groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    varied = {a for one in asked for a in one.size if len({o.size[a] for o in asked}) > 1}
+    for one in asked:
+        axes = [a for a in one.size if a in varied] or list(one.size)[-1:]
+        size = ", ".join(f"{a} {one.size[a]}" for a in axes)
+        rate = f"2^{one.log2_lr:g}".replace("-", "−")
+        groups.setdefault((size, one.seeds), []).append(rate)
+    return "; ".join(
+        f"{size}: {', '.join(rates) if len(rates) < SHOWN else f'{rates[0]} … {rates[-1]}'} "
+        f"({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
+        for (size, seeds), rates in groups.items()
+    )
+
+
+def narrowing(study: Study, *, window: int | None = None, width: Width = 560) -> Any:
+    """The drift's interval after every round, against the work done for the scheme so far.
+
+    Args:
+        study: whose learning rates were found as the sweep went.
+        window: index of the window of training; there is one.
+        width: in pixels, or "container".
+    """
+    import altair as alt
+
+    rows, drifts = _narrowing_rows(study)
+    colours = scheme_colours(study)
+    titles = {t.scheme: t.title for t in transfers(study)}
+    x = alt.X(
+        "work:Q",
+        title="share of the whole work that went into the scheme",
+        axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
+        scale=alt.Scale(
+            type="log",
+            nice=False,
+            domain=[
+                0.7 * min((r["work"] for r in rows), default=0.1),
+                1.3 * max((r["work"] for r in rows), default=1.0),
+            ],
+        ),
+    )
+    y = alt.Y(
+        "drift:Q",
+        title=f"drift, octaves per doubling of {study.axis}",
+        scale=scale_of(drifts),
+        axis=alt.Axis(tickCount=7, format="~g"),
+    )
+    colour = alt.Color(
+        "title:N",
+        title=None,
+        sort=list(titles.values()),
+        scale=alt.Scale(domain=list(titles.values()), range=[colours[s] for s in titles]),
+        legend=None,
+    )
+    every = alt.Chart(data(rows)).encode(x=x, color=colour)
+    tips = [
+        alt.Tooltip("title:N", title="scheme"),
+        alt.Tooltip("number:Q", title="round"),
+        alt.Tooltip("why:N"),
+        alt.Tooltip("drift:Q", format="+.3f"),
+        alt.Tooltip("low:Q", title="from", format="+.3f"),
+        alt.Tooltip("high:Q", title="to", format="+.3f"),
+    ]
+    band = alt.Chart(data([{"least": -study.tolerance, "most": study.tolerance}]))
+    return configured(
+        alt.layer(
+            band.mark_rect(color=BAND, opacity=0.75).encode(
+                y=alt.Y("least:Q", **same(y)), y2="most:Q"
+            ),
+            every.mark_rule(strokeWidth=4, opacity=0.35).encode(
+                y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", tooltip=tips
+            ),
+            every.mark_line(strokeWidth=1.4, opacity=0.8).encode(y=y, order="number:Q"),
+            every.mark_point(filled=True, size=34, opacity=1).encode(y=y, tooltip=tips),
+            every.transform_filter("datum.last")
+            .mark_text(align="right", dy=-12, fontSize=12, fontWeight="bold")
+            .encode(y=y, text="title:N"),
+        )
+        .add_params(window_param(study, window))
+        .properties(
+            width=width,
+            height=260,
+            description="The drift's interval after every round of the search",
+            title=alt.TitleParams(
+                text="How the interval narrowed",
+                subtitle=f"Grey: the tolerance, ±{number(study.tolerance)}.",
+            ),
+        )
+    )
+
+
+def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:
+    """A row for every round after which there was an interval, and the axis of the drift."""
+    story = study.search
+    assert story is not None
+    spent: dict[str, float] = {}
+    rows: list[Row] = []
+    for one in story.rounds:
+        spent[one.scheme] = spent.get(one.scheme, 0.0) + one.work
+        drift: Estimate = one.drift(study.axis)
+        if known(drift.value) and known(drift.high):
+            rows.append(
+                {
+                    "title": title_of(study, one.scheme),
+                    "number": one.number,
+                    "why": one.why,
+                    "work": spent[one.scheme] / story.work if story.work else 0.0,
+                    "drift": drift.value,
+                    "low": drift.low,
+                    "high": drift.high,
+                    "last": False,
+                }
+            )
+    for title in {row["title"] for row in rows}:
+        next(row for row in reversed(rows) if row["title"] == title)["last"] = True
+    # Early intervals span whole octaves: the axis shows what the later ones have, and clips them.
+    reach = 4 * study.tolerance
+    ends = [r["drift"] for r in rows] + [-reach, reach]
+    axis = Axis(low=min(ends) - 0.1, high=max(ends) + 0.1, ticks=())
+    return [{**row, **band_of(row, "low", "high", axis)} for row in rows], axis

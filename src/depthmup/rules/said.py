@@ -1,0 +1,128 @@
+"""What every published rule of the run says for one base and one target, side by side."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from depthmup.rules.power import Ratios
+from depthmup.rules.run_rule import RunRule, canonical
+from depthmup.rules.run_rules import RUN_RULES
+from depthmup.rules.scheme import Scheme
+
+_BY_SCHEMES = ("width", "depth")
+_ROLES = {"width": "fan_in", "depth": "depth", "batch": "batch", "tokens": "duration"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What one rule says, as factors on the values of the base.
+
+    ``silent`` are the axes that grow and of which the rule does not speak: there it is taken to
+    leave the learning rate as it is.
+    """
+
+    rule: RunRule
+    lr: float
+    decay: float
+    epsilon: float
+    one_minus_beta: float
+    beta2_power: float
+    silent: tuple[str, ...]
+
+
+def growth(base: Mapping[str, float], target: Mapping[str, float]) -> dict[str, float]:
+    """How many times as large the target is along every axis, those that follow included.
+
+    Two of batch, steps and tokens give the third; width and depth give the parameters of hidden
+    matrices, unless they are named; parameters and tokens the compute.
+
+    Args:
+        base: a value for every axis.
+        target: values of some of them; the others are the base's.
+
+    Raises:
+        ValueError: the target names an axis that the base does not, or a size is not positive.
+
+    Example:
+        >>> growth({"width": 64, "batch": 32, "steps": 100}, {"width": 128, "batch": 64})
+        {'width': 2.0, 'batch': 2.0, 'steps': 1.0, 'tokens': 2.0, 'parameters': 4.0, 'compute': 8.0}
+    """
+    at_base = {canonical(axis): float(value) for axis, value in base.items()}
+    at_target = {canonical(axis): float(value) for axis, value in target.items()}
+    if extra := sorted(set(at_target) - set(at_base)):
+        raise ValueError(
+            f"Expected the base to say where {', '.join(extra)} starts; it has "
+            f"{', '.join(at_base)}. Give the base a value for every axis of the target."
+        )
+    for axis, value in (*at_base.items(), *at_target.items()):
+        if not 0 < value < math.inf:
+            raise ValueError(f"Expected the {axis} to be positive and finite; got {value:g}.")
+    if {"batch", "steps", "tokens"} <= set(at_base):
+        raise ValueError(
+            "Expected two of batch, steps and tokens, as the third follows from them; got all "
+            "three."
+        )
+    of = {axis: at_target.get(axis, value) / value for axis, value in at_base.items()}
+    if "steps" in of:
+        of["tokens"] = of["steps"] * of.get("batch", 1.0)
+    elif "tokens" in of:
+        of["steps"] = of["tokens"] / of.get("batch", 1.0)
+    elif "batch" in of:
+        raise ValueError(
+            "Expected steps or tokens beside the batch: rules for the batch differ by what is held "
+            "while it grows. Name the one of them that you hold, or both its values."
+        )
+    if "parameters" not in of and {"width", "depth"} & set(of):
+        of["parameters"] = of.get("width", 1.0) ** 2 * of.get("depth", 1.0)
+    if {"parameters", "tokens"} & set(of):
+        of.setdefault("compute", of.get("parameters", 1.0) * of.get("tokens", 1.0))
+    return of
+
+
+def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said, ...]:
+    """What every rule says that speaks of an axis that grows, by its learning rate, least first.
+
+    Args:
+        of: ratios by axis, as ``growth`` gives them.
+        scheme: the parametrization by which width and depth are scaled already: rules of other
+            parametrizations, which speak of width, depth or the number of parameters, are left out
+            where these grow.
+
+    Example:
+        >>> of = growth({"batch": 32, "tokens": 3200}, {"batch": 128})
+        >>> [(one.rule.key, one.lr) for one in said(of)][-1]
+        ('linear-batch', 4.0)
+    """
+    ratios = Ratios(**{role: of.get(axis, 1.0) for axis, role in _ROLES.items()})
+    resized = of.get("parameters", 1.0) != 1
+    found = []
+    for rule in RUN_RULES:
+        # What the base does not name stays as it is.
+        growing = [axis for axis in rule.exponents if of.get(axis, 1.0) != 1]
+        scaled = {*_BY_SCHEMES, "parameters"} & set(growing)
+        if scheme is not None and (scaled or ("compute" in growing and resized)):
+            continue
+        lr = math.prod(of[a] ** float(rule.exponents[a].value) for a in growing)
+        beside = rule.beside
+        other = {
+            "decay": beside.decay.at(ratios),
+            "epsilon": beside.epsilon.at(ratios),
+            "one_minus_beta": beside.one_minus_beta.at(ratios),
+            "beta2_power": beside.log_beta2.at(ratios),
+        }
+        if growing or any(factor != 1 for factor in other.values()):
+            found.append(Said(rule=rule, lr=lr, **other, silent=_silent(rule, of, scheme)))
+    return tuple(sorted(found, key=lambda one: one.lr))
+
+
+def _silent(rule: RunRule, of: Mapping[str, float], scheme: Scheme | None) -> tuple[str, ...]:
+    """The axes, independent of each other, that grow and that a rule does not speak of."""
+    covered = {*rule.exponents}
+    if "steps" in covered:
+        covered.add("tokens")
+    if "compute" in covered:
+        covered |= {"tokens", "parameters"}
+    if "parameters" in covered or scheme is not None:
+        covered |= {*_BY_SCHEMES}
+    axes = ("width", "depth", "batch", "tokens")
+    return tuple(axis for axis in axes if of.get(axis, 1.0) != 1 and axis not in covered)

@@ -1,0 +1,82 @@
+"""What published rules say for a base and a target."""
+
+from math import log2
+
+import pytest
+from pytest import approx
+
+from depthmup.cli import main
+from depthmup.rules import growth, said, scheme
+
+
+def of_rules(base, target, **asked):
+    return {one.rule.name: one for one in said(growth(base, target), **asked)}
+
+
+def test_sizes_that_follow_from_others():
+    assert growth({"batch": 32, "tokens": 640}, {"batch": 64}) == {
+        "batch": 2, "tokens": 1, "steps": 0.5, "compute": 1,
+    }  # fmt: skip
+    assert growth({"batch_size": 32, "steps": 10}, {"batch": 64})["tokens"] == 2
+    grown = growth({"width": 64, "depth": 4, "steps": 10}, {"width": 128, "depth": 8, "steps": 40})
+    assert (grown["parameters"], grown["tokens"], grown["compute"]) == (8, 4, 32)
+
+
+def test_each_rule_by_its_own_exponents():
+    rules = of_rules(
+        {"parameters": 1e9, "batch": 64, "tokens": 1e10}, {"batch": 256, "tokens": 4e11}
+    )
+    assert rules["Step Law"].lr == approx(40**0.307)
+    assert rules["Complete(d)P"].lr == approx((4 / 40) ** 0.5)
+    assert rules["Complete(d)P"].decay == approx((4 / 40) ** 0.5)
+    assert rules["Complete(d)P"].one_minus_beta == approx(4 / 40)
+    assert rules["HyperP"].lr == approx(4**0.5 * 40**-0.32)
+    assert rules["LMO theory"].lr == approx(10**-0.5)
+    assert rules["DeepSeek"].lr == approx(40**-0.125)
+    assert rules["one rate for all batches"].decay == approx(4 * 40 ** (0.527 - 1))
+    assert rules["constant half-life of beta2 in tokens"].beta2_power == 4
+    # Rules that contradict each other, in sign.
+    octaves = {name: log2(one.lr) for name, one in rules.items()}
+    assert octaves["Step Law"] > 1.5
+    assert octaves["Complete(d)P"] < -1.5
+
+
+def test_what_a_rule_does_not_speak_of():
+    rules = of_rules({"depth": 4, "batch": 64, "tokens": 100}, {"depth": 8, "batch": 128})
+    assert rules["proportional to the batch"].silent == ("depth",)
+    assert rules["one rate for all depths"].silent == ("batch",)
+    assert rules["Step Law"].silent == ("batch",)
+
+
+def test_under_a_scheme_rules_of_other_parametrizations_are_left_out():
+    base = {"width": 64, "batch": 64, "tokens": 100}
+    wider = of_rules(base, {"width": 128, "tokens": 400}, scheme=scheme("completep"))
+    longer = of_rules(base, {"tokens": 400}, scheme=scheme("completep"))
+    assert "Step Law" not in wider
+    assert "DeepSeek" not in wider
+    assert wider["Complete(d)P"].silent == ()
+    assert {"Step Law", "DeepSeek"} <= set(longer)
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "message"),
+    [
+        ({"batch": 32, "steps": 10}, {"experts": 4}, "where experts starts"),
+        ({"batch": 32}, {"batch": 64}, "steps or tokens beside the batch"),
+        ({"batch": 32, "steps": 1, "tokens": 32}, {"batch": 64}, "two of batch, steps and tokens"),
+        ({"batch": 0, "steps": 1}, {"batch": 64}, "positive"),
+    ],
+)
+def test_what_cannot_be_told(base, target, message):
+    with pytest.raises(ValueError, match=message):
+        growth(base, target)
+
+
+def test_the_command_prints_every_rule_and_the_span(capsys):
+    asked = ["rules", "--base", "batch=64", "tokens=1e9", "--target", "batch=512", "tokens=2e10"]
+    assert main([*asked, "--lr", "0.003"]) == 0
+    text = capsys.readouterr().out
+    assert "Times the base: batch 8, tokens 20, steps 2.5" in text
+    assert "rules that speak of all that grows here span 0.8 octaves" in text
+    assert "run='sde'" in text
+    assert "0.0019" in text  # 0.003 x sqrt(8 / 20)

@@ -1,0 +1,269 @@
+"""The search for a verdict: where it ends, what it asks for, and what it makes of hard curves."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.adaptive import (
+    SimulatedWorld,
+    _brackets,
+    _spent,
+    _stopped,
+    searched,
+    simulated_search,
+    verdict_of,
+)
+from depthmup.records import Verdict
+from depthmup.statistics import (
+    LOOKS,
+    Done,
+    Search,
+    curves_of,
+    drifts,
+    looked_at,
+    next_round,
+    optima,
+)
+from depthmup.statistics.bracket import Bracket
+
+
+def outcome_of(loss, *, sizes=4, start=0.0, **options):
+    """A search whose runs ``loss(size, log2_lr, seed)`` answers."""
+    search = simulated_search(start, sizes, **options)
+    outcome = searched(search, lambda i, k, s: (loss(i, k, s), 2.0**i))
+    return search, outcome
+
+
+def valley(u):
+    return math.exp(0.07 * u * u)
+
+
+def noisy(seed=0, deviation=0.009):
+    rng = np.random.default_rng(seed)
+    return lambda: math.exp(deviation * rng.standard_normal())
+
+
+SCATTER = st.sampled_from([0.0, 0.009, 0.1, 1.0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    deviation=SCATTER,
+    divergence=st.sampled_from([0.0, 0.1, 1.0]),
+    start=st.floats(-6, 6),
+    sizes=st.integers(2, 5),
+)
+def test_every_search_ends_and_asks_for_nothing_twice(seed, deviation, divergence, start, sizes):
+    """Whatever comes back: noise alone, runs that diverge at random, nothing but divergence."""
+    rng = np.random.default_rng(seed)
+
+    def loss(i, k, s):
+        if rng.random() < divergence:
+            return math.inf
+        return math.exp(0.05 * k * k / (1 + i) + deviation * rng.standard_normal())
+
+    _, outcome = outcome_of(loss, sizes=sizes, start=start, chance=50.0)
+    assert len(set(outcome.asked)) == len(outcome.asked)
+    assert outcome.why
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), drift=st.floats(-1, 1))
+def test_the_losses_alone_say_what_comes_next(seed, drift):
+    """Two searches over the same answers ask for the same runs in the same order."""
+    world = SimulatedWorld(shape="V", noise="quiet")
+    answer = world.answer(np.random.default_rng(seed), drift, 4, 8)
+    answers = {}
+
+    def remembered(i, k, s):
+        return answers.setdefault((i, k, s), answer(i, k, s))
+
+    search = simulated_search(0.0, 4)
+    first, again = searched(search, remembered), searched(search, remembered)
+    assert first.asked == again.asked
+    assert first.why == again.why
+
+
+def test_a_search_goes_on_from_whatever_is_there():
+    """Half of a round's results, in any order, lead to the same runs in the end."""
+    search, done = outcome_of(lambda i, k, s: valley(k - 0.3 + 0.05 * s))
+    losses = [{} for _ in search.sizes]
+    answered = set()
+    for _ in range(300):
+        step = next_round(search, losses)
+        if isinstance(step, Done):
+            break
+        for ask in step.asks[::2] or step.asks:
+            row = losses[ask.size].setdefault(ask.log2_lr, [])
+            row += [math.nan] * (ask.seed + 1 - len(row))
+            row[ask.seed] = valley(ask.log2_lr - 0.3 + 0.05 * ask.seed)
+            answered.add((ask.size, ask.log2_lr, ask.seed))
+    assert step.why == done.why
+    assert {a for a in done.asked if abs(a[1]) < 1.5} <= answered
+
+
+def test_the_cheapest_size_comes_first_and_the_next_starts_at_the_predicted_optimum():
+    _, outcome = outcome_of(lambda i, k, s: valley(k + 0.5 * i + 0.03 * s), sizes=5)
+    order = list(dict.fromkeys(i for i, _, _ in outcome.asked))
+    assert order == sorted(order)
+    third = [k for i, k, _ in outcome.asked if i == 2]
+    assert abs(np.median(third) + 1.0) <= 0.25
+
+
+def test_every_optimum_that_counts_has_a_rate_on_both_sides():
+    noise = noisy()
+    _, outcome = outcome_of(lambda i, k, s: valley(k - 0.4) * noise(), sizes=5)
+    for of_size in outcome.losses:
+        bracket = Bracket(losses=of_size)
+        assert bracket.closed
+        assert bracket.seeds >= 2
+
+
+@pytest.mark.parametrize("drift", [-0.5, -1.6, 0.6])
+def test_what_drifts_is_not_climbed_further(drift):
+    noise = noisy(1)
+    search, outcome = outcome_of(lambda i, k, s: valley(k - drift * i) * noise(), sizes=6)
+    value, half, sizes = outcome.drift(search)
+    assert verdict_of(value, half) is Verdict.DRIFTS
+    assert abs(value - drift) <= half
+    assert sizes < 6
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.05])
+def test_what_transfers_is_measured_at_all_sizes(drift):
+    noise = noisy(2)
+    search, outcome = outcome_of(lambda i, k, s: valley(k - drift * i) * noise(), sizes=5)
+    value, half, sizes = outcome.drift(search)
+    assert sizes == 5
+    assert verdict_of(value, half) is Verdict.TRANSFERS
+    assert outcome.cost < 8 * 4 * 31 / 2.2
+
+
+def test_precision_is_what_was_asked_for():
+    noise = noisy(3)
+    search, outcome = outcome_of(
+        lambda i, k, s: valley(k - 0.5 * i) * noise(), sizes=5, precision=0.04
+    )
+    _, half, sizes = outcome.drift(search)
+    assert sizes == 5
+    assert half <= 0.04
+
+
+def test_a_target_wants_all_sizes_half_steps_and_three_seeds():
+    noise = noisy(4)
+    _, outcome = outcome_of(lambda i, k, s: valley(k - 0.5 * i) * noise(), sizes=4, complete=True)
+    for of_size in outcome.losses:
+        bracket = Bracket(losses=of_size)
+        assert bracket.seeds >= 3
+        assert bracket.spacing <= 0.5
+
+
+def two_minima(i, k, s):
+    return math.exp(min(0.07 * (k + 1) ** 2, 0.02 + 0.3 * (k - 2.5) ** 2) + 0.001 * s)
+
+
+def test_two_valleys_are_refused():
+    _, outcome = outcome_of(two_minima)
+    assert "two valleys" in outcome.why
+    assert {i for i, _, _ in outcome.asked} == {0}
+
+
+def test_a_cliff_half_an_octave_above_the_optimum():
+    """Divergence bounds the optimum from above and is no point: the verdict is right or open."""
+    rng = np.random.default_rng(5)
+
+    def loss(i, k, s):
+        u = k - 0.05 * i
+        return math.inf if u > 0.5 else valley(u) * math.exp(0.009 * rng.standard_normal())
+
+    search, outcome = outcome_of(loss, sizes=5)
+    value, half, _ = outcome.drift(search)
+    assert abs(value - 0.05) <= half
+    assert verdict_of(value, half) is not Verdict.DRIFTS
+
+
+def test_a_flat_valley_is_no_verdict_that_is_wrong():
+    for seed in range(6):
+        noise = noisy(seed)
+        search, outcome = outcome_of(lambda i, k, s, n=noise: math.exp(0.0002 * k * k) * n())
+        value, half, _ = outcome.drift(search)
+        assert verdict_of(value, half) is not Verdict.DRIFTS
+
+
+@pytest.mark.parametrize("away", [-7.0, -4.0, 4.0, 7.0])
+def test_an_optimum_octaves_from_the_start(away):
+    noise = noisy(6)
+    search, outcome = outcome_of(lambda i, k, s: valley(k - away) * noise())
+    value, half, _ = outcome.drift(search)
+    assert verdict_of(value, half) is Verdict.TRANSFERS
+    assert abs(Bracket(losses=outcome.losses[0]).at - away) <= 1
+
+
+def test_one_seed_that_diverges_everywhere_is_refused():
+    _, outcome = outcome_of(lambda i, k, s: math.inf if s == 1 else valley(k))
+    assert "no learning rate trains" in outcome.why
+    assert outcome.runs < 30
+
+
+def test_a_size_that_never_trains_ends_the_climb():
+    noise = noisy(7)
+    search, outcome = outcome_of(
+        lambda i, k, s: (2.4 if i == 3 else valley(k)) * noise(), sizes=5, chance=2.3
+    )
+    assert not outcome.losses[4]
+    assert "does not train" in outcome.why
+    _, _, sizes = outcome.drift(search)
+    assert sizes == 3
+
+
+def test_a_loss_that_falls_forever_is_a_bound():
+    _, outcome = outcome_of(lambda i, k, s: math.exp(-0.05 * k))
+    assert "optimum lies above" in outcome.why
+
+
+def test_looks_spend_the_error():
+    """Stopping at the first interval of 95% that decides is wrong more often than 5% where seeds
+    have slopes of their own and nothing else errs; the intervals of looks are not."""
+    wrong = []
+    for drift, false in ((0.149, Verdict.DRIFTS), (0.151, Verdict.TRANSFERS)):
+        curves = _brackets("own slopes", drift, 400)
+        verdicts, covered = _stopped(curves, _spent, drift)
+        wrong.append(np.mean([verdict is false for verdict in verdicts]))
+        assert covered.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
+    # 2.5% one-sided, and three standard errors of 400 experiments.
+    assert max(wrong) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 400)
+
+
+def test_intervals_of_looks_are_wider_than_those_of_one():
+    noise = noisy(8)
+    _, outcome = outcome_of(lambda i, k, s: valley(k - 0.1 * i) * noise(), precision=0.01)
+    fitted = optima(curves_of(outcome.losses))
+    assert fitted.curves.fewest_seeds == LOOKS[-1]
+    assert looked_at(range(4), fitted).half > drifts(range(4), fitted).half
+
+
+def test_axes_end_one_by_one():
+    """Along width the optimum stays, along depth it drifts: both verdicts, and nothing beyond."""
+    sizes = [{"width": 16, "depth": d} for d in (4, 8, 16, 32, 64)]
+    sizes += [{"width": w, "depth": 4} for w in (32, 64)]
+    search = Search(
+        sizes=tuple(sizes),
+        costs=tuple(float(s["depth"] * s["width"] ** 2) for s in sizes),
+        base={"width": 16, "depth": 4},
+        axes=("depth", "width"),
+        start=-6.0,
+    )
+    noise = noisy(9)
+
+    def answer(i, k, s):
+        best = -6.2 - 0.8 * math.log2(sizes[i]["depth"] / 4)
+        return valley(k - best) * noise(), 1.0
+
+    outcome = searched(search, answer)
+    assert "depth: drifts" in outcome.why
+    assert "width: transfers" in outcome.why
+    assert not outcome.losses[4]

@@ -1,0 +1,201 @@
+"""Sweeps that find their learning rates: rounds, resuming, shards, budgets, and what they leave."""
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import depthmup
+from depthmup.records import Verdict
+from depthmup.report import load_report, next_of
+from depthmup.sweep import MAIN_STORE, Shard, Store, StoreError, merge
+
+TRAINED = []
+
+
+@cache
+def _noise(seed, depth, lr):
+    """Like that of real runs: part shared by a seed, part a run's own."""
+    own = np.random.default_rng([seed, depth, round(1e6 * -math.log2(lr))])
+    return 0.03 * np.random.default_rng(seed).standard_normal() + 0.009 * own.standard_normal()
+
+
+def train(trial):
+    """Losses whose last ones are a valley; its optimum moves by the scheme's drift."""
+    TRAINED.append(trial.key)
+    drift = {"sp": -0.6, "depth-mup": 0.02}[trial.scheme]
+    best = -7.3 + drift * math.log2(trial.depth / 4)
+    loss = math.exp(0.07 * (math.log2(trial.lr) - best) ** 2)
+    return [4.0] + [loss * math.exp(_noise(trial.seed, trial.depth, trial.lr))] * (trial.steps - 1)
+
+
+def design(**changes):
+    settings = {
+        "base": {"width": 8, "depth": 4},
+        "depth": (4, 8, 16, 32, 64),
+        "schemes": ("depth-mup", "sp"),
+        "steps": 10,
+    }
+    return depthmup.Design(**{**settings, **changes})
+
+
+MODEL = depthmup.Model(train=train, version="1")
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    TRAINED.clear()
+
+
+def test_the_verdicts_of_a_grid_for_a_fraction_of_its_runs():
+    report = depthmup.transfer(MODEL, design())
+    runs = len(TRAINED)
+    assert len(set(TRAINED)) == runs
+    full = depthmup.transfer(MODEL, design(lrs=[2.0**k for k in range(-12, -4)], seeds=4))
+    for scheme, verdict in (("depth-mup", Verdict.TRANSFERS), ("sp", Verdict.DRIFTS)):
+        assert report.finding(scheme).verdict is verdict is full.finding(scheme).verdict
+        truth = {"depth-mup": 0.02, "sp": -0.6}[scheme]
+        assert report.finding(scheme).drift.low <= truth <= report.finding(scheme).drift.high
+    assert runs < (len(TRAINED) - runs) / 3
+    assert {o.depth for o in report.finding("sp").optima} < {4, 8, 16, 32, 64}
+    assert "was not measured" in report.finding("sp").why
+
+
+def test_a_stopped_sweep_goes_on_and_trains_nothing_twice(tmp_path):
+    """Stopped after any number of runs, the records lead to the same runs and the same report."""
+
+    class Stopped(Exception):
+        pass
+
+    whole = depthmup.transfer(MODEL, design(), out=tmp_path / "whole")
+    expected = list(TRAINED)
+    TRAINED.clear()
+    for limit in (3, 11, 24, 40):
+
+        def stop(progress, limit=limit):
+            if progress.done >= limit:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            depthmup.transfer(MODEL, design(), out=tmp_path / "parts", progress=stop)
+    parts = depthmup.transfer(MODEL, design(), out=tmp_path / "parts")
+    assert sorted(TRAINED) == sorted(expected)
+    assert parts.table == whole.table
+    before = len(TRAINED)
+    again = depthmup.transfer(MODEL, design(), out=tmp_path / "parts")
+    assert len(TRAINED) == before
+    assert again.study().search == whole.study().search
+    with Store(tmp_path / "parts" / MAIN_STORE) as store:
+        assert load_report(store).summary["search"] == whole.summary["search"]
+
+
+def test_an_unfinished_search_says_what_is_missing(tmp_path):
+    def stop(progress):
+        if progress.done >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        depthmup.transfer(MODEL, design(), out=tmp_path, progress=stop)
+    with Store(tmp_path / MAIN_STORE) as store:
+        with pytest.raises(StoreError, match="are to be trained next"):
+            load_report(store)
+        runs, why = next_of(store)
+    assert runs
+    assert "Round" in why
+    assert not {run.key for run in runs} & set(TRAINED[:12])
+
+
+def test_shards_take_parts_of_a_round(tmp_path):
+    """Round by round, two machines train the same runs as one."""
+    whole = depthmup.transfer(MODEL, design())
+    expected = sorted(TRAINED)
+    TRAINED.clear()
+    for _ in range(40):
+        shards = [Shard(index=i, count=2) for i in (1, 2)]
+        parts = [
+            depthmup.transfer(
+                MODEL, design(), out=tmp_path, on=depthmup.Execution(workers=1, shard=f"{i}/2")
+            )
+            for i in (1, 2)
+        ]
+        with Store(tmp_path / MAIN_STORE) as store:
+            # What stands in the page's folder is the measurement, round after round.
+            merge([tmp_path / shard.store_name for shard in shards], into=store)
+            try:
+                report = load_report(store)
+            except StoreError:
+                assert any(part.records for part in parts)
+                continue
+        break
+    assert sorted(TRAINED) == expected
+    assert report.table == whole.table
+
+
+def test_a_budget_of_runs_is_kept():
+    report = depthmup.transfer(MODEL, design(lrs=depthmup.Auto(runs=30)))
+    assert len(TRAINED) <= 30
+    assert "budget" in report.study().search.ended["depth-mup"]
+    assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
+
+
+def test_a_precision_that_was_asked_for():
+    auto = depthmup.Auto(precision=0.05, start=2.0**-10)
+    report = depthmup.transfer(MODEL, design(lrs=auto, schemes="depth-mup"))
+    drift = report.finding().drift
+    assert (drift.high - drift.low) / 2 <= 0.05
+    assert drift.low <= 0.02 <= drift.high
+
+
+def test_a_target_is_certified_from_half_steps():
+    report = depthmup.transfer(MODEL, design(schemes="depth-mup", steps=60), target={"depth": 256})
+    (certificate,) = report.certificates
+    assert min(len(rates) for rates in report.sweep.asked.values()) >= 5
+    assert certificate.issued, certificate.refusals
+    assert certificate.predicted.low <= -7.3 + 0.02 * 6 <= certificate.predicted.high
+    assert all(optimum.place.value == "interior" for optimum in certificate.optima)
+    assert certificate.seeds >= 3
+
+
+def test_what_a_search_leaves_can_be_read_anywhere(tmp_path):
+    report = depthmup.transfer(MODEL, design(schemes="depth-mup"), out=tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "How the answer came" in page
+    assert "narrowing" in page
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    rounds = summary["search"]["rounds"]
+    assert [r["round"] for r in rounds] == list(range(1, len(rounds) + 1))
+    asked = sum(len(run["seeds"]) for r in rounds for run in r["runs"])
+    assert asked == len(report.records) == len(TRAINED) == summary["search"]["runs"]
+    assert report.study().search.saved > 1
+    frame = report.frame()
+    assert frame["seeds"].sum() == asked
+    assert Path(tmp_path / MAIN_STORE).exists()
+
+
+def test_learning_rates_are_auto_a_search_or_a_grid():
+    assert design().auto is None
+    assert design(lrs="auto").auto == depthmup.Auto()
+    assert design(lrs="auto").seeds == design().seeds == 8
+    assert design(lrs=[0.1, 0.2]).seeds == 3
+    with pytest.raises(ValueError, match="learning rates or 'auto'"):
+        design(lrs="automatic")
+    with pytest.raises(ValueError, match="runs of Auto to be positive"):
+        depthmup.Auto(runs=0)
+    again = depthmup.Design.from_dict(json.loads(json.dumps(design(lrs="auto").to_dict())))
+    assert again == design(lrs="auto")
+
+
+def test_a_verdicts_three_rates_certify_nothing():
+    report = depthmup.transfer(MODEL, design(schemes="depth-mup"))
+    certificate = report.certificate({"depth": 256})
+    assert not certificate.issued
+    assert certificate.refusals[0].lack.name == "SEARCH"
+
+
+def test_one_seed_is_enough_for_a_clear_drift():
+    report = depthmup.transfer(MODEL, design(schemes="sp", seeds=1))
+    assert report.finding().verdict is Verdict.DRIFTS
+    assert "One seed" in report.finding().why
