@@ -211,7 +211,7 @@ def test_examples_of_a_help_are_commands(verb, capsys):
     with pytest.raises(SystemExit):
         main([verb, "--help"])
     shown = capsys.readouterr().out
-    examples = [line.split() for line in shown.splitlines() if line.startswith("    depthmup ")]
+    examples = [line.split() for line in shown.splitlines() if line.strip().startswith("depthmup ")]
     assert examples
     for _, named, *words in examples:
         assert named == verb
