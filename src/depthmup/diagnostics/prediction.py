@@ -18,17 +18,16 @@ from torch import nn
 
 from depthmup.diagnostics.networks import check_finite, fresh, seeded, survey
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
-from depthmup.model import Functions, Model, resolved
+from depthmup.model import Functions, Model, check_axes, resolved
 from depthmup.planning import Plan, plan
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
 from depthmup.records.study import Axis
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
+from depthmup.statistics import CONFIDENCE, TOLERANCE
 from depthmup.tracing import parameters
 
-CONFIDENCE = 0.95
-TOLERANCE = 0.15
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""
 
@@ -155,6 +154,7 @@ class _Task:
 
     def check(self, sizes: Mapping[Axis, Sequence[tuple[int, int]]]) -> None:
         """Refuse data that are not finite, and a factory that ignores a size."""
+        check_axes(self.own, ("width", "depth"))
         inputs, _ = self.own.batch(seeded(0))
         check_finite(inputs)
         width, depth = self.base

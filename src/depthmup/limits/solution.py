@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 import numpy as np
@@ -85,6 +86,23 @@ class Solution:
     problem: Problem
     activation: str = "identity"
     history: History | None = None
+
+    def __repr__(self) -> str:
+        steps, depths = len(self.losses), len(self.positions)
+        first, last = self.losses[:1], self.losses[-1:]
+        between = f"loss {first[0]:.4g} to {last[0]:.4g}, " if steps else ""
+        return (
+            f"<Solution: {steps} steps, {depths} depths, {between}{self.status.kind}, "
+            f"error {self.error_estimate:.1e}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{t}</td><td>{loss:.5g}</td><td>{float(rms[-1].mean()):.5g}</td></tr>"
+            for t, (loss, rms) in enumerate(zip(self.losses, self.rms, strict=True))
+        )
+        head = "<tr><th>step</th><th>loss</th><th>RMS of x at the output</th></tr>"
+        return f"<table>{head}{rows}</table><p>{escape(str(self.status))}</p>"
 
 
 @dataclass(kw_only=True)

@@ -149,6 +149,7 @@ class Cell:
         return {
             "width": self.network.width,
             "depth": self.network.depth,
+            "batch": self.batch_size,
             "optimizer": self.optimizer.name,
             "lr": self.optimizer.lr,
             "multiplier": self.network.multiplier,

@@ -127,6 +127,9 @@ class Scheme:
     departures: tuple[Departure, ...] = ()
     run: RunLaws = RunLaws()
 
+    def __repr__(self) -> str:
+        return f"<Scheme {self.name}: alpha = {self.alpha}, gamma = {self.gamma}; {self.source}>"
+
     @property
     def branch(self) -> Power:
         """The multiplier of every residual branch."""
