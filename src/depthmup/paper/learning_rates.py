@@ -315,7 +315,7 @@ def _fig20(setting: Setting) -> Experiment:
     grid = fig20_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.paper.panels import lines
+        from depthmup.paper.panels import Axis, lines
 
         rows, shares = [], {}
         for scheme in (setting.depth_mup, SP):
@@ -361,12 +361,9 @@ def _fig20(setting: Setting) -> Experiment:
                     name="survivors",
                     caption=f"Share of {grid.design.seeds} seeds that end below chance, at the "
                     "learning rate at which most do, with 95% intervals.",
-                    x="depth",
-                    y="share",
-                    x_title="depth",
-                    y_title="share of runs that survive",
+                    x=Axis(field="depth", title="depth", log=True),
+                    y=Axis(field="share", title="share of runs that survive"),
                     by="scheme",
-                    log_x=True,
                 ),
                 *study_pictures(judged(changed(grid, schemes=(SP,)), store), "panels"),
             ),

@@ -108,7 +108,7 @@ def _fig14(setting: Setting) -> Experiment:
     size = {**plain.design.base, "depth": depth}
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.paper.panels import lines
+        from depthmup.paper.panels import Axis, lines
         from depthmup.statistics import mean
 
         values = {
@@ -137,10 +137,8 @@ def _fig14(setting: Setting) -> Experiment:
                     name="multiplier",
                     caption=f"Training loss against log2 learning rate at L = {2 * depth} "
                     "branches, one line per log2 block multiplier a.",
-                    x="log2_lr",
-                    y="loss",
-                    x_title="log2 learning rate",
-                    y_title="training loss, nats per byte",
+                    x=Axis(field="log2_lr", title="log2 learning rate"),
+                    y=Axis(field="loss", title="training loss, nats per byte"),
                     by="log2_a",
                     by_title="log2 a",
                     ordered=True,
@@ -230,7 +228,7 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
     """The best loss by depth, one line for each fifth of training."""
     from math import exp
 
-    from depthmup.paper.panels import lines
+    from depthmup.paper.panels import Axis, lines
     from depthmup.statistics import best_log_loss
 
     rows = []
@@ -245,14 +243,10 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
         rows,
         name="windows",
         caption="The loss at each depth's own best learning rate, by fifths of training.",
-        x="branches",
-        y="loss",
-        x_title="branches L",
-        y_title="training loss, nats per byte",
+        x=Axis(field="branches", title="branches L", log=True),
+        y=Axis(field="loss", title="training loss, nats per byte", log=True),
         by="steps",
         by_title="",
-        log_x=True,
-        log_y=True,
     )
 
 
