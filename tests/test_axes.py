@@ -79,6 +79,12 @@ def test_batch_and_steps_are_axes():
     report = depthmup.transfer(Model(make, batch=watched, version="1"), design)
     assert design.axes == ("batch", "steps")
     assert seen == {16, 64}
+    frame = report.frame("trials")
+    assert {*zip(frame["batch"], frame["planned_steps"], strict=True)} == {
+        (16, 10),
+        (16, 20),
+        (64, 10),
+    }
     lengths = {(run.size["batch"], len(record.losses)) for run, record in report.records.items()}
     assert lengths == {(16, 10), (16, 20), (64, 10)}
     # Judged by the last fifth of each run, whatever its length.
@@ -220,6 +226,37 @@ def test_axes_that_a_model_does_not_take_are_refused_before_training(model, desi
 def test_designs_whose_question_cannot_be_asked(asked, message):
     with pytest.raises(ValueError, match=message):
         depthmup.Design(**asked)
+
+
+def test_what_varies_width_and_depth_alone_says_which_argument_it_cannot_give():
+    def sized(generator, batch):
+        return torch.randn(batch, 16, generator=generator), torch.zeros(batch, dtype=torch.long)
+
+    model = Model(make, batch=sized, version="1")
+    with pytest.raises(ValueError, match=r"has no 'batch'.*or give it a default"):
+        depthmup.check(model, scheme="sp", widths=(8, 16, 32), depths=(2,))
+
+
+def test_the_built_in_networks_have_batch_and_duration(tmp_path):
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2, "batch": 16, "tokens": 160}, batch=(16, 32),
+        tokens=(160, 320), schemes="depth-mup", optimizers="adamw", run=("none", "sde"),
+        lrs=RATES, seeds=2,
+    )  # fmt: skip
+    report = depthmup.transfer(depthmup.BuiltIn(), design, out=tmp_path)
+    shapes = {(cell.batch_size, cell.steps) for cell in report.records}
+    assert shapes == {(16, 10), (32, 5), (16, 20)}
+    assert "the tokens are held" in report.table
+    assert "the tokens are held" in (tmp_path / "report.html").read_text()
+    assert {study.axis for study in report.studies} == {"batch", "tokens"}
+    # An older run of the same batch and steps is the same run.
+    plain = replace(design, base={"width": 8, "depth": 2}, arms={"depth": (2, 4)}, steps=10)
+    older = depthmup.transfer(depthmup.BuiltIn(batch_size=16), replace(plain, run=None))
+    assert {cell.key for cell in older.records} & {cell.key for cell in report.records}
+    with pytest.raises(ValueError, match=r"base has 16, and the network 8"):
+        depthmup.transfer(depthmup.BuiltIn(batch_size=8), design)
+    with pytest.raises(ValueError, match="width, depth, batch, and steps or tokens"):
+        depthmup.transfer(depthmup.BuiltIn(), depthmup.Design(base={"depth": 2, "experts": 2}))
 
 
 def test_a_function_that_trains_is_given_the_whole_size():

@@ -198,7 +198,8 @@ def resolved_sweep(
         target = _target(design, target)
         design = design.toward(target)
     if isinstance(model, BuiltIn):
-        model = replace(model, batch_size=design.base.get("batch", model.batch_size))
+        model.check_axes(design.base)
+        model = _batched(model, design.base)
         optimizers = design.optimizers or ("adam",)
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
         return Sweep(
@@ -227,6 +228,17 @@ def resolved_sweep(
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
     return Sweep(model=custom, design=design), target
+
+
+def _batched(model: BuiltIn, base: Size) -> BuiltIn:
+    """The built-in network with the batch of the base, where that is an axis."""
+    batch = base.get("batch", model.batch_size)
+    if model.batch_size not in (batch, BuiltIn().batch_size):
+        raise ValueError(
+            f"Expected one batch size; the base has {batch}, and the network {model.batch_size} "
+            "(batch_size, --batch-size). Leave it out of one of them."
+        )
+    return replace(model, batch_size=batch)
 
 
 def _started(lrs: tuple[float, ...] | Auto | None, usual: float) -> tuple[float, ...] | Auto:

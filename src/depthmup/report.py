@@ -203,6 +203,7 @@ class Report:
                 **run.row,
                 "status": record.status.value,
                 "steps": len(record.losses),
+                "planned_steps": run.steps,
                 "loss": record.mean_loss(own.start, own.stop),
                 "last_finite_loss": record.last_finite_loss,
                 "key": run.key,

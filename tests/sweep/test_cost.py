@@ -89,7 +89,7 @@ def test_the_system_tells_its_memory():
 def test_predicted_time_is_proportional_to_operations_and_falls_with_the_engines_share():
     one = cell()
     wide = replace(one, network=replace(one.network, width=2 * one.network.width))
-    large = replace(one, batch_size=2 * one.batch_size, steps=3 * one.steps)
+    large = replace(one, steps=6 * one.steps)
     native = core_seconds([one], engine="native")
     assert core_seconds([wide], engine="native") == pytest.approx(4 * native)
     assert core_seconds([large], engine="native") == pytest.approx(6 * native)
@@ -98,3 +98,10 @@ def test_predicted_time_is_proportional_to_operations_and_falls_with_the_engines
     assert core_seconds([], engine="native") == 0
     # A core makes between one and a thousand billion operations a second.
     assert 6 * one.batch_size * work(one) / native / 0.88 == pytest.approx(3e10, rel=30)
+
+
+def test_a_step_has_a_cost_beside_its_examples():
+    """Products are in proportion to the batch, the update of the weights is not."""
+    few, many = (core_seconds([replace(cell(), batch_size=b)], engine="native") for b in (16, 512))
+    assert 32 * few > many > 20 * few
+    assert work(replace(cell(), batch_size=512)) / work(replace(cell(), batch_size=16)) > 20

@@ -60,12 +60,13 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.folders import page_and_data
-    from depthmup.model import Model, resolved, size
+    from depthmup.model import Model, check_axes, resolved, size
     from depthmup.planning import plan, recorded
     from depthmup.reports import write_text
 
     files = None if options.out is None else page_and_data(options.out, "plan")
     given = Model.load(options.model, batch=options.batch)
+    check_axes(resolved(given), ("width", "depth"))
     make = resolved(given).make
     base, target = size(options.base), size(options.target)
     torch.manual_seed(0)

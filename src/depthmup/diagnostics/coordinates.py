@@ -27,7 +27,7 @@ from depthmup.diagnostics.networks import (
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
 from depthmup.diagnostics.verdicts import MARGIN, judge, outcome_of, summaries
-from depthmup.model import Model, resolved
+from depthmup.model import Model, check_axes, resolved
 from depthmup.planning import Plan, PlanOptions, plan, recorded
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
@@ -161,6 +161,7 @@ class Experiment:
         self.setup, self.functions = setup, resolved(setup.model)
         self.applied = setup.prepare is not as_is
         widths, depths = setup.widths, setup.depths
+        check_axes(self.functions, ("width", "depth"))
         self._inputs, _ = self.functions.batch(seeded(0))
         check_finite(self._inputs)
         make = self.functions.make

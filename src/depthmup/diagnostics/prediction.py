@@ -18,7 +18,7 @@ from torch import nn
 
 from depthmup.diagnostics.networks import check_finite, fresh, seeded, survey
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
-from depthmup.model import Functions, Model, resolved
+from depthmup.model import Functions, Model, check_axes, resolved
 from depthmup.planning import Plan, plan
 from depthmup.records import AxisPrediction, Estimate, Prediction, SharpnessAt
 from depthmup.records.study import Axis
@@ -154,6 +154,7 @@ class _Task:
 
     def check(self, sizes: Mapping[Axis, Sequence[tuple[int, int]]]) -> None:
         """Refuse data that are not finite, and a factory that ignores a size."""
+        check_axes(self.own, ("width", "depth"))
         inputs, _ = self.own.batch(seeded(0))
         check_finite(inputs)
         width, depth = self.base

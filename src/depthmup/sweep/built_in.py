@@ -106,13 +106,17 @@ class BuiltIn:
         rates = self.usual_rates(base, optimizer)
         return rates[len(rates) // 2]
 
-    def check(self, design: Design) -> None:
-        if not {"width", "depth"} <= set(design.base) <= {"width", "depth", *RUN_AXES}:
+    def check_axes(self, base: Size) -> None:
+        """Refuse axes that these networks do not have."""
+        if not {"width", "depth"} <= set(base) <= {"width", "depth", *RUN_AXES}:
             raise ValueError(
                 "Expected the axes width, depth, batch, and steps or tokens for the built-in "
-                f"networks, the first two of them at least; got {', '.join(design.base)}. A model "
-                "of your own may have others."
+                f"networks, the first two of them at least; got {', '.join(base)}. A model of your "
+                "own may have others."
             )
+
+    def check(self, design: Design) -> None:
+        self.check_axes(design.base)
         for name in design.optimizers or ():
             if name not in OPTIMIZER_NAMES:
                 raise ValueError(
