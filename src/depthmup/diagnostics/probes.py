@@ -20,9 +20,8 @@ from depthmup.diagnostics.observations import (
 )
 from depthmup.diagnostics.sharding import forward
 from depthmup.planning import Plan
-from depthmup.planning.hooks import named_modules
 from depthmup.rules import Observable
-from depthmup.tracing import parameters, unwrapped
+from depthmup.tracing import named_modules, parameters, unwrapped
 
 
 def observe(

@@ -78,7 +78,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
     from depthmup.records import Place
     from depthmup.statistics import Curves, jackknife, optima
 
-    ends = np.cumsum([len(each) for each in losses])[:-1]
+    ends = np.cumsum([len(values) for values in losses])[:-1]
     middle = len(losses) // 2
 
     def statistic(together: "Array") -> float:
@@ -305,7 +305,9 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
     def statistic(both: "Array") -> float:
         with np.errstate(divide="ignore"):
             curves = np.log(both).mean(-1)
-        limits = np.array([[limit(log2_lrs, curve, ceiling) for curve in each] for each in curves])
+        limits = np.array(
+            [[limit(log2_lrs, curve, ceiling) for curve in of_rule] for of_rule in curves]
+        )
         drifts = limits @ (x - x.mean()) / np.square(x - x.mean()).sum()  # NaN where one is
         return float(abs(drifts[1]) - abs(drifts[0]))
 
