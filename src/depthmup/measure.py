@@ -411,6 +411,6 @@ def _tell_time(missing: Sequence[Any], placed: _Placed, forecast: Callable[[str]
     if math.isfinite(seconds):
         cores = "one core" if placed.workers == 1 else f"{placed.workers} cores"
         forecast(
-            f"{len(missing)} runs on {cores}: about {duration(seconds)} if "
+            f"{len(missing)} run{'s' if len(missing) != 1 else ''} on {cores}: about {duration(seconds)} if "
             f"{'it is' if placed.workers == 1 else 'they are'} idle and no run diverges."
         )
