@@ -410,7 +410,8 @@ def _tell_time(missing: Sequence[Any], placed: _Placed, forecast: Callable[[str]
     seconds = placed.trainer.seconds(missing) / placed.workers
     if math.isfinite(seconds):
         cores = "one core" if placed.workers == 1 else f"{placed.workers} cores"
+        runs = "1 run" if len(missing) == 1 else f"{len(missing)} runs"
         forecast(
-            f"{len(missing)} runs on {cores}: about {duration(seconds)} if "
+            f"{runs} on {cores}: about {duration(seconds)} if "
             f"{'it is' if placed.workers == 1 else 'they are'} idle and no run diverges."
         )
