@@ -25,6 +25,9 @@ class Options:
     from networks of growing depth that are trained for a few steps, in about 2 minutes on one core.
     Exits with 1 if a pair lies in another region than the claims say. Pairs that the networks
     cannot decide are drawn hollow.
+
+        depthmup regimes --alpha 3/4 --gamma 1/4
+        depthmup regimes --map map.html
     """
 
     alpha: str = "1/2"
