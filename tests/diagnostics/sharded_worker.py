@@ -86,14 +86,14 @@ def seen(name, how):
     second = observe(
         model, inputs, points, made, initial=first, weights=weights, paths=paths.lengths
     )
-    found = {str(k): v for o in (first, second) for k, v in o.values.items()}
-    found |= branch_linearizations(model, inputs, branches(name), weights)
+    result = {str(k): v for o in (first, second) for k, v in o.values.items()}
+    result |= branch_linearizations(model, inputs, branches(name), weights)
     if name == "mlp":
         d = feature_distances(model, inputs, "branches.*", eps=(1 / 8, 1 / 4), at=(0.25,))
         diversity = gradient_diversity(model, "branches.*.matrices.0.weight")
-        found |= {"near": d[0, 0], "far": d[0, 1], "raw": diversity.raw, "c": diversity.centred}
+        result |= {"near": d[0, 0], "far": d[0, 1], "raw": diversity.raw, "c": diversity.centred}
     assert first_nonfinite(model, inputs) is None
-    return {key: float(value) for key, value in found.items()}
+    return {key: float(value) for key, value in result.items()}
 
 
 def checked(how):
@@ -105,7 +105,7 @@ def checked(how):
             ResidualMLP(inputs=6, width=width, depth=depth, outputs=8, multiplier=0.5)
         )
 
-    found = check(
+    result = check(
         Model(make=made, batch=faults.vectors),
         widths=(16, 32, 64),
         depths=(2, 4, 8),
@@ -113,7 +113,7 @@ def checked(how):
         steps=2,
         plan_options={"own_init": "fan_in"},
     )
-    return {(e.module, e.observable, e.axis): e.estimate.value for e in found.exponents}
+    return {(e.module, e.observable, e.axis): e.estimate.value for e in result.exponents}
 
 
 def work(rank, ranks, folder, how):
@@ -121,8 +121,8 @@ def work(rank, ranks, folder, how):
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", ranks)
     dist.init_process_group("gloo", rank=rank, world_size=ranks, store=store)
-    found = checked("blocks") if how == "check" else {n: seen(n, how) for n in MODELS}
+    result = checked("blocks") if how == "check" else {n: seen(n, how) for n in MODELS}
     if rank == 0:
-        torch.save(found, f"{folder}/found.pt")
+        torch.save(result, f"{folder}/found.pt")
     dist.barrier()
     os._exit(0)  # gloo's threads need not be waited for

@@ -26,7 +26,7 @@ def test_factored_training_is_autograd_training(activation):
     """The same network with explicit weights, torch's backward and torch's SGD."""
     steps, width, depth, lr, a = make_steps(), 24, 4, 0.7, 0.9
     options = {"width": width, "depth": depth, "seed": 5, "lr": lr, "multiplier": a}
-    found = agreement.train_factored(steps, activation=activation, dtype=torch.float64, **options)
+    result = agreement.train_factored(steps, activation=activation, dtype=torch.float64, **options)
 
     def draw(stream, *shape):
         generator = torch.Generator().manual_seed(5 * 100_003 + stream)
@@ -52,14 +52,14 @@ def test_factored_training_is_autograd_training(activation):
         optimizer.zero_grad()
         f.backward(torch.tensor(step.loss.gradient(f.detach().numpy())))
         optimizer.step()
-    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+    assert np.abs(result.outputs - np.concatenate(expected)).max() < 1e-12
 
 
 @pytest.mark.parametrize("activation", ["identity", "tanh", "relu"])
 def test_factored_training_of_two_matrices_is_autograd_training(activation):
     steps, width, hidden, depth, a = make_steps(), 24, 36, 4, 0.9
     options = {"width": width, "depth": depth, "seed": 5, "multiplier": a, "width_ratio": 1.5}
-    found = agreement.train_factored(
+    result = agreement.train_factored(
         steps,
         activation=activation,
         dtype=torch.float64,
@@ -101,14 +101,14 @@ def test_factored_training_of_two_matrices_is_autograd_training(activation):
         optimizer.zero_grad()
         f.backward(torch.tensor(step.loss.gradient(f.detach().numpy())))
         optimizer.step()
-    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+    assert np.abs(result.outputs - np.concatenate(expected)).max() < 1e-12
 
 
 def test_signs_of_gradients_are_those_of_their_factors():
     """Against the sign of autograd's gradient; a minibatch is refused."""
     steps, width, depth = make_steps(batch=1), 16, 3
     options = {"width": width, "depth": depth, "seed": 5, "lr": 0.4, "sign": True}
-    found = agreement.train_factored(
+    result = agreement.train_factored(
         steps, dtype=torch.float64, activation="tanh", block_depth=2, **options
     )
 
@@ -133,7 +133,7 @@ def test_signs_of_gradients_are_those_of_their_factors():
         with torch.no_grad():
             for w, g in zip(weights, gradients, strict=True):
                 w -= 0.4 * depth**-0.5 / width * g.sign()
-    assert np.abs(found.outputs - np.concatenate(expected)).max() < 1e-12
+    assert np.abs(result.outputs - np.concatenate(expected)).max() < 1e-12
     with pytest.raises(ValueError, match="one sample per step"):
         agreement.train_factored(make_steps(batch=2), **options)
 
@@ -161,10 +161,10 @@ def test_what_does_not_fit_is_drawn_again():
 
 
 def test_error_falls_as_one_over_root_width():
-    found = agreement.agreement_with_width(
+    result = agreement.agreement_with_width(
         make_steps(), widths=[64, 128, 256, 512], depth=8, runs=24, lr=0.5
     )
-    for side in (found.outputs, found.rms):
+    for side in (result.outputs, result.rms):
         assert side.slope.low <= -0.5 <= side.slope.high, side
         assert side.slope.high - side.slope.low < 0.4
         assert side.agrees
@@ -176,7 +176,7 @@ def test_error_falls_as_one_over_root_width():
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
 )
 def test_two_matrices_approach_infinite_width(activation, exponents):
-    found = agreement.agreement_with_width(
+    result = agreement.agreement_with_width(
         make_steps(),
         widths=[64, 128, 256, 512],
         depth=4,
@@ -188,7 +188,7 @@ def test_two_matrices_approach_infinite_width(activation, exponents):
         block_depth=2,
         **exponents,
     )
-    for side in (found.outputs, found.rms):
+    for side in (result.outputs, result.rms):
         assert side.agrees, side
         assert side.slope.high - side.slope.low < 0.4
         assert side.errors[0] > 2 * side.errors[-1]
@@ -198,15 +198,15 @@ def test_two_matrices_approach_infinite_width(activation, exponents):
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
 )
 def test_two_matrices_approach_infinite_depth(exponents):
-    found = agreement.agreement_with_depth(
+    result = agreement.agreement_with_depth(
         make_steps(), depths=[64, 128, 256, 512], lr=0.5, lr_second=0.3, block_depth=2, **exponents
     )
-    assert found.agrees
-    assert found.slope.value == pytest.approx(-1, abs=0.03)
+    assert result.agrees
+    assert result.slope.value == pytest.approx(-1, abs=0.03)
     scalar = [
         limits.Step([[x]], limits.mse([[y]])) for x, y in ((0.5, 0.5), (-0.25, 1.0), (0.4, -0.75))
     ]
-    found = agreement.agreement_with_depth(
+    result = agreement.agreement_with_depth(
         scalar,
         depths=[8, 16, 32],
         lr=0.5,
@@ -215,7 +215,7 @@ def test_two_matrices_approach_infinite_depth(exponents):
         neurons=limits.Hermite(order=10),
         **exponents,
     )
-    assert found.slope.value == pytest.approx(-1, abs=0.1)
+    assert result.slope.value == pytest.approx(-1, abs=0.1)
 
 
 def test_blocks_that_do_not_exist():
@@ -233,29 +233,29 @@ def test_a_wrong_limit_is_noticed(monkeypatch):
         return right(steps, lr=1.6 * lr, **options)
 
     monkeypatch.setattr(limits, "linear", wrong)
-    found = agreement.agreement_with_width(
+    result = agreement.agreement_with_width(
         make_steps(), widths=[64, 128, 256, 512], depth=8, runs=24, lr=0.5
     )
-    assert not found.outputs.agrees
+    assert not result.outputs.agrees
 
 
 def test_infinite_width_approaches_infinite_depth():
-    found = agreement.agreement_with_depth(make_steps(), depths=[64, 128, 256, 512, 1024], lr=0.5)
-    assert found.agrees
-    assert found.slope.value == pytest.approx(-1, abs=0.03)
+    result = agreement.agreement_with_depth(make_steps(), depths=[64, 128, 256, 512, 1024], lr=0.5)
+    assert result.agrees
+    assert result.slope.value == pytest.approx(-1, abs=0.03)
 
 
 @pytest.mark.long
 def test_trained_networks_approach_infinite_depth():
     steps = make_steps(count=4, batch=1, d_in=2, d_out=1, seed=12)
-    found = agreement.agreement_with_depth(
+    result = agreement.agreement_with_depth(
         steps, depths=[2, 4, 8, 16], width=384, runs=48, lr=1.5, multiplier=1.3, activation="cos"
     )
     # Corrections of relative order L^-1/2 remain at these depths: the error falls, at a power of
     # L between -1/2 and -1.
-    assert found.errors[-1] < 0.6 * found.errors[0]
-    assert -1.2 < found.slope.value < -0.3
-    assert found.slope.high < 0
+    assert result.errors[-1] < 0.6 * result.errors[0]
+    assert -1.2 < result.slope.value < -0.3
+    assert result.slope.high < 0
 
 
 def test_slope_of_made_up_errors():
@@ -267,8 +267,8 @@ def test_slope_of_made_up_errors():
         for _ in range(40)
     ]
     # A 95 % interval misses 2 of 40 on average, and 7 or more once in 200 such tests.
-    assert sum(not found.agrees for found in falling) < 7
-    assert np.mean([found.slope.value for found in falling]) == pytest.approx(-0.5, abs=0.02)
+    assert sum(not result.agrees for result in falling) < 7
+    assert np.mean([result.slope.value for result in falling]) == pytest.approx(-0.5, abs=0.02)
     flat = agreement.approach(sizes, rng.chisquare(4, size=(4, 50)), expected=-0.5)
     assert not flat.agrees
 
@@ -283,9 +283,9 @@ def test_the_next_order_is_part_of_the_interval():
         [agreement.approach(sizes, s, expected=-0.5, next_order=order) for s in samples]
         for order in (False, True)
     )
-    assert sum(found.agrees for found in plain) < 20
-    assert sum(not found.agrees for found in corrected) < 7  # as above
-    assert all(found.slope.high - found.slope.low < 0.4 for found in corrected)
+    assert sum(result.agrees for result in plain) < 20
+    assert sum(not result.agrees for result in corrected) < 7  # as above
+    assert all(result.slope.high - result.slope.low < 0.4 for result in corrected)
     flat = agreement.approach(
         sizes, rng.chisquare(40, size=(5, 12)), expected=-0.5, next_order=True
     )

@@ -75,8 +75,8 @@ def test_a_straight_flow_has_kappa_zero_and_exact_distances():
     steps = torch.ones(64, 5) / 64
     d = feature_distances(shifts(steps), torch.zeros(3, 5), "*", eps=EPS, at=(0.0, 0.5))
     assert d == approx(np.array([EPS, EPS]), rel=1e-5)
-    found = diversity([d, d], EPS)
-    assert found.kappa.value == approx(0.0, abs=1e-6)
+    result = diversity([d, d], EPS)
+    assert result.kappa.value == approx(0.0, abs=1e-6)
 
 
 def test_a_random_walk_has_kappa_one_half():
@@ -84,10 +84,10 @@ def test_a_random_walk_has_kappa_one_half():
     for seed in range(4):
         steps = torch.randn(64, 20000, generator=torch.Generator().manual_seed(seed)) / 8
         walks.append(feature_distances(shifts(steps), torch.zeros(1, 20000), "*", eps=EPS))
-    found = diversity(walks, EPS)
+    result = diversity(walks, EPS)
     # The RMS of 20000 entries is known to 0.5%; slopes over a factor of 2 to 1%.
-    assert found.kappa.value == approx(0.5, abs=0.05)
-    assert all(s.value == approx(0.5, abs=0.05) for s in found.slopes)
+    assert result.kappa.value == approx(0.5, abs=0.05)
+    assert all(s.value == approx(0.5, abs=0.05) for s in result.slopes)
 
 
 def test_at_initialization_depth_mup_is_a_random_walk():
@@ -148,9 +148,9 @@ def made_up(rng, depths, runs=3, alpha=1.0, scatter=0.0, flow=0.3):
 def test_distances_in_wide_linear_networks_are_those_of_the_limit(scheme):
     """After three steps of SGD; the limit without training is another one."""
     depth, runs, lr = 32, 12, 2.0
-    found = [study.wide_linear(scheme, depth, width=512, seed=s, lr=lr) for s in range(runs)]
-    squares = np.square(found).mean(axis=0)
-    error = np.square(found).std(axis=0, ddof=1) / runs**0.5
+    result = [study.wide_linear(scheme, depth, width=512, seed=s, lr=lr) for s in range(runs)]
+    squares = np.square(result).mean(axis=0)
+    error = np.square(result).std(axis=0, ddof=1) / runs**0.5
     exact, idle = (np.square(study.exact_linear(scheme, depth, lr=x)) for x in (lr, 1e-9))
     # 4 standard errors, and corrections of order 1/width: 1.5 at width 64, so 0.06 here.
     assert (np.abs(squares - exact) < 4 * error + 0.08 * exact).all()
@@ -212,8 +212,8 @@ def test_intervals_at_infinite_depth_cover_the_truth():
     hits = 0
     for _ in range(300):
         runs = made_up(rng, depths, scatter=0.02)
-        found = diversity_at_infinite_depth(depths, runs, EPS).kappa
-        hits += found.low <= 0 <= found.high
+        result = diversity_at_infinite_depth(depths, runs, EPS).kappa
+        hits += result.low <= 0 <= result.high
     assert hits >= 0.91 * 300  # 95%, less 3 standard errors
 
 
@@ -239,11 +239,11 @@ def test_unrelated_gradients_stay_within_the_null():
     generator = torch.Generator().manual_seed(0)
     for layer in model:
         layer.weight.grad = torch.randn(50, 50, generator=generator)
-    found = gradient_diversity(model, "*.weight")
-    assert found.null == approx(1 / 50)
-    assert abs(found.raw) < 5 * found.null / found.pairs**0.5
+    result = gradient_diversity(model, "*.weight")
+    assert result.null == approx(1 / 50)
+    assert abs(result.raw) < 5 * result.null / result.pairs**0.5
     # Centring makes blocks repel each other by 1/(blocks - 1).
-    assert found.centred == approx(-1 / 39, abs=5 * found.null / found.pairs**0.5)
+    assert result.centred == approx(-1 / 39, abs=5 * result.null / result.pairs**0.5)
 
 
 class TestBadInput:

@@ -31,8 +31,8 @@ def test_a_bilinear_branch_is_off_by_its_second_order():
     """(1+s)(1+t) - 1 = s + t + st: the distance is st / (s + t + st)."""
     branch = Product(1.2, 1.5)
     initial = {"a": torch.tensor(1.0), "b": torch.tensor(1.0)}
-    found = linearization_distance(branch, (torch.ones(3),), initial)
-    assert found == approx(0.1 / 0.8, rel=1e-5)
+    result = linearization_distance(branch, (torch.ones(3),), initial)
+    assert result == approx(0.1 / 0.8, rel=1e-5)
 
 
 def test_one_matrix_without_nonlinearity_is_linear():
@@ -90,15 +90,15 @@ def test_the_distance_grows_as_the_update_to_the_power_of_theory(branch, exponen
         name: torch.randn(p.shape, generator=generator, dtype=torch.float64) / p.shape[-1] ** 0.5
         for name, p in branch.named_parameters()
     }
-    sizes, found = (0.01, 0.02, 0.04, 0.08), []
+    sizes, result = (0.01, 0.02, 0.04, 0.08), []
     for size in sizes:
         with torch.no_grad():
             for name, p in branch.named_parameters():
                 p.copy_(start[name] + size * step[name])
-        found.append(linearization_distance(branch, (x,), start))
+        result.append(linearization_distance(branch, (x,), start))
     # Smooth branches: corrections of relative order s. Kinks: of 40960 units s / pi flip, 130 or
     # more, so distances are known to 5% or so, and slopes over 8-fold s to 0.03.
-    assert np.mean(local_slopes(sizes, found)) == approx(exponent, abs=0.1)
+    assert np.mean(local_slopes(sizes, result)) == approx(exponent, abs=0.1)
 
 
 def test_an_unchanged_branch_has_no_distance():
@@ -141,9 +141,9 @@ def distance(scheme, depth, phi, seed):
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         optimizer.step()
-    found = branch_linearizations(model, x, "branches.*", initial)
-    assert len(found) == depth
-    return np.sqrt(np.mean(np.square(list(found.values()))))
+    result = branch_linearizations(model, x, "branches.*", initial)
+    assert len(result) == depth
+    return np.sqrt(np.mean(np.square(list(result.values()))))
 
 
 @pytest.mark.long

@@ -18,10 +18,10 @@ from depthmup.tracing import parameters
 SIZES = {"widths": (32, 64, 128), "depths": (2, 4, 8), "seeds": 3, "steps": 2}
 
 
-def outcomes(found, observable, axis):
+def outcomes(result, observable, axis):
     return {
         e.module: e.outcome
-        for e in found.exponents
+        for e in result.exponents
         if (e.observable, e.axis) == (str(observable), axis)
     }
 
@@ -40,8 +40,8 @@ def test_every_one_is_planned_and_initialized(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", plain.PLAIN)
 def test_every_one_is_checked_with_no_flag(name):
-    found = plain.examine(name, steps=2)
-    assert found.outcome is not Outcome.FAIL, found.failures
+    result = plain.examine(name, steps=2)
+    assert result.outcome is not Outcome.FAIL, result.failures
 
 
 class Both(nn.Module):
@@ -75,9 +75,9 @@ class TestBranches:
     def test_a_branch_is_what_is_added_and_not_what_a_module_gives(self, block):
         """The multiplier is folded behind the module: its output has none."""
         make = plain.mlp(block)
-        found = check(Model(make=make, batch=plain.vectors), scheme="completep", **SIZES)
-        assert found.outcome is not Outcome.FAIL, found.failures
-        (outcome,) = outcomes(found, Observable.BRANCH, "depth").values()
+        result = check(Model(make=make, batch=plain.vectors), scheme="completep", **SIZES)
+        assert result.outcome is not Outcome.FAIL, result.failures
+        (outcome,) = outcomes(result, Observable.BRANCH, "depth").values()
         assert outcome is Outcome.PASS
 
     def test_the_difference_is_the_branch(self):
@@ -118,9 +118,9 @@ class TestBranches:
             def forward(self, x):
                 return self.end(self.extra(self.body(x)))
 
-        found = check(Model(make=Extra, batch=plain.vectors), scheme="completep", **SIZES)
-        assert found.outcome is not Outcome.FAIL, found.failures
-        assert any("3, 5, 9 branches at depths 2, 4, 8" in note for note in found.notes)
+        result = check(Model(make=Extra, batch=plain.vectors), scheme="completep", **SIZES)
+        assert result.outcome is not Outcome.FAIL, result.failures
+        assert any("3, 5, 9 branches at depths 2, 4, 8" in note for note in result.notes)
 
 
 class TestBounds:
@@ -137,15 +137,15 @@ class TestDecay:
         "fault", [f for f in faults.FAULTS if f.observable == "decay"], ids=lambda f: f.name
     )
     def test_a_decay_that_does_not_follow_the_rate_is_caught(self, fault):
-        found, named = faults.examine(fault, seeds=2, steps=1)
-        assert (found.outcome, named) == (Outcome.FAIL, True)
+        result, named = faults.examine(fault, seeds=2, steps=1)
+        assert (result.outcome, named) == (Outcome.FAIL, True)
 
     def test_no_decay_is_said(self):
-        found = check(
+        result = check(
             Model(make=plain.mlp(plain.two_matrices), batch=plain.vectors),
             scheme="completep", widths=(16, 32, 64), depths=(2,), seeds=2, steps=1,
         )  # fmt: skip
-        assert any("lr * decay is not looked at" in note for note in found.notes)
+        assert any("lr * decay is not looked at" in note for note in result.notes)
 
     def test_what_is_predicted_is_what_the_scheme_gives(self):
         role = Role(kind=Kind.HIDDEN, in_branch=True)
@@ -181,16 +181,16 @@ class TestManyInputs:
             ids, targets = (torch.randint(256, (8, 32), generator=generator) for _ in range(2))
             return {"input_ids": ids}, targets
 
-        found = check(Model(make=llama, batch=words), scheme="completep", **SIZES)
-        assert found.outcome is not Outcome.FAIL, found.failures
+        result = check(Model(make=llama, batch=words), scheme="completep", **SIZES)
+        assert result.outcome is not Outcome.FAIL, result.failures
 
 
 @pytest.mark.long
 def test_the_bias_of_a_readout_is_a_part_of_the_logits():
     """Relative to a readout that starts at 1/sqrt(n), a bias of one size would grow."""
     make = plain.mlp(plain.one_matrix, norm=False)
-    found = check(Model(make=make, batch=plain.vectors), scheme="depth-mup", **SIZES)
-    assert outcomes(found, Observable.READOUT_UPDATE, "width")["end.bias"] is Outcome.PASS
+    result = check(Model(make=make, batch=plain.vectors), scheme="depth-mup", **SIZES)
+    assert outcomes(result, Observable.READOUT_UPDATE, "width")["end.bias"] is Outcome.PASS
 
 
 def test_the_staircase_has_every_size_of_both_and_leaves_out_the_large_corner():

@@ -70,7 +70,7 @@ def zero_readout(width, depth):
 @pytest.mark.parametrize("scheme", ["depth-mup", "ode", "1/2,0", "3/4,1/2"])
 def test_wide_networks_drift_as_the_kernel_does(scheme):
     """The plan's multipliers and learning rates enter: fold, hook or neither, by its own code."""
-    found = predict(
+    result = predict(
         subject(), base=(256, 4), depths=(8, 16), scheme=scheme, seeds=6,
         plan_options={"own_init": "fan_in"},
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_wide_networks_drift_as_the_kernel_does(scheme):
         inputs, depths=(4, 8, 16), base_depth=4, scheme=scheme, multiplier=0.5,
         block=Block(activation="relu"),
     )  # fmt: skip
-    drift = found.drift("depth")
+    drift = result.drift("depth")
     half = drift.high - drift.value
     assert half < 0.25
     assert abs(drift.value - exact.drift) < 2 * half  # Student's t with 5: 0.4 %
@@ -112,14 +112,14 @@ def test_every_parameter_has_its_own_rate():
 
 
 def test_the_readme_call():
-    found = depthmup.predict(
+    result = depthmup.predict(
         subject(), base=(16, 2), depths=(4,), widths=(32,), seeds=2, batches=2,
         plan_options={"own_init": "fan_in"},
     )  # fmt: skip
-    assert [along.axis for along in found.axes] == ["depth", "width"]
-    assert [along.size(at) for along in found.axes for at in along.sizes] == [2, 4, 16, 32]
-    assert all(along.sizes[0].octaves.value == 0 for along in found.axes)
-    assert found.axes[0].sizes[0].curvature == found.axes[1].sizes[0].curvature
+    assert [along.axis for along in result.axes] == ["depth", "width"]
+    assert [along.size(at) for along in result.axes for at in along.sizes] == [2, 4, 16, 32]
+    assert all(along.sizes[0].octaves.value == 0 for along in result.axes)
+    assert result.axes[0].sizes[0].curvature == result.axes[1].sizes[0].curvature
 
 
 def test_dropout_is_drawn_from_the_seed():
@@ -185,11 +185,11 @@ def of_drift(low, value, high):
     ],
 )
 def test_what_is_said(drift, moves, word):
-    found = of_drift(*drift)
-    assert found.moves("depth") is moves
-    assert word in sentence(found, "depth")
+    result = of_drift(*drift)
+    assert result.moves("depth") is moves
+    assert word in sentence(result, "depth")
     with pytest.raises(KeyError, match="width"):
-        found.drift("width")
+        result.drift("width")
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_models_that_nothing_is_predicted_for(changes, options, message):
 
 def test_schemes_as_objects():
     scheme = general(Fraction(1, 2), Fraction(1, 2))
-    found = predict(
+    result = predict(
         subject(), base=(16, 2), depths=(4,), scheme=scheme, optimizer="raw", seeds=2,
         plan_options={"own_init": "fan_in"},
     )  # fmt: skip
-    assert found.scheme == "(1/2, 1/2)"
+    assert result.scheme == "(1/2, 1/2)"

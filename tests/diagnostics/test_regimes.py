@@ -21,8 +21,8 @@ SUBJECT = Model(make=make, batch=batch)
 OPTIONS = {"plan_options": {"own_init": "fan_in"}}
 
 
-def estimates(found):
-    return {p.name: p.estimate for p in found.properties}
+def estimates(result):
+    return {p.name: p.estimate for p in result.properties}
 
 
 @pytest.mark.long
@@ -38,13 +38,13 @@ def estimates(found):
 )
 def test_measured_regions_are_those_of_figure_1(alpha, gamma, name, learning, kappa):
     """And the exponents are the computed ones, of feature learning and diversity too."""
-    found = measured_regime(SUBJECT, alpha, gamma, blocks="branches.*", lr=2e-3, **OPTIONS)
-    assert found.region == name == found.expected.name
-    assert found.agrees, found.properties
+    result = measured_regime(SUBJECT, alpha, gamma, blocks="branches.*", lr=2e-3, **OPTIONS)
+    assert result.region == name == result.expected.name
+    assert result.agrees, result.properties
     # Corrections of order 1/L at L = 8 and of the second order in the updates: half the way to the
     # next multiple of 1/2.
-    assert estimates(found)["feature learning"].value == approx(learning, abs=0.25)
-    diverse = found.properties[-1]
+    assert estimates(result)["feature learning"].value == approx(learning, abs=0.25)
+    diverse = result.properties[-1]
     assert diverse.name == "diverse"
     if kappa is None:
         assert diverse.measured is None
@@ -57,9 +57,9 @@ def test_measured_regions_are_those_of_figure_1(alpha, gamma, name, learning, ka
 def test_without_the_names_of_blocks_diversity_is_inferred_from_initialization():
     options = {**OPTIONS, "depths": (8, 16, 32), "seeds": 2}
     for alpha, gamma, name in (("1/2", "1/2", "Depth-muP"), ("3/4", "1/4", "redundant")):
-        found = measured_regime(SUBJECT, alpha, gamma, **options)
-        assert found.properties[-1].measured is None
-        assert found.region == name
+        result = measured_regime(SUBJECT, alpha, gamma, **options)
+        assert result.properties[-1].measured is None
+        assert result.region == name
 
 
 @pytest.mark.long
@@ -68,5 +68,5 @@ def test_a_network_that_explodes_is_unstable_at_initialization():
         make=lambda width, depth: ResidualMLP(inputs=6, width=width, depth=depth, outputs=8),
         batch=batch,
     )
-    (found,) = measured_map(full, [(0, 0)], **OPTIONS)
-    assert found.region == "unstable at initialization"
+    (result,) = measured_map(full, [(0, 0)], **OPTIONS)
+    assert result.region == "unstable at initialization"

@@ -56,11 +56,11 @@ def test_eigenvalue_of_the_dense_matrix(rates, frozen):
     for name in frozen:
         net.get_parameter(name).requires_grad_(False)
     expected = torch.linalg.eigvalsh(dense(net, x, y, rates))[-1].item()
-    found = sharpness(net, [(x, y)], loss=F.cross_entropy, rates=rates, tolerance=1e-9)
-    assert found.value == pytest.approx(expected, rel=1e-9)
-    assert found.loss == pytest.approx(F.cross_entropy(net(x), y).item())
+    result = sharpness(net, [(x, y)], loss=F.cross_entropy, rates=rates, tolerance=1e-9)
+    assert result.value == pytest.approx(expected, rel=1e-9)
+    assert result.loss == pytest.approx(F.cross_entropy(net(x), y).item())
     rough = sharpness(net, [(x, y)], loss=F.cross_entropy, rates=rates, tolerance=0.05)
-    assert rough.products < found.products
+    assert rough.products < result.products
     assert abs(rough.value - expected) <= rough.error * rough.value
 
 
@@ -95,8 +95,8 @@ def test_products_are_differences_of_gradients():
         return dict(zip(weights, torch.autograd.grad(value, list(weights.values())), strict=True))
 
     above, below = gradient(1e-5), gradient(-1e-5)
-    for name, found in image.items():
-        torch.testing.assert_close(found, (above[name] - below[name]) / 2e-5, rtol=1e-6, atol=1e-8)
+    for name, result in image.items():
+        torch.testing.assert_close(result, (above[name] - below[name]) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
 def test_products_of_a_transformer():
@@ -144,8 +144,8 @@ def test_wide_networks_have_the_sharpness_of_the_kernel():
                 std = {"input.weight": 1.0, "readout.weight": 1 / width}.get(name, width**-0.5)
                 nn.init.normal_(p, std=std)
                 p.requires_grad_(name.startswith("branches"))
-            found = sharpness(model, data, loss=lambda f, y: 0.5 * (f - y).square().sum() / len(y))
-            values.append(found.value / expected)
+            result = sharpness(model, data, loss=lambda f, y: 0.5 * (f - y).square().sum() / len(y))
+            values.append(result.value / expected)
         ratios[width] = np.mean(values), np.std(values, ddof=1) / math.sqrt(runs)
     mean, error = ratios[512]
     assert abs(mean - 1) < 3.6 * error  # Student's t with 39 degrees of freedom: 0.1 %

@@ -23,26 +23,26 @@ def test_two_processes_see_what_one_sees_at_first_and_after_training(how, tmp_pa
     Adam's epsilon is large enough for sums in another order not to be blown up where gradients are
     near zero.
     """
-    found = together(tmp_path, how)
+    result = together(tmp_path, how)
     for name in sharded_worker.MODELS:
         expected = sharded_worker.seen(name, "plain")
         kinds = {key.split(": ")[-1] for key in expected}
         assert {"stream", "update effect", "stream change", "readout update"} <= kinds
-        assert found[name].keys() == expected.keys()
+        assert result[name].keys() == expected.keys()
         assert min(v for k, v in expected.items() if "change" in k) > 1e-3
         for key, value in expected.items():
-            assert found[name][key] == approx(value, rel=1e-3, abs=1e-6), (name, key)
+            assert result[name][key] == approx(value, rel=1e-3, abs=1e-6), (name, key)
 
 
 @pytest.mark.long
 def test_a_check_of_sharded_networks_is_that_of_plain_ones(tmp_path):
-    found = together(tmp_path, "check")
+    result = together(tmp_path, "check")
     expected = sharded_worker.checked("plain")
-    assert found.keys() == expected.keys()
-    assert len(found) > 20
+    assert result.keys() == expected.keys()
+    assert len(result) > 20
     for key, value in expected.items():
         # float32 sums in another order, amplified by two steps of Adam where gradients are small.
-        assert found[key] == approx(value, abs=0.01), key
+        assert result[key] == approx(value, abs=0.01), key
 
 
 def test_a_plain_tensor_is_whole():

@@ -38,10 +38,10 @@ def code(tmp_path, monkeypatch):
             here.syspath_prepend(str(folder))
             for name in [n for n in sys.modules if n.partition(".")[0] in MINE]:
                 here.delitem(sys.modules, name)
-            found = runpy.run_path(str(folder / "script.py"), run_name="__main__")["CODE"]
+            result = runpy.run_path(str(folder / "script.py"), run_name="__main__")["CODE"]
             for name in [n for n in sys.modules if n.partition(".")[0] in MINE]:
                 del sys.modules[name]
-        return found
+        return result
 
     return code
 
@@ -146,13 +146,13 @@ class TestFunctionsOfOneName:
         for name in "ab":
             (tmp_path / name).mkdir()
             (tmp_path / name / "main_own.py").write_text("def make(w, d): ...\ndef batch(g): ...\n")
-        found = [code()]
+        result = [code()]
         for name in "ab":
             with (tmp_path / name / "main_own.py").open("a") as file:
                 file.write("SCALE = 2\n")
             resolved.cache_clear()
-            found.append(code())
-        assert len({*found}) == 3
+            result.append(code())
+        assert len({*result}) == 3
 
     def test_files_of_one_name_that_change_places(self, tmp_path):
         for name in "ab":

@@ -91,9 +91,9 @@ class TestReferences:
     def test_are_found_again_and_survive_pickling(self, written):
         functions = by_reference(written(mine_own=SOURCE))
         assert functions.make.endswith("mine_own.py:make")
-        found = resolved(pickle.loads(pickle.dumps(functions)))
-        assert found.make.__globals__ is found.batch.__globals__  # one module serves both
-        assert found.loss is cross_entropy
+        result = resolved(pickle.loads(pickle.dumps(functions)))
+        assert result.make.__globals__ is result.batch.__globals__  # one module serves both
+        assert result.loss is cross_entropy
 
     def test_files_find_what_lies_beside_them(self, written):
         own = written(

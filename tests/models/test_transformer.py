@@ -265,14 +265,14 @@ class TestPlan:
             if spoil:
                 plan.detach(model)
             optimizer = torch.optim.AdamW(plan.param_groups(model, lr=3e-3, eps=1e-3))
-            found = []
+            result = []
             for _ in range(4):
                 loss = model(TOKENS).square().mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                found.append(loss.item())
-            return found
+                result.append(loss.item())
+            return result
 
         explicit = losses(False)
         assert losses(True) == approx(explicit, rel=1e-6)  # initialized in single precision

@@ -17,11 +17,11 @@ def evidence(names, path):
 
 
 def test_what_is_computed_alone_is_confirmed(tmp_path):
-    found = evidence(["beyond1", "beyond7"], tmp_path)
-    assert {f.verdict for f in found.findings} == {Reproduction.REPRODUCED}
-    assert "2 of 2 results beyond the paper confirmed" in evidence_headline(found)
-    assert "0 of 0 figures and claims" in evidence_headline(found)
-    table = evidence_markdown(found, command="depthmup reproduce all")
+    result = evidence(["beyond1", "beyond7"], tmp_path)
+    assert {f.verdict for f in result.findings} == {Reproduction.REPRODUCED}
+    assert "2 of 2 results beyond the paper confirmed" in evidence_headline(result)
+    assert "0 of 0 figures and claims" in evidence_headline(result)
+    table = evidence_markdown(result, command="depthmup reproduce all")
     assert "## Beyond the paper" in table
     assert "| derived |" in table
 
@@ -33,8 +33,8 @@ def test_a_limit_with_another_learning_rate_is_not_first_order(tmp_path, monkeyp
         return right(steps, lr=1.2 * lr if options["depth"] == float("inf") else lr, **options)
 
     monkeypatch.setattr(limits, "two_matrix", wrong)
-    found = evidence(["beyond1"], tmp_path)
-    assert found.findings[0].verdict is Reproduction.NOT_REPRODUCED
+    result = evidence(["beyond1"], tmp_path)
+    assert result.findings[0].verdict is Reproduction.NOT_REPRODUCED
 
 
 @pytest.mark.long
@@ -45,5 +45,5 @@ def test_networks_notice_a_wrong_learning_rate(tmp_path, monkeypatch):
         return right(steps, lr=1.5 * lr, **options)
 
     monkeypatch.setattr(limits, "two_matrix", wrong)
-    found = evidence(["beyond2"], tmp_path)
-    assert found.findings[0].verdict is Reproduction.NOT_REPRODUCED
+    result = evidence(["beyond2"], tmp_path)
+    assert result.findings[0].verdict is Reproduction.NOT_REPRODUCED

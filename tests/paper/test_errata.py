@@ -41,9 +41,9 @@ def test_one_number_is_judged_as_one(errors_off, verdict, tmp_path):
     def values(run):
         return {"explicit": stream[run], "implicit": 100.0 + stream[run]}
 
-    found = finding("erratum3", tmp_path, values)
-    assert found.comparisons[0].verdict is verdict
-    assert found.verdict is verdict
+    result = finding("erratum3", tmp_path, values)
+    assert result.comparisons[0].verdict is verdict
+    assert result.verdict is verdict
     assert surprising(24) < 2.4 < surprising(24, tests=5)
 
 
@@ -59,9 +59,9 @@ def compared(path, columns, expected):
 def test_steps_that_do_not_scatter_are_no_tests_and_must_be_as_expected(tmp_path):
     for index, (first, verdict) in enumerate(((0.5 + 1e-9, YES), (0.51, NO))):
         (tmp_path / str(index)).mkdir()
-        found = compared(tmp_path / str(index), [first, around(1.0, 1.0)], [0.5, 1.0])
-        assert found.accepted.high == surprising(24, tests=1)
-        assert found.verdict is verdict
+        result = compared(tmp_path / str(index), [first, around(1.0, 1.0)], [0.5, 1.0])
+        assert result.accepted.high == surprising(24, tests=1)
+        assert result.verdict is verdict
     (tmp_path / "fixed").mkdir()
     assert compared(tmp_path / "fixed", [0.5, 1.0], [0.5, 1.0]).verdict is YES
 
@@ -92,6 +92,6 @@ def test_what_is_asked_of_the_trained_networks_of_erratum_7(tmp_path):
             outputs = np.concatenate(limit.outputs)[:, 0]
             outputs = outputs + np.random.default_rng(settings["run"]).normal(size=4, scale=0.01)
             store.add(Measurement(task=measure.task, values={"outputs": outputs.tolist()}))
-        found = claim.finding(experiment, store)
-    assert found.verdict is NO
+        result = claim.finding(experiment, store)
+    assert result.verdict is NO
     assert "nearer" in claim.shows

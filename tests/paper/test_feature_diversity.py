@@ -35,7 +35,7 @@ def walk_and_flow(described, step, eps, *, grows=0.2, relu=2.0):
 
 def verdicts(path, law=walk_and_flow, names=FIGURES, **setting):
     claims = named(names)
-    found = {}
+    result = {}
     with Store(path / "results.sqlite") as store:
         for claim in claims:
             experiment = claim.experiment(Setting(sizes=SIZES, **setting))
@@ -44,15 +44,15 @@ def verdicts(path, law=walk_and_flow, names=FIGURES, **setting):
                 described, eps = Cell.from_json(s["cell"]), np.array(s["eps"])
                 values = {str(t): law(described, t, eps).tolist() for t in s["steps"]}
                 store.add(Measurement(task=measure.task, values=values))
-            found[claim.name] = claim.finding(experiment, store)
-    return found
+            result[claim.name] = claim.finding(experiment, store)
+    return result
 
 
 def test_where_the_theory_holds_all_three_figures_are_reproduced(tmp_path):
-    found = verdicts(tmp_path)
-    assert {name: f.verdict for name, f in found.items()} == dict.fromkeys(FIGURES, YES)
+    result = verdicts(tmp_path)
+    assert {name: f.verdict for name, f in result.items()} == dict.fromkeys(FIGURES, YES)
     # A network of depth 64 is measured from one block on.
-    assert found["fig17"].config["eps"] == (1 / 64, 1 / 32, 1 / 16, 1 / 8)
+    assert result["fig17"].config["eps"] == (1 / 64, 1 / 32, 1 / 16, 1 / 8)
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_where_the_theory_holds_all_three_figures_are_reproduced(tmp_path):
     ids=["ode", "alpha 0.6", "gamma 0"],
 )
 def test_other_rules_are_found_out(rule, tmp_path):
-    found = verdicts(tmp_path, names=["fig17"], depth_mup=rule)
-    assert found["fig17"].verdict is NO
+    result = verdicts(tmp_path, names=["fig17"], depth_mup=rule)
+    assert result["fig17"].verdict is NO
 
 
 def test_an_ode_that_stays_diverse_is_no_reproduction(tmp_path):
     def law(described, step, eps):
         return np.sqrt(eps) * walk_and_flow(described, step, np.ones(1))
 
-    found = verdicts(tmp_path, law, names=["fig17"])["fig17"]
-    moved = next(c for c in found.comparisons if c.what.startswith("ODE: slope"))
+    result = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    moved = next(c for c in result.comparisons if c.what.startswith("ODE: slope"))
     assert moved.verdict is not YES
-    assert found.verdict is not YES
+    assert result.verdict is not YES
 
 
 def test_an_ode_that_is_a_flow_at_any_depth_does_not_move(tmp_path):
@@ -82,8 +82,8 @@ def test_an_ode_that_is_a_flow_at_any_depth_does_not_move(tmp_path):
         ode = described.optimizer.lr * described.network.width > 2.0**-3.5
         return d[0] * (eps / eps[0]) ** 0.9 if ode else d
 
-    found = verdicts(tmp_path, law, names=["fig17"])["fig17"]
-    moved, larger = found.comparisons[2:4]
+    result = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    moved, larger = result.comparisons[2:4]
     assert (moved.verdict, larger.verdict) == (OPEN, YES)
     assert abs(moved.ours.value) < 1e-9
 
@@ -112,11 +112,11 @@ def test_networks_that_diverged_decide_nothing(tmp_path):
 
 def test_distances_are_those_of_the_network_at_its_steps():
     one = cell(depth=16, width=16, steps=4)
-    found = distances_of(cell=one.to_json(), steps=(0, 4), eps=(1 / 16, 1 / 8))
+    result = distances_of(cell=one.to_json(), steps=(0, 4), eps=(1 / 16, 1 / 8))
     inputs = dataset(one.data).inputs[:64]
     d = feature_distances(build(one), inputs, "branches.*", eps=(1 / 16, 1 / 8), at=STARTS)
-    assert found["0"] == approx(np.sqrt(np.square(d).mean(axis=0)).tolist())
-    assert found["4"] != approx(found["0"], rel=1e-3)
+    assert result["0"] == approx(np.sqrt(np.square(d).mean(axis=0)).tolist())
+    assert result["4"] != approx(result["0"], rel=1e-3)
     wild = json.dumps(json.loads(one.to_json()) | {"steps": 200}).replace('"lr": ', '"lr": 9')
     assert list(distances_of(cell=wild, steps=(0, 200), eps=(1 / 16,))) == ["0"]
 

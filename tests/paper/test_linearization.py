@@ -59,10 +59,10 @@ def test_without_updates_a_linearized_network_is_the_network_and_has_its_gradien
 
 def test_blocks_of_one_matrix_without_nonlinearity_are_linear_already():
     one = cell(depth=4, activation="identity", steps=5)
-    found = distances_of(cell=one.to_json())
+    result = distances_of(cell=one.to_json())
     # Single precision, relative to a change of a tenth or so.
-    assert found["outputs"] < 1e-3
-    assert found["blocks"] < 1e-3
+    assert result["outputs"] < 1e-3
+    assert result["blocks"] < 1e-3
 
 
 def test_a_run_that_diverges_has_no_distance():

@@ -26,10 +26,10 @@ CLAIMS = ("fig1", *(f"claim7.{k}" for k in range(1, 7)))
 
 def computed(alpha):
     """Exponents as the claims have them."""
-    found = {}
+    result = {}
     for gamma in GAMMAS:
         r = regime(alpha, gamma)
-        found[str(gamma)] = {
+        result[str(gamma)] = {
             "x_0": 0.0 if r.stable_at_init else float("inf"),
             "f_1": float(1 - r.alpha - gamma),
             "h_1": max(0.0, -float(gamma)),
@@ -37,7 +37,7 @@ def computed(alpha):
             "kappa": float("nan") if r.kappa is None else float(r.kappa),
             "region": r.name,
         }
-    return found
+    return result
 
 
 def as_claimed(pair):
@@ -48,7 +48,7 @@ def as_claimed(pair):
 
 
 def verdicts(path, law=as_claimed, names=CLAIMS, of_alpha=computed, **setting):
-    found = {}
+    result = {}
     with Store(path / "results.sqlite") as store:
         for claim in named(names):
             experiment = claim.experiment(Setting(**setting))
@@ -59,8 +59,8 @@ def verdicts(path, law=as_claimed, names=CLAIMS, of_alpha=computed, **setting):
                 else:
                     values = law((Fraction(s["alpha"]), Fraction(s["gamma"])))
                 store.add(Measurement(task=measure.task, values=values))
-            found[claim.name] = claim.finding(experiment, store).verdict
-    return found
+            result[claim.name] = claim.finding(experiment, store).verdict
+    return result
 
 
 def changed(pair, **values):
@@ -198,9 +198,9 @@ def test_small_networks_are_found_where_the_theory_says(tmp_path):
         for measure in of.measures:
             values = measure.function(**measure.task.settings)
             store.add(Measurement(task=measure.task, values=values))
-        found = measured_by_pair(store, of)
+        result = measured_by_pair(store, of)
     for pair in pairs:
-        assert found[pair]["region"] == regime(*pair).name
+        assert result[pair]["region"] == regime(*pair).name
         for name, claim in CLAIMED.items():
             claimed = claim(regime(*pair))
-            assert claimed is None or found[pair][name] in (claimed, None), name
+            assert claimed is None or result[pair][name] in (claimed, None), name

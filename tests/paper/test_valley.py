@@ -26,21 +26,21 @@ def valley(slope, *, bend=0.0, noise=None, seeds=4):
 
 @pytest.mark.parametrize("slope", [-2.0, -1.0, -0.8])
 def test_a_straight_valley_is_found_exactly(slope):
-    found = slope_of_valley(RATES, LOG2_AS, valley(slope))
-    assert (found.value, found.low, found.high) == approx((slope, slope, slope))
+    result = slope_of_valley(RATES, LOG2_AS, valley(slope))
+    assert (result.value, result.low, result.high) == approx((slope, slope, slope))
 
 
 def test_a_bent_valley_has_an_interval_though_all_seeds_agree():
-    found = slope_of_valley(RATES, LOG2_AS, valley(-2.0, bend=0.05))
-    assert found.value == approx(-2.0, abs=1e-6)
-    assert found.high - found.low > 0.1
+    result = slope_of_valley(RATES, LOG2_AS, valley(-2.0, bend=0.05))
+    assert result.value == approx(-2.0, abs=1e-6)
+    assert result.high - result.low > 0.1
 
 
 def test_the_interval_holds_the_truth_at_least_as_often_as_it_says():
     """200 draws at 95%: fewer than 182 hits has a chance of 1% if the coverage is right."""
     rng = np.random.default_rng(0)
-    found = [slope_of_valley(RATES, LOG2_AS, valley(-1.0, noise=rng)) for _ in range(200)]
-    assert sum(f.low <= -1.0 <= f.high for f in found) >= 182
+    result = [slope_of_valley(RATES, LOG2_AS, valley(-1.0, noise=rng)) for _ in range(200)]
+    assert sum(f.low <= -1.0 <= f.high for f in result) >= 182
 
 
 def test_optima_at_the_edge_are_no_optima():

@@ -45,7 +45,7 @@ def losses(how, order, tied=True, folding=False):
         plan = plan_of(model, tied, folding)
     plan.initialize(model)
     optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1, eps=1e-4))
-    found = []
+    outcome = []
     for x, y in batches(tokens(4), (4, 8, 32), STEPS, dtype=torch.float32):
         share = slice(rank * 4 // ranks, (rank + 1) * 4 // ranks)
         loss = (model(x[share]) - y[share]).square().mean()
@@ -56,9 +56,9 @@ def losses(how, order, tied=True, folding=False):
         mean = loss.detach().clone()
         if ranks > 1:
             dist.all_reduce(mean)
-        found.append((mean.item() / ranks, norm.item()))
+        outcome.append((mean.item() / ranks, norm.item()))
     assert plain is not None
-    return found
+    return outcome
 
 
 if __name__ == "__main__":

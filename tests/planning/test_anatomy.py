@@ -35,8 +35,8 @@ from depthmup.rules import Kind, Ratios, Role
 
 
 def places(make, inputs, target=(32, 8), base=(8, 2), **options):
-    found = anatomy(make(*target), make(*base), example_inputs=inputs, **options)
-    return {p.name: p for p in found.places}
+    result = anatomy(make(*target), make(*base), example_inputs=inputs, **options)
+    return {p.name: p for p in result.places}
 
 
 def role(place):
@@ -44,8 +44,8 @@ def role(place):
 
 
 def test_residual_mlp():
-    found = places(ResidualMLP, vectors())
-    at = {name: (role(p), p.ratios) for name, p in found.items()}
+    result = places(ResidualMLP, vectors())
+    at = {name: (role(p), p.ratios) for name, p in result.items()}
     deep = {"depth": 4.0}
     assert at["inp.weight"] == ((Kind.INPUT, False, False), Ratios(fan_out=4))
     assert at["inp.bias"] == ((Kind.VECTOR, False, False), Ratios(fan_out=4))
@@ -79,38 +79,38 @@ def test_names_do_not_matter():
 
 
 def test_equal_width_leaves_kinds_to_the_place():
-    found = places(ResidualMLP, vectors(), target=(8, 8))
-    kinds = {n: found[n].role.kind for n in ("inp.weight", "blocks.0.up.weight", "out.weight")}
+    result = places(ResidualMLP, vectors(), target=(8, 8))
+    kinds = {n: result[n].role.kind for n in ("inp.weight", "blocks.0.up.weight", "out.weight")}
     assert list(kinds.values()) == [Kind.INPUT, Kind.HIDDEN, Kind.READOUT]
-    assert all(p.ratios in (Ratios(), Ratios(depth=4)) for p in found.values())
+    assert all(p.ratios in (Ratios(), Ratios(depth=4)) for p in result.values())
 
 
 def test_tied_embedding_is_one_readout():
-    found = places(lambda w, d: Transformer(w, d, tied=True), tokens())
-    tied = found["tokens.weight"]
+    result = places(lambda w, d: Transformer(w, d, tied=True), tokens())
+    tied = result["tokens.weight"]
     assert tied.role == Role(kind=Kind.READOUT, tied=True)
     assert tied.ratios == Ratios(fan_in=4)
     assert tied.names == ("tokens.weight", "head.weight")
-    assert found["positions"].role.kind is Kind.VECTOR
+    assert result["positions"].role.kind is Kind.VECTOR
 
 
 def test_convolutions_count_their_kernel_and_depthwise_ones_do_not_grow_in_fan_in():
-    found = places(ConvNeXt, images())
-    assert found["stem.weight"].ratios == Ratios(fan_out=4)
-    depthwise = found["stages.1.3.dwconv.weight"]
+    result = places(ConvNeXt, images())
+    assert result["stem.weight"].ratios == Ratios(fan_out=4)
+    depthwise = result["stages.1.3.dwconv.weight"]
     assert (depthwise.role.kind, depthwise.ratios) == (Kind.INPUT, Ratios(fan_out=4, depth=4))
-    assert found["stages.1.3.gamma"].role.last
-    assert found["down.1.weight"].role == Role(kind=Kind.HIDDEN)
+    assert result["stages.1.3.gamma"].role.last
+    assert result["down.1.weight"].role == Role(kind=Kind.HIDDEN)
 
 
 def test_resnet_blocks_are_matched_by_proportion():
     """Base stages of two blocks: the first changes the channels, the others keep them."""
-    found = places(ResNet, images())
-    assert found["layer2.0.conv1.weight"].base_name == "layer2.0.conv1.weight"
-    assert found["layer2.7.conv1.weight"].base_name == "layer2.1.conv1.weight"
-    assert found["layer2.7.conv1.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
-    assert not found["layer2.0.down.0.weight"].role.in_branch
-    assert found["layer2.7.bn2.weight"].role.last
+    result = places(ResNet, images())
+    assert result["layer2.0.conv1.weight"].base_name == "layer2.0.conv1.weight"
+    assert result["layer2.7.conv1.weight"].base_name == "layer2.1.conv1.weight"
+    assert result["layer2.7.conv1.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
+    assert not result["layer2.0.down.0.weight"].role.in_branch
+    assert result["layer2.7.bn2.weight"].role.last
     with pytest.raises(UnrelatedModels, match=r"layer\d.1 has no counterpart|several"):
         places(ResNet, images(), base=(8, 1))
 
@@ -120,29 +120,29 @@ def test_blocks_of_one_class_are_matched_by_proportion():
         blocks = (MLPBlock(width, k * width) for k in pattern)
         return nn.Sequential(nn.Linear(6, width), *blocks, nn.Linear(width, 2))
 
-    found = anatomy(make(16, (2, 5, 2, 5)), make(8, (2, 5)), example_inputs=vectors()).places
-    bases = {p.name: p.base_name for p in found}
+    result = anatomy(make(16, (2, 5, 2, 5)), make(8, (2, 5)), example_inputs=vectors()).places
+    bases = {p.name: p.base_name for p in result}
     assert [bases[f"{i}.up.weight"] for i in (1, 2, 3, 4)] == [
         f"{i}.up.weight" for i in (1, 2, 1, 2)
     ]
-    assert {p.ratios.fan_out for p in found if ".up." in p.name} == {2}
+    assert {p.ratios.fan_out for p in result if ".up." in p.name} == {2}
     with pytest.raises(UnrelatedModels, match="could correspond to several"):
         anatomy(make(16, (2, 5, 3)), make(8, (2, 5)), example_inputs=vectors())
 
 
 def test_nested_branches_multiply_their_ratios():
-    found = places(tower(NestedBlock), vectors())
-    assert found["blocks.0.adapter_out.weight"].ratios.depth == 4
-    assert len(found["blocks.0.adapter_out.weight"].branches) == 2
+    result = places(tower(NestedBlock), vectors())
+    assert result["blocks.0.adapter_out.weight"].ratios.depth == 4
+    assert len(result["blocks.0.adapter_out.weight"].branches) == 2
     # From four fixed to a growing number, from a growing number to four.
-    assert found["blocks.0.adapter_out.weight"].role.kind is Kind.INPUT
-    narrow = found["blocks.0.adapter_in.weight"]
+    assert result["blocks.0.adapter_out.weight"].role.kind is Kind.INPUT
+    narrow = result["blocks.0.adapter_in.weight"]
     assert (narrow.role.kind, narrow.ratios.fan_in, narrow.ratios.fan_out) == (Kind.HIDDEN, 4, 1)
 
 
 def test_layers_tied_across_depth_are_shared():
-    found = places(tower(MLPBlock, shared=True), vectors())
-    up = found["blocks.0.up.weight"]
+    result = places(tower(MLPBlock, shared=True), vectors())
+    up = result["blocks.0.up.weight"]
     assert up.role.shared
     assert up.ratios.depth == 4
     assert not places(tower(MLPBlock, shared=True), vectors(), target=(32, 2))[
@@ -180,14 +180,14 @@ def test_experts_grouped_queries_and_shared_gains():
                 x = block(x)
             return x
 
-    found = places(Net, tokens())
-    experts = found["blocks.0.experts"]
+    result = places(Net, tokens())
+    experts = result["blocks.0.experts"]
     assert (experts.role.kind, experts.role.last) == (Kind.HIDDEN, True)
     assert experts.ratios == Ratios(fan_in=4, fan_out=4, depth=4)
-    assert found["blocks.0.router.weight"].ratios == Ratios(fan_in=4, depth=4)
-    assert found["blocks.0.router.weight"].role.kind is Kind.HIDDEN
-    assert found["blocks.0.gain"].ratios == Ratios(depth=4)
-    assert found["blocks.0.k.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
+    assert result["blocks.0.router.weight"].ratios == Ratios(fan_in=4, depth=4)
+    assert result["blocks.0.router.weight"].role.kind is Kind.HIDDEN
+    assert result["blocks.0.gain"].ratios == Ratios(depth=4)
+    assert result["blocks.0.k.weight"].ratios == Ratios(fan_in=4, fan_out=4, depth=4)
 
 
 @pytest.mark.parametrize("scaled", ["queries", "keys", "logits"])
@@ -220,17 +220,17 @@ def test_growing_heads_scale_the_logits(fused, scaled):
         return model
 
     plan = depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens(), own_init="fan_in")
-    found = [m for m in plan.multipliers if m.where is Where.LOGITS]
+    result = [m for m in plan.multipliers if m.where is Where.LOGITS]
     if fused:  # queries are a third of what one matrix gives
-        assert [(m.hooks[0].module, m.hooks[0].part) for m in found] == [
+        assert [(m.hooks[0].module, m.hooks[0].part) for m in result] == [
             (f"blocks.{i}.attention.qkv", ((0, 32),)) for i in range(2)
         ]
     else:
-        assert [m.folds for m in found] == [
+        assert [m.folds for m in result] == [
             (f"blocks.{i}.attention.q.bias", f"blocks.{i}.attention.q.weight") for i in range(2)
         ]
     # 1/sqrt(16) becomes sqrt(4)/16: half of it.
-    assert [m.value for m in found] == approx([0.5, 0.5])
+    assert [m.value for m in result] == approx([0.5, 0.5])
 
 
 def test_a_models_own_forward_scale_is_not_counted_twice():
@@ -249,9 +249,9 @@ def test_a_models_own_forward_scale_is_not_counted_twice():
         return model
 
     plan = depthmup.plan(make(32, 2), base=make(8, 2), example_inputs=tokens(), own_init="fixed")
-    found = {m.where: m for m in plan.multipliers}
-    assert found[Where.READOUT].value == approx(1 / 4 * 4**0.5)
-    assert found[Where.INPUT].value == approx(4**-0.5)
+    result = {m.where: m for m in plan.multipliers}
+    assert result[Where.READOUT].value == approx(1 / 4 * 4**0.5)
+    assert result[Where.INPUT].value == approx(4**-0.5)
 
 
 class TestErrors:
@@ -291,9 +291,9 @@ class TestErrors:
         def make(width, hidden):
             return nn.Sequential(nn.Linear(6, width), MLPBlock(width, hidden), nn.Linear(width, 2))
 
-        found = anatomy(make(16, 8), make(8, 32), example_inputs=vectors())
-        assert any("narrower in some dimensions" in note for note in found.notes)
-        up = next(p for p in found.places if p.name == "1.up.weight")
+        result = anatomy(make(16, 8), make(8, 32), example_inputs=vectors())
+        assert any("narrower in some dimensions" in note for note in result.notes)
+        up = next(p for p in result.places if p.name == "1.up.weight")
         assert up.ratios == Ratios(fan_in=2, fan_out=1 / 4)
 
     def test_unused_parameter(self):
@@ -304,10 +304,10 @@ class TestErrors:
 
         with pytest.raises(NotUnderstood, match=r"spare.weight has no influence.*roles="):
             anatomy(make(8), make(4), example_inputs=vectors())
-        found = anatomy(make(8), make(4), example_inputs=vectors(), roles={
+        result = anatomy(make(8), make(4), example_inputs=vectors(), roles={
             "spare.weight": "hidden", "spare.bias": Kind.VECTOR,
         })  # fmt: skip
-        spare = next(p for p in found.places if p.name == "spare.weight")
+        spare = next(p for p in result.places if p.name == "spare.weight")
         assert (spare.role.kind, spare.ratios) == (Kind.HIDDEN, Ratios(fan_in=2, fan_out=2))
 
     def test_unused_and_frozen_is_left_alone(self):
@@ -330,8 +330,8 @@ class TestErrors:
         with pytest.raises(NotUnderstood, match=r"rows of 0.weight differs"):
             anatomy(make(8, 64), make(4, 32), example_inputs=tokens())
         declared = {"0.weight": DeclaredRole(kind=Kind.INPUT, fan_out=(1,))}
-        found = anatomy(make(8, 64), make(4, 32), example_inputs=tokens(), roles=declared)
-        assert found.places[0].ratios == Ratios(fan_out=2)
+        result = anatomy(make(8, 64), make(4, 32), example_inputs=tokens(), roles=declared)
+        assert result.places[0].ratios == Ratios(fan_out=2)
 
     def test_unknown_use(self):
         def make(width):
@@ -380,10 +380,10 @@ class TestErrors:
 
         with pytest.raises(NotUnderstood, match=r"repeats others\.\*\.weight more often.*outside"):
             anatomy(Half(4), Half(2), example_inputs=vectors())
-        found = anatomy(
+        result = anatomy(
             Half(4), Half(2), example_inputs=vectors(), roles={"others.*.weight": "hidden"}
         )
-        assert {p.name for p in found.places if not p.role.in_branch} >= {"others.3.weight"}
+        assert {p.name for p in result.places if not p.role.in_branch} >= {"others.3.weight"}
         half = {"branches": {"blocks.*": ()}}
         declared = anatomy(Half(4), Half(2), example_inputs=vectors(), **half)
         assert any("repeats others.*.weight more often" in note for note in declared.notes)
@@ -451,8 +451,8 @@ class TestHints:
         def is_branch(name, module):
             return isinstance(module, nn.Tanh)
 
-        found = anatomy(self.make(8, 4), self.make(8, 2), branches=is_branch)
-        assert [s.label for s in found.sites] == [f"blocks.{i}.act" for i in range(4)]
+        result = anatomy(self.make(8, 4), self.make(8, 2), branches=is_branch)
+        assert [s.label for s in result.sites] == [f"blocks.{i}.act" for i in range(4)]
 
     def test_patterns_that_match_nothing(self):
         with pytest.raises(ValueError, match="No module matches the branch pattern 'layers"):

@@ -49,33 +49,33 @@ def parameters_under(model, *prefixes):
 )
 def test_each_block_is_one_branch_with_all_its_parameters(block):
     model = Tower(block, 8, 3)
-    _, usage, found = read(model, vectors())
-    assert [b.label.split(".")[1] for b in found.branches] == ["0", "1", "2"]
-    assert [s.depth for s in found.streams] == [3]
-    for i, branch in enumerate(found.branches):
+    _, usage, result = read(model, vectors())
+    assert [b.label.split(".")[1] for b in result.branches] == ["0", "1", "2"]
+    assert [s.depth for s in result.streams] == [3]
+    for i, branch in enumerate(result.branches):
         assert owned(usage, branch) == parameters_under(model, f"blocks.{i}")
 
 
 def test_transformer_attention_and_mlp():
     model = Transformer(16, 2)
-    _, usage, found = read(model, tokens())
+    _, usage, result = read(model, tokens())
     expected = [
         parameters_under(model, f"blocks.{i}.{norm}", f"blocks.{i}.{part}")
         for i in range(2)
         for norm, part in (("norm1", "attention"), ("norm2", "mlp"))
     ]
-    assert [owned(usage, b) for b in found.branches] == expected
-    assert found.streams[0].depth == 4
-    assert not found.streams[0].normalized
+    assert [owned(usage, b) for b in result.branches] == expected
+    assert result.streams[0].depth == 4
+    assert not result.streams[0].normalized
 
 
 def test_parallel_branches_written_as_two_additions():
     """x + one(norm(x)) + two(norm(x)): both read the stream at x."""
     model = Tower(ParallelBlock, 8, 2)
-    _, usage, found = read(model, vectors())
-    assert len(found.branches) == 4
-    assert found.streams[0].depth == 4
-    first, second = found.branches[:2]
+    _, usage, result = read(model, vectors())
+    assert len(result.branches) == 4
+    assert result.streams[0].depth == 4
+    first, second = result.branches[:2]
     assert first.origin == second.origin
     assert owned(usage, first) == parameters_under(model, "blocks.0.one", "blocks.0.norm")
     assert owned(usage, second) == parameters_under(model, "blocks.0.two", "blocks.0.norm")
@@ -83,11 +83,11 @@ def test_parallel_branches_written_as_two_additions():
 
 def test_nested_branches_count_along_their_own_stream():
     model = Tower(NestedBlock, 8, 3)
-    _, usage, found = read(model, vectors())
-    outer = [b for b in found.branches if not b.parents]
-    inner = [b for b in found.branches if b.parents]
+    _, usage, result = read(model, vectors())
+    outer = [b for b in result.branches if not b.parents]
+    inner = [b for b in result.branches if b.parents]
     assert len(outer) == len(inner) == 3
-    assert sorted(s.depth for s in found.streams) == [1, 1, 1, 3]
+    assert sorted(s.depth for s in result.streams) == [1, 1, 1, 3]
     assert owned(usage, inner[0]) == parameters_under(
         model, "blocks.0.adapter_in", "blocks.0.adapter_out"
     )
@@ -95,19 +95,19 @@ def test_nested_branches_count_along_their_own_stream():
 
 
 def test_post_norm_is_noticed():
-    _, usage, found = read(Tower(PostNormBlock, 8, 3), vectors())
-    assert [(s.depth, s.normalized) for s in found.streams] == [(3, True)]
-    assert owned(usage, found.branches[1]) == {
+    _, usage, result = read(Tower(PostNormBlock, 8, 3), vectors())
+    assert [(s.depth, s.normalized) for s in result.streams] == [(3, True)]
+    assert owned(usage, result.branches[1]) == {
         f"blocks.1.{part}.{kind}" for part in ("up", "down") for kind in ("weight", "bias")
     }
 
 
 def test_resnet_with_projection_shortcuts_and_in_place_additions():
     model = ResNet(8, 2)
-    _, usage, found = read(model, images())
-    assert [s.depth for s in found.streams] == [4]
+    _, usage, result = read(model, images())
+    assert [s.depth for s in result.streams] == [4]
     for branch, prefix in zip(
-        found.branches, ("layer1.0", "layer1.1", "layer2.0", "layer2.1"), strict=True
+        result.branches, ("layer1.0", "layer1.1", "layer2.0", "layer2.1"), strict=True
     ):
         parts = [f"{prefix}.{part}" for part in ("conv1", "bn1", "conv2", "bn2")]
         assert owned(usage, branch) == parameters_under(model, *parts)
@@ -116,17 +116,17 @@ def test_resnet_with_projection_shortcuts_and_in_place_additions():
 @pytest.mark.parametrize("training", [True, False])
 def test_convnext_with_stages_and_stochastic_depth(training):
     model = ConvNeXt(8, 2).train(training)
-    _, usage, found = read(model, images())
-    assert [s.depth for s in found.streams] == [4]
-    assert owned(usage, found.branches[3]) == parameters_under(model, "stages.1.1")
+    _, usage, result = read(model, images())
+    assert [s.depth for s in result.streams] == [4]
+    assert owned(usage, result.branches[3]) == parameters_under(model, "stages.1.1")
     assert model.training is training
 
 
 def test_layers_shared_between_positions():
-    _, usage, found = read(Tower(MLPBlock, 8, 5, shared=True), vectors())
-    assert found.streams[0].depth == 5
+    _, usage, result = read(Tower(MLPBlock, 8, 5, shared=True), vectors())
+    assert result.streams[0].depth == 5
     assert len(usage.uses["blocks.0.up.weight"]) == 5
-    assert all(owned(usage, b) == owned(usage, found.branches[0]) for b in found.branches)
+    assert all(owned(usage, b) == owned(usage, result.branches[0]) for b in result.branches)
 
 
 class EncoderDecoder(nn.Module):
@@ -152,10 +152,10 @@ class EncoderDecoder(nn.Module):
 
 
 def test_encoder_and_decoder_are_two_streams():
-    _, usage, found = read(EncoderDecoder(8, 3), vectors())
-    assert sorted(s.depth for s in found.streams) == [3, 3]
-    assert {"key.1.weight", "key.1.bias", "decoder.1.weight"} <= owned(usage, found.branches[4])
-    assert "encoder.2.up.weight" not in owned(usage, found.branches[4])
+    _, usage, result = read(EncoderDecoder(8, 3), vectors())
+    assert sorted(s.depth for s in result.streams) == [3, 3]
+    assert {"key.1.weight", "key.1.bias", "decoder.1.weight"} <= owned(usage, result.branches[4])
+    assert "encoder.2.up.weight" not in owned(usage, result.branches[4])
 
 
 class NoResiduals(nn.Module):
@@ -181,8 +181,8 @@ class NoResiduals(nn.Module):
 
 
 def test_other_additions_are_not_residual():
-    _, _, found = read(NoResiduals(8), tokens())
-    assert found.branches == ()
+    _, _, result = read(NoResiduals(8), tokens())
+    assert result.branches == ()
 
 
 def test_in_place_addition_to_a_view():
@@ -195,9 +195,9 @@ def test_in_place_addition_to_a_view():
             x.view(-1).add_(y.view(-1))
             return x
 
-    _, usage, found = read(Tower(Block, 8, 3), vectors())
-    assert [s.depth for s in found.streams] == [3]
-    assert owned(usage, found.branches[1]) == {
+    _, usage, result = read(Tower(Block, 8, 3), vectors())
+    assert [s.depth for s in result.streams] == [3]
+    assert owned(usage, result.branches[1]) == {
         n for n, _ in Tower(Block, 8, 3).named_parameters() if n.startswith("blocks.1.")
     }
 
@@ -212,9 +212,9 @@ def test_a_whole_network_inside_a_global_skip():
         def forward(self, x):
             return x + self.back(self.net(x))
 
-    _, _, found = read(Skip(), vectors())
-    assert sorted(s.depth for s in found.streams) == [1, 3]
-    assert sum(not b.parents for b in found.branches) == 1
+    _, _, result = read(Skip(), vectors())
+    assert sorted(s.depth for s in result.streams) == [1, 3]
+    assert sum(not b.parents for b in result.branches) == 1
 
 
 def test_wrapped_and_meta_models_are_read_alike():

@@ -84,8 +84,8 @@ def test_gains_and_learned_inputs_are_vectors():
             queries = self.q(self.norm(self.queries + self.positions))
             return self.out((queries @ keys.transpose(1, 2)).softmax(-1) @ keys)
 
-    found = anatomy(Queries(32), Queries(8), example_inputs=vectors())
-    at = {p.name: p.role.kind for p in found.places}
+    result = anatomy(Queries(32), Queries(8), example_inputs=vectors())
+    at = {p.name: p.role.kind for p in result.places}
     for name in ("queries", "positions", "norm.weight", "norm.bias"):
         assert at[name] is Kind.VECTOR
     assert at["q.weight"] is Kind.HIDDEN

@@ -53,11 +53,11 @@ def two_processes(how, order, out):
 @pytest.mark.parametrize("how", ["ddp", "fsdp"])
 def test_two_processes_equal_one(how, order, tmp_path):
     """Explicit hooks on a tied model, and a folded one: losses and unfolded gradient norms."""
-    found = two_processes(how, order, tmp_path / "losses.json")
+    result = two_processes(how, order, tmp_path / "losses.json")
     for (tied, folding), key in (((True, False), "True,False"), ((False, True), "False,True")):
         expected = losses("one", "before", tied, folding)
         # Sums in another order, in float32, over five steps of Adam.
-        for got, want in zip(found[key], expected, strict=True):
+        for got, want in zip(result[key], expected, strict=True):
             assert got == approx(want, rel=2e-4)
 
 

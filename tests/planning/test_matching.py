@@ -20,17 +20,17 @@ def flat(width, depth):
     ("model", "base"), [((32, 4), (8, 2)), ((32, 3), (8, 1)), ((32, 5), (8, 2))]
 )
 def test_a_flat_sequence_matches_its_ends_and_repeats_its_middle(model, base):
-    found = match_models(flat(*model), flat(*base)).parameters
+    result = match_models(flat(*model), flat(*base)).parameters
     depth, base_depth = model[1], base[1]
-    assert found["0.weight"] == "0.weight"
-    assert found[f"{2 * depth + 2}.weight"] == f"{2 * base_depth + 2}.weight"
+    assert result["0.weight"] == "0.weight"
+    assert result[f"{2 * depth + 2}.weight"] == f"{2 * base_depth + 2}.weight"
     middle = {f"{2 * i}.weight" for i in range(1, base_depth + 1)}
-    assert {found[f"{2 * i}.weight"] for i in range(1, depth + 1)} == middle
+    assert {result[f"{2 * i}.weight"] for i in range(1, depth + 1)} == middle
 
 
 def test_a_base_may_be_the_deeper_one():
-    found = match_models(flat(32, 2), flat(8, 4)).parameters
-    assert found == {**found, "0.weight": "0.weight", "6.weight": "10.weight"}
+    result = match_models(flat(32, 2), flat(8, 4)).parameters
+    assert result == {**result, "0.weight": "0.weight", "6.weight": "10.weight"}
 
 
 def residual(width, depth):
@@ -42,8 +42,8 @@ def residual(width, depth):
 
 
 def test_a_flat_residual_network_is_planned():
-    found = anatomy(residual(32, 6), residual(8, 2), example_inputs=vectors())
-    at = {p.name: p for p in found.places}
+    result = anatomy(residual(32, 6), residual(8, 2), example_inputs=vectors())
+    at = {p.name: p for p in result.places}
     assert at["7.weight"].base_name == "3.weight"
     assert at["9.weight"].base_name == "5.weight"
     assert at["6.up.weight"].ratios.depth == 3

@@ -138,8 +138,8 @@ def mlp_slopes(block, scheme, optimizer, *, spoil=lambda r: 1.0):
 
 
 def predicted(scheme):
-    found = scheme_named(scheme)
-    return float(1 - found.alpha - found.gamma), float(-found.gamma)
+    result = scheme_named(scheme)
+    return float(1 - result.alpha - result.gamma), float(-result.gamma)
 
 
 @pytest.mark.long
@@ -160,8 +160,8 @@ def test_an_unstable_pair_grows_as_predicted():
 @pytest.mark.parametrize("optimizer", RATES)
 def test_a_wrong_rule_is_caught(optimizer):
     """One factor off by r^(1/2): the slopes are no longer those of the scheme."""
-    found = mlp_slopes(OneMatrix, "depth-mup", optimizer, spoil=lambda r: r**-0.5)
-    assert found != approx(predicted("depth-mup"), abs=TOLERANCE)
+    result = mlp_slopes(OneMatrix, "depth-mup", optimizer, spoil=lambda r: r**-0.5)
+    assert result != approx(predicted("depth-mup"), abs=TOLERANCE)
 
 
 @pytest.mark.long
@@ -200,5 +200,5 @@ def test_small_llama(scheme, optimizer):
         )
         stream.append(moved[0])
         inner.append(moved[1])
-    found = slope(depths, stream), slope(depths, inner)
-    assert found == approx(predicted(scheme), abs=TOLERANCE)
+    result = slope(depths, stream), slope(depths, inner)
+    assert result == approx(predicted(scheme), abs=TOLERANCE)

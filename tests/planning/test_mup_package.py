@@ -104,9 +104,9 @@ def test_learning_rates_and_decays(name, optimizer, reference_class):
         reference, reference_class(reference.parameters(), lr=1.0, weight_decay=0.1)
     )
     kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.AdamW
-    found = settings(model, kind(plan.param_groups(model, lr=1.0, weight_decay=0.1)))
-    assert found == {name: approx(values) for name, values in expected.items()}
-    assert len({values[0] for values in found.values()}) == 2  # not all the same
+    result = settings(model, kind(plan.param_groups(model, lr=1.0, weight_decay=0.1)))
+    assert result == {name: approx(values) for name, values in expected.items()}
+    assert len({values[0] for values in result.values()}) == 2  # not all the same
 
 
 def settings(model, optimizer):

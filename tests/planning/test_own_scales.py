@@ -97,8 +97,8 @@ def planned(target=(64,), base=(16,), **options):
 @pytest.mark.parametrize("how", ["number", "buffer", "tensor", "computed"])
 def test_an_embeddings_scale_is_undone_however_it_is_held(how):
     plan = planned(embedding=how)
-    found = [m for m in plan.multipliers if m.where is Where.INPUT]
-    assert [m.value for m in found] == [approx(0.5)]
+    result = [m for m in plan.multipliers if m.where is Where.INPUT]
+    assert [m.value for m in result] == [approx(0.5)]
     assert plan["tokens.weight"].init == approx(0.5)
     assert not [m for m in planned().multipliers if m.where is Where.INPUT]
 
@@ -118,8 +118,8 @@ def test_an_embeddings_scale_is_undone_however_it_is_held(how):
 )
 def test_attention_logits_follow_the_head_size_however_they_are_scaled(how):
     plan = planned(attention=how)
-    found = [m for m in plan.multipliers if m.where is Where.LOGITS]
-    assert [m.value for m in found] == [approx(0.5)] * 2
+    result = [m for m in plan.multipliers if m.where is Where.LOGITS]
+    assert [m.value for m in result] == [approx(0.5)] * 2
     assert not plan.notes
 
 
@@ -220,9 +220,9 @@ def test_a_tied_embedding_that_scales_its_own_output():
         return model
 
     plan = depthmup.plan(make(64), base=make(16), example_inputs=tokens())
-    found = next(m for m in plan.multipliers if m.where is Where.INPUT)
-    assert found.value == approx(0.5)
-    assert [hook.module for hook in found.hooks] == ["tokens"]
+    result = next(m for m in plan.multipliers if m.where is Where.INPUT)
+    assert result.value == approx(0.5)
+    assert [hook.module for hook in result.hooks] == ["tokens"]
     model = make(64)
     with torch.no_grad():
         before = model.tokens(tokens())

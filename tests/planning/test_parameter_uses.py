@@ -15,8 +15,8 @@ IDS = torch.zeros(4, dtype=torch.long)
 
 
 def places(make, inputs, target=(64,), base=(16,), **options):
-    found = anatomy(make(*target), make(*base), example_inputs=inputs, **options)
-    return {p.name: p for p in found.places}
+    result = anatomy(make(*target), make(*base), example_inputs=inputs, **options)
+    return {p.name: p for p in result.places}
 
 
 class Experts(nn.Module):
@@ -86,8 +86,8 @@ def test_a_vector_that_is_summed_over_is_a_readout(how):
                 return h.mean(-1, keepdim=True)
             return h.sum(-1) if how == "sum" else h.sum()
 
-    found = places(Head, vectors())["v"]
-    assert (found.role.kind, found.ratios) == (Kind.READOUT, Ratios(fan_in=4))
+    result = places(Head, vectors())["v"]
+    assert (result.role.kind, result.ratios) == (Kind.READOUT, Ratios(fan_in=4))
     plan = depthmup.plan(Head(64), base=Head(16), example_inputs=vectors(), own_init="fixed")
     # A readout starts as 1/m; a mean brings 1/m of its own, which counts once.
     assert plan["v"].init == approx(1.0 if how == "mean" else 0.25)
@@ -125,9 +125,9 @@ def test_an_output_that_is_normalized_has_no_readout(norm):
                 y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True))
             return self.norm(y) if norm == "layer norm" else y * self.norm.weight + self.norm.bias
 
-    found = places(Projected, vectors())["out.weight"]
-    assert found.role.kind is (Kind.READOUT if norm == "none" else Kind.HIDDEN)
-    assert found.ratios == Ratios(fan_in=4)
+    result = places(Projected, vectors())["out.weight"]
+    assert result.role.kind is (Kind.READOUT if norm == "none" else Kind.HIDDEN)
+    assert result.ratios == Ratios(fan_in=4)
 
 
 @pytest.mark.parametrize("bend", [F.softplus, torch.exp, torch.square, lambda w: w.softmax(-1)])
@@ -174,13 +174,13 @@ class Stack(nn.Module):
 @pytest.mark.parametrize("iterate", [False, True])
 def test_layers_stacked_in_one_parameter_are_not_shared(iterate):
     """Each branch has a slice of its own: gradients are not summed over layers."""
-    found = places(lambda w, d: Stack(w, d, iterate), vectors(), target=(64, 8), base=(16, 2))
-    weights = found["weights"]
+    result = places(lambda w, d: Stack(w, d, iterate), vectors(), target=(64, 8), base=(16, 2))
+    weights = result["weights"]
     assert (weights.role.kind, weights.role.shared) == (Kind.HIDDEN, False)
     assert weights.ratios == Ratios(fan_in=4, fan_out=4, depth=4)
-    assert found["gains"].ratios == Ratios(fan_out=4, depth=4)
-    assert found["lambdas"].ratios == Ratios(depth=4)
-    assert not found["lambdas"].role.shared
+    assert result["gains"].ratios == Ratios(fan_out=4, depth=4)
+    assert result["lambdas"].ratios == Ratios(depth=4)
+    assert not result["lambdas"].role.shared
 
 
 def test_a_parameter_of_all_layers_is_shared():
@@ -192,8 +192,8 @@ def test_a_parameter_of_all_layers_is_shared():
         def forward(self, x):
             return x + self.linear(x).relu()
 
-    found = places(
+    result = places(
         lambda w, d: Tower(Shared, w, d, shared=True),
         vectors(), target=(64, 8), base=(16, 2),
     )  # fmt: skip
-    assert found["blocks.0.linear.weight"].role.shared
+    assert result["blocks.0.linear.weight"].role.shared

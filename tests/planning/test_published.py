@@ -109,8 +109,8 @@ class TestCompleteP:
             assert groups[name]["eps"] == approx(1e-8 / 8, rel=1e-12)
         for part in ("embedding", "final norm", "readout"):
             for name in PARTS[model][part]:
-                found = groups[name]["lr"], groups[name]["weight_decay"], groups[name]["eps"]
-                assert found == (1e-3, 0.1, 1e-8)
+                result = groups[name]["lr"], groups[name]["weight_decay"], groups[name]["eps"]
+                assert result == (1e-3, 0.1, 1e-8)
                 assert plan[name].init == 1
         assert multiplier(plan, Where.BRANCH) == 0.5
         assert multiplier(plan, Where.READOUT) == 1 / M

@@ -81,12 +81,12 @@ def sequences():
 
 def test_a_class_token_has_a_stream_of_its_own():
     """Six layers against two are three times as deep, whatever the class blocks add."""
-    found = anatomy(ClassAttention(32, 6), ClassAttention(8, 2), example_inputs=sequences())
-    at = {p.name: p for p in found.places}
+    result = anatomy(ClassAttention(32, 6), ClassAttention(8, 2), example_inputs=sequences())
+    at = {p.name: p for p in result.places}
     assert at["trunk.5.up.weight"].ratios.depth == 3
     assert at["attend.1.out.weight"].role.in_branch
     assert at["attend.1.out.weight"].ratios == Ratios(fan_in=4, fan_out=4)
-    assert sorted((d.additions, d.base_additions, d.ratio) for d in found.depths) == [
+    assert sorted((d.additions, d.base_additions, d.ratio) for d in result.depths) == [
         (4, 4, 1.0),
         (6, 2, 3.0),
     ]
@@ -97,12 +97,12 @@ def test_streams_that_begin_with_learned_queries_or_zeros(zeros):
     def make(width, depth):
         return Queries(width, depth, zeros)
 
-    found = anatomy(make(32, 6), make(8, 2), example_inputs=sequences())
-    at = {p.name: p for p in found.places}
+    result = anatomy(make(32, 6), make(8, 2), example_inputs=sequences())
+    at = {p.name: p for p in result.places}
     for name in ("encoder.5.up.weight", "attend.5.out.weight", "cross.0.kv.weight"):
         assert at[name].role.in_branch, name
         assert at[name].ratios.depth == 3, name
-    assert sorted((d.additions, d.base_additions) for d in found.depths) == [(6, 2), (12, 4)]
+    assert sorted((d.additions, d.base_additions) for d in result.depths) == [(6, 2), (12, 4)]
 
 
 def test_the_plan_says_what_it_counted():
@@ -142,10 +142,10 @@ def test_a_mask_token_that_the_example_leaves_out_is_a_note():
         model.mask_token = nn.Parameter(torch.zeros(1, 1, width))
         return model
 
-    found = anatomy(make(32), make(8), example_inputs=vectors())
-    token = next(p for p in found.places if p.name == "mask_token")
+    result = anatomy(make(32), make(8), example_inputs=vectors())
+    token = next(p for p in result.places if p.name == "mask_token")
     assert token.ratios == Ratios(fan_out=4)
-    assert any("mask_token has no influence" in note for note in found.notes)
+    assert any("mask_token has no influence" in note for note in result.notes)
     frozen = make(32)
     frozen.mask_token.requires_grad_(False)
     assert not anatomy(frozen, make(8), example_inputs=vectors()).notes
@@ -209,10 +209,10 @@ def test_what_acts_on_the_stream_in_every_layer_is_a_note(how):
             del model.lambdas
         return model
 
-    found = anatomy(make(32, 6), make(8, 2), example_inputs=vectors())
-    (note,) = found.notes
+    result = anatomy(make(32, 6), make(8, 2), example_inputs=vectors())
+    (note,) = result.notes
     assert "act on the stream itself once per layer" in note
-    at = {p.name: p for p in found.places}
+    at = {p.name: p for p in result.places}
     if how == "list":  # as many numbers as layers: their number is no width
         assert at["lambdas"].ratios == Ratios()
     assert at["blocks.5.up.weight"].ratios.depth == 3

@@ -227,19 +227,19 @@ def mixed(how, **options):
 
 def test_what_is_put_in_is_no_stream():
     """lam * x + lam0 * x0, where x0 is a projection of the input, is no residual addition."""
-    found = mixed("lambdas")
-    assert [(d.additions, d.base_additions) for d in found.depths] == [(8, 2)]
-    at = {p.name: p for p in found.places}
+    result = mixed("lambdas")
+    assert [(d.additions, d.base_additions) for d in result.depths] == [(8, 2)]
+    at = {p.name: p for p in result.places}
     assert at["inp.weight"].role.in_branch is False
     assert at["blocks.7.up.weight"].ratios.depth == 4
-    assert any("keep, start act on the stream itself once per layer" in n for n in found.notes)
+    assert any("keep, start act on the stream itself once per layer" in n for n in result.notes)
 
 
 def test_a_shift_inside_of_a_branch_is_no_residual_addition():
     """A normalized stream times a gain, plus a shift, both from a condition (DiT, PixArt)."""
-    found = mixed("modulated")
-    assert [(d.additions, d.base_additions) for d in found.depths] == [(8, 2)]
-    at = {p.name: p for p in found.places}
+    result = mixed("modulated")
+    assert [(d.additions, d.base_additions) for d in result.depths] == [(8, 2)]
+    at = {p.name: p for p in result.places}
     assert at["modulate.7.weight"].ratios.depth == 4
     assert (at["condition.weight"].role.shared, at["condition.weight"].ratios.depth) == (True, 4)
 
@@ -266,8 +266,8 @@ class TwoStreams(nn.Module):
 
 
 def test_a_condition_of_two_streams_of_different_depth():
-    found = anatomy(TwoStreams(64, 6), TwoStreams(16, 2), example_inputs=vectors())
-    at = {p.name: p for p in found.places}
+    result = anatomy(TwoStreams(64, 6), TwoStreams(16, 2), example_inputs=vectors())
+    at = {p.name: p for p in result.places}
     assert at["one.5.up.weight"].ratios.depth == 3
     assert at["two.4.up.weight"].ratios.depth == 5
     condition = at["condition.weight"]
@@ -280,11 +280,11 @@ def test_film_between_blocks_is_refused_by_its_name():
 
 
 def test_what_serves_every_branch_and_the_end_takes_the_branches_factor():
-    found = mixed("one norm")
-    norm = next(p for p in found.places if p.name == "norm.weight")
+    result = mixed("one norm")
+    norm = next(p for p in result.places if p.name == "norm.weight")
     assert (norm.role.in_branch, norm.role.shared, norm.ratios.depth) == (True, True, 4)
     assert any("norm.weight and 1 more serves every branch and what is outside" in n for n in
-               found.notes)  # fmt: skip
+               result.notes)  # fmt: skip
 
 
 def test_what_is_repeated_while_its_stream_is_not_is_refused():
@@ -462,5 +462,5 @@ def test_a_bias_on_logits_that_layers_share_is_no_stream():
                 x = layer(x, bias)
             return self.head(x)
 
-    found = anatomy(Model(16, 6), Model(16, 2), example_inputs=torch.zeros(2, 8).long())
-    assert [(d.additions, d.base_additions) for d in found.depths] == [(6, 2)]
+    result = anatomy(Model(16, 6), Model(16, 2), example_inputs=torch.zeros(2, 8).long())
+    assert [(d.additions, d.base_additions) for d in result.depths] == [(6, 2)]

@@ -99,7 +99,7 @@ def test_growing_to_fixed_inside_a_declared_branch_is_hidden():
     model, base = Branches(LowRank, 32, 4), Branches(LowRank, 8, 2)
     traced = anatomy(model, base, example_inputs=vectors())
     declared = anatomy(model, base, branches=BRANCHES)
-    kinds = [{p.name: p.role.kind for p in found.places} for found in (traced, declared)]
+    kinds = [{p.name: p.role.kind for p in result.places} for result in (traced, declared)]
     assert kinds[0] == kinds[1]
     assert kinds[1]["blocks.3.into.weight"] is Kind.HIDDEN
     assert kinds[1]["out.weight"] is Kind.READOUT
@@ -123,8 +123,8 @@ class Backbone(nn.Module):
 def test_the_last_block_of_a_backbone_is_like_the_others():
     deeper = anatomy(Backbone(8, 6), Backbone(8, 2), example_inputs=vectors())
     inner = anatomy(Backbone(8, 2, inner=64), Backbone(8, 2), example_inputs=vectors())
-    for found, ratios in ((deeper, Ratios(depth=3)), (inner, Ratios(fan_in=4))):
-        down = [p for p in found.places if p.name.endswith("down.weight")]
+    for result, ratios in ((deeper, Ratios(depth=3)), (inner, Ratios(fan_in=4))):
+        down = [p for p in result.places if p.name.endswith("down.weight")]
         assert {p.role.kind for p in down} == {Kind.HIDDEN}
         assert {p.ratios for p in down} == {ratios}
 
@@ -138,5 +138,5 @@ def test_the_end_of_a_network_inside_a_global_skip_is_a_readout():
         def forward(self, x):
             return x + self.down(self.up(x).relu())
 
-    found = anatomy(Skip(32), Skip(8), example_inputs=vectors())
-    assert {p.name: p.role.kind for p in found.places}["down.weight"] is Kind.READOUT
+    result = anatomy(Skip(32), Skip(8), example_inputs=vectors())
+    assert {p.name: p.role.kind for p in result.places}["down.weight"] is Kind.READOUT

@@ -150,9 +150,9 @@ def test_fuzzed_shapes_and_members_agree_with_double_precision(multiple, seed):
         records = ensemble(cells)
         for each in cells:
             exact = train(each, dtype=torch.float64)
-            found = records[each.key]
-            assert found.status is exact.status, each
-            np.testing.assert_allclose(found.losses, exact.losses, rtol=SAME, err_msg=str(each))
+            result = records[each.key]
+            assert result.status is exact.status, each
+            np.testing.assert_allclose(result.losses, exact.losses, rtol=SAME, err_msg=str(each))
 
 
 @pytest.mark.long

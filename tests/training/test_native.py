@@ -105,8 +105,8 @@ def test_narrower_registers_agree_too(register_length, tmp_path):
     assert narrow.register_length == register_length
     for options in ({}, {"activation": "cos", "layer_norm": True}, {"width": 37, "batch_size": 11}):
         each = cell(-6.0, **options)
-        found = native([each], library=narrow)[each.key]
-        np.testing.assert_allclose(found.losses, train(each).losses, rtol=SAME)
+        result = native([each], library=narrow)[each.key]
+        np.testing.assert_allclose(result.losses, train(each).losses, rtol=SAME)
 
 
 @pytest.mark.sanitize
@@ -123,10 +123,10 @@ def test_the_build_gives_no_warning(tmp_path):
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_fuzzed_shapes_agree_with_double_precision(seed):
     for each in fuzz(40 if seed == 0 else 400, seed):
-        found = native([each])[each.key]
+        result = native([each])[each.key]
         exact = train(each, dtype=torch.float64)
-        assert found.status is exact.status, each
-        np.testing.assert_allclose(found.losses, exact.losses, rtol=SAME, err_msg=str(each))
+        assert result.status is exact.status, each
+        np.testing.assert_allclose(result.losses, exact.losses, rtol=SAME, err_msg=str(each))
 
 
 UNDER_THE_SANITIZER = """
@@ -149,10 +149,10 @@ for each, record in zip(cells, train_native(cells, library=kernel)):
 
 def sanitizer(name):
     """The path of a sanitizer's library, or None."""
-    found = subprocess.run(
+    result = subprocess.run(
         [compiler(), f"-print-file-name={name}"], capture_output=True, text=True
     ).stdout.strip()
-    return found if os.path.isabs(found) else None
+    return result if os.path.isabs(result) else None
 
 
 @pytest.fixture(scope="module")
@@ -235,17 +235,17 @@ def test_a_member_that_diverges_changes_no_other_by_one_bit():
 @pytest.mark.parametrize("log2_lr", [20.0, 100.0])
 def test_divergence_is_seen_at_the_same_step_by_the_loop(log2_lr):
     wild = cell(log2_lr)
-    loop, found = train(wild), native([wild])[wild.key]
-    assert loop.status is found.status is Status.DIVERGED
-    assert len(loop.losses) == len(found.losses)
+    loop, result = train(wild), native([wild])[wild.key]
+    assert loop.status is result.status is Status.DIVERGED
+    assert len(loop.losses) == len(result.losses)
 
 
 @pytest.mark.parametrize("multiplier", [1e6, 1e30])
 def test_an_absurd_initial_loss_is_a_failure_and_is_not_trained(multiplier):
     absurd = cell(multiplier=multiplier, depth=2)
-    loop, found = train(absurd), native([absurd])[absurd.key]
-    assert loop.status is found.status is Status.FAILED
-    np.testing.assert_allclose(found.losses, loop.losses, rtol=SAME)
+    loop, result = train(absurd), native([absurd])[absurd.key]
+    assert loop.status is result.status is Status.FAILED
+    np.testing.assert_allclose(result.losses, loop.losses, rtol=SAME)
 
 
 def test_records_come_as_soon_as_they_end_and_progress_grows_to_one():
@@ -451,8 +451,8 @@ def test_double_precision_tells_rounding_from_error():
     each = cell(-6.0, depth=16, width=32)
     exact = np.asarray(train(each, dtype=torch.float64).losses)
     plain = np.abs(np.asarray(train(each).losses) - exact).max()
-    found = np.abs(np.asarray(native([each])[each.key].losses) - exact).max()
-    assert found < 3 * plain + 1e-6
+    result = np.abs(np.asarray(native([each])[each.key].losses) - exact).max()
+    assert result < 3 * plain + 1e-6
 
 
 def test_without_a_home_folder_the_reason_is_told(monkeypatch):

@@ -41,7 +41,7 @@ def losses(each):
 def autocast(each):
     """The plain loop under torch's own mixed precision."""
     data, order = dataset(each.data), batches(each)
-    model, found = build(each), []
+    model, outcome = build(each), []
     optimizer = optimizer_of(each, [p for p in model.parameters() if p.requires_grad])
     for step in range(each.steps):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -49,18 +49,18 @@ def autocast(each):
             for branch in model.branches:
                 x = x.float() + model.multiplier * branch(x).float()
         loss = functional.cross_entropy(model.readout(x.float()), data.labels[order[step]])
-        found.append(float(loss.detach()))
+        outcome.append(float(loss.detach()))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return np.asarray(found)
+    return np.asarray(outcome)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_bf16_is_as_close_to_single_precision_as_autocast_is(options):
     each = cell(rate(options), width=64, depth=8, steps=60, **options)
-    exact, found = losses(each), losses(replace(each, precision="bf16"))
-    error, usual = np.abs(found - exact), np.abs(autocast(each) - exact)
+    exact, outcome = losses(each), losses(replace(each, precision="bf16"))
+    error, usual = np.abs(outcome - exact), np.abs(autocast(each) - exact)
     assert error.max() > 100 * 1e-7  # far above single precision: it is in effect
     # Both errors are random walks of one size: their root mean squares over 60 steps, strongly
     # correlated in time, agree within a factor of a few.
@@ -74,10 +74,10 @@ def test_a_bf16_product_has_three_roundings(shape):
     a, b = (
         torch.randn(members, *s, generator=generator, dtype=torch.float64) for s in ((p, q), (q, r))
     )
-    found = multiply(a.float(), b.float(), out=torch.empty(members, p, r), precision="bf16")
+    outcome = multiply(a.float(), b.float(), out=torch.empty(members, p, r), precision="bf16")
     # Each operand is off by at most half a unit, relatively, and so is the result.
     bound = 2.02 * HALF_ULP * (a.abs() @ b.abs()) + HALF_ULP * (a @ b).abs() + 1e-6
-    error = (found - a @ b).abs()
+    error = (outcome - a @ b).abs()
     assert (error <= bound).all()
     assert error.max() > 0.05 * bound.max()
 

@@ -35,8 +35,8 @@ def test_the_network_after_t_steps_has_the_loss_of_step_t(block_depth):
     losses = train(one).losses
     at = (0, 1, 5, 11)
     # Rounding over eleven steps; a step more or less would change the loss by a percent.
-    found = [loss_at(model, one, t) for t, model in zip(at, trained(one, at), strict=True)]
-    assert found == approx([losses[t] for t in at], rel=1e-5)
+    result = [loss_at(model, one, t) for t, model in zip(at, trained(one, at), strict=True)]
+    assert result == approx([losses[t] for t in at], rel=1e-5)
     assert abs(losses[11] / losses[10] - 1) > 1e-3
 
 
