@@ -148,7 +148,7 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:
         >>> search = Search(sizes=({"depth": 4}, {"depth": 8}), costs=(1.0, 2.0),
         ...     base={"depth": 4}, axes=("depth",), start=-6.0)
         >>> [ask.log2_lr for ask in next_round(search, [{}, {}]).asks]
-        [-10.0, -8.0, -6.0, -4.0, -2.0]
+        [-10.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0]
     """
     return _State(search=search, losses=losses).next_round()
 
