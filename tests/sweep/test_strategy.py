@@ -135,9 +135,11 @@ def test_shards_take_parts_of_a_round(tmp_path):
 
 
 def test_a_budget_of_runs_is_kept():
-    report = depthmup.transfer(MODEL, design(lrs=depthmup.Auto(runs=30)))
-    assert len(TRAINED) <= 30
-    assert "budget" in report.study().search.ended["depth-mup"]
+    report = depthmup.transfer(MODEL, design(lrs=depthmup.Auto(runs=50)))
+    assert len(TRAINED) <= 50
+    ended = report.study().search.ended["depth-mup"]
+    assert "budget" in ended
+    assert "twice the seeds" in ended
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 

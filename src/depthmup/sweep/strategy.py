@@ -29,6 +29,7 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import DRIFT_UNIT
+from depthmup.statistics.looks import line_of, misfit_part, seeds_part
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import stretched
 from depthmup.sweep.store import Store
@@ -103,7 +104,9 @@ def advance(plan: Plan, store: Store) -> Plan:
         runs = {run: None for step in steps.values() for run in _runs(plan.sweep, step).values()}
         new = [run for run in runs if run not in plan.records]
         if over := _over_budget(plan, new):
-            ended = {**plan.ended, **dict.fromkeys(steps, over)}
+            ended = {**plan.ended}
+            for name, step in steps.items():
+                ended[name] = over + _twice(step.search, plan.losses.get(name, ()))
             return replace(plan, pending=(), rest=0.0, rest_runs=0, ended=ended)
         missing = tuple(store.missing(new))
         if missing:
@@ -182,6 +185,26 @@ def _over_budget(plan: Plan, new: Sequence[Any]) -> str:
             f"{OUT_OF_BUDGET}: {work:.3g} of {auto.work:.3g}, the next round takes {next_work:.3g}"
         )
     return ""
+
+
+def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) -> str:
+    """What twice the runs at the sizes measured so far would buy: twice the seeds there."""
+    told = []
+    for axis in search.axes if losses else ():
+        brackets = [Bracket(losses=losses[i], chance=search.chance) for i in search.arm(axis)]
+        sizes = [i for i, b in zip(search.arm(axis), brackets, strict=True) if b.closed]
+        fitted = (
+            optima(curves_of([losses[i] for i in sizes], chance=search.chance)) if sizes else None
+        )
+        if fitted is None or len(sizes) < 2 or (seeds := fitted.curves.fewest_seeds) < 2:
+            continue
+        row = line_of(np.log2([search.sizes[i][axis] for i in sizes]), fitted).rows[1]
+        half = math.hypot(
+            float(seeds_part(fitted, row, seeds, planned=2 * seeds)),
+            float(misfit_part(fitted, row)),
+        )
+        told.append(f"±{half:.3f} along {axis}")
+    return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
 
 
 def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[Any]]) -> Plan:
