@@ -120,7 +120,7 @@ def questions() -> Iterator[Question]:
         base={**TEXT, "steps": 200}, steps=(50, 100, 200, 400, 800),
     )  # fmt: skip
     yield decoding(
-        "batch, tokens held", "batch", ("none", "sde"), "muon", base={**TEXT, "tokens": 6400},
+        "batch, tokens held", "batch", ("none",), "muon", base={**TEXT, "tokens": 6400},
         batch=sequences,
     )  # fmt: skip
 
