@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all quick sanitize bench attack lint types format clean
+.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -37,6 +37,14 @@ bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
 attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input; an hour
 	$(BIN)/python -m benchmarks.attack
 
+docs: $(READY)  ## the site, in site/; a warning is an error
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
+
+integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[integrations]'
+	$(BIN)/python -m pytest -n 0 -rs tests/docs
+
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
@@ -49,4 +57,4 @@ format: $(READY)
 	$(BIN)/ruff format src tests benchmarks
 
 clean:
-	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) runs site build dist .mypy_cache .ruff_cache .pytest_cache

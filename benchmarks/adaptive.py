@@ -72,7 +72,8 @@ class Outcome:
         if len(inside) < 2:
             return math.nan, math.inf, len(inside)
         x = np.log2([search.sizes[sizes[n]]["depth"] for n in inside])
-        slope = looked_at(x, optima(fitted.curves[inside]))
+        decides = search.precision is None
+        slope = looked_at(x, optima(fitted.curves[inside]), decides=decides)
         return float(slope.value), float(slope.half), len(inside)
 
 
@@ -106,7 +107,7 @@ def verdict_of(value: float, half: float, *, all_sizes: bool = True) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Population:
-    """One scheme's stored half-octave grid, up to the first depth at which nothing trains."""
+    """One scheme's stored half-octave grid; the first ``trained`` depths train at some rate."""
 
     name: str
     scheme: Scheme
@@ -114,9 +115,11 @@ class Population:
     depths: tuple[int, ...]
     losses: Array
     steps: Array
+    trained: int
 
     def truth(self, sizes: int) -> tuple[float, float]:
-        """The drift over the first sizes, from all seeds and rates."""
+        """The drift over the first sizes that train, from all seeds and rates."""
+        sizes = min(sizes, self.trained)
         curves = Curves.of(self.rates, self.losses[:sizes])
         slope = drifts(np.log2(self.depths[:sizes]), optima(curves))
         return float(slope.value), float(slope.half)
@@ -141,8 +144,9 @@ class Population:
     def full(self, seeds: Array, phase: int) -> tuple[float, float, float]:
         """Drift, half-width and cost of the full grid of one octave, with four seeds."""
         some = seeds[:FULL_SEEDS]
-        losses = self.losses[:, phase::2][..., some]
-        slope = drifts(np.log2(self.depths), optima(Curves.of(self.rates[phase::2], losses)))
+        losses = self.losses[: self.trained, phase::2][..., some]
+        depths = self.depths[: self.trained]
+        slope = drifts(np.log2(depths), optima(Curves.of(self.rates[phase::2], losses)))
         cost = (np.array(self.depths)[:, None, None] * self.steps[:, phase::2][..., some]).sum()
         return float(slope.value), float(slope.half), float(cost)
 
@@ -189,9 +193,10 @@ def populations(store: Store) -> Iterator[Population]:
                 name=name,
                 scheme=scheme,
                 rates=np.array(design.log2_lrs),
-                depths=tuple(design.arm("depth")[:trains]),
-                losses=losses[:trains],
-                steps=steps[:trains],
+                depths=tuple(design.arm("depth")),
+                losses=losses,
+                steps=steps,
+                trained=trains,
             )
 
 
@@ -220,7 +225,7 @@ def real(store: Store, draws: int) -> None:
         print(
             f"| {population.name} | {population.scheme.title} | {truth:+.3f} ± {half:.3f} | "
             f"{_shares(tally['grid'])} | {_shares(tally['search'])} | {mean['opposite']:.0%} | "
-            f"{mean['covers']:.0%} | {mean['bias']:+.3f} | "
+            f"{mean['covers']:.0%}, {mean['covers then']:.0%} | {mean['bias']:+.3f} | "
             + " | ".join(f"1/{a:.1f} (1/{b:.1f})" for a, b in ratios.values())
             + " |",
             flush=True,
@@ -233,6 +238,7 @@ def real(store: Store, draws: int) -> None:
                 float(np.mean([v == d for v, d in zip(tally[name], tally["dense"], strict=True)]))
             )
         everything["covers"].append(mean["covers"])
+        everything["covers, interval of that width"].append(mean["covers then"])
     print()
     for name, values in everything.items():
         # A mean of ratios of costs is the harmonic one: of costs for equal work.
@@ -252,7 +258,7 @@ def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list
     search, answer = population.search(phase), population.answer(seeds)
     outcome = searched(search, answer)
     drift, width, sizes = outcome.drift(search)
-    verdict = verdict_of(drift, width, all_sizes=sizes == len(population.depths))
+    verdict = verdict_of(drift, width, all_sizes=sizes == population.trained)
     truth, _ = population.truth(sizes) if sizes > 1 else (math.nan, 0.0)
     dense = verdict_of(*population.truth(len(population.depths)))
     decided = {Verdict.TRANSFERS, Verdict.DRIFTS}
@@ -266,7 +272,11 @@ def _one(population: Population, seeds: Array, phase: int, tally: dict[str, list
     tally["tight"].append(cost)
     tally["default"].append(cost * max(FULL_RATES, rates) / rates)
     tally["verdict"].append(outcome.cost)
-    tally["interval"].append(searched(replace(search, precision=half), answer).cost)
+    precise = replace(search, precision=half)
+    narrow = searched(precise, answer)
+    value, half, sizes = narrow.drift(precise)
+    tally["interval"].append(narrow.cost)
+    tally["covers then"].append(abs(value - population.truth(sizes)[0]) <= half)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,6 +448,121 @@ def _stopped(curves: Curves, rule: Any, drift: float) -> tuple[list[Verdict], Ar
     return verdicts, covered
 
 
+HARD: dict[str, tuple[str, Callable[[float, int, int], float]]] = {
+    "two minima, the second as deep": (
+        "refused",
+        lambda u, i, s: math.exp(min(0.07 * (u + 1) ** 2, 0.02 + 0.3 * (u - 2.5) ** 2)),
+    ),
+    "a cliff half an octave above the optimum": (
+        "transfers or open",
+        lambda u, i, s: math.inf if u > 0.5 else math.exp(0.07 * u * u),
+    ),
+    "a flat valley": ("open", lambda u, i, s: math.exp(0.0002 * u * u)),
+    "an optimum four octaves above the start": (
+        "transfers",
+        lambda u, i, s: math.exp(0.07 * (u - 4) ** 2),
+    ),
+    "an optimum seven octaves below the start": (
+        "transfers",
+        lambda u, i, s: math.exp(0.07 * (u + 7) ** 2),
+    ),
+    "one seed that diverges everywhere": (
+        "refused",
+        lambda u, i, s: math.inf if s == 1 else math.exp(0.07 * u * u),
+    ),
+    "the fourth size never trains": (
+        "open",
+        lambda u, i, s: 12.0 if i == 3 else math.exp(0.07 * u * u),
+    ),
+    "a loss that falls with every rate": ("refused", lambda u, i, s: math.exp(-0.05 * u)),
+    "noise alone": ("open or refused", lambda u, i, s: 1.0),
+}
+"""Curves made to deceive, at true drift 0: what is right, and the loss u octaves from the start."""
+
+
+def curves(draws: int) -> None:
+    """What the search makes of curves that were made to deceive."""
+    print("| curve | right is | verdicts | runs | rounds, most |\n" + "| --- " * 5 + "|")
+    for name, (right, loss) in HARD.items():
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        verdicts: dict[str, int] = defaultdict(int)
+        runs, rounds = [], 0
+        for _ in range(draws):
+            search = simulated_search(chance=10.0)
+
+            outcome = searched(search, _with_noise(loss, rng))
+            value, half, sizes = outcome.drift(search)
+            verdict = verdict_of(value, half, all_sizes=sizes == 5).value
+            refused = any(word in outcome.why for word in ("valleys", "trains.", "lies"))
+            verdicts["refused" if refused else verdict] += 1
+            runs.append(outcome.runs)
+            rounds = max(rounds, outcome.rounds)
+        told = ", ".join(f"{verdict} {n / draws:.0%}" for verdict, n in sorted(verdicts.items()))
+        print(f"| {name} | {right} | {told} | {np.median(runs):.0f} | {rounds} |", flush=True)
+
+
+def _with_noise(loss: Callable[[float, int, int], float], rng: np.random.Generator) -> Answer:
+    return lambda i, k, s: (loss(k, i, s) * math.exp(REAL * rng.standard_normal()), 2.0**i)
+
+
+FRACTIONS = (0.1, 0.25, 0.5, 0.75)
+
+
+def early(store: Store) -> None:
+    """Do early losses rank learning rates as the last ones do? By fraction of the steps."""
+    head = " | ".join(f"{f:.0%}" for f in FRACTIONS)
+    print(
+        f"| networks | scheme | rank correlation at {head} | optimum then, octaves from the last |"
+    )
+    print("| --- " * 7 + "| --- |")
+    for name in SWEEPS:
+        for scheme in SCHEMES:
+            grid = grid_of(name, scheme)
+            design = grid.design
+            records = store.records(grid.runs)
+            points = grid.points(design.variant(), design.sizes_along("depth"))
+            by = [_mean_log(records, points, design.window, design.steps, f) for f in FRACTIONS]
+            last = _mean_log(records, points, design.window, design.steps, 1.0)
+            rates = np.array(design.log2_lrs)
+            ranks: dict[int, list[float]] = defaultdict(list)
+            shifts: dict[int, list[float]] = defaultdict(list)
+            for size, final in enumerate(last):
+                if not (final < math.log(math.log(10.0))).any():
+                    continue
+                best = rates[int(final.argmin())]
+                near = np.isfinite(final) & (np.abs(rates - best) <= 2)
+                for n, values in enumerate(by):
+                    if near.sum() > 2 and np.isfinite(values[size][near]).all():
+                        ranks[n].append(spearman(values[size][near], final[near]))
+                        shifts[n].append(float(rates[int(values[size].argmin())] - best))
+            told = " | ".join(f"{np.mean(ranks[n]):.2f}" for n in range(len(FRACTIONS)))
+            moved = ", ".join(f"{np.mean(shifts[n]):+.1f}" for n in range(len(FRACTIONS)))
+            print(f"| {name} | {scheme.title} | {told} | {moved} |", flush=True)
+
+
+def _mean_log(records: Any, points: Any, window: int, steps: int, fraction: float) -> list[Array]:
+    """Log losses by size and rate over the window that ends at a fraction of the steps."""
+    stop = max(round(fraction * steps), 1)
+    start = max(stop - window, 0)
+    means = []
+    for of_size in points:
+        losses = [[records[r].mean_loss(start, stop) for r in of_rate] for of_rate in of_size]
+        with np.errstate(over="ignore"):
+            means.append(np.log(np.array(losses)).mean(-1))
+    return means
+
+
+def spearman(one: Array, other: Array) -> float:
+    """Spearman's correlation: that of the ranks.
+
+    Example:
+        >>> spearman(np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 3.0]))
+        0.5
+    """
+    ranks = [np.argsort(np.argsort(values)).astype(float) for values in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=["real", "simulated", "looks", "curves", "early"])
@@ -448,6 +573,11 @@ def main() -> None:
         simulated(options.draws)
     elif options.action == "looks":
         looks(options.draws)
+    elif options.action == "curves":
+        curves(options.draws)
+    elif options.action == "early":
+        with Store(options.store) as store:
+            early(store)
     else:
         with Store(options.store) as store:
             real(store, options.draws)

@@ -30,19 +30,18 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from benchmarks.networks import residual
 from depthmup.cli import main as depthmup
 from depthmup.cli.refusals import DEFECT
 from depthmup.model.time_limit import time_limit
-from depthmup.sweep import InProcess, Store, StoreError, run
+from depthmup.sweep import InProcess, Store, StoreError, along_depth, run
 
 COUNTS = {"interruptions": 200, "bits": 500, "readers": 2000, "inputs": 300}
 SLICE = 20
 HANG = 60.0
 """Seconds after which a refusal counts as a hang."""
 
-GRID = residual(
-    ("depth-mup", "ode"),
+GRID = along_depth(
+    schemes=("depth-mup", "ode"),
     depths=(2, 4, 8),
     base_depth=2,
     log2_lrs=(-5.0, -4.0, -3.0, -2.0),

@@ -166,7 +166,7 @@ def shifted(drift: Estimate, by: float) -> Estimate:
 def along(rule: RunRule, question: Question) -> float | None:
     """The exponent of a rule along the axis of a question, if it speaks of it."""
     held = "tokens" if "tokens" in question.sweep.design.base else "steps"
-    exponent = rule.along(question.axis, held=held)
+    exponent = rule.along(question.axis, fixed=held)
     return None if exponent is None else float(exponent)
 
 

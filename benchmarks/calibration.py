@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.networks import cell_at, residual
+from benchmarks.networks import cell_at
 from depthmup.model import by_reference
 from depthmup.paper.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
@@ -35,6 +35,7 @@ from depthmup.sweep import (
     Job,
     Processes,
     Store,
+    along_depth,
     run,
     together,
     training,
@@ -139,8 +140,8 @@ class Configuration:
         if self.decoder:
             return self.trial(size, rate, seed)
         base_width, base_depth = self.sizes[0]
-        sweep = residual(
-            self.scheme,
+        sweep = along_depth(
+            schemes=self.scheme,
             depths=(base_depth,),
             base_depth=base_depth,
             width=base_width,

@@ -19,13 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from benchmarks.networks import cell_at, residual
+from benchmarks.networks import cell_at
 from depthmup import limits
 from depthmup.data import digits
 from depthmup.diagnostics import diversity, diversity_at_infinite_depth, feature_distances
 from depthmup.models import ResidualMLP
 from depthmup.records import Cell, Data, Estimate
 from depthmup.rules import scheme
+from depthmup.sweep import along_depth
 from depthmup.training import batches, build, dataset
 from depthmup.training.loop import optimizer_of
 from depthmup.training.native import BuildError, library
@@ -45,9 +46,9 @@ Array = NDArray[np.float64]
 
 def cell(name: str, depth: int, *, seed: int, log2_lr: float = EARLY, base: int = 1) -> Cell:
     """A residual MLP at a scheme's settings: width 64, batches of 64, 100 steps of Adam."""
-    sweep = residual(
-        name,
-        depths=(depth,),
+    sweep = along_depth(
+        schemes=name,
+        depths=tuple(sorted({base, depth})),
         base_depth=base,
         log2_lrs=(log2_lr,),
         steps=100,

@@ -1,38 +1,9 @@
-"""The built-in networks of benchmarks, by their settings."""
+"""Runs of the built-in networks in benchmarks, by learning rates in units of muP's."""
 
 import math
-from typing import Any
 
 from depthmup.records import Cell
-from depthmup.sweep import BuiltIn, Design, Sweep, rate_unit
-
-LAYERS = ("activation", "nonlinearity", "block_depth", "layer_norm", "batch_size", "data")
-
-
-def residual(
-    scheme: str | tuple[str, ...],
-    *,
-    depths: tuple[int, ...],
-    base_depth: int,
-    log2_lrs: tuple[float, ...],
-    width: int = 64,
-    optimizer: str = "adam",
-    **settings: Any,
-) -> Sweep:
-    """A sweep along depth; learning rates are in units of muP's, 1 / width for Adam."""
-    layers = {name: settings.pop(name) for name in LAYERS if name in settings}
-    unit = rate_unit(optimizer, width)
-    return Sweep(
-        model=BuiltIn(**layers),
-        design=Design(
-            base={"width": width, "depth": base_depth},
-            depth=tuple(sorted({base_depth, *depths})),
-            lrs=[unit * 2.0**k for k in log2_lrs],
-            schemes=scheme,
-            optimizers=optimizer,
-            **settings,
-        ),
-    )  # fmt: skip
+from depthmup.sweep import Sweep, rate_unit
 
 
 def cell_at(sweep: Sweep, log2_lr: float, seed: int, **size: int) -> Cell:

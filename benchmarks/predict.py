@@ -24,7 +24,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks import decoder_sharpness
-from benchmarks.networks import cell_at, residual
+from benchmarks.networks import cell_at
 from benchmarks.predict_table import header, number, octaves, slope, verdict
 from depthmup import limits
 from depthmup.data import digits
@@ -33,7 +33,7 @@ from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
 from depthmup.statistics.drift import rate_estimate
-from depthmup.sweep import InProcess, Measure, Processes, Store, run, training
+from depthmup.sweep import InProcess, Measure, Processes, Store, along_depth, run, training
 from depthmup.training.data_and_weights import batches as batches_of
 from depthmup.training.data_and_weights import build, dataset
 
@@ -83,8 +83,8 @@ class Experiment:
 
     def cells(self, size: int) -> list[list[Cell]]:
         """The runs of a size, (learning rates, seeds)."""
-        sweep = residual(
-            self.scheme,
+        sweep = along_depth(
+            schemes=self.scheme,
             depths=(BASE_DEPTH,),
             base_depth=BASE_DEPTH,
             log2_lrs=self.rates,

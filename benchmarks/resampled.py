@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.networks import residual
 from depthmup.rules import BLOCK_MULTIPLIER, DEPTH_MUP, ODE, SP, Scheme
 from depthmup.statistics import Curves, drifts, optima
 from depthmup.statistics.intervals import Array
-from depthmup.sweep import Processes, Store, Sweep, losses_over, run
+from depthmup.sweep import Processes, Store, Sweep, along_depth, losses_over, run
 
 SCHEMES = (DEPTH_MUP, BLOCK_MULTIPLIER, ODE, SP)
 SMALL: dict[str, Any] = {
@@ -63,7 +62,7 @@ def grid_of(sweep: str, scheme: Scheme) -> Sweep:
     settings, ends = SWEEPS[sweep]
     low, high = ends[scheme.name]
     rates = tuple(low + k / 2 for k in range(round(2 * (high - low)) + 1))
-    return residual(scheme.name, log2_lrs=rates, **{"base_depth": 8, **settings})
+    return along_depth(schemes=scheme.name, log2_lrs=rates, **{"base_depth": 8, **settings})
 
 
 def train(store: Store, workers: int) -> None:

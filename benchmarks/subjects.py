@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.networks import residual
 from benchmarks.rivals import Train, jax_loop, plain_loop
 from benchmarks.team import Timing, clocked
 from depthmup.records import Cell
+from depthmup.sweep import along_depth
 from depthmup.training import train_ensemble, train_native
 
 MEMBERS = 12
@@ -28,9 +28,9 @@ TICKS = 3
 
 def cells(width: int, depth: int, steps: int, members: int = MEMBERS) -> list[Cell]:
     """Residual MLPs (abs, Adam, the digits) that differ in learning rate and seed."""
-    sweep = residual(
-        "depth-mup",
-        depths=(depth,),
+    sweep = along_depth(
+        schemes="depth-mup",
+        depths=tuple(sorted({8, depth})),
         base_depth=8,
         log2_lrs=(-6.0, -5.0, -4.0, -3.0),
         seeds=-(-members // 4),

@@ -73,7 +73,7 @@ def main(steps: int = 200) -> dict[str, float]:
     print(plan)
     print(plan.explain("3.down.weight"), "\n")
     plan.initialize(model)
-    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=best))
+    optimizer = torch.optim.AdamW(plan.param_groups(model, lr=best), lr=best)
     planned = train(model, optimizer, steps)
 
     torch.manual_seed(0)

@@ -46,7 +46,7 @@ def main(steps: int = 30) -> list[float]:
     print(plan)
     plan.initialize(model)
     optimizer = torch.optim.AdamW(
-        plan.param_groups(model, lr=1e-2, weight_decay=0.1, vector_weight_decay=0.0)
+        plan.param_groups(model, lr=1e-2, weight_decay=0.1, vector_weight_decay=0.0), lr=1e-2
     )
 
     generator, losses = torch.Generator().manual_seed(1), []

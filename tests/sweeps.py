@@ -1,9 +1,7 @@
 """Sweeps for tests, from flat settings."""
 
-from dataclasses import fields
-
 import depthmup
-from depthmup.sweep import BuiltIn, Design, Sweep, rate_unit
+from depthmup.sweep import along_depth
 
 USUAL = {
     "schemes": ("depth-mup",),
@@ -14,25 +12,12 @@ USUAL = {
     "width": 64,
     "steps": 300,
     "window": 60,
-    "optimizers": "adam",
 }
 
 
 def residual(**settings):
     """A sweep along depth; learning rates are in units of muP's, 1 / width for Adam."""
-    values = {**USUAL, **settings}
-    model = {f.name: values.pop(f.name) for f in fields(BuiltIn) if f.name in values}
-    width = values.pop("width")
-    unit = rate_unit(values["optimizers"], width)
-    return Sweep(
-        model=BuiltIn(**model),
-        design=Design(
-            base={"width": width, "depth": values.pop("base_depth")},
-            depth=values.pop("depths"),
-            lrs=[unit * 2.0**k for k in values.pop("log2_lrs")],
-            **values,
-        ),
-    )
+    return along_depth(**{**USUAL, **settings})
 
 
 MODEL = ("batch", "loss", "train", "plan", "version")

@@ -63,6 +63,7 @@ TOP = {
     "__main__": {"cli"},
     "_version": set(),
     "execution": {"records", "sweep"},
+    "loading": {"sweep", "fitting", "records"},
     "measure": {"model", "sweep", "statistics", "training", "reports", "records", "rules"},
     "report": {"sweep", "reports", "records"},
 }

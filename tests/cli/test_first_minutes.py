@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +86,111 @@ def test_code_pages_without_a_minus_sign(encoding):
         check=True,
     )
     assert done.stdout.decode(encoding).strip() == "-8.48 [-0.26, inf] alpha \\u4e2d"
+
+
+class TestNotebooks:
+    """What a cell shows that ends in a value: a line, or a table, and never all fields."""
+
+    def test_a_scheme(self):
+        from depthmup.rules import scheme
+
+        assert repr(scheme("completep")).startswith("<Scheme completep: alpha = 1, gamma = 0;")
+
+    def test_a_solution(self):
+        from depthmup import limits
+
+        steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        solution = limits.linear(steps, depth=4, lr=0.5)
+        assert len(repr(solution)) < 100
+        assert solution._repr_html_().count("<tr>") == 3
+
+    def test_a_certificate(self):
+        from depthmup.records.certificate import Certificate, Lack, Refusal
+
+        refused = Certificate(
+            target={"depth": 64},
+            base={"depth": 4},
+            optima=(),
+            log2_lrs=(),
+            seeds=1,
+            title="a <b>",
+            refusals=(Refusal(lack=next(iter(Lack)), reason="Too few <sizes>.", advice="More."),),
+        )
+        assert repr(refused) == "<Certificate for depth 64: refused, 1 reasons>"
+        html = refused._repr_html_()
+        assert "a &lt;b&gt;" in html
+        assert "Too few &lt;sizes&gt;. More." in html
+
+
+class TestOneMeaningOfOut:
+    """A folder in every command; or one of two files, with the other beside it."""
+
+    LIMIT = ("limit", "--steps", "2", "--batch-size", "1")
+
+    @pytest.mark.parametrize("named", ["made", "made/x.html", "made/x.json"])
+    def test_page_and_data(self, named, tmp_path):
+        import json
+
+        assert main([*self.LIMIT, "--out", str(tmp_path / named)]) == 0
+        stem = "x" if "." in named else "limit"
+        page, data = (tmp_path / "made" / f"{stem}.{kind}" for kind in ("html", "json"))
+        assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+        assert json.loads(data.read_text(encoding="utf-8"))["status"] == "ok"
+        assert f'href="{data.name}"' in page.read_text(encoding="utf-8")
+
+    def test_another_suffix_is_refused(self, tmp_path, capsys):
+        assert main([*self.LIMIT, "--out", str(tmp_path / "x.csv")]) == 2
+        assert "ends in .html or .json" in capsys.readouterr().err
+
+    def test_the_plan_has_a_page(self, tmp_path):
+        from depthmup.planning import Plan
+
+        model = Path(__file__).parents[2] / "examples" / "own_model.py"
+        words = ["--model", f"{model}:make", "--base", "32x2", "--target", "64x4"]
+        assert main(["plan", *words, "--out", str(tmp_path)]) == 0
+        plan = Plan.load(tmp_path / "plan.json")
+        page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+        assert page.count("<tr>") == 1 + len(plan_rows(plan))
+
+
+def plan_rows(plan):
+    from depthmup.planning.table import rows
+
+    return rows(plan)
+
+
+def test_the_list_of_claims_as_json(capsys):
+    import json
+
+    assert main(["reproduce", "--list", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)
+    assert {"name", "title", "source"} <= set(claims[0])
+
+
+def test_a_folder_is_loaded_and_ci_fails_unless_it_transfers(tmp_path, capsys):
+    import depthmup
+    from depthmup.sweep import StoreError
+
+    tiny = ["--depths", "2,4", "--base", "16x2", "--log2-lrs", "-9,-7,-5,-3", "--seeds", "2"]
+    tiny += ["--steps", "10", "--window", "5", "--workers", "1", "--schemes", "sp"]
+    out = str(tmp_path / "out")
+    assert main(["transfer", *tiny, "--out", out, "--json"]) == 0
+    report = depthmup.load(out)
+    assert len(report.frame("trials")) == 2 * 4 * 2
+    assert report.verdict != "transfers"
+    again = main(["transfer", *tiny, "--out", out, "--fail-unless", "transfers", "--json"])
+    assert again == 1
+    capsys.readouterr()
+    with pytest.raises(StoreError, match="neither"):
+        depthmup.load(tmp_path)
+
+
+def test_a_fitted_table_is_loaded(tmp_path):
+    import depthmup
+    from depthmup.fitting import example
+
+    report = depthmup.fit(
+        example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by=("scheme",)
+    )
+    report.save(tmp_path)  # what the third example of the overview fits
+    assert depthmup.load(tmp_path).verdict == report.verdict

@@ -12,7 +12,7 @@ from depthmup.fitting import Reading, example
 from depthmup.fitting.where import parse_filter
 from depthmup.records import Fit, Verdict
 from depthmup.records.fit import Answer, Defect
-from depthmup.rules import RUN_RULES, rules_of
+from depthmup.rules import RUN_RULES, RunLaws, rules_of
 
 
 def table(*, exponents, sizes, noise=0.004, base=-6.0, seeds=(0,), **constant):
@@ -264,7 +264,9 @@ class TestRules:
     def test_every_rule_has_a_source_and_a_standing(self):
         assert len({rule.name for rule in RUN_RULES}) == len(RUN_RULES)
         for rule in RUN_RULES:
-            assert rule.exponents
+            assert (
+                rule.exponents or rule.beside != RunLaws()
+            )  # of the rate, or of settings beside it
             assert rule.source
             assert rule.reach
             assert rule.setting
@@ -274,8 +276,8 @@ class TestRules:
 
     def test_batch_at_fixed_steps_moves_tokens_too(self):
         [rule] = [r for r in rules_of("batch") if r.name == "HyperP"]
-        assert float(rule.along("batch", held="tokens")) == 0.5
-        assert float(rule.along("batch", held="steps")) == approx(0.18)
+        assert float(rule.along("batch", fixed="tokens")) == 0.5
+        assert float(rule.along("batch", fixed="steps")) == approx(0.18)
         assert rule.along("batch") is None
 
     def test_the_true_rule_is_consistent_and_others_are_rejected(self):

@@ -532,7 +532,7 @@ class TestRefusals:
         )
         assert wide.issued
         assert wide.penalty.high < 1
-        assert lacks(narrow) == {Lack.PRICE}
+        assert lacks(narrow) == {Lack.UNCERTAIN}
 
     @pytest.mark.parametrize("target", [size(64, 1025), size(64, 10**6)])
     def test_too_far(self, target):

@@ -43,7 +43,7 @@ def test_effective_rate_of_adam(name, depth, expected):
 )
 def test_effective_rate_of_sgd(name, depth, expected):
     """eta (L / 8)^(alpha - gamma)."""
-    lr = cell(name, depth, log2_lr=-3.0, optimizers="sgd").optimizer.lr
+    lr = cell(name, depth, log2_lr=-3.0, optimizer="sgd").optimizer.lr
     assert log2(lr) == approx(expected, abs=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_what_later_versions_added_leaves_the_keys_of_older_cells_alone():
         assert type(each).from_json(each.to_json()) == each
 
 
-@pytest.mark.parametrize("changes", [{}, {"optimizers": "sgd", "settings": {"momentum": 0.9}}])
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "sgd", "settings": {"momentum": 0.9}}])
 def test_sweeps_survive_json(changes):
     sweep = residual(
         schemes=(*FOUR, scheme("3/4,1/4")), data=Data(label_noise=0.1), order="epochs", **changes
@@ -152,7 +152,7 @@ def test_usual_rates_follow_the_width_as_the_optimum_does():
         ({"settings": {"sharpness": 1.0}}, "settings of the built-in networks among"),
         ({"activation": "swich"}, "activation to be one of abs, relu"),
         ({"nonlinearity": "mid"}, "nonlinearity to be 'post'"),
-        ({"optimizers": "lion"}, "optimizer to be one of adam"),
+        ({"optimizer": "lion"}, "optimizer to be one of adam"),
         ({"weight_decays": 0.1}, "use 'adamw'"),
         ({"data": Data(name="imagenet")}, "data to be one of digits"),
         ({"data": Data(name="mnist")}, "a digest for all data but the digits"),

@@ -128,8 +128,8 @@ def test_optimizers_keep_what_they_do_not_have():
 
 @pytest.mark.parametrize("rule", [r for r in RUN_RULES if r.key], ids=lambda rule: rule.key)
 def test_laws_and_exponents_of_a_rule_are_the_same(rule):
-    for axis, held in (("batch", "tokens"), ("tokens", ""), ("steps", "")):
-        stated = rule.along(axis, held=held)
+    for axis, fixed in (("batch", "tokens"), ("tokens", ""), ("steps", "")):
+        stated = rule.along(axis, fixed=fixed)
         if stated is None:
             continue
         law = rule.laws.lr

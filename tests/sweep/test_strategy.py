@@ -122,6 +122,7 @@ def test_shards_take_parts_of_a_round(tmp_path):
             for i in (1, 2)
         ]
         with Store(tmp_path / MAIN_STORE) as store:
+            # What stands in the page's folder is the measurement, round after round.
             merge([tmp_path / shard.store_name for shard in shards], into=store)
             try:
                 report = load_report(store)
@@ -151,7 +152,9 @@ def test_a_precision_that_was_asked_for():
 def test_a_target_is_certified_from_half_steps():
     report = depthmup.transfer(MODEL, design(schemes="depth-mup", steps=60), target={"depth": 256})
     (certificate,) = report.certificates
-    assert {len(of_size) for of_size in report.sweep.asked.values()} > {0}
+    assert min(len(rates) for rates in report.sweep.asked.values()) >= 5
+    assert certificate.issued, certificate.refusals
+    assert certificate.predicted.low <= -7.3 + 0.02 * 6 <= certificate.predicted.high
     assert all(optimum.place.value == "interior" for optimum in certificate.optima)
     assert certificate.seeds >= 3
 
@@ -183,3 +186,16 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
         depthmup.Auto(runs=0)
     again = depthmup.Design.from_dict(json.loads(json.dumps(design(lrs="auto").to_dict())))
     assert again == design(lrs="auto")
+
+
+def test_a_verdicts_three_rates_certify_nothing():
+    report = depthmup.transfer(MODEL, design(schemes="depth-mup"))
+    certificate = report.certificate({"depth": 256})
+    assert not certificate.issued
+    assert certificate.refusals[0].lack.name == "SEARCH"
+
+
+def test_one_seed_is_enough_for_a_clear_drift():
+    report = depthmup.transfer(MODEL, design(schemes="sp", seeds=1))
+    assert report.finding().verdict is Verdict.DRIFTS
+    assert "One seed" in report.finding().why

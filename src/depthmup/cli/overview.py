@@ -28,7 +28,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 EXAMPLES = (
     "depthmup transfer --preset tiny --out runs/first",
     "depthmup plan --model mine.py:make --base 64x4 --target 1024x32",
-    "depthmup fit example --axes depth=n_layers --lr lr --loss final_loss",
+    "depthmup fit example --axes depth=n_layers --lr lr --loss final_loss --by scheme",
 )
 
 

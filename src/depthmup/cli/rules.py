@@ -60,9 +60,10 @@ def run(options: Options) -> int:
     print("\n".join(["", *_table(rules, options.lr), "", _span(rules)]))
     for one in rules:
         print(f"\n{one.rule.name}: {one.rule.setting}.")
-        held = f"Batch {one.rule.batch.value}. " if one.rule.batch.value != "not said" else ""
+        batch = f"Batch {one.rule.batch.value}. " if one.rule.batch.value != "not said" else ""
+        source = f"{one.rule.source}, {one.rule.standing.value}"
         print(
-            f"  {held}Range: {one.rule.reach}. Source: {one.rule.source}, {one.rule.standing.value}"
+            f"  {batch}Range: {one.rule.reach}. Source: {source}"
             + (f". To train by it: run={one.rule.key!r}." if one.rule.key else ".")
         )
     return 0

@@ -211,6 +211,9 @@ class Options:
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
 
+    fail_unless: Literal["transfers"] | None = None
+    """Exit with 1 unless the first scheme's best learning rate transfers along every axis."""
+
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
 
@@ -265,7 +268,7 @@ def run(options: Options) -> int:
         )
         return 0
     deliver(report, options.out, export=options.export, json=options.json, saved=True)
-    return 0
+    return 1 if options.fail_unless not in (None, report.verdict.value) else 0
 
 
 def _prepare_page(options: Options) -> None:

@@ -14,7 +14,13 @@ def likely_cause(
 ) -> str:
     """The mistake that most often makes this observable grow so much faster or slower.
 
-    ``deviation`` is the measured exponent minus the predicted one.
+    Args:
+        observable: whose exponent is wrong.
+        axis: width or depth.
+        deviation: the measured exponent minus the predicted one.
+        scheme: that was expected.
+        family: of the optimizer.
+        role: of the parameter that the observable is about.
 
     Example:
         >>> from depthmup.rules import DEPTH_MUP

@@ -26,12 +26,13 @@ from depthmup.diagnostics.networks import (
 )
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.diagnostics.preparation import Prepare, as_is, planned, prepared_by
-from depthmup.diagnostics.verdicts import CONFIDENCE, MARGIN, judge, outcome_of, summaries
+from depthmup.diagnostics.verdicts import MARGIN, judge, outcome_of, summaries
 from depthmup.model import Model, check_axes, resolved
 from depthmup.planning import Plan, PlanOptions, plan, recorded
 from depthmup.records import Check, NonFinite
 from depthmup.rules import Family, Observable, Role, Scheme, named
 from depthmup.rules import scheme as scheme_named
+from depthmup.statistics import CONFIDENCE
 from depthmup.tracing import read
 
 # Large enough for an update to stand out of rounding, small enough for the response to be linear.

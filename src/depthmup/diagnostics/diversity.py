@@ -33,9 +33,15 @@ def feature_distances(
 ) -> Array:
     """d(eps) from every start: the stream's change over eps * L blocks, (starts, eps).
 
-    ``blocks`` is a pattern of names whose modules are called once per layer, in order, with the
-    stream as their first argument (and return the stream or a branch: it is not looked at). Only
-    the stream at the starts is kept: one tensor per start, and a number per distance.
+    Only the stream at the starts is kept: one tensor per start, and a number per distance.
+
+    Args:
+        model: at the weights to measure.
+        inputs: of its forward pass.
+        blocks: a pattern of names whose modules are called once per layer, in order, with the
+            stream as their first argument; what they return is not used.
+        eps: distances along depth, as shares of it.
+        at: starts, as shares of the depth.
 
     Raises:
         ValueError: no module matches; a place that is no whole number of layers.
@@ -106,6 +112,11 @@ def diversity(
     """Kappa with Student's interval over runs, from ``feature_distances`` of each run.
 
     Starts within a run are averaged (root mean square), as they share weights.
+
+    Args:
+        distances: of each run, (starts, eps).
+        eps: increasing.
+        confidence: of the intervals.
 
     Example:
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]

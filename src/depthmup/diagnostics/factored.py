@@ -100,9 +100,32 @@ def train_factored(
     ``x^0 = U xi, f = V^T x^L``, U and V frozen, and blocks
     ``x^l = x^{l-1} + a L^-alpha MS(phi(W^l x^{l-1}))`` or, with ``block_depth=2``,
     ``x^{l-1} + a L^-alpha W2 phi(W1 x^{l-1})`` with ``width_ratio * width`` hidden neurons. With
-    the identity there is no MS. ``memory`` bytes may hold initial weights; the others are drawn
-    again from their seeds, once per pass. ``sign`` takes the sign of every entry of a gradient
-    (signSGD), of one sample per step.
+    the identity there is no MS.
+
+    Args:
+        steps: what to train on.
+        width: n.
+        depth: L, the number of blocks.
+        seed: of the weights.
+        lr: learning rate, of the first matrix of a block where there are two.
+        multiplier: the branch multiplier a.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        activation: identity, or a nonlinearity by name.
+        block_depth: matrices per block, 1 or 2.
+        lr_second: learning rate of the second matrix; the same by default.
+        width_ratio: hidden width over the width.
+        sign: take the sign of every entry of a gradient (signSGD), of one sample per step.
+        memory: bytes for initial weights; the others are resampled from their seeds, once per pass.
+        device: where to train.
+        dtype: of weights and activations.
+
+    Returns:
+        Outputs and the RMS of x at every layer, before each update.
+
+    Raises:
+        ValueError: signs with a minibatch, an unknown activation, or settings of two matrices for
+            blocks of one.
     """
     if sign and max(len(step.inputs) for step in steps) > 1:
         raise ValueError(
@@ -189,7 +212,13 @@ def _activate(name: str, h: Tensor, *, centered: bool) -> tuple[Tensor, Callable
 
 
 def blocks_of(block_depth: int, lr_second: float | None, width_ratio: float) -> dict[str, object]:
-    """What only blocks with two matrices have, and ``block_depth``."""
+    """What only blocks with two matrices have, and ``block_depth``.
+
+    Args:
+        block_depth: matrices per block, 1 or 2.
+        lr_second: learning rate of the second matrix.
+        width_ratio: hidden width over the width.
+    """
     if block_depth not in (1, 2):
         raise ValueError(f"block_depth is 1 or 2 matrices per block; got {block_depth}.")
     if block_depth == 1 and (lr_second is not None or width_ratio != 1.0):

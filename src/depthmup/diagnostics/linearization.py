@@ -29,8 +29,13 @@ def linearization_distance(
 ) -> float:
     """The relative distance of one branch from its linearization, on the input it is given.
 
-    ``initial`` are the branch's parameters before training, by their names in the branch.
     NaN where the branch's output has not changed.
+
+    Args:
+        branch: after training.
+        args: of its forward pass.
+        initial: its parameters before training, by their names in the branch.
+        kwargs: of its forward pass.
 
     Example:
         >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -81,8 +86,16 @@ def branch_linearizations(
 ) -> dict[str, float]:
     """The distance of every branch that matches, each on the input it has in this forward pass.
 
-    ``initial`` are the model's parameters before training, by name. One branch's input is held at
-    a time: its distance is computed as the branch runs.
+    One branch's input is in memory at a time: its distance is computed as the branch runs.
+
+    Args:
+        model: after training.
+        inputs: of its forward pass.
+        branches: a pattern of names.
+        initial: the model's parameters before training, by name.
+
+    Returns:
+        The distance of each branch, by name.
 
     Raises:
         ValueError: no module matches.

@@ -25,10 +25,9 @@ from depthmup.records.study import Axis
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
+from depthmup.statistics import CONFIDENCE, TOLERANCE
 from depthmup.tracing import parameters
 
-CONFIDENCE = 0.95
-TOLERANCE = 0.15
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""
 

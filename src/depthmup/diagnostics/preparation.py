@@ -15,13 +15,28 @@ Prepare: TypeAlias = Callable[[nn.Module, Plan, float], Sequence[torch.optim.Opt
 
 
 def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
-    """Initialize a model by its plan, and build the optimizers that the plan is for."""
+    """Initialize a model by its plan, and build the optimizers that the plan is for.
+
+    Args:
+        model: fresh.
+        plan: of the model.
+        lr: the learning rate at the base.
+    """
     plan.initialize(model)
     return optimizers(plan, model, lr=lr)
 
 
 def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
-    """Leave a model as its own code makes it, with one learning rate for everything."""
+    """Leave a model as its own code makes it, with one learning rate for everything.
+
+    Args:
+        model: fresh.
+        plan: of the model, which names the optimizer.
+        lr: of all parameters.
+
+    Raises:
+        ValueError: an optimizer of matrices alone.
+    """
     if plan.family.matrices_only:
         raise ValueError(
             f"A model that is checked as it is with {plan.optimizer} must say how its parameters "

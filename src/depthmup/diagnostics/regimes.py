@@ -14,7 +14,7 @@ from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, f
 from depthmup.diagnostics.observations import Key
 from depthmup.limits import depth_exponents
 from depthmup.model import Model
-from depthmup.records import Check, Estimate
+from depthmup.records import UNKNOWN, Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
 from depthmup.statistics import log_slopes
 
@@ -23,7 +23,6 @@ DECISIVE = 0.125
 # Feature diversity is 1/2 or 0.
 DIVERSE = 0.25
 EPS, PLACES = (1 / 8, 1 / 4), tuple(k / 8 for k in range(6))
-UNKNOWN = Estimate(value=float("nan"), low=float("nan"), high=float("nan"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,11 +49,11 @@ def sharpness(
 ) -> Sharpness:
     """The largest eigenvalue of the Gauss-Newton matrix of batches' mean loss, preconditioned.
 
-    Frozen parameters take no part. The model is looked at as it is: in training mode dropout
+    Frozen parameters take no part. The model is taken as it is: in training mode dropout
     draws once.
 
     Args:
-        model: at the weights to look at.
+        model: at the weights in question.
         batches: of inputs and targets, as ``batch(generator)`` of ``depthmup.check`` gives them;
             each holds a graph in memory.
         loss: ``loss(outputs, targets)``, one number, convex in the model's first output.
@@ -195,6 +195,12 @@ def lanczos(
     Without orthogonalization: what rounding brings back are copies of eigenvalues that are there,
     which move no largest one. Where the residual r of the Ritz vector is known, an eigenvalue lies
     within r of the Ritz value.
+
+    Args:
+        product: of the matrix with a vector.
+        like: a vector of its shape.
+        tolerance: relative error to stop at.
+        generator: of the first vector.
     """
     now = {
         name: torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device)

@@ -25,12 +25,11 @@ from depthmup.diagnostics.networks import Measurement
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.records import Exponent, NonFinite, Outcome, Size
 from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
-from depthmup.statistics import Slope, holm, log_slopes, moderated
+from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
 
 RIVAL = 0.5
 MARGIN = RIVAL / 2
-CONFIDENCE = 0.95
 # What follows from all layers together. Each layer is judged on its own as well; the sum carries
 # corrections of relative order L^-1/2 besides, and where a small embedding meets pre-norm blocks
 # its slope was measured 0.4 too high from 4 to 16 branches. So only a rival exponent fails it.

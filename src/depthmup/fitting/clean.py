@@ -108,7 +108,17 @@ class _Work:
     findings: list[Finding] = field(default_factory=list)
 
     def tell(self, defect: Defect, flags: Flags, sentence: str, reasons: Any = None) -> Flags:
-        """Count and list flagged rows; the flags of those that are to be left out."""
+        """Count and list flagged rows.
+
+        Args:
+            defect: what is wrong with them.
+            flags: of the rows of the table.
+            sentence: the finding, as it follows the number of runs.
+            reasons: one for each row of the table; the sentence unless given.
+
+        Returns:
+            The flags of those that are to be left out.
+        """
         count = int(flags.sum())
         if not count:
             return flags
@@ -251,9 +261,9 @@ def _numbers(work: _Work, columns: Columns, tuned: str) -> None:
     # Logarithms are fitted: what is not positive cannot be kept.
     sentence = "have a loss of zero or below, which no cross-entropy has"
     work.keep = work.keep - {Defect.MISSING, Defect.NOT_POSITIVE}
-    kept, work.keep = work.keep, work.keep - {Defect.IMPOSSIBLE}
+    exempt, work.keep = work.keep, work.keep - {Defect.IMPOSSIBLE}
     out = out | bad | work.tell(Defect.IMPOSSIBLE, below, sentence)
-    work.keep = kept
+    work.keep = exempt
     work.drop(out)
 
 
@@ -455,7 +465,9 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
     """Runs of sizes whose rates or losses are in another unit than the others'."""
     positions, x = np.log2(sizes), fitted.curves.log2_lrs
     tried = (~np.isnan(x)).sum(-1)
-    inside = np.array([place == "interior" for place in fitted.places()]) & (tried >= FEWEST_RATES)
+    inside = np.array([location == "interior" for location in fitted.places()]) & (
+        tried >= FEWEST_RATES
+    )
     out = np.zeros(len(size), bool)
     centre = np.where(inside, fitted.centre, np.nan)
     low, high = (
@@ -480,9 +492,9 @@ def _slips(work: _Work, sizes: Array, size: Index, fitted: Optima, tuned: str) -
         flags = (size == slip.size) & ~out
         if not sure[slip.size]:
             # Training may also break down at an end of the range, or be far from its optimum.
-            kept, work.keep = work.keep, work.keep | {Defect.UNIT}
+            exempt, work.keep = work.keep, work.keep | {Defect.UNIT}
             work.tell(Defect.UNIT, flags, sentence + " Or runs that train badly")
-            work.keep = kept
+            work.keep = exempt
             continue
         out = out | work.tell(Defect.UNIT, flags, sentence)
     return out

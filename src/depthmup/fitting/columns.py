@@ -145,14 +145,15 @@ def propose(names: Sequence[str]) -> dict[str, str]:
         >>> propose(["step", "config.n_layers", "lr", "eval_loss"])
         {'lr': 'lr', 'loss': 'eval_loss', 'depth': 'config.n_layers'}
     """
-    found: dict[str, str] = {}
+    proposals: dict[str, str] = {}
     for what, likely in LIKELY.items():
         for name in likely:
+            # A column is proposed once: what stands first in the list has the better claim to it.
             match = next((n for n in names if _tail(n) == _tail(name)), None)
-            if match is not None and match not in found.values():
-                found[what] = match
+            if match is not None and match not in proposals.values():
+                proposals[what] = match
                 break
-    return found
+    return proposals
 
 
 def _tail(name: str) -> str:
@@ -161,9 +162,13 @@ def _tail(name: str) -> str:
 
 
 def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
-    found = propose(names)
-    axes = [f"{what}={found[what]}" for what in wanted if what in found and what not in _OPTIONS]
-    options = [f"--{what} {found[what]}" for what in wanted if what in found and what in _OPTIONS]
+    proposals = propose(names)
+    axes = [
+        f"{what}={proposals[what]}" for what in wanted if what in proposals and what not in _OPTIONS
+    ]
+    options = [
+        f"--{what} {proposals[what]}" for what in wanted if what in proposals and what in _OPTIONS
+    ]
     if axes:
         options.append(f"--axes {' '.join(axes)}")
     if options:

@@ -180,6 +180,7 @@ def fit(
         fitted, out = _group_fit(part, name, question)
         groups.append(fitted)
         excluded += out
+    # One group that cannot be fitted is a result beside the others; none at all is an error.
     if all(group.problem for group in groups):
         raise ValueError(groups[0].problem)
     record = Fit(
@@ -227,6 +228,7 @@ def _group_fit(
     along = [slices_of(group, a, partners) for a in group.axes if _varies(group, a)]
     exponents = [exponent_of(group, s, tuned=tuned, tolerance=tolerance) for s in along]
     joint = joint_law(group, tuned)
+    # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
     if sparse(group, joint) and not partners:
         pooled = pooled_joint_law(group, tuned)
         if pooled is not None:

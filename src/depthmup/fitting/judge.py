@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from depthmup.fitting.clean import Group
-from depthmup.fitting.measure import Slices, cost_of, held_of, widest
+from depthmup.fitting.measure import Slices, cost_of, fixed_of, widest
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.records.fit import Answer, Exponent, Judgement, RuleAtTarget
 from depthmup.rules import RUN_RULES, RunRule, Scheme, canonical, rules_of
@@ -31,12 +31,17 @@ class Claim:
     standing: str
 
 
-def claims(axis: str, held: str, scheme: Scheme | None) -> Iterator[Claim]:
+def claims(axis: str, fixed: str, scheme: Scheme | None) -> Iterator[Claim]:
     """The published rules that speak of an axis, as exponents of the table's own values.
 
     Under a scheme the values are those at its base: what it scales by width and depth should stay,
     and rules of other parametrizations say nothing of them. What it scales by batch and duration is
     taken from the exponents of other rules.
+
+    Args:
+        axis: by any of its names.
+        fixed: "tokens" or "steps", which stay as the batch grows; empty where that is not known.
+        scheme: by which the table's values were scaled already, if any.
     """
     named = canonical(axis)
     if scheme is not None and named in _SCALED_BY_SCHEMES:
@@ -49,9 +54,10 @@ def claims(axis: str, held: str, scheme: Scheme | None) -> Iterator[Claim]:
             standing="this package's catalogue",
         )
         return
-    own = scaled_by(scheme, named, held)
+    # What the scheme has scaled already is gone from the table's values, so from the claim too.
+    own = scaled_by(scheme, named, fixed)
     for rule in rules_of(axis):
-        exponent = rule.along(named, held=held)
+        exponent = rule.along(named, fixed=fixed)
         if exponent is not None:
             yield Claim(
                 rule=rule.name,
@@ -63,13 +69,19 @@ def claims(axis: str, held: str, scheme: Scheme | None) -> Iterator[Claim]:
             )
 
 
-def scaled_by(scheme: Scheme | None, axis: str, held: str) -> Fraction:
-    """The exponent that a scheme's own law of the run has along an axis."""
+def scaled_by(scheme: Scheme | None, axis: str, fixed: str) -> Fraction:
+    """The exponent that a scheme's own law of the run has along an axis.
+
+    Args:
+        scheme: by which the table's values were scaled, if any.
+        axis: by its name here.
+        fixed: "tokens" or "steps", which stay as the batch grows.
+    """
     if scheme is None:
         return Fraction(0)
     law = scheme.run.lr
     if axis == "batch":
-        return law.batch + (law.duration if held == "steps" else 0)
+        return law.batch + (law.duration if fixed == "steps" else 0)
     return law.duration if axis in ("tokens", "steps") else Fraction(0)
 
 
@@ -81,18 +93,30 @@ def judgements(
     scheme: Scheme | None,
     tolerance: float,
 ) -> tuple[Judgement, ...]:
-    """Every published rule that speaks of an axis, judged by what was measured along it."""
+    """Every published rule that speaks of an axis, judged by what was measured along it.
+
+    Args:
+        group: the cleaned runs.
+        along: the slices of the axis.
+        measured: the exponent along it.
+        scheme: by which the table's values were scaled already, if any.
+        tolerance: octaves per doubling within which an exponent counts as a rule's.
+
+    Returns:
+        One judgement for each rule; none where nothing was measured, or axes changed together.
+    """
     if not measured.exponent.known or measured.together:
         return ()
+    # The cost of following a rule is told over the widest range that was measured.
     longest = widest(group, along) if along.members else np.zeros(0, int)
     number = group.axes.index(along.axis)
     ends = group.sizes[longest[[0, -1]], number] if len(longest) else np.ones(2)
     doublings = float(np.log2(ends[1] / ends[0]))
-    found = []
-    for claim in claims(along.axis, held_of(group, along), scheme):
+    judged = []
+    for claim in claims(along.axis, fixed_of(group, along), scheme):
         exponent = float(claim.exponent)
         octaves = exponent * doublings
-        found.append(
+        judged.append(
             Judgement(
                 rule=claim.rule,
                 axis=along.axis,
@@ -107,11 +131,16 @@ def judgements(
                 standing=claim.standing,
             )
         )
-    return tuple(found)
+    return tuple(judged)
 
 
 def answer(measured: Estimate, exponent: float, tolerance: float) -> Answer:
     """Consistent if the whole interval is within the tolerance of a rule, rejected if none is.
+
+    Args:
+        measured: an exponent with its interval.
+        exponent: the rule's.
+        tolerance: octaves per doubling within which they count as equal.
 
     Example:
         >>> answer(Estimate(value=-0.4, low=-0.5, high=-0.35), -0.45, 0.15)
@@ -133,26 +162,32 @@ def at_target(
     """What every published rule that speaks of a growing axis prescribes at the target.
 
     A rule leaves the value as it is along axes that it does not speak of.
+
+    Args:
+        base: the size at which the best value is known.
+        target: the size asked for, in the same axes.
+        log2_rate: the best value at the base.
+        scheme: by which values are scaled already, if any.
     """
     doublings = {canonical(a): math.log2(target[a] / base[a]) for a in base if target[a] != base[a]}
     under = scheme is not None
     axes = {a: d for a, d in doublings.items() if not (under and a in _SCALED_BY_SCHEMES)}
-    found = []
+    prescribed = []
     for rule in RUN_RULES:
         exponents = {a: _along(rule, a, base, scheme) for a in axes}
         spoken = {a: e for a, e in exponents.items() if e is not None}
         if spoken:
             octaves = sum(float(e) * axes[a] for a, e in spoken.items())
-            found.append(
+            prescribed.append(
                 RuleAtTarget(rule=rule.name, rate=2.0 ** (log2_rate + octaves), source=rule.source)
             )
-    return tuple(found)
+    return tuple(prescribed)
 
 
 def _along(
     rule: RunRule, axis: str, base: Mapping[str, float], scheme: Scheme | None
 ) -> Fraction | None:
     names = {canonical(a) for a in base}
-    held = "tokens" if "tokens" in names else "steps" if "steps" in names else ""
-    exponent = rule.along(axis, held=held)
-    return None if exponent is None else exponent - scaled_by(scheme, axis, held)
+    fixed = "tokens" if "tokens" in names else "steps" if "steps" in names else ""
+    exponent = rule.along(axis, fixed=fixed)
+    return None if exponent is None else exponent - scaled_by(scheme, axis, fixed)

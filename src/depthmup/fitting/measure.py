@@ -29,7 +29,7 @@ from depthmup.statistics.table import confounded, slices
 UNEVEN = 0.1
 """Octaves by which grids' spacings differ from which on their sizes are weighted."""
 
-_HELD = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
+_FIXED = ("decay", "wd", "beta", "beta1", "beta2", "momentum", "eps", "epsilon", "warmup")
 """Words of settings that are said to be unchanged, or not, in a question."""
 
 
@@ -48,13 +48,19 @@ class Slices:
 
 def usable(group: Group) -> Flags:
     """Sizes whose optimum lies inside its grid."""
-    places = np.array([place is Place.INTERIOR for place in group.fitted.places()])
+    interior = np.array([location is Place.INTERIOR for location in group.fitted.places()])
     tried = (~np.isnan(group.fitted.curves.log2_lrs)).sum(-1)
-    return np.asarray(places & (tried >= FEWEST_RATES))
+    return np.asarray(interior & (tried >= FEWEST_RATES))
 
 
 def slices_of(group: Group, axis: str, partners: Sequence[tuple[str, ...]]) -> Slices:
-    """The slices of an axis over the sizes that can be used."""
+    """The slices of an axis over the sizes that can be used.
+
+    Args:
+        group: the cleaned runs.
+        axis: one of the group's.
+        partners: sets of axes that always change together.
+    """
     number = group.axes.index(axis)
     good = np.flatnonzero(usable(group))
     together = next((p for p in partners if axis in p), ())
@@ -73,10 +79,16 @@ def partners_of(group: Group) -> list[tuple[str, ...]]:
 
 
 def optimum_of(group: Group, size: int, confidence: float = 0.95) -> SizeOptimum:
-    """One size's optimum, open outwards at an edge of its grid."""
-    fitted, place = group.fitted, group.fitted.places()[size]
+    """One size's optimum, open outwards at an edge of its grid.
+
+    Args:
+        group: the cleaned runs.
+        size: index of the size.
+        confidence: of the intervals.
+    """
+    fitted, location = group.fitted, group.fitted.places()[size]
     values = dict(zip(group.axes, map(_number, group.sizes[size]), strict=True))
-    if place is Place.FAILED or not np.isfinite(fitted.centre[size]):
+    if location is Place.FAILED or not np.isfinite(fitted.centre[size]):
         return SizeOptimum(
             size=values, log2_lr=UNKNOWN, curvature=UNKNOWN, loss=UNKNOWN, place=Place.FAILED
         )
@@ -96,7 +108,7 @@ def optimum_of(group: Group, size: int, confidence: float = 0.95) -> SizeOptimum
         log2_lr=rate_estimate(fitted, size, confidence),
         curvature=around(curvature, float(student(freedom, confidence)) * error),
         loss=loss,
-        place=place,
+        place=location,
     )
 
 
@@ -115,7 +127,17 @@ def points_of(group: Group) -> tuple[CurvePoint, ...]:
 
 
 def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) -> Exponent:
-    """How the best value moves along an axis: one slope for all slices, a level for each."""
+    """How the best value moves along an axis: one slope for all slices, a level for each.
+
+    Args:
+        group: the cleaned runs.
+        along: the slices of the axis.
+        tuned: the tuned hyperparameter in words.
+        tolerance: octaves per doubling within which a value counts as staying.
+
+    Returns:
+        The exponent with its interval and verdict; unknown where no slice has two sizes.
+    """
     question = question_of(group, along, tuned)
     unknown = Exponent(
         axis=along.axis,
@@ -138,6 +160,7 @@ def exponent_of(group: Group, along: Slices, *, tuned: str, tolerance: float) ->
     for number, member in enumerate(along.members):
         level[start : start + len(member), number] = 1
         start += len(member)
+    # Centred, so that the bend of the curved law is not nearly parallel to its slope.
     x = x - x.mean()
     line = _regression(fitted, [level, x])
     exponent = line.estimate(level.shape[1], unit=f"log2 {tuned} per doubling of {along.axis}")
@@ -175,7 +198,17 @@ def widest(group: Group, along: Slices) -> Index:
 
 
 def cost_of(fitted: Optima, base: int, target: int, octaves: float) -> Estimate:
-    """What the base's best value, times ``2**octaves``, costs at the target."""
+    """What the base's best value, times ``2**octaves``, costs at the target.
+
+    Args:
+        fitted: the optima of all sizes.
+        base: index of the size whose best value is used.
+        target: index of the size at which it is used.
+        octaves: by which it is changed first.
+
+    Returns:
+        Nats.
+    """
     gap = float(fitted.centre[base] - fitted.centre[target]) + octaves
     error = math.hypot(centre_error(fitted, base), centre_error(fitted, target))
     return cost(fitted, target, gap, error)
@@ -188,6 +221,16 @@ def judge_exponent(
 
     An optimum at an edge of its grid is a bound. Where the law says that the optimum lies on this
     side of it, nothing is decided.
+
+    Args:
+        group: the cleaned runs.
+        along: the slices of the axis.
+        exponent: the slope with its interval.
+        line: the regression behind it.
+        tolerance: octaves per doubling within which a value counts as staying.
+
+    Returns:
+        The verdict and a sentence.
     """
     span = f"[{exponent.low:+.2f}, {exponent.high:+.2f}]".replace("-", "−")
     value = f"{exponent.value:+.2f}".replace("-", "−")
@@ -196,7 +239,7 @@ def judge_exponent(
             f"The exponent is {value} {span}, but at {along.axis} {against} the best value is at "
             "an edge of the grid where this law does not put it: extend that grid."
         )
-    failed = [i for i, place in enumerate(group.fitted.places()) if place is Place.FAILED]
+    failed = [i for i, location in enumerate(group.fitted.places()) if location is Place.FAILED]
     if failed and not exponent.outside(-tolerance, tolerance):
         values = sorted({group.sizes[i, group.axes.index(along.axis)] for i in failed})
         return Verdict.UNDECIDED, (
@@ -207,7 +250,13 @@ def judge_exponent(
 
 
 def worded(axis: str, exponent: Estimate, tolerance: float) -> tuple[Verdict, str]:
-    """The verdict of an interval against +-tolerance, and a sentence."""
+    """The verdict of an interval against +-tolerance, and a sentence.
+
+    Args:
+        axis: along which the value moves.
+        exponent: with its interval.
+        tolerance: octaves per doubling within which a value counts as staying.
+    """
     span = f"[{exponent.low:+.2f}, {exponent.high:+.2f}]".replace("-", "−")
     value = f"{exponent.value:+.2f}".replace("-", "−")
     if exponent.outside(-tolerance, tolerance):
@@ -327,7 +376,13 @@ def sparse(group: Group, joint: JointLaw | None) -> bool:
 
 
 def from_pooled(measured: Exponent, law: JointLaw, tolerance: float) -> Exponent:
-    """An exponent by the law of all runs, where slices show none or know it less well."""
+    """An exponent by the law of all runs, where slices show none or know it less well.
+
+    Args:
+        measured: the exponent by slices.
+        law: the law of all runs at once.
+        tolerance: octaves per doubling within which a value counts as staying.
+    """
     estimate = next((s.estimate for s in law.exponents if s.axis == measured.axis), UNKNOWN)
     own = measured.exponent
     if not estimate.known or measured.together:
@@ -351,23 +406,29 @@ def octave_costs(group: Group) -> tuple[Estimate, ...]:
 
 
 def question_of(group: Group, along: Slices, tuned: str) -> str:
-    """Which question a number answers, in words."""
+    """Which question a number answers, in words.
+
+    Args:
+        group: the cleaned runs.
+        along: the slices of the axis.
+        tuned: the tuned hyperparameter in words.
+    """
     axis = along.axis
     others = [
         a
         for i, a in enumerate(group.axes)
         if a != axis and a not in along.together and len(np.unique(group.sizes[:, i])) > 1
     ]
-    held = list(others)
+    fixed = list(others)
     with_it = [a for a in along.together if a != axis]
     if canonical(axis) == "batch" and not {"tokens", "steps"} & set(map(canonical, group.axes)):
         budget = budget_of(group, along)
-        (held if budget in ("tokens", "steps") else with_it).append(budget)
+        (fixed if budget in ("tokens", "steps") else with_it).append(budget)
     text = f"the best {tuned} against {axis}"
     if with_it:
         text += f", while {' and '.join(w for w in with_it if w)} change with it" * any(with_it)
-    if any(held):
-        text += f", at fixed {' and '.join(h for h in held if h)}"
+    if any(fixed):
+        text += f", at fixed {' and '.join(name for name in fixed if name)}"
     return text + _settings(group, along)
 
 
@@ -378,13 +439,14 @@ def budget_of(group: Group, along: Slices) -> str:
     batch = group.sizes[:, group.axes.index(along.axis)]
     constant = {"steps": group.steps, "tokens": group.steps * batch}
     for what, values in constant.items():
+        # Steps are counted in whole numbers and tokens to the last batch: 5% apart is the same.
         if all(np.ptp(np.log(values[m])) < 0.05 for m in along.members):
             return what
     return "steps and tokens"
 
 
-def held_of(group: Group, along: Slices) -> str:
-    """Whether tokens or steps are held along the batch; empty where that is not known."""
+def fixed_of(group: Group, along: Slices) -> str:
+    """Whether tokens or steps stay fixed along the batch; empty where that is not known."""
     names = [canonical(a) for a in group.axes]
     for what in ("tokens", "steps"):
         if what in names and group.axes[names.index(what)] not in along.together:
@@ -401,7 +463,7 @@ def _settings(group: Group, along: Slices) -> str:
             continue
         if any(len(np.unique(codes[m])) > 1 for m in along.members):
             changed.append(name)
-        elif any(word in _HELD for word in name.lower().replace(".", "_").split("_")):
+        elif any(word in _FIXED for word in name.lower().replace(".", "_").split("_")):
             same.append(name)
     text = f", {' and '.join(same)} unchanged" if same else ""
     return text + (f", while {' and '.join(changed)} change too" if changed else "")

@@ -32,6 +32,13 @@ def predict(
 
     Sizes whose optimum is at an edge, or beside a divergence, are left out, as their curves know no
     optimum; None where no size is left.
+
+    Args:
+        group: the cleaned runs.
+        target: a size in all axes.
+        tolerance: octaves per doubling within which a value counts as staying.
+        chance: the loss of guessing.
+        about: further fields of the certificate, such as its title.
     """
     sizes = chosen(group)
     if not len(sizes):

@@ -187,11 +187,11 @@ class _told:
         import pandas as pd
 
         # Errors of pandas are ValueErrors too; those of this package say "Expected" already.
-        ours = isinstance(error, ValueError) and str(error).startswith("Expected")
+        explained = isinstance(error, ValueError) and str(error).startswith("Expected")
         if isinstance(error, UnicodeDecodeError):
             said = "it is not UTF-8 text"
         elif isinstance(error, pd.errors.ParserError | pd.errors.EmptyDataError) or (
-            isinstance(error, ValueError) and not ours
+            isinstance(error, ValueError) and not explained
         ):
             said = printable(str(error).splitlines()[0][:200]) if str(error) else "no columns"
         else:
@@ -332,6 +332,7 @@ def _collect(
             if name not in names:  # a column that appears late was empty before
                 names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
             codes[name].append(_codes(chunk, name, names[name]))
+            # A setting has few values; what has more is a measurement, and would fill memory.
             if name not in labels and len(names[name]) > FEW_VALUES:
                 dropped.add(name)
                 del names[name], codes[name]
@@ -378,6 +379,11 @@ def _label(value: Any) -> str:
 
 def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
     """A column's numbers, and where NaN does not say whether it is missing or diverged.
+
+    Args:
+        column: a pandas Series.
+        name: of the column, for errors.
+        first_row: number of its first row in the table, for errors.
 
     Raises:
         ValueError: a cell that is no number, with its row.

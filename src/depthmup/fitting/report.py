@@ -20,6 +20,7 @@ PAGE, JSON, EXCLUDED = "report.html", "fit.json", "excluded.csv"
 FILES = (PAGE, JSON, EXCLUDED)
 """What ``save`` writes."""
 
+# Spreadsheets run a cell that begins with one of these.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
@@ -58,6 +59,10 @@ class FitReport:
 
     def exponent(self, axis: str, group: str = "") -> Estimate:
         """How the best value moves along an axis, with its 95% interval.
+
+        Args:
+            axis: one that varies.
+            group: by its name; the first that could be fitted unless given.
 
         Raises:
             ValueError: the axis does not vary, or is none.
@@ -112,6 +117,10 @@ class FitReport:
 
     def plot(self, path: str | Path, *, group: str = "") -> None:
         """Draw optima against every axis, with laws and rules, as .svg, .pdf, .png or .html.
+
+        Args:
+            path: ends in .svg, .pdf, .png or .html.
+            group: by its name; the first that could be fitted unless given.
 
         Raises:
             ValueError: another suffix.

@@ -51,10 +51,11 @@ class Comparison:
                     f"Expected a number after {self.operator} in a filter; got "
                     f"{printable(repr(self.values[0]))}."
                 )
-            found = [_number(text) for text in texts]
+            values = [_number(text) for text in texts]
             return np.array(
-                [n is not None and bool(_ORDERS[self.operator](n, bound)) for n in found], bool
+                [n is not None and bool(_ORDERS[self.operator](n, bound)) for n in values], bool
             )
+        # As texts or as numbers: 0.10 is 0.1, and the seed 007 is no other than 7.
         wanted = set(self.values)
         amounts = {n for n in numbers if n is not None}
         same = np.array([text in wanted or _number(text) in amounts for text in texts], bool)

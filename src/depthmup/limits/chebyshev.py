@@ -27,7 +27,12 @@ class Rule:
     coefficients: Float[Array, "points points"]
 
     def evaluate(self, values: Array, at: Array) -> Array:
-        """Interpolate ``values`` (n+1, ...) to the points ``at`` (k,); the result is (k, ...)."""
+        """Interpolate ``values`` (n+1, ...) to the points ``at`` (k,); the result is (k, ...).
+
+        Args:
+            values: of a function at the rule's points, (n+1, ...).
+            at: points of [0, 1], (k,).
+        """
         basis = series.chebvander(2.0 * np.asarray(at) - 1.0, len(self.points) - 1)
         return np.tensordot(basis @ self.coefficients, values, axes=1)
 
@@ -39,6 +44,7 @@ class Rule:
         """
         last = np.tensordot(self.coefficients[-4:], values, axes=1)
         last = np.abs(last).max(axis=(1, 3), initial=0.0)
+        # Of even or odd functions every other coefficient is zero: pairs are compared.
         late, later = np.maximum(last[0], last[1]), np.maximum(last[2], last[3])
         result: Array = later * np.minimum(later / np.where(late > 0, late, 1.0), 1.0)
         return result

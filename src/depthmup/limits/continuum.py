@@ -35,14 +35,26 @@ from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution, Status
 from depthmup.limits.volterra import solve_volterra
 
+# Each half as many again as the last: few solves fail before one succeeds, and none has many more
+# points than it needs.
 _DEGREES = (16, 24, 36, 54, 80, 120)
-_PART = 64
+_PART = 64  # held-out rows solved at a time
 
 
 def solve_continuum(
     problem: Problem, depth: float, *, tol: float, history: bool = False
 ) -> Solution:
-    """Train the continuum, with as many collocation points as the tolerance needs."""
+    """Train the continuum, with as many collocation points as the tolerance needs.
+
+    Args:
+        problem: the steps, scaling and weights of past updates.
+        depth: L; infinite for the limit itself.
+        tol: the truncation error asked for, of outputs.
+        history: keep every covariance.
+
+    Returns:
+        A solution; ``unresolved`` where the error estimate is above ``tol`` with the most points.
+    """
     before = np.inf
     for degree in _DEGREES:
         solution = _solve(problem, depth, rule(degree), history)

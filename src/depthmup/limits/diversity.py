@@ -36,15 +36,29 @@ def feature_diversity(
 ) -> Float[Array, "eps vectors"]:
     """``|x(at + eps) - x(at)| / sqrt(n)`` for every training vector: shape (len(eps), N).
 
-    It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1. Needs a
-    ``solution`` with ``history=True``. At finite depth L, ``at`` and ``eps`` are multiples of 1/L.
+    It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1.
 
-    >>> from depthmup import limits
-    >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-    >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
-    >>> near, far = limits.feature_diversity(s, [0.01, 0.04])[:, 0]
-    >>> round(float(far / near), 2)  # a random walk in depth at initialization
-    2.02
+    Args:
+        solution: one with ``history=True``.
+        eps: distances in depth; at finite depth L multiples of 1/L.
+        at: the depth from which they count, at finite depth a multiple of 1/L.
+
+    Returns:
+        Distances, one row for each of ``eps``.
+
+    Raises:
+        ValueError: a solution without history, or on graded panels; depths outside [0, 1] or
+            between layers.
+
+    Example:
+        >>> from depthmup import limits
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
+        >>> near, far = limits.feature_diversity(s, [0.01, 0.04])[:, 0]
+        >>> round(float(far / near), 2)  # a random walk in depth at initialization
+        2.02
+
+    *Source:* the exponent is arXiv 2310.02244, Definition 7.4; the formulas are derived here.
     """
     h = solution.history
     if h is None:
@@ -65,6 +79,7 @@ def feature_diversity(
 def _infinite(h: History, whole: Rule, eps: Array, at: float) -> Array:
     size = h.x.shape[1]
     reach = float(eps.max())
+    # The functions are products of interpolants: a few points more than these have.
     local = rule(len(whole.points) + 7)
     points = at + reach * local.points
 

@@ -81,6 +81,13 @@ def smooth(
     Expectations at variances beyond 3236, for which a grid would not fit into memory, are nan: a
     solve that comes to them ends as exploded.
 
+    Args:
+        function: phi, elementwise.
+        first: phi'.
+        second: phi''.
+        third: phi'''.
+        name: for messages and solutions.
+
     >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
     >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6
     15.0
@@ -387,7 +394,13 @@ class Expansion:
     b: Array
 
     def at(self, a: Array, b: Array, where: slice) -> tuple[Array, Array]:
-        """(k0, V1) at nearby variances and covariances, for the depths ``where``."""
+        """(k0, V1) at nearby variances and covariances, for the depths ``where``.
+
+        Args:
+            a: variances of the first entries.
+            b: covariances of the pairs.
+            where: the depths.
+        """
         p, da, db = self.pair, 0.5 * (a - self.a[where]), b - self.b[where]
         k0 = p.k0[where] + p.v1[where] * db + p.k11[where] * da
         return k0, p.v1[where] + p.k2[where] * db + p.k31[where] * da

@@ -43,7 +43,13 @@ _CHUNK_BYTES = 32 * 2**20
 
 
 def solve_imbedding(problem: Problem, depth: int, *, history: bool = False) -> Solution:
-    """Train a linear network of the given depth; exact at infinite width."""
+    """Train a linear network of the given depth; exact at infinite width.
+
+    Args:
+        problem: the steps, scaling and weights of past updates.
+        depth: L.
+        history: keep every covariance.
+    """
     c = problem.scaling.branch(depth)
     size = remembered(problem, history)
     x = Layers(depth, c, size, problem.d_in)

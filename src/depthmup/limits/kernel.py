@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.moments import mean_of, moments
+from depthmup.limits.moments import moments
 
 Nonlinearity = Literal["post", "pre", "between"]
 
@@ -137,7 +137,7 @@ def kernel(
 
     Raises:
         ValueError: inputs that are no finite matrix, or zero where they are normalized; a depth
-            below 1; an expectation of the activation that is unknown.
+            below 1.
 
     Example:
         >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
@@ -155,6 +155,7 @@ def kernel(
             "at infinite width: leave it out."
         )
     mean = np.zeros(len(xi))  # of the stream's entries: not 0 where a branch keeps its own
+    # Up first: what reaches a branch from above is known once all branches above it are.
     jacobians, sums = [], []
     for _ in range(depth):
         layer = _Layer.of(block, stream, mean)
@@ -205,12 +206,12 @@ class _Layer:
                 above.append(one)
                 mean = np.zeros(len(stream))  # W has mean 0, whatever it is applied to
                 continue
-            variance, of_phi = np.diag(covariance), moments(block.phi, covariance)
+            of_phi = moments(block.phi, covariance)
             jacobian = jacobian * of_phi.slope
             above = [factor * of_phi.slope for factor in above]
             covariance = of_phi.covariance
             if not (i == last and block.mean_subtraction):
-                mean = mean_of(block.phi, variance)
+                mean = of_phi.mean
                 covariance = covariance + np.outer(mean, mean)
         rates = block.rates or (1.0,) * block.block_depth
         tangent = np.zeros_like(stream)

@@ -91,6 +91,7 @@ def linear(
         optimizer=optimizer,
         held_out=held_out,
     )
+    # At finite depth the imbedding is exact and linear in depth, so nothing else is needed.
     chosen = method or ("continuum" if depth == math.inf else "imbedding")
     if depth == math.inf:
         require_infinite_depth(todo.scaling)

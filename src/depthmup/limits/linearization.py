@@ -109,6 +109,7 @@ def _distance(
     shift = moves @ e
     change = phi.function(u + shift) - phi.function(u)
     missing, whole = ((x**2) @ weights for x in (change - phi.slope(u) * shift, change))
+    # A vector of the first step has moved nothing yet: its ratio is 0 / 0, and nan says so.
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.sqrt(missing / np.where(whole > 0, whole, np.nan)))
 

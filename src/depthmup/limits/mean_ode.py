@@ -45,6 +45,7 @@ from depthmup.limits.solution import Ledger, Solution, Status, exploded
 from depthmup.limits.step import Step
 
 _DEGREES = (8, 12, 16, 24, 36, 54)
+# Newton's method doubles its digits: what takes longer than this has no solution nearby.
 _MOST_ITERATIONS = 40
 
 
@@ -141,7 +142,16 @@ def solve_mean_ode(
     neurons: Neurons | None,
     tol: float,
 ) -> Solution:
-    """Train once per sample of neurons, with as many points in depth as the tolerance needs."""
+    """Train once per sample of neurons, with as many points in depth as the tolerance needs.
+
+    Args:
+        matrices: the problem with both matrices' weights.
+        phi: the activation.
+        optimizer: rates of every step, momentum and decay.
+        rms_norm: normalize x before every block.
+        neurons: what averages over them are taken with; ``Sobol()``, exact for the identity.
+        tol: the error asked for, of outputs.
+    """
     todo, width_ratio = matrices.problem, matrices.width_ratio
     if neurons is None:
         neurons = Quadratic() if phi.name == "identity" else Sobol()
@@ -154,6 +164,7 @@ def solve_mean_ode(
             network = Network(todo, phi, coordinates, width_ratio, rms_norm, chebyshev, tol)
             network.draw(points, weights)
             solution = network.train(optimizer)
+            # Points in depth get a tenth of the tolerance: the rest is for the neurons.
             resolved = solution.error_estimate <= 0.1 * tol or not solution.status.ok
             if resolved or len(degrees) == 1:
                 break
@@ -201,6 +212,7 @@ class Network:
         tol: float,
     ) -> None:
         self.todo, self.phi, self.rms_norm, self.rule = todo, phi, rms_norm, points
+        # Newton's error is about the square of its last change: this is plenty, and above rounding.
         self.precision = min(max(1e-13, 1e-4 * tol), 1e-6)
         self.coordinates, self.ratio = coordinates, width_ratio
         rank = coordinates.shape[1]
@@ -307,7 +319,13 @@ class Network:
         return y
 
     def solve(self, operator: Array, matrices: Array, target: Array) -> Array:
-        """s with ``s - operator (matrices s) = target``, for every row: (points, rows, D)."""
+        """s with ``s - operator (matrices s) = target``, for every row: (points, rows, D).
+
+        Args:
+            operator: integrates over depth, (points, points).
+            matrices: at every point, (points, rows, D, D).
+            target: the right-hand side, (points, rows, D).
+        """
         points, rows, size = target.shape
         out = np.empty_like(target)
         for row in range(rows):
@@ -326,7 +344,16 @@ class Network:
     def update(
         self, t: int, xi: Array, chi: Array, x: Array, y: Array, optimizer: HeavyBall
     ) -> None:
-        """One step of SGD: every neuron at every depth, E and R."""
+        """One step of SGD: every neuron at every depth, E and R.
+
+        Args:
+            t: number of the step.
+            xi: inputs in the coordinates of U.
+            chi: the loss's gradients.
+            x: X at every point, (points, rows, D).
+            y: Y there.
+            optimizer: rates of every step, momentum and decay.
+        """
         a, (z, _) = self.todo.scaling.multiplier, self.normalized(x)
         for i, (w1, w2) in enumerate(zip(self.w1, self.w2, strict=True)):
             h = z[i] @ w1.T

@@ -48,9 +48,16 @@ def integrate(
 ) -> tuple[Array, bool]:
     """``s' = derivative`` from p = 0 up with s(0) = start, or ``-s' = derivative`` from p = 1 down.
 
-    ``derivative(points of a panel, s there)`` has the shape of s, (points, rows, m). Picard
-    iteration, panel by panel, until rounding; returns the values at all points, and whether every
-    panel converged.
+    Picard iteration, panel by panel, until rounding.
+
+    Args:
+        mesh: the panels of [0, 1].
+        derivative: of the points of a panel and s there, (points, rows, m).
+        start: s at the end where integration starts, (rows, m).
+        up: whether that end is p = 0.
+
+    Returns:
+        s at all points, (points, rows, m), and whether every panel converged.
     """
     states = np.empty((len(mesh.points), *start.shape))
     rising = mesh.rule.integral

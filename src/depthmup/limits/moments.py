@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.limits.gaussian import Activation, _trapezoid
+from depthmup.limits.gaussian import Activation
 from depthmup.limits.losses import Array
 
 TOLERANCE = 1e-9
@@ -16,19 +16,24 @@ TOLERANCE = 1e-9
 EQUAL = 1e-6
 """Variances that differ by no more, relative, count as equal; moments then err by as little."""
 
+# Doubled, as a quadrature at every point costs far more than the interpolation.
 DEGREES = (16, 32, 64, 128)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Moments:
-    """Of z ~ N(0, S): ``covariance`` Cov(phi, phi') and ``slope`` E phi' phi', both (N, N)."""
+    """Of z ~ N(0, S): ``covariance`` Cov(phi, phi') and ``slope`` E phi' phi', both (N, N).
+
+    ``mean`` (N,) is E phi.
+    """
 
     covariance: Array
     slope: Array
+    mean: Array
 
 
 def moments(phi: Activation, covariance: Array) -> Moments:
-    """Both moments of all pairs of entries; ``covariance`` is S (N, N).
+    """The moments of all pairs of entries; ``covariance`` is S (N, N).
 
     Where phi is known by quadrature and all variances are equal, to the rounding of data in single
     precision, the moments are functions of one correlation, which are interpolated: a hundred
@@ -52,7 +57,7 @@ def moments(phi: Activation, covariance: Array) -> Moments:
     # An entry with itself: quadrature of a pair would take the root of a rounding error.
     single, own = phi.single(variance), np.arange(len(covariance))
     out[:, own, own] = single.variance, single.v1
-    return Moments(covariance=out[0], slope=out[1])
+    return Moments(covariance=out[0], slope=out[1], mean=single.mean)
 
 
 def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array | None:
@@ -83,38 +88,3 @@ def _coefficients(at: Callable[[Array], Array], degree: int) -> Array:
     weights: Array = np.full(degree + 1, 2.0 / (degree + 1))
     weights[0] /= 2
     return weights[:, None] * np.asarray(vander.T @ at(points), dtype=np.float64)
-
-
-def mean_of(phi: Activation, variance: Array) -> Array:
-    """E phi(z) for entries of these variances.
-
-    Raises:
-        ValueError: an activation of one's own, whose mean the Gaussian expectations do not hold.
-    """
-    if phi.name not in _MEANS:
-        raise ValueError(
-            f"The mean of the activation {phi.name!r} is not known, and branches with more than "
-            f"one matrix, or without mean subtraction, depend on it. Use {', '.join(_MEANS)}, or "
-            "one matrix with mean_subtraction=True."
-        )
-    return _MEANS[phi.name](variance)
-
-
-def _softplus(variance: Array) -> Array:
-    u, weight = _trapezoid(round(float(variance.max()), 1))
-    mean: Array = np.logaddexp(0.0, np.sqrt(variance)[:, None] * u) @ weight
-    return mean
-
-
-_MEANS: dict[str, Callable[[Array], Array]] = {
-    "identity": np.zeros_like,
-    "erf": np.zeros_like,
-    "sin": np.zeros_like,
-    "tanh": np.zeros_like,
-    "cos": lambda a: np.exp(-a / 2),
-    "relu": lambda a: np.sqrt(a / (2 * np.pi)),
-    "abs": lambda a: np.sqrt(2 * a / np.pi),
-    # Stein's lemma: E z Phi(z) = a E density(z).
-    "gelu": lambda a: a / np.sqrt(2 * np.pi * (1 + a)),
-    "softplus": _softplus,
-}

@@ -103,6 +103,7 @@ class Hermite(Neurons):
     order: int = 16
 
     def __post_init__(self) -> None:
+        # NumPy vouches for its nodes up to degree 100, and the error needs a rule of four fewer.
         if not 6 <= self.order <= 100:
             raise ValueError(f"order must lie in 6..100; got {self.order}.")
 
@@ -166,6 +167,12 @@ def combined(solutions: Sequence[Solution], neurons: Averages, tol: float, advic
     """One solution from those of every sample of neurons, with the error of its outputs.
 
     ``unresolved`` where the error is above ``tol``; the first that exploded where one did.
+
+    Args:
+        solutions: one for each sample.
+        neurons: what the samples are of; it estimates the error.
+        tol: the error asked for, of outputs.
+        advice: what to do where it is not reached.
     """
     for solution in solutions:
         if solution.status.kind == "exploded":

@@ -214,7 +214,16 @@ def solve_nonlinear(
     history: bool = False,
     second: Array | None = None,
 ) -> Solution:
-    """Train the limit, with as many points in depth as the tolerance needs."""
+    """Train the limit, with as many points in depth as the tolerance needs.
+
+    Args:
+        todo: the steps, scaling and weights of past updates.
+        phi: the activation.
+        tol: the error asked for, of outputs.
+        printed: solve Definition E.1 as printed.
+        history: keep every covariance.
+        second: weights of past updates of a second matrix, times the width ratio.
+    """
     singular = phi.kinked and _collinear(todo)
     meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
     before: Array | None = None

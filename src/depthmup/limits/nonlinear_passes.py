@@ -24,6 +24,7 @@ import numpy as np
 from depthmup.limits.gaussian import Activation, Expansion, Pair
 from depthmup.limits.losses import Array
 from depthmup.limits.mesh import Mesh, integrate
+from depthmup.limits.nonlinear_backward import Backward, pairs_among
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
 
@@ -111,7 +112,16 @@ class Training:
         )
 
     def up(self, inputs: Array, n: int, t: int) -> tuple[Array, Array, Array]:
-        """Rows of P and R against the n old vectors, and |x|^2, for a minibatch and held-out."""
+        """Rows of P and R against the n old vectors, and |x|^2, for a minibatch and held-out.
+
+        Args:
+            inputs: of the new vectors, (rows, d_in).
+            n: how many old vectors there are.
+            t: number of the step.
+
+        Returns:
+            P and R (points, rows, n) and |x|^2 (points, rows).
+        """
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old = (slice(None), slice(n), slice(n))
         p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
@@ -183,7 +193,14 @@ class Training:
         return states
 
     def file_up(self, rows: slice, p: Array, r: Array, t: int) -> None:
-        """Store a minibatch's forward rows, and solve for its covariances among itself."""
+        """Store a minibatch's forward rows, and solve for its covariances among itself.
+
+        Args:
+            rows: numbers of the minibatch's vectors.
+            p: rows of P against old vectors.
+            r: rows of R.
+            t: number of the step.
+        """
         n, a = rows.start, self.a
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))
@@ -195,7 +212,7 @@ class Training:
         driven += rate * p @ self.noise[old] @ p.transpose(0, 2, 1)
 
         def derivative(where: slice, s: Array) -> Array:
-            return rate * self._among(s + drawn[where])[0] + driven[where]
+            return rate * pairs_among(self.phi, s + drawn[where])[0] + driven[where]
 
         own = self.run(derivative, self.xi[rows] @ self.xi[rows].T, up=True)
         block = own + drawn
@@ -212,116 +229,32 @@ class Training:
         for array in (self.r, self.x, self.k0, self.v1):
             array[:, :n, rows] = array[new].transpose(0, 2, 1)
         self.r[:, rows, rows], self.x[:, rows, rows] = own, block
-        self.k0[:, rows, rows], self.v1[:, rows, rows] = self._among(block)
+        self.k0[:, rows, rows], self.v1[:, rows, rows] = pairs_among(self.phi, block)
         self.e[:, rows, rows] = np.eye(rows.stop - n)
-
-    def _among(self, cov: Array) -> tuple[Array, Array]:
-        """k0 and V1 of a minibatch with itself, from its covariances (points, B, B)."""
-        square = np.einsum("pbb->pb", cov)
-        single = self.phi.single(square)
-        eye = np.arange(cov.shape[1])
-        if len(eye) == 1:
-            return single.variance[..., None], single.v1[..., None]
-        first, second = np.triu_indices(len(eye), 1)
-        pair = self.phi.pair(square[:, first], cov[:, first, second], square[:, second])
-        k0, v1 = np.empty((2, *cov.shape))
-        k0[:, first, second] = k0[:, second, first] = pair.k0
-        v1[:, first, second] = v1[:, second, first] = pair.v1
-        k0[:, eye, eye], v1[:, eye, eye] = single.variance, single.v1
-        return k0, v1
 
     def down(self, rows: slice, t: int) -> bool:
         """The backward rows of a minibatch; False where they overflow."""
-        n, a, batch = rows.start, self.a, rows.stop - rows.start
-        w, second = self.todo.hidden[t, :n], self.second[t, :n]
-        old, new = (slice(None), slice(n), slice(n)), (slice(None), rows, slice(n))
-        here, rate = (slice(None), rows, rows), a**2 * self.nu
-        q_old, s_old, m_old, k0_old = self.q[old], self.s[old], self.m[old], self.k0[old]
-        q_t, q_m_t = q_old.transpose(0, 2, 1), (q_old @ m_old).transpose(0, 2, 1)
-        h_t = self.h[old].transpose(0, 2, 1)
-        e_p = self.e[:, : rows.stop, : rows.stop] @ self.p[:, : rows.stop, : rows.stop]
-        e_p_old, e_p_new = e_p[:, :n, :n], e_p[:, n:, :n]
-        pairs, mh, v1 = self.pairs, self.mh[new], self.v1[new]
-        single = self.phi.single(np.einsum("pbb->pb", self.x[here]))
-        slope = v1
-        if self.printed:  # E MS(phi') phi' in place of E phi' phi'
-            known = self.phi.single(np.einsum("pii->pi", self.x[old])).mean_slope
-            slope = v1 - single.mean_slope[..., None] * known[:, None, :]
-        known_square = np.einsum("pii->pi", self.d[old])[:, None, :]
-
-        def unpack(s: Array) -> tuple[Array, Array, Array, Array]:
-            return s[..., :n], s[..., n : 2 * n], s[..., 2 * n], s[..., 2 * n + 1 :]
-
-        def covariances(where: slice, s: Array) -> tuple[Array, Array]:
-            """<d|d> of the new rows against old ones and among themselves."""
-            q, src, own, block = unpack(s)
-            cov = q @ self.k[old][where] + own[..., None] * self.k[new][where] + src @ h_t[where]
-            q_x = q @ self.x[old][where] + own[..., None] * self.x[new][where]
-            q_x_here = (
-                q @ self.x[new][where].transpose(0, 2, 1) + own[..., None] * self.x[here][where]
-            )
-            q_e_p = q @ e_p_old[where] + own[..., None] * e_p_new[where]
-            mixed = q_e_p @ src.transpose(0, 2, 1)
-            among = q_x @ q.transpose(0, 2, 1) + q_x_here * own[:, None, :] + block
-            return cov, among + mixed + mixed.transpose(0, 2, 1)
-
-        def noises(where: slice, cov: Array, among: Array) -> tuple[Array, Array]:
-            """Covariance of phi'(h) d, or what is printed in its place: that of phi at <d|d>."""
-            if not self.printed:
-                return v1[where] * cov, self.v1[here][where] * among
-            square = np.einsum("pbb->pb", among)
-            return (
-                self.phi.pair(square[..., None], cov, known_square[where]).k0,
-                self._among(among)[0],
-            )
-
-        def kicks(where: slice, s: Array) -> tuple[Array, Array]:
-            q, _, own, _ = unpack(s)
-            cov, _ = covariances(where, s)
-            g10 = a * self.nu * (q @ self.e[old][where] + own[..., None] * self.e[new][where])
-            g10 = g10 - a * second * cov
-            kick = a * (slope[where] * g10 - v1[where] * a * w * cov)
-            if self.printed:
-                return kick, np.zeros_like(own)
-            shift = mh[where] * cov
-            kick = kick + a * pairs.k2[where] * shift
-            to_itself = (pairs.k11[where] * g10 + pairs.k31[where] * shift).sum(-1)
-            return kick, a * (to_itself + single.vp[where] * a * self.nu * own)
-
-        def derivative(where: slice, s: Array) -> Array:
-            q, src, own, _ = unpack(s)
-            cov, among = covariances(where, s)
-            noise, noise_here = noises(where, cov, among)
-            kick, kick_itself = kicks(where, s)
-            column = own[..., None]
-            q_m = q @ m_old[where] + column * self.m[new][where]
-            q_k = q @ k0_old[where] + column * self.k0[new][where]
-            q_k_here = q @ self.k0[new][where].transpose(0, 2, 1) + column * self.k0[here][where]
-            mixed = q_m @ src.transpose(0, 2, 1)
-            out = np.empty_like(s)
-            out[..., :n] = kick + q_m @ q_old[where]
-            out[..., n : 2 * n] = (
-                rate * (noise + q_k @ q_t[where]) + q_m @ s_old[where] + src @ q_m_t[where]
-            )
-            out[..., 2 * n] = kick_itself
-            out[..., 2 * n + 1 :] = (
-                rate * (noise_here + q_k @ q.transpose(0, 2, 1) + q_k_here * own[:, None, :])
-                + mixed
-                + mixed.transpose(0, 2, 1)
-            )
-            return out
-
-        start = np.zeros((batch, 2 * n + 1 + batch))
-        start[:, n : 2 * n] = self.chi[rows] @ self.chi[:n].T
-        start[:, 2 * n + 1 :] = self.chi[rows] @ self.chi[rows].T
-        states = self.run(derivative, start, up=False)
+        equations = Backward(self, rows, t)
+        states = self.run(equations.derivative, equations.start, up=False)
         if not np.isfinite(states).all():
             return False
-        every = slice(None)
-        q, src, own, block = unpack(states)
-        cov, among = covariances(every, states)
-        noise, noise_here = noises(every, cov, among)
-        kick, kick_itself = kicks(every, states)
+        self.file_down(rows, equations, states)
+        return True
+
+    def file_down(self, rows: slice, equations: Backward, states: Array) -> None:
+        """Store a minibatch's backward rows and what follows from them.
+
+        Args:
+            rows: numbers of the minibatch's vectors.
+            equations: what was solved.
+            states: the solution at every point.
+        """
+        n, every = rows.start, slice(None)
+        old, new, here = (every, slice(n), slice(n)), (every, rows, slice(n)), (every, rows, rows)
+        q, src, own, block = equations.unpack(states)
+        cov, among = equations.covariances(every, states)
+        noise, noise_here = equations.noises(every, cov, among)
+        kick, kick_itself = equations.kicks(every, states)
         eye = np.arange(rows.start, rows.stop)
         self.q[new], self.s[new], self.d[new], self.noise[new] = q, src, cov, noise
         for array in (self.s, self.d, self.noise):
@@ -335,6 +268,5 @@ class Training:
         src_t = src.transpose(0, 2, 1)
         q_rows = self.q[:, rows, : rows.stop].transpose(0, 2, 1)
         self.k[:, : rows.stop, rows] = self.x[:, : rows.stop, : rows.stop] @ q_rows
-        self.k[:, :n, rows] += e_p_old @ src_t
-        self.k[here] += e_p_new @ src_t
-        return True
+        self.k[:, :n, rows] += equations.e_p_old @ src_t
+        self.k[here] += equations.e_p_new @ src_t

@@ -112,6 +112,7 @@ def optimal_rate(
     if not 0 < multiplier < math.inf:
         raise ValueError(f"Expected the multiplier to be positive and finite; got {multiplier}.")
 
+    # The base first: where it explodes no other depth is worth its time.
     todo = list(dict.fromkeys((base_depth, *depths)))
     curvatures: dict[int, float] = {}
     for depth in todo:

@@ -45,7 +45,16 @@ class Parametrization:
 
 
 def parametrization(multiplier: float, alpha: Exponent, gamma: Exponent) -> Parametrization:
-    """The exponents made exact (``0.3`` means 3/10) and the multiplier checked."""
+    """The exponents made exact (``0.3`` means 3/10) and the multiplier checked.
+
+    Args:
+        multiplier: a.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+
+    Raises:
+        ValueError: a multiplier that is not finite, or exponents that are no numbers.
+    """
     if not math.isfinite(multiplier):
         raise ValueError(f"The branch multiplier must be finite; got {multiplier}.")
     return Parametrization(
@@ -66,6 +75,7 @@ def require_infinite_depth(scaling: Parametrization) -> None:
             f"alpha={alpha} < 1/2 has no infinite-depth limit: at initialization |x|^2 explodes "
             f"like exp(a^2 L^({1 - 2 * alpha})). Use alpha >= 1/2, or a finite depth."
         )
+    # L branches, each moved by L^-alpha L^-gamma in one direction: they add up.
     growth = 1 - alpha - gamma
     if growth > 0:
         raise ValueError(

@@ -120,6 +120,8 @@ class Population(ABC):
             self.z_x = self.z_d = np.zeros((blocks, 0, self.count))
         else:
             fields = blocks * (self.vectors + self.updated)
+            # Fields are made orthonormal: with nearly as many of them as particles, what is left of
+            # the last ones is determined by the others and no longer Gaussian.
             if ends + fields >= self.count // 2:
                 raise ValueError(
                     f"{ends + fields} Gaussians per particle need more than {self.count} "
@@ -171,7 +173,13 @@ class Population(ABC):
         )
 
     def up(self, t: int, n: int, inputs: Array) -> Array:
-        """New vectors through every block; their outputs (rows, d_out)."""
+        """New vectors through every block; their outputs (rows, d_out).
+
+        Args:
+            t: number of the step.
+            n: number of the first new vector.
+            inputs: of the new vectors, (rows, d_in).
+        """
         new = slice(n, n + len(inputs))
         self.x[0, new] = inputs @ self.u
         self.begin(len(inputs))
@@ -195,14 +203,30 @@ class Population(ABC):
         return result
 
     def fresh(self, z: Array, lower: Array, i: int, n: int, cov: Array) -> Array:
-        """New rows of a Gaussian field of block i whose covariance is ``cov`` (size, size)."""
+        """New rows of a Gaussian field of block i whose covariance is ``cov`` (size, size).
+
+        Args:
+            z: the field's standard Gaussians, (blocks, vectors, J).
+            lower: its Cholesky factors, which grow.
+            i: number of the block.
+            n: how many old vectors there are.
+            cov: covariance of old and new vectors, (size, size).
+        """
         if self.deterministic:
             return np.zeros((len(cov) - n, self.count))
         lower[i, : len(cov), : len(cov)] = appended(lower[i, :n, :n], cov)
         return lower[i, n : len(cov), : len(cov)] @ z[i, : len(cov)]
 
     def response(self, values: Array, z: Array, lower: Array, i: int, size: int) -> Array:
-        """What ``values`` (rows, J) answer to a field's first vectors: (rows, size)."""
+        """What ``values`` (rows, J) answer to a field's first vectors: (rows, size).
+
+        Args:
+            values: (rows, J).
+            z: the field's standard Gaussians.
+            lower: its Cholesky factors.
+            i: number of the block.
+            size: how many vectors of the field.
+        """
         if self.deterministic:
             return np.zeros((len(values), size))
         return stein(self.mean(values, z[i, :size]), lower[i, :size, :size])

@@ -92,6 +92,13 @@ class Side(ABC):
 
         There ``own = source U - (w * source source^T) other``; the second term is a trained U
         (or V). Shapes (rows, 3n) and (keep, keep).
+
+        Args:
+            other: the other side: d for x, x for d.
+            new: sources of the new rows: inputs, or gradients of the loss.
+            n: how many old vectors there are.
+            w: weights of past updates of U (or V), (n,).
+            keep: how many of the rows are a minibatch.
         """
         known = self.source[:n]
         own_coef = self.resolvent[0, :n, :n] @ known
@@ -106,7 +113,14 @@ class Side(ABC):
         return np.concatenate([response, cov, cross], axis=1), among
 
     def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
-        """What follows from the rows of a sweep: feedback, kick, and covariances among them."""
+        """What follows from the rows of a sweep: feedback, kick, and covariances among them.
+
+        Args:
+            other: the other side: d for x, x for d.
+            states: of the sweep, (depths, rows, 3n).
+            start: covariances among the new rows where it started, (rows, rows).
+            pull: how far past updates move the new rows.
+        """
         n = pull.shape[-1]
         feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
         kick = self.kicks(states, feedback, pull)
@@ -117,7 +131,13 @@ class Side(ABC):
         return self.rate * self.cov
 
     def file(self, states: Array, rows: slice, followed: Rows) -> None:
-        """Store the rows of a sweep and what follows from them."""
+        """Store the rows of a sweep and what follows from them.
+
+        Args:
+            states: of the sweep, (depths, rows, 3n).
+            rows: numbers of the new vectors.
+            followed: what follows from the states.
+        """
         n = rows.start
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         self.response[:, rows, :n] = response
@@ -143,8 +163,16 @@ def train(
 ) -> Solution:
     """Every step of a linear network: sweep up, loss, sweep down.
 
-    ``pull`` (..., steps + 1, N) is how far, in one layer, each past update moves the vectors of a
-    step; what stands before the last two axes (the matrices of a block) is the ``Side``'s to read.
+    Args:
+        problem: the steps, scaling and weights of past updates.
+        x: the side that goes up.
+        d: the side that goes down.
+        pull: how far, in one layer, each past update moves the vectors of a step, (..., steps + 1,
+            N); what stands before the last two axes (the matrices of a block) is the ``Side``'s to
+            read.
+        positions: of the depths, from 0 to 1.
+        depth: L, for messages.
+        history: keep every covariance.
     """
     kernel = np.zeros((problem.vectors, problem.vectors))
     step_of_vector = [t for t, step in enumerate(problem.steps) for _ in step.inputs]

@@ -108,6 +108,7 @@ def problem(
         rows=rows,
         held_out=extra,
         scaling=parametrization(multiplier, alpha, gamma),
+        # Decay is of the matrices in blocks: U and V have none.
         hidden=weights(lr, "lr", optimizer.decay),
         input=weights(optimizer.lr_input, "lr_input"),
         readout=weights(optimizer.lr_readout, "lr_readout"),

@@ -45,7 +45,14 @@ class Propagators:
     on_v: tuple[Array, Array]
 
     def at(self, i: int, j: int, p: int, q: int) -> Array:
-        """Gamma_ij at points[p], points[q], (N, N); on the diagonal, its limit from p > q."""
+        """Gamma_ij at points[p], points[q], (N, N); on the diagonal, its limit from p > q.
+
+        Args:
+            i: what is moved: 0 for x, 1 for d.
+            j: the source: 0 for F, 1 for B.
+            p: index of the depth that is moved.
+            q: index of the source's depth.
+        """
         result: Array = self.above[i, j, p, q] if p >= q else self.below[i, j, p, q]
         return result
 
@@ -108,6 +115,14 @@ def proposition_residual(
         Gamma_1b(p, q) = a 1[b=1, q>=p] I + int_p^1 N(r) Gamma_0b(r, q) dr
         the same for the coefficients on U and V, starting from the inputs and from chi
         C_i(p) = UU^T + VV^T + sum_b int_0^1 Gamma_ib(p, q) C_b(q) Gamma_ib(p, q)^T dq,  i = 0, 1
+
+    Args:
+        solution: of ``limits.linear(..., depth=math.inf, history=True)``.
+        lr: its learning rate.
+        multiplier: its branch multiplier a.
+
+    Returns:
+        The residual of each equation, by its name.
 
     Raises:
         ValueError: the equations are not those of this solution: it is nonlinear, not Depth-muP's,

@@ -49,6 +49,17 @@ class _Coefficients:
         family = (self.u, self.v, self.f, self.b)
         return tuple(np.tensordot(weights, c[layer, :n], axes=1) for c in family)  # type: ignore[return-value]
 
+    def at(self, layer: int, r: slice) -> tuple[Array, ...]:
+        """The coefficients of some rows at one layer."""
+        return tuple(c[layer, r] for c in (self.u, self.v, self.f, self.b))
+
+    def put(self, layer: int, r: slice, *terms: tuple[Array, ...]) -> None:
+        """Store a sum of coefficients as those of some rows at one layer."""
+        for array, parts in zip(
+            (self.u, self.v, self.f, self.b), zip(*terms, strict=True), strict=True
+        ):
+            array[layer, r] = sum(parts)
+
 
 def _coefficients(depth: int, n: int, d_in: int, d_out: int) -> _Coefficients:
     shape = (depth + 1, n)
@@ -62,89 +73,91 @@ def _coefficients(depth: int, n: int, d_in: int, d_out: int) -> _Coefficients:
 
 def solve_recursion(problem: Problem, depth: int) -> Solution:
     """Train by the Gamma, C recursion. Covariances are rebuilt from coefficients at every layer."""
-    extra = 0 if problem.held_out is None else len(problem.held_out)
-    size = problem.vectors + extra
-    x = _coefficients(depth, size, problem.d_in, problem.d_out)
-    d = _coefficients(depth, size, problem.d_in, problem.d_out)
-    cov_x = np.zeros((depth + 1, size, size))  # <x^l|x^l>, known rows only
-    cov_d = np.zeros((depth + 1, size, size))
-    branch, kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
-    xi, chi = np.zeros((size, problem.d_in)), np.zeros((size, problem.d_out))
-    ledger = Ledger(problem=problem, positions=np.arange(depth + 1) / depth)
-
-    def inner(left: _Coefficients, right: _Coefficients, layer: int, r: slice, q: slice) -> Array:
-        """<left_r|right_q> at one layer, from the definition."""
-        total = left.u[layer, r] @ right.u[layer, q].T + left.v[layer, r] @ right.v[layer, q].T
-        for m in range(depth):
-            total += left.f[layer, r, m] @ cov_x[m] @ right.f[layer, q, m].T
-            total += left.b[layer, r, m] @ cov_d[m + 1] @ right.b[layer, q, m].T
-        return total
-
-    def put(into: _Coefficients, layer: int, r: slice, *families: tuple[Array, ...]) -> None:
-        for name, parts in zip("uvfb", zip(*families, strict=True), strict=True):
-            getattr(into, name)[layer, r] = sum(parts)
-
+    network = _Network(problem, depth)
+    ledger, status = Ledger(problem=problem, positions=np.arange(depth + 1) / depth), Status()
+    reached = problem.vectors
     with np.errstate(all="ignore"):
         for t, rows, inputs in problem.queries():
-            old, batch = slice(0, rows.start), rows.stop - rows.start
-            r = slice(rows.start, rows.start + len(inputs))  # held-out rows are overwritten later
-            known = slice(0, r.stop)
-            w = problem.hidden[t, : rows.start]
-            for family in (x, d):
-                for array in (family.u, family.v, family.f, family.b):
-                    array[:, r] = 0.0
-            xi[r] = inputs
-            put(x, 0, r, d.combine(-problem.input[t, old] * (xi[r] @ xi[old].T), 0))
-            x.u[0, r] += xi[r]
-            for layer in range(depth + 1):
-                if layer > 0:
-                    onto_b = x.b[layer - 1, r, layer - 1, old]
-                    moved = branch * (onto_b - kick * w * cov_x[layer - 1, r, old])
-                    same = (
-                        x.u[layer - 1, r],
-                        x.v[layer - 1, r],
-                        x.f[layer - 1, r],
-                        x.b[layer - 1, r],
-                    )
-                    put(x, layer, r, same, d.combine(moved, layer))
-                    x.f[layer, r, layer - 1, r] += branch * np.eye(len(inputs))
-                cov_x[layer, r, known] = inner(x, x, layer, r, known)
-                cov_x[layer, known, r] = cov_x[layer, r, known].T
-            read = problem.readout[t, old] * cov_x[depth, r, old]
-            outputs = x.v[depth, r] - read @ chi[old]
-            if not (np.isfinite(outputs).all() and np.isfinite(cov_x[:, r, known]).all()):
-                n = rows.start
-                return ledger.close(
-                    kernel=cov_x[depth, :n, :n],
-                    status=exploded(t, problem, depth),
-                    error_estimate=np.nan,
-                )
-            squares = np.einsum("lrr->lr", cov_x[:, r, r])
-            outputs = ledger.query(t, batch, outputs, squares)
-            if t == len(problem.steps):
+            outputs, cov = network.up(t, rows.start, inputs)
+            if not (np.isfinite(outputs).all() and np.isfinite(cov).all()):
+                status, reached = exploded(t, problem, depth), rows.start
                 break
-            r, known = rows, slice(0, rows.stop)
-            chi[r] = problem.steps[t].gradient(outputs)
-            put(d, depth, r, x.combine(-problem.readout[t, old] * (chi[r] @ chi[old].T), depth))
-            d.v[depth, r] += chi[r]
-            for layer in range(depth, -1, -1):
-                if layer < depth:
-                    onto_f = d.f[layer + 1, r, layer, old]
-                    moved = branch * (onto_f - kick * w * cov_d[layer + 1, r, old])
-                    same = (
-                        d.u[layer + 1, r],
-                        d.v[layer + 1, r],
-                        d.f[layer + 1, r],
-                        d.b[layer + 1, r],
-                    )
-                    put(d, layer, r, same, x.combine(moved, layer))
-                    d.b[layer, r, layer, r] += branch * np.eye(batch)
-                cov_d[layer, r, known] = inner(d, d, layer, r, known)
-                cov_d[layer, known, r] = cov_d[layer, r, known].T
-    n = problem.vectors
+            squares = np.einsum("lrr->lr", cov[:, :, rows.start :])
+            outputs = ledger.query(t, rows.stop - rows.start, outputs, squares)
+            if t < len(problem.steps):
+                network.down(t, rows, problem.steps[t].gradient(outputs))
     return ledger.close(
-        kernel=cov_x[depth, :n, :n].copy(), status=Status(), error_estimate=_rounding(ledger)
+        kernel=network.cov_x[depth, :reached, :reached].copy(),
+        status=status,
+        error_estimate=_rounding(ledger) if status.ok else np.nan,
     )
+
+
+class _Network:
+    """Coefficients and covariances of all x^l and d^l, filled in step by step.
+
+    ``cov_x`` and ``cov_d`` (L+1, N, N) are <x^l|x^l> and <d^l|d^l>, of known rows only; ``xi`` and
+    ``chi`` the coefficients of x^0 on U and of d^L on nV. Held-out inputs take the rows after those
+    of the step, which the next step overwrites.
+    """
+
+    def __init__(self, problem: Problem, depth: int) -> None:
+        size = problem.vectors + (0 if problem.held_out is None else len(problem.held_out))
+        self.problem, self.depth = problem, depth
+        self.branch, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
+        self.x = _coefficients(depth, size, problem.d_in, problem.d_out)
+        self.d = _coefficients(depth, size, problem.d_in, problem.d_out)
+        self.cov_x, self.cov_d = np.zeros((2, depth + 1, size, size))
+        self.xi, self.chi = np.zeros((size, problem.d_in)), np.zeros((size, problem.d_out))
+
+    def up(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
+        """Outputs of new vectors, numbered from n, and their <x^l|x^l> (L+1, rows, n + rows)."""
+        x, d, cov, xi = self.x, self.d, self.cov_x, self.xi
+        old, r = slice(0, n), slice(n, n + len(inputs))
+        w, known = self.problem.hidden[t, :n], slice(0, n + len(inputs))
+        for family in (x, d):
+            for array in (family.u, family.v, family.f, family.b):
+                array[:, r] = 0.0
+        xi[r] = inputs
+        x.put(0, r, d.combine(-self.problem.input[t, old] * (xi[r] @ xi[old].T), 0))
+        x.u[0, r] += xi[r]
+        for layer in range(self.depth + 1):
+            if layer > 0:
+                onto_b = x.b[layer - 1, r, layer - 1, old]
+                moved = self.branch * (onto_b - self.kick * w * cov[layer - 1, r, old])
+                x.put(layer, r, x.at(layer - 1, r), d.combine(moved, layer))
+                x.f[layer, r, layer - 1, r] += self.branch * np.eye(len(inputs))
+            cov[layer, r, known] = self.inner(x, layer, r, known)
+            cov[layer, known, r] = cov[layer, r, known].T
+        read = self.problem.readout[t, old] * cov[self.depth, r, old]
+        return x.v[self.depth, r] - read @ self.chi[old], cov[:, r, known]
+
+    def down(self, t: int, r: slice, chi: Array) -> None:
+        """The gradients of a step's vectors at every layer."""
+        x, d, cov = self.x, self.d, self.cov_d
+        old, known = slice(0, r.start), slice(0, r.stop)
+        w, batch = self.problem.hidden[t, : r.start], r.stop - r.start
+        self.chi[r] = chi
+        read = -self.problem.readout[t, old] * (chi @ self.chi[old].T)
+        d.put(self.depth, r, x.combine(read, self.depth))
+        d.v[self.depth, r] += chi
+        for layer in range(self.depth, -1, -1):
+            if layer < self.depth:
+                onto_f = d.f[layer + 1, r, layer, old]
+                moved = self.branch * (onto_f - self.kick * w * cov[layer + 1, r, old])
+                d.put(layer, r, d.at(layer + 1, r), x.combine(moved, layer))
+                d.b[layer, r, layer, r] += self.branch * np.eye(batch)
+            cov[layer, r, known] = self.inner(d, layer, r, known)
+            cov[layer, known, r] = cov[layer, r, known].T
+
+    def inner(self, family: _Coefficients, layer: int, r: slice, q: slice) -> Array:
+        """<family_r|family_q> at one layer, from the definition."""
+        u, v, f, b = family.u[layer], family.v[layer], family.f[layer], family.b[layer]
+        total = u[r] @ u[q].T + v[r] @ v[q].T
+        for m in range(self.depth):
+            total += f[r, m] @ self.cov_x[m] @ f[q, m].T
+            total += b[r, m] @ self.cov_d[m + 1] @ b[q, m].T
+        return np.asarray(total)
 
 
 def _rounding(ledger: Ledger) -> float:

@@ -28,7 +28,6 @@ import numpy as np
 from depthmup.limits.diversity import feature_diversity
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Array, mse
-from depthmup.limits.problem import problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent, exponent, region
@@ -105,6 +104,17 @@ def depth_exponents(
     of order L^(1 - 2 alpha) are slow near alpha = 1/2: with these depths, points at least 0.1 away
     from a boundary between regimes (or on it) are told apart.
 
+    Args:
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        multiplier: the branch multiplier a.
+        lr: learning rate of the one step.
+        depths: at least four, each twice the one before.
+        margin: how far from 0 an exponent must be to count.
+
+    Returns:
+        The exponents and what follows from them.
+
     Raises:
         ValueError: a learning rate that is not positive; or an exponent is not a number, as where
             quantities are too small to tell from 0 at every depth.
@@ -122,29 +132,12 @@ def depth_exponents(
         )
     a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
     todo = [Step([[1.0]], mse([[0.5]])), Step([[-0.5]], mse([[1.0]]))]
-    scaling = problem(todo, multiplier=multiplier, lr=lr, alpha=a, gamma=g).scaling
-    table = []
-    for depth in depths:
-        s = linear(todo, depth=depth, lr=lr, multiplier=multiplier, alpha=a, gamma=g, history=True)
-        if not s.status.ok:  # overflow is growth faster than any power
-            table.append([math.inf] * 5)
-            continue
-        h = s.history
-        assert h is not None
-        c, kick = scaling.branch(depth), scaling.kick(depth)
-        # A linear network makes of -1/2 what it makes of 1, times -1/2: x moved by x[1] + x[0] / 2.
-        shift = h.x[-1, 1, 1] + h.x[-1, 0, 1] + h.x[-1, 0, 0] / 4
-        moved = h.x[:-1, 1, 0] ** 2 * h.d[1:, 0, 0]  # squared, per (lr kick)^2
-        initial, total = h.x[:-1, 1, 1], _preactivations(s, c)[:, 1]
-        table.append(
-            [
-                s.rms[0][-1, 0],
-                math.sqrt(max(shift, 0.0) / (h.x[-1, 0, 0] / 4)),
-                abs(s.outputs[1][0, 0]),
-                math.sqrt(total.mean()),
-                lr * kick * math.sqrt((moved / initial).mean()),
-            ]
+    table = [
+        _quantities(
+            linear(todo, depth=d, lr=lr, multiplier=multiplier, alpha=a, gamma=g, history=True), lr
         )
+        for d in depths
+    ]
     with np.errstate(all="ignore"):
         slopes = np.diff(np.log2(np.array(table)), axis=0)
     overflowed = bool(np.isinf(table).any())
@@ -180,6 +173,29 @@ def depth_exponents(
 
 # A relative change is the root of a difference of numbers of order one: 1e-5 is known to 1e-5.
 _ROUNDING = 1e-5
+
+
+def _quantities(s: Solution, lr: float) -> list[float]:
+    """x_0, x_1, f_1, h_1 and the linearization of one depth, infinite where training overflowed.
+
+    The two inputs are 1 and -1/2, one step each.
+    """
+    if not s.status.ok:  # overflow is growth faster than any power
+        return [math.inf] * 5
+    h, depth = s.history, len(s.positions) - 1
+    assert h is not None
+    c, kick = s.problem.scaling.branch(depth), s.problem.scaling.kick(depth)
+    # A linear network makes of -1/2 what it makes of 1, times -1/2: x moved by x[1] + x[0] / 2.
+    shift = h.x[-1, 1, 1] + h.x[-1, 0, 1] + h.x[-1, 0, 0] / 4
+    moved = h.x[:-1, 1, 0] ** 2 * h.d[1:, 0, 0]  # squared, per (lr kick)^2
+    initial, total = h.x[:-1, 1, 1], _preactivations(s, c)[:, 1]
+    return [
+        s.rms[0][-1, 0],
+        math.sqrt(max(shift, 0.0) / (h.x[-1, 0, 0] / 4)),
+        abs(s.outputs[1][0, 0]),
+        math.sqrt(total.mean()),
+        lr * kick * math.sqrt((moved / initial).mean()),
+    ]
 
 
 def _preactivations(solution: Solution, c: float) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 import numpy as np
@@ -86,6 +87,23 @@ class Solution:
     activation: str = "identity"
     history: History | None = None
 
+    def __repr__(self) -> str:
+        steps, depths = len(self.losses), len(self.positions)
+        first, last = self.losses[:1], self.losses[-1:]
+        between = f"loss {first[0]:.4g} to {last[0]:.4g}, " if steps else ""
+        return (
+            f"<Solution: {steps} steps, {depths} depths, {between}{self.status.kind}, "
+            f"error {self.error_estimate:.1e}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{t}</td><td>{loss:.5g}</td><td>{float(rms[-1].mean()):.5g}</td></tr>"
+            for t, (loss, rms) in enumerate(zip(self.losses, self.rms, strict=True))
+        )
+        head = "<tr><th>step</th><th>loss</th><th>RMS of x at the output</th></tr>"
+        return f"<table>{head}{rows}</table><p>{escape(str(self.status))}</p>"
+
 
 @dataclass(kw_only=True)
 class Ledger:
@@ -99,12 +117,23 @@ class Ledger:
     held_out: list[Array] = field(default_factory=list)
 
     def query(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
-        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former."""
+        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former.
+
+        Args:
+            t: number of the step; that after the last for the end of training.
+            batch: rows of the minibatch.
+            outputs: of the minibatch, then of the held-out rows.
+            squares: |x|^2 / n at every depth, (depths, rows).
+
+        Returns:
+            The outputs of the minibatch.
+        """
         if self.problem.held_out is not None:
             self.held_out.append(outputs[batch:])
         if t < len(self.problem.steps):
             self.outputs.append(outputs[:batch])
             self.losses.append(self.problem.steps[t].loss.value(outputs[:batch]))
+            # Rounding may leave a square of zero below it.
             self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
         return outputs[:batch]
 
@@ -117,7 +146,15 @@ class Ledger:
         activation: str = "identity",
         history: History | None = None,
     ) -> Solution:
-        """The solution, with nan where training did not get to."""
+        """The solution, with nan where training did not get to.
+
+        Args:
+            kernel: <x|x> at the last layer, of the vectors that were reached.
+            status: how training ended.
+            error_estimate: of outputs.
+            activation: by name.
+            history: every covariance, where it was asked for.
+        """
         depths, p = len(self.positions), self.problem
         done = len(self.outputs)
         missing = [len(step.inputs) for step in p.steps[done:]]
@@ -144,7 +181,13 @@ class Ledger:
 
 
 def exploded(step: int, problem: Problem, depth: float) -> Status:
-    """The status of training whose numbers overflowed at ``step``."""
+    """The status of training whose numbers overflowed at ``step``.
+
+    Args:
+        step: at which numbers overflowed first.
+        problem: what was solved.
+        depth: L.
+    """
     s = problem.scaling
     return Status(
         kind="exploded",

@@ -42,7 +42,13 @@ from depthmup.limits.solution import Solution
 def solve_two_matrix_imbedding(
     matrices: TwoMatrices, depth: int, *, history: bool = False
 ) -> Solution:
-    """Train a linear network whose blocks have two matrices; exact at infinite width."""
+    """Train a linear network whose blocks have two matrices; exact at infinite width.
+
+    Args:
+        matrices: the problem with both matrices' weights.
+        depth: L.
+        history: keep every covariance.
+    """
     problem = matrices.problem
     c, kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
     size = remembered(problem, history)

@@ -51,7 +51,17 @@ def solve_sampled(
     tol: float,
     history: bool = False,
 ) -> Solution:
-    """Train once per sample of neurons; the value is their mean and the error their spread."""
+    """Train once per sample of neurons; the value is their mean and the error their spread.
+
+    Args:
+        matrices: the problem with both matrices' weights.
+        activation: of the hidden neurons.
+        depth: L.
+        neurons: what averages over them are taken with.
+        rms_norm: normalize x before every block.
+        tol: the error asked for, of outputs.
+        history: keep every covariance.
+    """
     problem = matrices.problem
     fields = problem.vectors + (problem.held_out is not None) + remembered(problem, history)
     solutions = [
@@ -175,7 +185,13 @@ class Blocks:
         )
 
     def up(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
-        """The outputs (rows, d_out) of new vectors, numbered from n, and |x|^2 at every depth."""
+        """The outputs (rows, d_out) of new vectors, numbered from n, and |x|^2 at every depth.
+
+        Args:
+            t: number of the step.
+            n: number of the first new vector.
+            inputs: of the new vectors, (rows, d_in).
+        """
         step = self.step(t, n, n + len(inputs))
         old, new, every = step.old, step.new, step.every
         self.xi[new] = inputs

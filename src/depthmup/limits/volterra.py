@@ -16,12 +16,16 @@ _EPS = float(np.finfo(np.float64).eps)
 def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Array) -> Array:
     """The values of ``s(p) = start + int_0^p A s`` at collocation points.
 
-    ``integral`` (points, points) integrates from the first point to each; ``apply`` is A at every
-    point, linear on (points, rows, m); ``start`` (rows, m), every row a separate equation. Returns
-    (points, rows, m).
-
     GMRES for all rows at once, to rounding error. Picard iteration would need about twice the
     products, and loses digits like exp(int |A|) by cancellation when updates are large.
+
+    Args:
+        integral: (points, points), integrates from the first point to each.
+        apply: A at every point, linear on (points, rows, m).
+        start: (rows, m), every row a separate equation.
+
+    Returns:
+        s at the points, (points, rows, m).
     """
     points, (rows, m) = len(integral), start.shape
     first = np.repeat(start[None], points, axis=0)
@@ -56,12 +60,14 @@ def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Arra
             length = np.linalg.norm(new, axis=1)
             hessenberg[:, k + 1, k] = length
             basis[:, k + 1] = new / np.where(length > 0, length, 1.0)[:, None]
+            # No residual reaches rounding within five vectors: earlier checks would be in vain.
             if k >= 5 or k + 1 == m * points:
                 weights, left = _least_squares(hessenberg[:, : k + 2, : k + 1], size)
                 if (left <= goal).all() or not np.isfinite(left).all():
                     break
         solution = solution + by_point((weights[:, None] @ basis[:, : k + 1])[:, 0])
         residual = by_row(first - solution + moved(solution))
+        # A product with the integral leaves some tens of roundings, which no pass removes.
         reached = np.linalg.norm(residual, axis=1)
         if not (reached > 64 * _EPS * np.linalg.norm(by_row(solution), axis=1)).any():
             break

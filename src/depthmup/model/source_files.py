@@ -132,7 +132,14 @@ def add_file(walk: Walk, path: Path, root: Path) -> str:
 
 
 def add_import(walk: Walk, start: Path, names: list[str], root: Path) -> None:
-    """Add the file of a module ``names`` below ``start``, if it is there and below ``root``."""
+    """Add the file of a module ``names`` below ``start``, if it is there and below ``root``.
+
+    Args:
+        walk: that collects files.
+        start: the folder that names are looked up in.
+        names: the parts of the module's name.
+        root: of the project.
+    """
     path = _find(start, names)
     if path and path.is_relative_to(root):
         add_file(walk, path, root)

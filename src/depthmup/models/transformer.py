@@ -105,6 +105,11 @@ def _linear(fan_in: int, fan_out: int) -> Any:
 def rotation(length: int, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of t * 10000^(-2i / size), each (T, d/2): one frequency for each pair of entries.
 
+    Args:
+        length: T, the number of positions.
+        size: d, of a head.
+        like: a tensor of the type and on the device wanted.
+
     *Source:* RoFormer (arXiv 2104.09864) Equation 15.
     """
     precise = torch.promote_types(like.dtype, torch.float32)
@@ -119,6 +124,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     The product of a vector turned at t and one turned at s depends on t - s alone. The paper pairs
     neighbours; halves, as in Llama, are the same but for the order of rows in W_q and W_k.
+
+    Args:
+        x: queries or keys, (B, heads, T, d).
+        cos: of the angles, (T, d/2).
+        sin: of the angles, (T, d/2).
     """
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)

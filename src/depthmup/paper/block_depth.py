@@ -11,8 +11,8 @@ is.
 *Source:* TP6 (arXiv 2310.02244) Sections 9.2 and 9.3.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
@@ -28,9 +28,10 @@ from depthmup.paper.common import (
     study_pictures,
     sweep_experiment,
 )
-from depthmup.paper.learning_rates import TOLERANCE, drift
-from depthmup.records import Accepted, Comparison, Study
+from depthmup.paper.learning_rates import drift
+from depthmup.records import Accepted, Comparison, Estimate, Picture, Study
 from depthmup.rules import Scheme
+from depthmup.statistics import TOLERANCE
 from depthmup.sweep import Store, Sweep
 
 if TYPE_CHECKING:
@@ -69,7 +70,13 @@ def heat_grids(setting: Setting) -> tuple[Sweep, ...]:
 
 
 def shift_grid(setting: Setting, shape: Shape, *, lowest: int) -> Sweep:
-    """Block depth 2 at a = 1/4, learning rates from 2^lowest on."""
+    """Block depth 2 at a = 1/4.
+
+    Args:
+        setting: the scale and what is tested.
+        shape: of the networks' blocks.
+        lowest: log2 of the smallest learning rate.
+    """
     sizes = setting.choose(
         laptop={"depths": octaves(8, 64), "seeds": 4},
         medium={"depths": octaves(8, 128), "seeds": 5},
@@ -94,6 +101,11 @@ def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Swe
 
     Four times as long as the other figures, with windows of the same length: what is found early
     and late comes from the same runs.
+
+    Args:
+        setting: the scale and what is tested.
+        shape: of the networks' blocks.
+        block_depth: matrices per block.
     """
     layers = setting.choose(laptop=16, medium=32, paper=128)
     sizes = setting.choose(
@@ -120,18 +132,18 @@ def _shift(study: Study, scheme: Scheme) -> tuple[Comparison, ...]:
 
 
 def _fig6(setting: Setting) -> Experiment:
-    ours, maps = fig6_grid(setting), heat_grids(setting)
+    grid, maps = fig6_grid(setting), heat_grids(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.reports import number
         from depthmup.statistics import drift as fitted
 
-        study = judged(ours, store)
+        study = judged(grid, store)
         others = []
-        for each, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
-            deep = [d for d in depths_of(each) if d >= base_depth(each)]
-            values = losses_of(each, store, depths=deep)
-            moved = fitted(deep, rates_of(each), values)
+        for sweep, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
+            deep = [d for d in depths_of(sweep) if d >= base_depth(sweep)]
+            values = losses_of(sweep, store, depths=deep)
+            moved = fitted(deep, rates_of(sweep), values)
             others.append(
                 Comparison(
                     what=f"the same at log2 a = {number(log2_a, 0)}, depths {deep[0]} to "
@@ -148,21 +160,21 @@ def _fig6(setting: Setting) -> Experiment:
             notes=("Measured with abs and LayerNorm at a = 1/4.",),
         )
 
-    return sweep_experiment(ours, *maps, conclude=conclude)
+    return sweep_experiment(grid, *maps, conclude=conclude)
 
 
 def _fig21(setting: Setting) -> Experiment:
-    ours = shift_grid(setting, RELU, lowest=-5)
+    grid = shift_grid(setting, RELU, lowest=-5)
 
     def conclude(store: Store) -> Conclusion:
-        study = judged(ours, store)
+        study = judged(grid, store)
         return Conclusion(
             comparisons=_shift(study, setting.depth_mup),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=("Measured with relu and without LayerNorm at a = 1/4.",),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
@@ -173,106 +185,10 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
     assert depths_of(one[0])[-1] == layers
 
     def conclude(store: Store) -> Conclusion:
-        import numpy as np
-
-        from depthmup.paper.panels import lines
-        from depthmup.statistics import jackknife
-
-        rates, design = rates_of(two[0]), two[0].design
-        count = design.steps // design.window
-        # (windows, block depth 2 or 1, multipliers, learning rates, seeds)
-        values = np.array(
-            [
-                [
-                    [
-                        losses_of(each, store, window=w, depths=[depths_of(each)[-1]])[0]
-                        for each in grids
-                    ]
-                    for grids in (two, one)
-                ]
-                for w in range(-count, 0)
-            ]
-        )
-        early = -(count * 3 // 4) - 1  # the window that ends at a quarter of training
-        stops = [design.steps + (w + 1) * design.window for w in range(-count, 0)]
-
-        def gap(both: "Array") -> float:
-            return _best(rates, both[0]) - _best(rates, both[1])
-
-        def nats(both: "Array") -> float:
-            return float(np.exp(_best(rates, both[0])) - np.exp(_best(rates, both[1])))
-
-        gaps = [jackknife(gap, of_window, "nats") for of_window in values]
-        change = jackknife(lambda ends: gap(ends[1]) - gap(ends[0]), values[[early, -1]], "nats")
-        what = f"log best loss of {layers} layers, block depth 2 over 1"
-        worse = Accepted(low=0.0)
-        comparisons = [
-            Comparison(
-                what=f"{what}, at step {stops[early]}",
-                paper="worse",
-                ours=gaps[early],
-                accepted=worse,
-            ),
-            Comparison(
-                what=f"{what}, at step {stops[-1]}",
-                paper="closes" if closes else "still worse",
-                ours=gaps[-1],
-                accepted=worse,
-                decisive=not closes,
-            ),
-            Comparison(
-                what="change of it by training four times as long",
-                paper="falls" if closes else "does not close",
-                ours=change,
-                accepted=Accepted(high=0.0) if closes else worse,
-                decisive=closes,
-            ),
-        ]
-        comparisons += [
-            Comparison(
-                what=f"loss of block depth 2 minus that of block depth 1, at step {stops[w]}",
-                paper="closes" if closes else "still worse",
-                ours=jackknife(nats, values[w], "nats"),
-                accepted=worse,
-                decisive=False,
-            )
-            for w in (early, -1)
-        ]
-        rows = [
-            {"steps": stop, "gap": g.value, "low": g.low, "high": g.high}
-            for stop, g in zip(stops, gaps, strict=True)
-        ]
-        curves = [
-            {"network": f"block depth {2 - k}", "steps": stop, "loss": float(np.exp(best))}
-            for stop, of_window in zip(stops, values, strict=True)
-            for k, best in enumerate(_best(rates, each) for each in of_window)
-        ]
+        course = _course(store, two, one)
         return Conclusion(
-            comparisons=tuple(comparisons),
-            pictures=(
-                lines(
-                    curves,
-                    name="loss",
-                    caption="Training loss at the best learning rate and multiplier of each "
-                    "window.",
-                    x="steps",
-                    y="loss",
-                    x_title="steps",
-                    y_title="best training loss",
-                    by="network",
-                    log_y=True,
-                ),
-                lines(
-                    rows,
-                    name="gap",
-                    caption="The same as the logarithm of the ratio of block depth 2 to 1.",
-                    x="steps",
-                    y="gap",
-                    x_title="steps",
-                    y_title="log of ratio of best losses",
-                    references=(("equal", ((stops[0], 0.0), (stops[-1], 0.0))),),
-                ),
-            ),
+            comparisons=tuple(_gap_comparisons(course, layers, closes=closes)),
+            pictures=_gap_pictures(course),
         )
 
     experiment = sweep_experiment(*two, *one, conclude=conclude)
@@ -281,13 +197,155 @@ def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
     return replace(experiment, cells=tuple(equal))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Course:
+    """Losses of both block depths in every window of training.
+
+    ``values`` (windows, block depth 2 or 1, multipliers, learning rates, seeds); ``stops`` are the
+    steps at which windows end; ``gaps`` the log best loss of block depth 2 over 1 in each.
+    """
+
+    rates: tuple[float, ...]
+    stops: tuple[int, ...]
+    values: "Array"
+    gaps: tuple[Estimate, ...]
+
+    @property
+    def early(self) -> int:
+        """The window that ends at a quarter of training, from the end."""
+        return -(len(self.stops) * 3 // 4) - 1
+
+    def gap(self, losses: "Array") -> float:
+        """Log best loss of block depth 2 over block depth 1 in one window."""
+        return _best(self.rates, losses[0]) - _best(self.rates, losses[1])
+
+    def difference(self, losses: "Array") -> float:
+        """The same as a difference of losses, in nats."""
+        import numpy as np
+
+        two, one = (float(np.exp(_best(self.rates, of_depth))) for of_depth in losses)
+        return two - one
+
+
+def _course(store: Store, two: Sequence[Sweep], one: Sequence[Sweep]) -> _Course:
+    import numpy as np
+
+    from depthmup.statistics import jackknife
+
+    design = two[0].design
+    windows = range(-(design.steps // design.window), 0)
+    values = np.array(
+        [
+            [
+                [losses_of(s, store, window=w, depths=[depths_of(s)[-1]])[0] for s in grids]
+                for grids in (two, one)
+            ]
+            for w in windows
+        ]
+    )
+    course = _Course(
+        rates=rates_of(two[0]),
+        stops=tuple(design.steps + (w + 1) * design.window for w in windows),
+        values=values,
+        gaps=(),
+    )
+    gaps = tuple(jackknife(course.gap, of_window, "nats") for of_window in values)
+    return replace(course, gaps=gaps)
+
+
+def _gap_comparisons(course: _Course, layers: int, *, closes: bool) -> Iterator[Comparison]:
+    """Whether block depth 2 is worse early and late, and whether longer training closes the gap."""
+    from depthmup.statistics import jackknife
+
+    early, stops, worse = course.early, course.stops, Accepted(low=0.0)
+    what = f"log best loss of {layers} layers, block depth 2 over 1"
+    yield Comparison(
+        what=f"{what}, at step {stops[early]}",
+        paper="worse",
+        ours=course.gaps[early],
+        accepted=worse,
+    )
+    yield Comparison(
+        what=f"{what}, at step {stops[-1]}",
+        paper="closes" if closes else "still worse",
+        ours=course.gaps[-1],
+        accepted=worse,
+        decisive=not closes,
+    )
+    yield Comparison(
+        what="change of it by training four times as long",
+        paper="falls" if closes else "does not close",
+        ours=jackknife(
+            lambda ends: course.gap(ends[1]) - course.gap(ends[0]),
+            course.values[[early, -1]],
+            "nats",
+        ),
+        accepted=Accepted(high=0.0) if closes else worse,
+        decisive=closes,
+    )
+    for w in (early, -1):
+        yield Comparison(
+            what=f"loss of block depth 2 minus that of block depth 1, at step {stops[w]}",
+            paper="closes" if closes else "still worse",
+            ours=jackknife(course.difference, course.values[w], "nats"),
+            accepted=worse,
+            decisive=False,
+        )
+
+
+def _gap_pictures(course: _Course) -> tuple[Picture, ...]:
+    import numpy as np
+
+    from depthmup.paper.panels import lines
+
+    stops = course.stops
+    curves = [
+        {
+            "network": f"block depth {2 - k}",
+            "steps": stop,
+            "loss": float(np.exp(_best(course.rates, of_depth))),
+        }
+        for stop, of_window in zip(stops, course.values, strict=True)
+        for k, of_depth in enumerate(of_window)
+    ]
+    gaps = [
+        {"steps": stop, "gap": g.value, "low": g.low, "high": g.high}
+        for stop, g in zip(stops, course.gaps, strict=True)
+    ]
+    return (
+        lines(
+            curves,
+            name="loss",
+            caption="Training loss at the best learning rate and multiplier of each window.",
+            x="steps",
+            y="loss",
+            x_title="steps",
+            y_title="best training loss",
+            by="network",
+            log_y=True,
+        ),
+        lines(
+            gaps,
+            name="gap",
+            caption="The same as the logarithm of the ratio of block depth 2 to 1.",
+            x="steps",
+            y="gap",
+            x_title="steps",
+            y_title="log of ratio of best losses",
+            references=(("equal", ((stops[0], 0.0), (stops[-1], 0.0))),),
+        ),
+    )
+
+
 def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
     """The least log loss over (a, eta), from losses (a, eta, seeds)."""
     import numpy as np
 
     from depthmup.statistics import best_log_loss
 
-    return float(np.nanmin([best_log_loss(log2_lrs, each) for each in np.asarray(losses)]))
+    return float(
+        np.nanmin([best_log_loss(log2_lrs, of_multiplier) for of_multiplier in np.asarray(losses)])
+    )
 
 
 _MEMORIZED = (

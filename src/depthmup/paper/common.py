@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from depthmup.paper.claim import Experiment, Setting
 from depthmup.records import Cell, Picture, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import BuiltIn, Design, Store, Sweep, rate_unit, stored_losses, studies
+from depthmup.sweep import Store, Sweep, along_depth, rate_unit, stored_losses, studies
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -40,20 +40,7 @@ def networks(setting: Setting, **changes: Any) -> Sweep:
     rates = tuple(float(k) for k in range(-7, 1))
     shared = {"log2_lrs": rates, "seeds": 5, "base_depth": 8, "data": setting.data}
     values = {**shared, **sizes, **changes, **setting.sizes}
-    width, optimizer = values.pop("width"), values.pop("optimizer", "adam")
-    model = {f.name: values.pop(f.name) for f in fields(BuiltIn) if f.name in values}
-    unit = rate_unit(optimizer, width)
-    return Sweep(
-        model=BuiltIn(**model),
-        design=Design(
-            base={"width": width, "depth": values.pop("base_depth")},
-            depth=values.pop("depths"),
-            lrs=[unit * 2.0**k for k in values.pop("log2_lrs")],
-            optimizers=optimizer,
-            multipliers=values.pop("multiplier", 1.0),
-            **values,
-        ),
-    )
+    return along_depth(multipliers=values.pop("multiplier", 1.0), **values)
 
 
 def depths_of(sweep: Sweep) -> tuple[int, ...]:
@@ -79,7 +66,14 @@ def beyond_base(sweep: Sweep) -> tuple[int, ...]:
 
 
 def cell_of(sweep: Sweep, depth: int, seed: int, *, rate: int = 0) -> Cell:
-    """The run of a sweep's first scheme at a depth, for the learning rate of an index."""
+    """The run of a sweep's first scheme at a depth, for the learning rate of an index.
+
+    Args:
+        sweep: along depth.
+        depth: of the network.
+        seed: of the run.
+        rate: index of the learning rate.
+    """
     size = {**sweep.design.base, "depth": depth}
     run: Cell = sweep.run(sweep.design.variant(), size, sweep.design.log2_lrs[rate], seed)
     return run
@@ -102,8 +96,12 @@ def losses_of(
 ) -> "Array":
     """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged.
 
-    ``scheme``: the design's first unless given; ``window``: -1 is the last one of training, -2 the
-    one before; ``depths``: the sweep's unless given.
+    Args:
+        sweep: along depth.
+        store: with its results.
+        scheme: the design's first unless given.
+        window: -1 is the last one of training, -2 the one before.
+        depths: the sweep's unless given.
     """
     design = sweep.design
     variant = design.variant(scheme.name if scheme else None)

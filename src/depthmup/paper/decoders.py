@@ -116,7 +116,14 @@ def losses_of(
 ) -> "Array":
     """Mean losses of the sweep's first scheme over one of five windows.
 
-    (depths, learning rates, seeds), infinite where diverged; ``depths``: the sweep's unless given.
+    Args:
+        sweep: of decoders.
+        store: with its results.
+        window: 0 to 4, or -1 for the last.
+        depths: the sweep's unless given.
+
+    Returns:
+        (depths, learning rates, seeds), infinite where diverged.
     """
     design = sweep.design
     sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]

@@ -41,7 +41,13 @@ GROWS = Accepted(low=0.0)
 
 
 def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> dict[str, Any]:
-    """d(eps) of one network after each number of steps, by that number; none once it diverged."""
+    """d(eps) of one network after each number of steps, by that number; none once it diverged.
+
+    Args:
+        cell: the run, as JSON.
+        steps: after which to measure.
+        eps: distances along depth, as shares of it.
+    """
     from depthmup.diagnostics import feature_distances
     from depthmup.training import dataset, trained
 
@@ -96,7 +102,13 @@ class Kind:
         )
 
     def distances(self, store: Store, depth: int, step: int = -1) -> "Array":
-        """d, (eps, seeds), after the number of steps of this index; NaN where it diverged."""
+        """d, (eps, seeds), after the number of steps of this index; NaN where it diverged.
+
+        Args:
+            store: with the distances.
+            depth: of the networks.
+            step: index of the number of steps.
+        """
         import numpy as np
 
         lost = [np.nan] * len(self.eps)
@@ -108,7 +120,13 @@ class Kind:
         return np.array(values, float).T
 
     def slopes(self, store: Store, depth: int, step: int = -1) -> "Array":
-        """Slope of log d in log eps over all eps, one for each seed."""
+        """Slope of log d in log eps over all eps, one for each seed.
+
+        Args:
+            store: with the distances.
+            depth: of the networks.
+            step: index of the number of steps.
+        """
         import numpy as np
 
         x = np.log(self.eps)

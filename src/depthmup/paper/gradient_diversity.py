@@ -6,23 +6,21 @@ at independent h:
 
     E[phi'] ^ 2 / E[phi'^2]  =  1 (linear),  1/2 (relu),  0 (abs),
 
-and 1 for W phi(x), whose gradient d phi(x)^T has no factor that is drawn anew by every block.
+and 1 for W phi(x), whose gradient d phi(x)^T has no factor that every block resamples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
+from depthmup.paper.nonlinearity import LOG2_MULTIPLIER
 from depthmup.paper.panels import Row, lines
 from depthmup.paper.survey import survey
-from depthmup.records import Accepted, Cell, Comparison, Estimate
+from depthmup.records import Accepted, Cell, Comparison, Estimate, Picture
 from depthmup.statistics import mean
 from depthmup.sweep import Store, Sweep
-
-LOG2_MULTIPLIER = -1.5
-"""The paper's log2 a for its comparison of nonlinearities."""
 
 LOG2_LR = -1.0
 """About the best learning rate at that multiplier."""
@@ -96,6 +94,32 @@ NETWORKS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Cosines:
+    """Cosines of every network: ``values[title, depth, seed][step][name]``."""
+
+    values: Mapping[tuple[str, int, int], Mapping[str, Mapping[str, float]]]
+    depths: tuple[int, ...]
+    seeds: range
+    steps: tuple[int, ...]
+
+    def over_seeds(self, title: str, depth: int, step: int, *names: str) -> Estimate:
+        """The mean of a cosine, or of one less another.
+
+        Args:
+            title: of the network.
+            depth: of the network.
+            step: of training.
+            names: the cosine, and those to take off.
+        """
+        differences = []
+        for seed in self.seeds:
+            at_step = self.values[title, depth, seed].get(str(step), {})  # none once it diverged
+            one, *less = (at_step.get(name, float("nan")) for name in names)
+            differences.append(one - sum(less))
+        return mean(differences)
+
+
 def _experiment(setting: Setting) -> Experiment:
     from depthmup.sweep import work
 
@@ -107,7 +131,7 @@ def _experiment(setting: Setting) -> Experiment:
     steps = (0, setting.choose(laptop=third, medium=third, paper=1000))
 
     cells = {(t, d, s): cell_of(grids[t], d, s) for t in grids for d in depths for s in seeds}
-    cosines = survey(
+    jobs = survey(
         "gradient cosines",
         cosines_of,
         {key: {"cell": cell.to_json(), "steps": list(steps)} for key, cell in cells.items()},
@@ -116,78 +140,10 @@ def _experiment(setting: Setting) -> Experiment:
     )
 
     def conclude(store: Store) -> Conclusion:
-        by_network = cosines.values(store)
-
-        def over_seeds(title: str, depth: int, step: int, *names: str) -> Estimate:
-            """The mean of a cosine, or of one less another."""
-            values = []
-            for seed in seeds:
-                at_step = by_network[title, depth, seed].get(str(step), {})  # none once it diverged
-                one, *less = (at_step.get(name, float("nan")) for name in names)
-                values.append(one - sum(less))
-            return mean(values)
-
-        deepest = depths[-1]
-        comparisons = [
-            Comparison(
-                what=f"{network.title}: cosine of neighbouring blocks' gradients, depth {deepest}, "
-                f"step {step}",
-                paper={1.0: "alike: 1", 0.5: "decorrelated: 1/2", 0.0: "fully: 0"}[
-                    network.expected
-                ],
-                ours=over_seeds(network.title, deepest, step, "raw"),
-                accepted=Accepted(low=network.expected - REACH, high=network.expected + REACH),
-            )
-            for step in steps
-            for network in NETWORKS
-        ]
-        absolute = NETWORKS[-1].title
-        comparisons.append(
-            Comparison(
-                # Only where nothing is shared: what relu's gradients share drifts along depth, so
-                # that neighbours stay alike when its mean is taken off.
-                what=f"{absolute}: with the mean over blocks taken off, neighbours less blocks "
-                f"half the depth apart, step {steps[-1]}",
-                paper="0",
-                ours=over_seeds(absolute, deepest, steps[-1], "centred", "far"),
-                accepted=Accepted(low=-REACH, high=REACH),
-                decisive=False,
-            )
-        )
-        rows: list[list[Row]] = [[], []]
-        for network in NETWORKS:
-            for depth in depths:
-                for window, step in enumerate(steps):
-                    for chart, name in enumerate(("raw", "batch")):
-                        e = over_seeds(network.title, depth, step, name)
-                        rows[chart].append(
-                            {
-                                "block": network.title,
-                                "depth": depth,
-                                "cosine": e.value,
-                                "low": e.low,
-                                "high": e.high,
-                                "window": window,
-                            }
-                        )
-        whats = ("gradients of one example", f"gradients of a batch of {BATCH}")
+        cosines = _Cosines(values=jobs.values(store), depths=depths, seeds=seeds, steps=steps)
         return Conclusion(
-            comparisons=tuple(comparisons),
-            pictures=tuple(
-                lines(
-                    rows[chart],
-                    name=name,
-                    caption=f"Cosine of neighbouring blocks' {what}, with intervals over seeds.",
-                    x="depth",
-                    y="cosine",
-                    x_title="depth",
-                    y_title="cosine",
-                    by="block",
-                    log_x=True,
-                    frames=[f"step {step}" for step in steps],
-                )
-                for chart, (name, what) in enumerate(zip(("single", "batch"), whats, strict=True))
-            ),
+            comparisons=tuple(_comparisons(cosines)),
+            pictures=tuple(_pictures(cosines)),
             notes=(
                 f"Of two random matrices of width {width} the cosine has a standard deviation"
                 f" of {1 / width:.3g}.",
@@ -195,10 +151,67 @@ def _experiment(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        measures=cosines.measures,
+        measures=jobs.measures,
         conclude=conclude,
         config={"sweeps": [grid.to_dict() for grid in grids.values()], "steps": steps},
     )
+
+
+def _comparisons(cosines: _Cosines) -> Iterator[Comparison]:
+    deepest, steps = cosines.depths[-1], cosines.steps
+    papers = {1.0: "alike: 1", 0.5: "decorrelated: 1/2", 0.0: "fully: 0"}
+    for step in steps:
+        for network in NETWORKS:
+            yield Comparison(
+                what=f"{network.title}: cosine of neighbouring blocks' gradients, depth {deepest}, "
+                f"step {step}",
+                paper=papers[network.expected],
+                ours=cosines.over_seeds(network.title, deepest, step, "raw"),
+                accepted=Accepted(low=network.expected - REACH, high=network.expected + REACH),
+            )
+    absolute = NETWORKS[-1].title
+    # Only where nothing is shared: what relu's gradients share drifts along depth, so that
+    # neighbours stay alike when its mean is taken off.
+    yield Comparison(
+        what=f"{absolute}: with the mean over blocks taken off, neighbours less blocks half the "
+        f"depth apart, step {steps[-1]}",
+        paper="0",
+        ours=cosines.over_seeds(absolute, deepest, steps[-1], "centred", "far"),
+        accepted=Accepted(low=-REACH, high=REACH),
+        decisive=False,
+    )
+
+
+def _pictures(cosines: _Cosines) -> Iterator[Picture]:
+    whats = {"raw": "gradients of one example", "batch": f"gradients of a batch of {BATCH}"}
+    for name, cosine in (("single", "raw"), ("batch", "batch")):
+        rows: list[Row] = []
+        for network in NETWORKS:
+            for depth in cosines.depths:
+                for window, step in enumerate(cosines.steps):
+                    e = cosines.over_seeds(network.title, depth, step, cosine)
+                    rows.append(
+                        {
+                            "block": network.title,
+                            "depth": depth,
+                            "cosine": e.value,
+                            "low": e.low,
+                            "high": e.high,
+                            "window": window,
+                        }
+                    )
+        yield lines(
+            rows,
+            name=name,
+            caption=f"Cosine of neighbouring blocks' {whats[cosine]}, with intervals over seeds.",
+            x="depth",
+            y="cosine",
+            x_title="depth",
+            y_title="cosine",
+            by="block",
+            log_x=True,
+            frames=[f"step {step}" for step in cosines.steps],
+        )
 
 
 CLAIMS: Sequence[Claim] = (

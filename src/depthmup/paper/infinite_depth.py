@@ -209,7 +209,16 @@ def nonlinear_problem(activation: str) -> tuple[list[limits.Step], dict[str, Any
 def nonlinear_outputs(
     *, activation: str, width: int, depth: int, run: int, alpha: str, gamma: str
 ) -> dict[str, Any]:
-    """Outputs, by step, of one trained network with mean subtraction."""
+    """Outputs, by step, of one trained network with mean subtraction.
+
+    Args:
+        activation: by name.
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+    """
     from depthmup.diagnostics import train_factored
 
     steps, options = nonlinear_problem(activation)

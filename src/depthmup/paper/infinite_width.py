@@ -35,6 +35,15 @@ def stream_of(
     """Train one linear network by SGD; its distances from the limit, and RMS of x along depth.
 
     Distances are mean squares over steps: of the outputs, and of the RMS of x over all layers.
+
+    Args:
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        lr: learning rate.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+        data: what is trained on, as fields of ``Data``.
     """
     from depthmup.diagnostics import train_factored
 
@@ -234,7 +243,15 @@ def _lemma(setting: Setting) -> Experiment:
 
 
 def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> dict[str, Any]:
-    """Squared RMS of x at the last layer and outputs of one trained network, by training step."""
+    """Squared RMS of x at the last layer and outputs of one trained network, by training step.
+
+    Args:
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update's size.
+    """
     from depthmup.diagnostics import train_factored
 
     trained = train_factored(

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import (
@@ -21,14 +20,10 @@ from depthmup.paper.common import (
 )
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Place, Study, Transfer
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
+from depthmup.statistics import TOLERANCE
 from depthmup.sweep import Store, Sweep
 
-if TYPE_CHECKING:
-    pass
-
-TOLERANCE = 0.15
-"""Octaves per doubling of depth within which an optimum counts as staying."""
-
+# TOLERANCE: octaves per doubling of depth within which an optimum counts as staying.
 STAYS = Accepted(low=-TOLERANCE, high=TOLERANCE)
 # The rule that forgets the update's L^-1/2 is left with exactly that.
 FALLS_BY_HALF = Accepted(low=-0.65, high=-0.35)
@@ -55,8 +50,8 @@ def fig11_grid(setting: Setting) -> Sweep:
 
 def fig20_grid(setting: Setting) -> Sweep:
     """Figure 10's networks, with seeds enough for none of them to tell a share from a half."""
-    ours = fig10_grid(setting)
-    return changed(ours, seeds=max(6, ours.design.seeds), schemes=(setting.depth_mup, SP))
+    grid = fig10_grid(setting)
+    return changed(grid, seeds=max(6, grid.design.seeds), schemes=(setting.depth_mup, SP))
 
 
 def fig12_grid(setting: Setting) -> Sweep:
@@ -90,12 +85,25 @@ def shallow_grid(setting: Setting) -> Sweep:
 
 
 def of(study: Study, scheme: Scheme, *, window: int = -1) -> Transfer:
-    """The finding of one scheme, in the last window unless another one is named."""
+    """The finding of one scheme, in the last window unless another one is named.
+
+    Args:
+        study: of a sweep.
+        scheme: which one.
+        window: of training; -1 is the last.
+    """
     return next(t for t in study.windows[window].transfers if t.scheme == scheme.name)
 
 
 def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Comparison:
-    """The drift of a scheme's optimum against what the paper shows."""
+    """The drift of a scheme's optimum against what the paper shows.
+
+    Args:
+        study: of a sweep.
+        scheme: whose optimum.
+        accepted: what the claim says of it.
+        paper: that in words.
+    """
     transfer = of(study, scheme)
     return Comparison(
         what=f"{transfer.title}: drift of the best learning rate",
@@ -106,7 +114,14 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
 
 
 def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
-    """The drift of a scheme's optimum over the depths beyond twice the base's."""
+    """The drift of a scheme's optimum over the depths beyond twice the base's.
+
+    Args:
+        sweep: along depth.
+        store: with its results.
+        scheme: whose optimum.
+        paper: what the paper shows, in words.
+    """
     from depthmup.statistics import drift as fitted
 
     deep = [i for i, depth in enumerate(depths_of(sweep)) if depth >= 2 * base_depth(sweep)]
@@ -123,7 +138,15 @@ def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Compar
 def gain(
     sweep: Sweep, store: Store, scheme: Scheme, accepted: Accepted, *, paper: str
 ) -> Comparison:
-    """How the best loss changes from the base depth to the deepest, in natural logarithm."""
+    """How the best loss changes from the base depth to the deepest, in natural logarithm.
+
+    Args:
+        sweep: along depth.
+        store: with its results.
+        scheme: whose loss.
+        accepted: what the claim says of it.
+        paper: that in words.
+    """
     from depthmup.statistics import log_ratio_of_best
 
     values, rates = losses_of(sweep, store, scheme), rates_of(sweep)
@@ -143,6 +166,14 @@ def shifts_more(
     """The drift of a scheme's optimum less another's, over the depths where both are in the grid.
 
     Paired by seeds: leaving out one leaves it out of both.
+
+    Args:
+        study: of the sweep.
+        sweep: along depth.
+        store: with its results.
+        scheme: that is said to shift more.
+        other: than this one.
+        paper: what the paper shows, in words.
     """
     import numpy as np
 
@@ -156,14 +187,14 @@ def shifts_more(
         student,
     )
 
-    inside = [depths_at(study, each, Place.INTERIOR) for each in (scheme, other)]
-    depths = [depth for depth in depths_of(sweep) if all(depth in each for each in inside)]
+    inside = [depths_at(study, rule, Place.INTERIOR) for rule in (scheme, other)]
+    depths = [depth for depth in depths_of(sweep) if all(depth in of_rule for of_rule in inside)]
     less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
     if len(depths) > 1:
         weights = slope_weights(np.log2(depths))
         fits = [
-            optima(Curves.of(rates_of(sweep), losses_of(sweep, store, each, depths=depths)))
-            for each in (scheme, other)
+            optima(Curves.of(rates_of(sweep), losses_of(sweep, store, rule, depths=depths)))
+            for rule in (scheme, other)
         ]
         gap = fits[0].centre - fits[1].centre
         without = weights @ (fits[0].centre_without - fits[1].centre_without)
@@ -192,16 +223,22 @@ def _depths(depths: Sequence[int]) -> str:
     return f"depth{'s' * (len(depths) > 1)} {', '.join(map(str, depths))}"
 
 
-def depths_at(study: Study, scheme: Scheme, place: Place) -> list[int]:
-    """Depths whose optimum is at a place of the grid: inside, at an edge, or failed."""
-    return [o.depth for o in of(study, scheme).optima if o.place is place]
+def depths_at(study: Study, scheme: Scheme, where: Place) -> list[int]:
+    """Depths whose optimum is at a place of the grid: inside, at an edge, or failed.
+
+    Args:
+        study: of a sweep.
+        scheme: whose optima.
+        where: inside of the grid, at an edge, or failed.
+    """
+    return [o.depth for o in of(study, scheme).optima if o.place is where]
 
 
 def _fig10(setting: Setting) -> Experiment:
-    ours = fig10_grid(setting)
+    grid = fig10_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        study = judged(ours, store)
+        study = judged(grid, store)
         dead = depths_at(study, SP, Place.FAILED)
         rule = setting.depth_mup
         alone = drift(study, SP, Accepted(high=-TOLERANCE), paper="shifts")
@@ -209,54 +246,54 @@ def _fig10(setting: Setting) -> Experiment:
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the minima line up"),
-                settled(ours, store, rule, paper="settles from depth 64 on"),
-                gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
+                settled(grid, store, rule, paper="settles from depth 64 on"),
+                gain(grid, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
-                shifts_more(study, ours, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
+                shifts_more(study, grid, store, SP, BLOCK_MULTIPLIER, paper="shifts more"),
                 replace(alone, what=f"{alone.what}, {_depths(inside)}", decisive=False),
             ),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
             notes=(f"SP: nothing trains at depth {', '.join(map(str, dead))}.",) if dead else (),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def _fig11(setting: Setting) -> Experiment:
-    ours = fig11_grid(setting)
+    grid = fig11_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.statistics import log_ratio_of_best
 
-        study = judged(ours, store)
-        ode, rule = (losses_of(ours, store, s)[-1] for s in (ODE, setting.depth_mup))
+        study = judged(grid, store)
+        ode, rule = (losses_of(grid, store, s)[-1] for s in (ODE, setting.depth_mup))
         return Conclusion(
             comparisons=(
                 drift(study, ODE, Accepted(low=0.0), paper="upward"),
                 Comparison(
-                    what=f"log best loss at depth {depths_of(ours)[-1]}, ODE over Depth-muP",
+                    what=f"log best loss at depth {depths_of(grid)[-1]}, ODE over Depth-muP",
                     paper="worse",
-                    ours=log_ratio_of_best((rates_of(ours), ode), (rates_of(ours), rule)),
+                    ours=log_ratio_of_best((rates_of(grid), ode), (rates_of(grid), rule)),
                     accepted=Accepted(low=0.0),
                 ),
             ),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def _fig12(setting: Setting) -> Experiment:
-    ours, shallow = fig12_grid(setting), shallow_grid(setting)
+    grid, shallow = fig12_grid(setting), shallow_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        study, rule = judged(ours, store), setting.depth_mup
+        study, rule = judged(grid, store), setting.depth_mup
         before = drift(judged(shallow, store), rule, STAYS, paper="settles from depth 64 on")
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the minima line up"),
                 drift(study, BLOCK_MULTIPLIER, FALLS_BY_HALF, paper="shifts; −1/2 by theory"),
-                gain(ours, store, rule, Accepted(high=0.0), paper="improves with depth"),
+                gain(grid, store, rule, Accepted(high=0.0), paper="improves with depth"),
                 replace(before, what=f"{before.what}, depths 8 to 32", decisive=False),
             ),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
@@ -271,18 +308,18 @@ def _fig12(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(ours, shallow, conclude=conclude)
+    return sweep_experiment(grid, shallow, conclude=conclude)
 
 
 def _fig20(setting: Setting) -> Experiment:
-    ours = fig20_grid(setting)
+    grid = fig20_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
         from depthmup.paper.panels import lines
 
         rows, shares = [], {}
         for scheme in (setting.depth_mup, SP):
-            for depth, share in zip(depths_of(ours), survivors(ours, store, scheme), strict=True):
+            for depth, share in zip(depths_of(grid), survivors(grid, store, scheme), strict=True):
                 shares[scheme.name, depth] = share
                 rows.append(
                     {
@@ -293,8 +330,8 @@ def _fig20(setting: Setting) -> Experiment:
                         "high": share.high,
                     }
                 )
-        deepest = depths_of(ours)[-1]
-        grown, predicted = initial_growth(ours, store), _predicted_growth(ours)
+        deepest = depths_of(grid)[-1]
+        grown, predicted = initial_growth(grid, store), _predicted_growth(grid)
         return Conclusion(
             comparisons=(
                 Comparison(
@@ -322,7 +359,7 @@ def _fig20(setting: Setting) -> Experiment:
                 lines(
                     rows,
                     name="survivors",
-                    caption=f"Share of {ours.design.seeds} seeds that end below chance, at the "
+                    caption=f"Share of {grid.design.seeds} seeds that end below chance, at the "
                     "learning rate at which most do, with 95% intervals.",
                     x="depth",
                     y="share",
@@ -331,7 +368,7 @@ def _fig20(setting: Setting) -> Experiment:
                     by="scheme",
                     log_x=True,
                 ),
-                *study_pictures(judged(changed(ours, schemes=(SP,)), store), "panels"),
+                *study_pictures(judged(changed(grid, schemes=(SP,)), store), "panels"),
             ),
             notes=(
                 "Where SP fails depends on the multiplier of its branches: at a = 1 the stream "
@@ -340,7 +377,7 @@ def _fig20(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(ours, conclude=conclude)
+    return sweep_experiment(grid, conclude=conclude)
 
 
 def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...]:
@@ -348,6 +385,14 @@ def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...
 
     A run survives that ends below chance, the loss of guessing: one that only stayed finite is
     not trained.
+
+    Args:
+        sweep: along depth.
+        store: with its results.
+        scheme: whose runs.
+
+    Returns:
+        A share with its interval for every depth.
     """
 
     from depthmup.statistics import share

@@ -28,6 +28,11 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
     """Depth-muP on one-layer blocks at log2 a = -1.5.
 
     The small multiplier puts the best learning rates about two octaves above those at a = 1.
+
+    Args:
+        setting: the scale and what is tested.
+        activation: of the blocks.
+        nonlinearity: "post", phi(W x), or "pre", W phi(x).
     """
     deepest = setting.choose(laptop=64, medium=256, paper=1024)
     return networks(
@@ -57,7 +62,14 @@ def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -
 def by_depth(
     curves: Sequence[tuple[str, Sweep]], store: Store, *, name: str, caption: str
 ) -> Picture:
-    """The best loss of several networks against depth, with intervals over seeds."""
+    """The best loss of several networks against depth, with intervals over seeds.
+
+    Args:
+        curves: titles and sweeps.
+        store: with their results.
+        name: of the picture.
+        caption: below it.
+    """
     from depthmup.paper.learning_rates import of
     from depthmup.paper.panels import lines
 
@@ -69,8 +81,8 @@ def by_depth(
             "low": best.loss.low,
             "high": best.loss.high,
         }
-        for title, each in curves
-        for best in of(judged(each, store), each.design.variant().scheme).optima
+        for title, sweep in curves
+        for best in of(judged(sweep, store), sweep.design.variant().scheme).optima
     ]
     return lines(
         rows,

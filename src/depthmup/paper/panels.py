@@ -32,9 +32,26 @@ def lines(
 ) -> Picture:
     """Lines of y against x, one for each value of ``by``; ``low`` and ``high``: a row's interval.
 
-    ``references`` are labelled dashed lines through points, such as a predicted slope. Rows with
-    ``window`` belong to the frame of that index. On a logarithmic axis, values that are not
+    On a logarithmic axis, values that are not
     positive are left out, and an interval that reaches below zero is drawn down to the axis' floor.
+
+    Args:
+        rows: one for each point; ``low`` and ``high`` are its interval, ``window`` the index of its
+            frame.
+        name: of the picture.
+        caption: below it.
+        x: the field along the horizontal axis.
+        y: the field along the vertical axis.
+        x_title: of the horizontal axis.
+        y_title: of the vertical axis.
+        by: the field with one line for each value.
+        by_title: of the legend; ``by`` unless given.
+        ordered: whether those values have an order, and colours say so.
+        log_x: whether the horizontal axis is logarithmic.
+        log_y: whether the vertical one is.
+        references: labels and points of dashed lines, such as a predicted slope.
+        frames: titles of frames, one of which is shown at a time.
+        height: in pixels.
     """
     import altair as alt
 
@@ -136,8 +153,19 @@ def heat_map(
 ) -> Picture:
     """A grid of cells coloured by ``value`` (dark is low); None is drawn grey.
 
-    ``lines_over`` are labelled lines through points of the grid; ``marked`` is the field whose
-    true cells get a dot.
+    Args:
+        rows: one for each cell.
+        name: of the picture.
+        caption: below it.
+        x: the field along the horizontal axis.
+        y: the field along the vertical axis.
+        value: the field that colours show.
+        x_title: of the horizontal axis.
+        y_title: of the vertical axis.
+        value_title: of the legend.
+        lines_over: labels and points of lines over the grid.
+        marked: the field whose true cells get a dot.
+        height: in pixels.
     """
     import altair as alt
 
@@ -193,7 +221,13 @@ def heat_map(
 
 
 def framed(chart: Any, *, name: str, caption: str) -> Picture:
-    """A chart that is drawn elsewhere as a picture as wide as the page gives."""
+    """A chart that is drawn elsewhere as a picture as wide as the page gives.
+
+    Args:
+        chart: of Altair.
+        name: of the picture.
+        caption: below it.
+    """
     from depthmup.reports import page_spec
 
     return Picture(name=name, caption=caption, spec=page_spec(chart.properties(width="container")))

@@ -26,7 +26,16 @@ def reproduce(
     tell: Callable[[Progress], None] = lambda progress: None,
     about: Mapping[str, object] | None = None,
 ) -> int:
-    """Train and measure what the store does not hold, each once; the number of those."""
+    """Train and measure what the store does not hold, each once; the number of those.
+
+    Args:
+        planned: claims with their experiments.
+        store: that results go to.
+        executor: that runs them.
+        placement: devices and engines.
+        tell: told the progress.
+        about: what is recorded beside every result.
+    """
     measures = {
         measure.task.key: measure for _, experiment in planned for measure in experiment.measures
     }
@@ -59,6 +68,14 @@ def judge(
     command: Callable[[Claim], str] = lambda claim: f"depthmup reproduce {claim.name}",
 ) -> Evidence:
     """The evidence, from a store that holds all results.
+
+    Args:
+        planned: claims with their experiments.
+        store: with all of their results.
+        scale: by name.
+        environment: what they were measured on.
+        config: options of the command.
+        command: what reproduces one claim.
 
     Raises:
         StoreError: results are missing; of which claim, and that the work resumes.

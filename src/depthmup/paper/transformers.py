@@ -175,7 +175,13 @@ def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str
 
 
 def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
-    """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
+    """log(best loss at the largest depth / best loss at the base), each at its own best rate.
+
+    Args:
+        sweep: of decoders.
+        store: with its results.
+        window: of training.
+    """
     from depthmup.statistics import log_ratio_of_best
 
     ends = [depths_of(sweep)[-1], base_depth(sweep)]
@@ -184,39 +190,39 @@ def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
 
 
 def _fig15(setting: Setting) -> Experiment:
-    ours = decoder_sweep(setting)
-    deepest, base = (2 * depth for depth in (depths_of(ours)[-1], base_depth(ours)))
+    grid = decoder_sweep(setting)
+    deepest, base = (2 * depth for depth in (depths_of(grid)[-1], base_depth(grid)))
 
     def conclude(store: Store) -> Conclusion:
-        trained = needs_layers(ours, store)
+        trained = needs_layers(grid, store)
         ratio = f"log best loss, L = {deepest} over {base}"
         return Conclusion(
             comparisons=(
                 Comparison(
                     what=f"{ratio}, in the second fifth of training",
                     paper="deeper is worse early",
-                    ours=gain(ours, store, window=EARLY),
+                    ours=gain(grid, store, window=EARLY),
                     accepted=Accepted(low=0.0),
                 ),
                 *at_end(
                     Comparison(
                         what=f"{ratio}, in the last fifth",
                         paper="deeper is better late",
-                        ours=gain(ours, store, window=END),
+                        ours=gain(grid, store, window=END),
                         accepted=Accepted(high=0.0),
                     ),
                     trained,
                 ),
             ),
             pictures=(
-                _by_window(ours, store),
-                *study_pictures(judged(ours, store), "panels"),
+                _by_window(grid, store),
+                *study_pictures(judged(grid, store), "panels"),
             ),
             notes=() if trained else (_SHORT,),
         )
 
     return Experiment(
-        trials=stacks(setting, *ours.runs), conclude=conclude, config={"sweeps": [ours.to_dict()]}
+        trials=stacks(setting, *grid.runs), conclude=conclude, config={"sweeps": [grid.to_dict()]}
     )
 
 
@@ -251,7 +257,13 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
 
 
 def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
-    """The exponent in L of the branches' best learning rate: the drift, less the rule's gamma."""
+    """The exponent in L of the branches' best learning rate: the drift, less the rule's gamma.
+
+    Args:
+        study: of a sweep.
+        rule: whose optimum.
+        window: of training.
+    """
     drift, gamma = of(study, rule, window=window).drift, float(rule.gamma)
     return Estimate(value=drift.value - gamma, low=drift.low - gamma, high=drift.high - gamma)
 
@@ -260,6 +272,11 @@ def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> flo
     """The largest log2 learning rate that is viable: where the curve crosses a ceiling for good.
 
     Linear between points, half-way to one that diverged; NaN where the sweep holds no crossing.
+
+    Args:
+        log2_lrs: learning rates, increasing.
+        log_losses: at each of them.
+        ceiling: the log loss above which nothing was learned.
     """
     import math
 
@@ -277,6 +294,11 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
     Losses are (2, depths, learning rates, seeds). A rate is viable that ends below the entropy of
     single bytes: the network has learned something of what came before.
+
+    Args:
+        depths: increasing.
+        log2_lrs: learning rates, increasing.
+        losses: of two rules, (rules, depths, learning rates, seeds).
     """
     import math
 
@@ -298,16 +320,16 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
 def _fig16(setting: Setting) -> Experiment:
     rule = setting.depth_mup
-    ours = decoder_sweep(setting)
+    grid = decoder_sweep(setting)
     high = tuple(
-        decoder_sweep(setting, schemes=(each,), log2_lrs=HIGH_RATES)
-        for each in (rule, BLOCK_MULTIPLIER)
+        decoder_sweep(setting, schemes=(scheme,), log2_lrs=HIGH_RATES)
+        for scheme in (rule, BLOCK_MULTIPLIER)
     )
 
     def conclude(store: Store) -> Conclusion:
         import numpy as np
 
-        study, trained = judged(ours, store), needs_layers(ours, store)
+        study, trained = judged(grid, store), needs_layers(grid, store)
         largest = np.array([losses_of(sweep, store, window=END) for sweep in high])
         return Conclusion(
             comparisons=(
@@ -330,7 +352,7 @@ def _fig16(setting: Setting) -> Experiment:
                     what="drift of the largest viable learning rate, constant rates less "
                     f"{rule.title}'s, both without sign",
                     paper="L^−1/2 transfers it better",
-                    ours=viable_drifts(depths_of(ours), HIGH_RATES, largest),
+                    ours=viable_drifts(depths_of(grid), HIGH_RATES, largest),
                     accepted=Accepted(low=0.0),
                 ),
             ),
@@ -339,9 +361,9 @@ def _fig16(setting: Setting) -> Experiment:
         )
 
     return Experiment(
-        trials=stacks(setting, *(trial for sweep in (ours, *high) for trial in sweep.runs)),
+        trials=stacks(setting, *(trial for sweep in (grid, *high) for trial in sweep.runs)),
         conclude=conclude,
-        config={"sweeps": [sweep.to_dict() for sweep in (ours, *high)]},
+        config={"sweeps": [sweep.to_dict() for sweep in (grid, *high)]},
     )
 
 

@@ -44,6 +44,11 @@ def slope_of_valley(
     The line through the best learning rate at every a: d log2 a / d log2 eta. A valley need not be
     straight, so that the interval counts two sources of error: seeds and the choice of multipliers,
     each by its jackknife, added in quadrature, with Student's t of the smaller number.
+
+    Args:
+        log2_lrs: learning rates, increasing.
+        log2_multipliers: of the branches, increasing.
+        losses: (multipliers, learning rates, seeds).
     """
     import math
 
@@ -84,7 +89,7 @@ def _fig7(setting: Setting) -> Experiment:
 
         rates, depths = rates_of(grids[0]), depths_of(grids[0])
         # (depths, multipliers, learning rates, seeds)
-        values = np.stack([losses_of(each, store) for each in grids], axis=1)
+        values = np.stack([losses_of(sweep, store) for sweep in grids], axis=1)
         slopes = [slope_of_valley(rates, LOG2_MULTIPLIERS, of_depth) for of_depth in values]
         expected = {depths[0]: -2.0, depths[-1]: -1.0}
         comparisons = []

@@ -8,7 +8,6 @@ from depthmup.paper.common import judged, study_pictures, sweep_experiment
 from depthmup.paper.learning_rates import (
     LAYER_NORM_REVISED,
     STAYS,
-    TOLERANCE,
     fig10_grid,
     fig11_grid,
     fig12_grid,
@@ -17,6 +16,7 @@ from depthmup.paper.learning_rates import (
 from depthmup.paper.nonlinearity import branch_grid
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
+from depthmup.statistics import TOLERANCE
 from depthmup.sweep import Store, Sweep
 
 FALLS = Accepted(high=-TOLERANCE)

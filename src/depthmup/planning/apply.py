@@ -55,27 +55,27 @@ def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
     Raises:
         PlanMismatch: a parameter is missing, new, or of another shape.
     """
-    found = parameters(model)
+    present = parameters(model)
     planned = {p.name: p for p in plan.prescriptions}
     for name, p in planned.items():
-        if name not in found:
+        if name not in present:
             raise PlanMismatch(
                 f"The plan prescribes for {name} {list(p.shape)}, which this model does not have. "
                 "Apply a plan to the model it was made for, or make a new plan."
             )
-        if tuple(found[name].shape) != p.shape:
+        if tuple(present[name].shape) != p.shape:
             raise PlanMismatch(
-                f"{name} has shape {list(found[name].shape)}, but the plan was made for "
+                f"{name} has shape {list(present[name].shape)}, but the plan was made for "
                 f"{list(p.shape)}. The model was changed after planning, or it is another model: "
                 "make a new plan."
             )
-    for name, tensor in found.items():
+    for name, tensor in present.items():
         if name not in planned:
             raise PlanMismatch(
                 f"The model's parameter {name} {list(tensor.shape)} is not in the plan. It was "
                 "added after planning, or this is another model: make a new plan."
             )
-    return found
+    return present
 
 
 def own_laws(plan: "Plan", model: nn.Module) -> Mapping[str, OwnLaw]:
@@ -90,9 +90,9 @@ def own_laws(plan: "Plan", model: nn.Module) -> Mapping[str, OwnLaw]:
                 f"{name} is on the meta device, where there are no values. Allocate the model "
                 "(to_empty) and run its own initialization first."
             )
-    ours = sizes_of(model, plan.model_init)
-    assert ours is not None
-    laws = declared(plan.prescriptions, plan.own_init, ours.measured, plan.base_init)
+    sizes = sizes_of(model, plan.model_init)
+    assert sizes is not None
+    laws = declared(plan.prescriptions, plan.own_init, sizes.measured, plan.base_init)
     rest = [p for p in plan.prescriptions if p.name not in laws]
     if not rest:
         return laws
@@ -109,8 +109,8 @@ def own_laws(plan: "Plan", model: nn.Module) -> Mapping[str, OwnLaw]:
             "(1/sqrt(fan-in), as torch's layers do); or use a base with values, or pass "
             "drawn=, what both were drawn from."
         )
-    theirs = Sizes(measured=plan.base_init, defaults=plan.base_default)
-    return {**laws, **recognize(rest, ours, theirs).laws}
+    base = Sizes(measured=plan.base_init, defaults=plan.base_default)
+    return {**laws, **recognize(rest, sizes, base).laws}
 
 
 def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
@@ -122,15 +122,19 @@ def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
         w <- w * init / own ratio
 
     Works on sharded tensors, and after ``to_empty`` followed by the model's own initialization. A
-    second call is an error (``force`` overrides it, for a model that was initialized anew); after a
-    checkpoint was loaded, it does nothing but say so.
+    second call is an error; after a checkpoint was loaded, it does nothing but say so.
+
+    Args:
+        plan: of the model.
+        model: initialized by its own code.
+        force: initialize again, a model whose own initialization ran again since.
 
     Raises:
         PlanMismatch: this is not the model of the plan.
         UnrecognizedInit: the model's own initialization is unknown.
         RuntimeError: the model has been initialized by a plan before.
     """
-    found = check(plan, model)
+    tensors = check(plan, model)
     marker = _marker(model)
     if marker is not None and not force:
         if marker.loaded:
@@ -151,7 +155,7 @@ def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
         for p in plan.prescriptions:
             factor = p.init / laws[p.name].ratio
             if factor != 1.0:
-                found[p.name].mul_(factor)
+                tensors[p.name].mul_(factor)
     hooks.attach(model, plan.multipliers)
     tied = [m for m in plan.multipliers if m.where is Where.READOUT and m.hooks]
     if tied:

@@ -22,21 +22,28 @@ def clip_grad_norm_(
 
         norm = (sum_i (A_i |g_i|)^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
 
-    Returns the norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
+    Args:
+        plan: of the model.
+        model: with gradients.
+        max_norm: the largest norm.
+        norm_type: p.
+
+    Returns:
+        The norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
     """
-    found = check(plan, model)
+    tensors = check(plan, model)
     with torch.no_grad():
         norms = [
             _whole(torch.linalg.vector_norm(grad, norm_type)) * p.folded
             for p in plan.prescriptions
-            if (grad := found[p.name].grad) is not None
+            if (grad := tensors[p.name].grad) is not None
         ]
         if not norms:
             return torch.tensor(0.0)
         device = norms[0].device
         total = torch.linalg.vector_norm(torch.stack([n.to(device) for n in norms]), norm_type)
         scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
-        for parameter in found.values():
+        for parameter in tensors.values():
             if parameter.grad is not None:
                 parameter.grad.mul_(scale.to(parameter.grad.device))
     result: Tensor = total

@@ -80,14 +80,14 @@ def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[Decl
         more = hints if isinstance(hints, Mapping) else dict.fromkeys(hints, ())
         for pattern, others in more.items():
             others = (others,) if isinstance(others, str) else others
-            found = {name: match for name in modules if (match := matches(pattern, name))}
-            if not found:
+            matching = {name: match for name in modules if (match := matches(pattern, name))}
+            if not matching:
                 raise ValueError(
                     f"No module matches the branch pattern {pattern!r}. Patterns are names of "
                     "modules with * for one segment, e.g. 'layers.*.attention'; this model has "
                     f"{', '.join(list(dict.fromkeys(map(pattern_of, modules)))[1:9])}, ..."
                 )
-            for name, match in found.items():
+            for name, match in matching.items():
                 chosen[name] = (pattern, [filled(o, match.groups()) for o in others])
     names = [plain_name(name) for name, _ in model.named_parameters()]
     result = []

@@ -22,7 +22,11 @@ def declared_law(
 ) -> OwnLaw | None:
     """The law that the caller declared for a parameter; None if nothing was said of it.
 
-    ``fan_in`` is the ratio of the matrix it belongs to; constants do not depend on size.
+    Args:
+        p: the parameter.
+        own_init: what was declared.
+        fan_in: the ratio of the matrix that it belongs to.
+        constant: whether all its entries are one value, which does not depend on size.
 
     Raises:
         ValueError: what was declared is no law.
@@ -70,25 +74,27 @@ def declared(
     fans = fan_in_beside(prescriptions)
     result = {}
     for p in prescriptions:
-        ours, theirs = model.get(p.name), base.get(p.base_name)
-        constant = ours is not None and ours.constant is not None
+        measured, base_measured = model.get(p.name), base.get(p.base_name)
+        constant = measured is not None and measured.constant is not None
         law = declared_law(p, own_init, fans[p.name], constant)
         if law is None:
             continue
-        if ours is not None and theirs is not None:
-            if constant and ours.exact and theirs.exact:  # numbers that are known say it better
-                law = exact_law(p, ours, theirs, (), ())
-            _check_declared(p, law, ours, theirs)
+        if measured is not None and base_measured is not None:
+            if (
+                constant and measured.exact and base_measured.exact
+            ):  # numbers that are known say it better
+                law = exact_law(p, measured, base_measured, (), ())
+            _check_declared(p, law, measured, base_measured)
         result[p.name] = law
     return result
 
 
-def _check_declared(p: Prescription, law: OwnLaw, ours: Measured, theirs: Measured) -> None:
-    few = min(ours.count, theirs.count) < FEW and not (ours.exact and theirs.exact)
-    if few or ours.rms == 0 or theirs.rms == 0:
+def _check_declared(p: Prescription, law: OwnLaw, measured: Measured, base: Measured) -> None:
+    few = min(measured.count, base.count) < FEW and not (measured.exact and base.exact)
+    if few or measured.rms == 0 or base.rms == 0:
         return  # numbers that tell nothing; rescaled or not, zero it is
-    error = math.hypot(ours.error, theirs.error, 1e-3)
-    ratio = ours.rms / theirs.rms
+    error = math.hypot(measured.error, base.error, 1e-3)
+    ratio = measured.rms / base.rms
     if abs(math.log(ratio / law.ratio)) > SIGMAS * error:
         raise UnrecognizedInit(
             f"own_init says that {p.name} starts {law.ratio:.4g} times as large as in the base "

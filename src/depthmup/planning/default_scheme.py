@@ -17,13 +17,13 @@ def default_scheme(places: Sequence[Place]) -> tuple[Scheme, str]:
     *Source:* TP6 (arXiv 2310.02244) Sections 4 and 9; arXiv 2603.00541 for blocks of two or more.
     """
     matrices: dict[tuple[str, ...], list[Place]] = {}
-    for place in places:
-        if place.role.in_branch and place.role.kind is not Kind.VECTOR:
-            matrices.setdefault(place.branches, []).append(place)
+    for parameter in places:
+        if parameter.role.in_branch and parameter.role.kind is not Kind.VECTOR:
+            matrices.setdefault(parameter.branches, []).append(parameter)
     deep = [
         branches
         for branches, inside in matrices.items()
-        if len(inside) > 1 and not all(place.role.last for place in inside)
+        if len(inside) > 1 and not all(parameter.role.last for parameter in inside)
     ]
     if not deep:
         return DEPTH_MUP, (

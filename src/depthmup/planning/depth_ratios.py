@@ -342,10 +342,10 @@ def _normalized_streams(residuals: Residuals) -> Iterator[str]:
 
 def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:
     for stream, depth in zip(residuals.streams, depths, strict=True):
-        if stream.kept != 1 and not stream.normalized and depth.ratio != 1:
+        if stream.factor != 1 and not stream.normalized and depth.ratio != 1:
             yield (
                 f"The stream of {residuals.branches[stream.branches[0]].label} is itself "
-                f"multiplied by {stream.kept:.4g} from one addition to the next, with no norm "
+                f"multiplied by {stream.factor:.4g} from one addition to the next, with no norm "
                 "between, so that what a layer adds does not stay as it is up to the end. The "
                 "depth rules were derived for streams that do. Check the transfer of this model "
                 "before relying on it."

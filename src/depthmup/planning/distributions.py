@@ -78,7 +78,14 @@ def uniform(low: float = 0.0, high: float = 1.0) -> Law:
 
 
 def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
-    """As ``nn.init.trunc_normal_``: a normal variable, given that it lies in an interval."""
+    """As ``nn.init.trunc_normal_``: a normal variable, given that it lies in an interval.
+
+    Args:
+        mean: before truncation.
+        std: before truncation.
+        low: the lowest value.
+        high: the highest value.
+    """
     if std == 0:
         return constant(mean)
     ends = torch.tensor([(low - mean) / std, (high - mean) / std], dtype=torch.float64)

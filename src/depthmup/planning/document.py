@@ -122,10 +122,10 @@ def _fields(content: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"expected the fields {', '.join(sorted(names))}")
     values = _values(content)
     _check_types(Plan, values)
-    hooks = [hook for each in values["multipliers"] for hook in each.hooks]
+    hooks = [hook for part in values["multipliers"] for hook in part.hooks]
     measured = (*values["base_init"].values(), *values["own_laws"].values())
-    for each in (*values["prescriptions"], *values["multipliers"], *hooks, *measured):
-        _check_types(type(each), {f.name: getattr(each, f.name) for f in fields(each)})
+    for part in (*values["prescriptions"], *values["multipliers"], *hooks, *measured):
+        _check_types(type(part), {f.name: getattr(part, f.name) for f in fields(part)})
     return values
 
 
@@ -134,12 +134,12 @@ def _check_texts(value: Any) -> None:
     if isinstance(value, str) and not value.replace("\n", " ").isprintable():
         raise ValueError(f"expected texts that can be printed; got {value!r}")
     if isinstance(value, Mapping):
-        for key, each in value.items():
+        for key, item in value.items():
             _check_texts(key)
-            _check_texts(each)
+            _check_texts(item)
     elif isinstance(value, list):
-        for each in value:
-            _check_texts(each)
+        for item in value:
+            _check_texts(item)
 
 
 def _check_types(kind: type, values: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ def _check_types(kind: type, values: Mapping[str, Any]) -> None:
                 raise ValueError(f"expected {name} to be a finite number; got {value!r}")
         elif expected in (str, bool, int) and not isinstance(value, expected):
             raise ValueError(f"expected {name} to be {expected}; got {value!r}")
-        elif expected in _TUPLES and not all(type(each) is _TUPLES[expected] for each in value):
+        elif expected in _TUPLES and not all(type(item) is _TUPLES[expected] for item in value):
             raise ValueError(
                 f"expected {name} to be of {_TUPLES[expected].__name__}; got {value!r}"
             )

@@ -26,7 +26,7 @@ def explain(plan: "Plan", name: str) -> str:
     growth = (
         f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."
     )
-    place = (
+    position = (
         f"It lies in the residual branch {' inside '.join(reversed(p.branches))}, one of "
         f"{p.ratios.depth:g} times as many as in the base."
         if p.role.in_branch
@@ -35,7 +35,7 @@ def explain(plan: "Plan", name: str) -> str:
     lines = [
         f"{name}: {p.role}.",
         f"{growth} Fan-in grows {p.ratios.fan_in:g}-fold, fan-out {p.ratios.fan_out:g}-fold. "
-        f"{place}",
+        f"{position}",
     ]
     if p.role.tied:
         lines.append(f"It is one tied parameter: {', '.join(p.names)}.")

@@ -64,18 +64,24 @@ def param_groups(
     Parameters with the same factors share a group. Each group has the settings (``lr``,
     ``weight_decay``, ``eps``), the names of its parameters (``param_names``) and its ``lr_factor``:
     a schedule that sets absolute rates multiplies by it, ``group["lr"] = rate *
-    group["lr_factor"]``. Other ``options`` are copied into every group. Frozen parameters are left
-    out.
-
-    ``vector_weight_decay`` is the decay of gains and biases (usually 0); ``weight_decay`` unless
-    given. ``independent_decay``: the optimizer subtracts ``weight_decay * w`` and not
-    ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
-
-    ``eps`` of Adafactor is a pair, as in torch: what is added to squares, and the smallest size of
-    a weight that steps are proportional to.
+    group["lr_factor"]``. Frozen parameters are left out.
 
     For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
     set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
+
+    Args:
+        plan: made for an optimizer of all parameters.
+        model: of the plan.
+        lr: the learning rate at the base.
+        weight_decay: at the base.
+        eps: epsilon at the base. Adafactor's is a pair, as in torch: what is added to squares, and
+            the smallest size of a weight that steps are proportional to.
+        betas: at the base; needed where a scheme scales 1 - beta.
+        decoupled: whether lr * weight_decay * w is subtracted from the weight.
+        independent_decay: the optimizer subtracts ``weight_decay * w`` and not
+            ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
+        vector_weight_decay: of gains and biases (usually 0); ``weight_decay`` unless given.
+        options: copied into every group.
 
     Raises:
         ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; an
@@ -132,13 +138,22 @@ def muon_groups(
 ) -> MuonGroups:
     """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
 
-    ``lr`` is Muon's and ``adamw_lr`` AdamW's, at the base; ``eps`` and ``betas`` are AdamW's, and
-    ``adamw_weight_decay`` is ``weight_decay``, and ``vector_weight_decay`` is
-    ``adamw_weight_decay``, unless given. With ``torch.optim.Muon`` the family
-    ``"muon"`` is its default adjustment and ``"muon-rms"`` is ``adjust_lr_fn="match_rms_adamw"``.
-    Any other optimizer of matrices (Shampoo, SOAP, AdaMuon, MuonH) takes the place of Muon, with
-    ``matrix_eps`` if its epsilon is to be scaled. ``independent_decay`` as in ``param_groups``, for
-    both.
+    With ``torch.optim.Muon`` the family ``"muon"`` is its default adjustment and ``"muon-rms"`` is
+    ``adjust_lr_fn="match_rms_adamw"``. Any other optimizer of matrices (Shampoo, SOAP, AdaMuon,
+    MuonH) takes the place of Muon.
+
+    Args:
+        plan: made for an optimizer of matrices.
+        model: of the plan.
+        lr: Muon's, at the base.
+        adamw_lr: AdamW's, at the base.
+        weight_decay: Muon's.
+        adamw_weight_decay: AdamW's; ``weight_decay`` unless given.
+        vector_weight_decay: of gains and biases; ``adamw_weight_decay`` unless given.
+        eps: AdamW's epsilon at the base.
+        matrix_eps: the epsilon of an optimizer in the place of Muon, if it is to be scaled.
+        betas: AdamW's, at the base.
+        independent_decay: as in ``param_groups``, for both.
 
     Raises:
         ValueError: an optimizer of all parameters, which needs ``param_groups``; decay on a sphere.
@@ -154,14 +169,14 @@ def muon_groups(
             "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
             "adamw_weight_decay for the rest."
         )
-    found = check(plan, model)
+    tensors = check(plan, model)
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
     beside: dict[str, Any] = {}
     if betas is not None:
         beside["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
     return MuonGroups(
         muon=_groups(
-            found,
+            tensors,
             [p for p in plan.prescriptions if p.family.matrices_only],
             lr=lr,
             decays=(weight_decay, weight_decay),
@@ -170,7 +185,7 @@ def muon_groups(
             options={},
         ),
         adamw=_groups(
-            found,
+            tensors,
             [p for p in plan.prescriptions if not p.family.matrices_only],
             lr=adamw_lr,
             decays=(others, others if vector_weight_decay is None else vector_weight_decay),
@@ -238,7 +253,7 @@ def _scale_smallest_weights(
 
 
 def _groups(
-    found: dict[str, nn.Parameter],
+    tensors: dict[str, nn.Parameter],
     prescriptions: Iterable[Prescription],
     *,
     lr: float,
@@ -249,7 +264,7 @@ def _groups(
 ) -> list[dict[str, Any]]:
     groups: dict[tuple[object, ...], dict[str, Any]] = {}
     for p in prescriptions:
-        if not found[p.name].requires_grad:
+        if not tensors[p.name].requires_grad:
             continue
         decay = p.decay * p.lr if independent else p.decay
         settings: dict[str, float] = {
@@ -265,6 +280,6 @@ def _groups(
             alike,
             {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},
         )
-        group["params"].append(found[p.name])
+        group["params"].append(tensors[p.name])
         group["param_names"].append(p.name)
     return list(groups.values())

@@ -266,8 +266,8 @@ class _Operations(TorchDispatchMode):
         plain = name.removesuffix("_")
         if plain == name or plain not in ENTRYWISE or not isinstance(args[0], Tensor):
             return None
-        pieces, place = self._recorder.pieces(args[0]), place_of(args[0], None)
-        if pieces is None or len(pieces) < 2 or not all(place.covers(p) for p in pieces):
+        pieces, written = self._recorder.pieces(args[0]), place_of(args[0], None)
+        if pieces is None or len(pieces) < 2 or not all(written.covers(p) for p in pieces):
             return None
         others = [self._recorder.law(a) if isinstance(a, Tensor) else a for a in args[1:]]
         return [p.holding(entrywise(plain, args, kwargs, [p.law, *others])) for p in pieces]

@@ -44,12 +44,12 @@ def match_models(model: nn.Module, base: nn.Module) -> Match:
         >>> match_models(deep, base).parameters["3.weight"]
         '1.weight'
     """
-    found = _Matcher()
-    found.walk(inner(model), inner(base), "", "")
+    matcher = _Matcher()
+    matcher.walk(inner(model), inner(base), "", "")
     return Match(
-        parameters=found.parameters,
-        modules=found.modules,
-        deeper=tuple(dict.fromkeys(found.deeper)),
+        parameters=matcher.parameters,
+        modules=matcher.modules,
+        deeper=tuple(dict.fromkeys(matcher.deeper)),
     )
 
 
@@ -115,13 +115,13 @@ class _Matcher:
 
     def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
         self.modules[at] = base_at
-        ours = {k: p for k, p in model._parameters.items() if p is not None}
-        theirs = {k: p for k, p in base._parameters.items() if p is not None}
-        for key, base_key in self.pairs(ours, theirs, at, "parameter").items():
-            if ours[key].dim() != theirs[base_key].dim():
+        own = {k: p for k, p in model._parameters.items() if p is not None}
+        base_own = {k: p for k, p in base._parameters.items() if p is not None}
+        for key, base_key in self.pairs(own, base_own, at, "parameter").items():
+            if own[key].dim() != base_own[base_key].dim():
                 raise UnrelatedModels(
-                    f"Parameter {_join(at, key)} has shape {tuple(ours[key].shape)} in the model "
-                    f"and {tuple(theirs[base_key].shape)} in the base. They must have the same "
+                    f"Parameter {_join(at, key)} has shape {tuple(own[key].shape)} in the model "
+                    f"and {tuple(base_own[base_key].shape)} in the base. They must have the same "
                     "number of dimensions: build both with the same code, in two sizes."
                 )
             self.parameters[_join(at, key)] = _join(base_at, base_key)
@@ -133,11 +133,11 @@ class _Matcher:
             )
 
     def pairs(
-        self, ours: Mapping[str, object], theirs: Mapping[str, object], at: str, what: str
+        self, items: Mapping[str, object], base_items: Mapping[str, object], at: str, what: str
     ) -> dict[str, str]:
         """Match keys: equal keys, except numbered siblings whose numbers differ."""
         result: dict[str, str] = {}
-        groups, base_groups = _grouped(ours), _grouped(theirs)
+        groups, base_groups = _grouped(items), _grouped(base_items)
         for prefix in dict.fromkeys(chain(groups, base_groups)):
             keys, base_keys = groups.get(prefix, []), base_groups.get(prefix, [])
             if set(keys) == set(base_keys):
@@ -152,10 +152,10 @@ class _Matcher:
                 )
             self.deeper.append(at)
             try:
-                result.update(self.siblings(ours, theirs, keys, base_keys, at, what))
+                result.update(self.siblings(items, base_items, keys, base_keys, at, what))
             except UnrelatedModels:
-                repeated = _same_runs(ours, theirs, keys, base_keys)
-                repeated = repeated or _common_ends(ours, theirs, keys, base_keys)
+                repeated = _same_runs(items, base_items, keys, base_keys)
+                repeated = repeated or _common_ends(items, base_items, keys, base_keys)
                 if repeated is None:
                     raise
                 result.update(repeated)
@@ -163,25 +163,25 @@ class _Matcher:
 
     def siblings(
         self,
-        ours: Mapping[str, object],
-        theirs: Mapping[str, object],
+        items: Mapping[str, object],
+        base_items: Mapping[str, object],
         keys: list[str],
         base_keys: list[str],
         at: str,
         what: str,
     ) -> dict[str, str]:
         """Match repeated siblings of different number: same structure, in order."""
-        runs, base_runs = _runs(ours, keys), _runs(theirs, base_keys)
+        runs, base_runs = _runs(items, keys), _runs(base_items, base_keys)
         if [kind for kind, _ in runs] == [kind for kind, _ in base_runs]:
             # The same sequence of kinds, repeated more or less often.
             pairs = list(zip(runs, base_runs, strict=True))
         else:
             by_kind: dict[Hashable, list[str]] = {}
             for key in base_keys:
-                by_kind.setdefault(structure(theirs[key]), []).append(key)
+                by_kind.setdefault(structure(base_items[key]), []).append(key)
             members: dict[Hashable, list[str]] = {}
             for key in keys:
-                members.setdefault(structure(ours[key]), []).append(key)
+                members.setdefault(structure(items[key]), []).append(key)
             pairs = [((k, same), (k, by_kind.get(k, []))) for k, same in members.items()]
         result = {}
         for (_, same), (_, available) in pairs:
@@ -193,13 +193,13 @@ class _Matcher:
                 )
             # Of the same parts, the ones with the same proportions come first: a block that doubles
             # the channels has the parts, but not the shapes, of one that keeps them.
-            for proportion in dict.fromkeys(_proportions(ours[k]) for k in same):
-                alike = [k for k in same if _proportions(ours[k]) == proportion]
-                pool = [k for k in available if _proportions(theirs[k]) == proportion]
+            for proportion in dict.fromkeys(_proportions(items[k]) for k in same):
+                alike = [k for k in same if _proportions(items[k]) == proportion]
+                pool = [k for k in available if _proportions(base_items[k]) == proportion]
                 if not pool:
                     pool = available
-                    if len({_proportions(theirs[k]) for k in pool}) > 1:
-                        distinct = len({_shapes(ours[k]) for k in same}) == len(same)
+                    if len({_proportions(base_items[k]) for k in pool}) > 1:
+                        distinct = len({_shapes(items[k]) for k in same}) == len(same)
                         if distinct and len(same) > len(base_keys):
                             raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
                         raise UnrelatedModels(
@@ -213,7 +213,10 @@ class _Matcher:
 
 
 def _same_runs(
-    ours: Mapping[str, object], theirs: Mapping[str, object], keys: list[str], base_keys: list[str]
+    items: Mapping[str, object],
+    base_items: Mapping[str, object],
+    keys: list[str],
+    base_keys: list[str],
 ) -> dict[str, str] | None:
     """Match flat sequences that are the same runs of equal layers, each run longer or shorter.
 
@@ -225,12 +228,14 @@ def _same_runs(
         alike = groupby(names, key=lambda name: (structure(items[name]), _shapes(items[name])))
         return [list(run) for _, run in alike]
 
-    runs, base_runs = equal_layers(ours, keys), equal_layers(theirs, base_keys)
+    runs, base_runs = equal_layers(items, keys), equal_layers(base_items, base_keys)
     if len(runs) != len(base_runs):
         return None
     firsts = [(run[0], base[0]) for run, base in zip(runs, base_runs, strict=True)]
-    alike = all(structure(ours[a]) == structure(theirs[b]) for a, b in firsts)
-    if not alike or not _one_growth([(_shapes(ours[a]), _shapes(theirs[b])) for a, b in firsts]):
+    alike = all(structure(items[a]) == structure(base_items[b]) for a, b in firsts)
+    if not alike or not _one_growth(
+        [(_shapes(items[a]), _shapes(base_items[b])) for a, b in firsts]
+    ):
         return None
     return {
         key: base[i * len(base) // len(run)]
@@ -240,7 +245,10 @@ def _same_runs(
 
 
 def _common_ends(
-    ours: Mapping[str, object], theirs: Mapping[str, object], keys: list[str], base_keys: list[str]
+    items: Mapping[str, object],
+    base_items: Mapping[str, object],
+    keys: list[str],
+    base_keys: list[str],
 ) -> dict[str, str] | None:
     """Match a flat sequence whose ends are alike and whose middle repeats more or less often.
 
@@ -248,14 +256,17 @@ def _common_ends(
     what stands before it. None if there is no such stretch.
     """
     if len(keys) < len(base_keys):
-        flipped = _common_ends(theirs, ours, base_keys, keys)
+        flipped = _common_ends(base_items, items, base_keys, keys)
         # Of several layers of the base that correspond to one of the model, the first is compared.
         return {b: a for a, b in reversed(flipped.items())} if flipped is not None else None
     kinds, base_kinds = (
-        [structure(ours[k]) for k in keys],
-        [structure(theirs[k]) for k in base_keys],
+        [structure(items[k]) for k in keys],
+        [structure(base_items[k]) for k in base_keys],
     )
-    shapes, base_shapes = [_shapes(ours[k]) for k in keys], [_shapes(theirs[k]) for k in base_keys]
+    shapes, base_shapes = (
+        [_shapes(items[k]) for k in keys],
+        [_shapes(base_items[k]) for k in base_keys],
+    )
     extra = len(keys) - len(base_keys)
     for period in range(1, extra + 1):
         if extra % period:

@@ -90,10 +90,10 @@ def _largest(x: Tensor) -> float:
     if not isinstance(x, DTensor):
         return float(x.max())
     local = x.to_local()
-    found = local.max() if local.numel() else local.new_tensor(-math.inf)
+    largest = local.max() if local.numel() else local.new_tensor(-math.inf)
     for dim in range(x.device_mesh.ndim):
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
-    return float(found)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
+    return float(largest)
 
 
 def _value(scalar: Tensor) -> float:
@@ -118,8 +118,11 @@ def pooled(parts: Sequence[Measured]) -> Measured:
 def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
     """Whether measured values may come from this distribution.
 
-    ``sure``: it is known to have drawn the parameter, and only a later change is to be noticed;
-    then a few numbers may be as small as they like, as they often are.
+    Args:
+        drawn: the distribution.
+        measured: the values.
+        sure: whether it is known to have drawn the parameter, and only a later change is to be
+            noticed; then a few numbers may be as small as they like, as they often are.
     """
     if drawn.rms == 0 or measured.rms == 0:
         return drawn.rms == measured.rms

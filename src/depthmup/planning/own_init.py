@@ -70,8 +70,8 @@ class _Part:
     """Parameters that are told together: repeated layers, if they are alike."""
 
     members: tuple[Prescription, ...]
-    ours: Measured
-    theirs: Measured
+    size: Measured
+    base: Measured
 
     @property
     def first(self) -> Prescription:
@@ -86,6 +86,11 @@ def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) 
     the law of the others, if those agree, then others of their kind; vectors and tensors of one
     fixed shape take the likelier law, with a note.
 
+    Args:
+        prescriptions: of the parameters to tell the law of.
+        model: the sizes of the model's parameters.
+        base: the sizes of the base's.
+
     Raises:
         UnrecognizedInit: a ratio is not that of any law, or two laws fit that of a matrix.
     """
@@ -96,7 +101,7 @@ def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) 
     for part in _parts(prescriptions, model, base):
         try:
             own = _default(part, model, base, widths, depths)
-            own = own or _law(part.first, part.ours, part.theirs, widths, depths)
+            own = own or _law(part.first, part.size, part.base, widths, depths)
         except _Uncertain as problem:
             doubts.append((part, problem))
         except UnrecognizedInit:
@@ -139,15 +144,15 @@ def _parts(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) -> 
         groups.setdefault(key, []).append(p)
     result = []
     for members in groups.values():
-        ours = [model.measured[p.name] for p in members]
-        theirs = [base.measured[name] for name in dict.fromkeys(p.base_name for p in members)]
-        together = _alike(ours) and _alike(theirs)
+        sizes = [model.measured[p.name] for p in members]
+        base_sizes = [base.measured[name] for name in dict.fromkeys(p.base_name for p in members)]
+        together = _alike(sizes) and _alike(base_sizes)
         for part in [members] if together else [[p] for p in members]:
             result.append(
                 _Part(
                     members=tuple(part),
-                    ours=pooled([model.measured[p.name] for p in part]),
-                    theirs=pooled([base.measured[n] for n in {p.base_name for p in part}]),
+                    size=pooled([model.measured[p.name] for p in part]),
+                    base=pooled([base.measured[n] for n in {p.base_name for p in part}]),
                 )
             )
     return result
@@ -157,8 +162,8 @@ def _default(
     part: _Part, model: Sizes, base: Sizes, widths: Sequence[float], depths: Sequence[float]
 ) -> OwnLaw | None:
     """The law of the modules' own reset, if enough numbers agree with it."""
-    few = min(part.ours.count, part.theirs.count) < FEW
-    if few or (part.ours.exact and part.theirs.exact):
+    few = min(part.size.count, part.base.count) < FEW
+    if few or (part.size.exact and part.base.exact):
         return None
     return _weak_default(part, model, base, widths, depths)
 
@@ -168,12 +173,12 @@ def _weak_default(
 ) -> OwnLaw | None:
     if not all(p.name in model.defaults and p.base_name in base.defaults for p in part.members):
         return None
-    ours = {model.defaults[p.name].rms for p in part.members}
-    theirs = {base.defaults[p.base_name].rms for p in part.members}
-    constant = part.ours.constant is not None and part.ours.count > 1
-    if constant or len(ours) != 1 or len(theirs) != 1 or 0 in theirs:
+    rms = {model.defaults[p.name].rms for p in part.members}
+    base_rms = {base.defaults[p.base_name].rms for p in part.members}
+    constant = part.size.constant is not None and part.size.count > 1
+    if constant or len(rms) != 1 or len(base_rms) != 1 or 0 in base_rms:
         return None
-    return _named_law(part.first, ours.pop() / theirs.pop(), widths, depths)
+    return _named_law(part.first, rms.pop() / base_rms.pop(), widths, depths)
 
 
 def _as_its_matrix(
@@ -285,6 +290,11 @@ def candidates(
     """The laws a parameter's own initialization may follow: name -> (ratio at this size, rarity).
 
     Rarity is a prior, in units of squared standard scores: what most models do has 0.
+
+    Args:
+        p: the parameter's role, shape and ratios.
+        widths: ratios of fan-in that occur in the model.
+        depths: ratios of depth that occur in it.
     """
     into, out = p.ratios.fan_in, p.ratios.fan_out
     root = into**-0.5
@@ -301,39 +311,39 @@ def candidates(
     for r in depths:
         laws += [("r^-1/2", r**-0.5, 0.0), ("r^-1", 1 / r, _RARE)]
         laws += [("m_in^-1/2 r^-1/2", root * r**-0.5, 0.0)]
-    found: dict[str, tuple[float, float]] = {}
+    result: dict[str, tuple[float, float]] = {}
     for name, value, rarity in laws:
-        same = [k for k, (v, _) in found.items() if math.isclose(v, value, rel_tol=1e-9)]
+        same = [k for k, (v, _) in result.items() if math.isclose(v, value, rel_tol=1e-9)]
         if same and name not in same[0].split(" or "):
             # At this size the two cannot differ, and need not be told apart.
-            other, (ratio, rarest) = same[0], found.pop(same[0])
+            other, (ratio, rarest) = same[0], result.pop(same[0])
             both = f"{other} or {name}" if rarest == rarity else other if rarest < rarity else name
-            found[both] = (ratio, min(rarest, rarity))
+            result[both] = (ratio, min(rarest, rarity))
         elif not same:
-            found[name] = (value, rarity)
-    return found
+            result[name] = (value, rarity)
+    return result
 
 
 def _law(
     p: Prescription,
-    ours: Measured,
-    theirs: Measured,
+    size: Measured,
+    base: Measured,
     widths: Sequence[float],
     depths: Sequence[float],
 ) -> OwnLaw:
-    if (ours.rms == 0) != (theirs.rms == 0):
-        zero, other = ("model", "base") if ours.rms == 0 else ("base", "model")
+    if (size.rms == 0) != (base.rms == 0):
+        zero, other = ("model", "base") if size.rms == 0 else ("base", "model")
         raise UnrecognizedInit(
             f"{p.name} starts at zero in the {zero} and not in the {other}. Both must be freshly "
             f"initialized by the same code. {_advice(p)}"
         )
-    if ours.rms == 0:
+    if size.rms == 0:
         return OwnLaw(law="zero", ratio=1.0)
-    if ours.exact and theirs.exact:
-        return exact_law(p, ours, theirs, widths, depths)
-    if ours.constant is not None and theirs.constant is not None:
-        ratio = ours.constant / theirs.constant
-        if ratio != 1 and max(ours.count, theirs.count) == 1:
+    if size.exact and base.exact:
+        return exact_law(p, size, base, widths, depths)
+    if size.constant is not None and base.constant is not None:
+        ratio = size.constant / base.constant
+        if ratio != 1 and max(size.count, base.count) == 1:
             laws = candidates(p, widths, depths)
             raise _Uncertain(
                 f"{p.name} is one number, which tells nothing of how it depends on size. "
@@ -345,8 +355,8 @@ def _law(
     laws = candidates(p, widths, depths)
     if p.shape == p.base_shape and len(laws) == 1:
         return OwnLaw(law="1", ratio=1.0)
-    log_ratio = math.log(ours.rms / theirs.rms)
-    error = math.hypot(ours.error, theirs.error, 1e-6)
+    log_ratio = math.log(size.rms / base.rms)
+    error = math.hypot(size.error, base.error, 1e-6)
     scores = {law: ((log_ratio - math.log(ratio)) / error) ** 2 for law, (ratio, _) in laws.items()}
     ranked = sorted(laws, key=lambda law: scores[law] + laws[law][1])
     best = ranked[0]
@@ -355,7 +365,7 @@ def _law(
         f"(+- {error:.1%})"
     )
     known = ", ".join(f"{law} = {value:.4g}" for law, (value, _) in laws.items())
-    few = min(ours.count, theirs.count) < FEW
+    few = min(size.count, base.count) < FEW
     if few and scores[best] > SIGMAS**2:
         raise _Uncertain(
             f"{measured}, which fits none of the ways in which models depend on size: {known}. "
@@ -383,15 +393,23 @@ def _law(
 
 def exact_law(
     p: Prescription,
-    ours: Measured,
-    theirs: Measured,
+    size: Measured,
+    base: Measured,
     widths: Sequence[float],
     depths: Sequence[float],
 ) -> OwnLaw:
-    """The law of two distributions that are known; any ratio will do, a name is for the reader."""
-    ratio = ours.rms / theirs.rms
-    if ours.constant is not None and theirs.constant is not None:
-        ratio = ours.constant / theirs.constant
+    """The law of two distributions that are known; any ratio will do, a name is for the reader.
+
+    Args:
+        p: the parameter.
+        size: what the model's was drawn from.
+        base: what the base's was drawn from.
+        widths: as in ``candidates``.
+        depths: as in ``candidates``.
+    """
+    ratio = size.rms / base.rms
+    if size.constant is not None and base.constant is not None:
+        ratio = size.constant / base.constant
         return OwnLaw(law="constant" if ratio == 1 else f"constant, {ratio:.6g}", ratio=ratio)
     return _named_law(p, ratio, widths, depths)
 

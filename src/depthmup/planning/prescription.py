@@ -59,7 +59,13 @@ class Multiplier:
 
 
 def served_by(family: Family, kind: Kind, rank: int) -> Family:
-    """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them."""
+    """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them.
+
+    Args:
+        family: of the optimizer that a plan is for.
+        kind: of the parameter.
+        rank: its number of dimensions.
+    """
     return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
 
 
@@ -80,57 +86,70 @@ def prescribe(
 ) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
     """Evaluate a scheme's laws on a model's anatomy.
 
-    ``run`` has the ratios of batch size and duration; ``folding`` False keeps every multiplier in
-    the forward pass; ``multiplier`` is that of every branch at the base, beside the model's own.
+    Args:
+        anatomy: of the model against its base.
+        scheme: whose laws hold.
+        family: of the optimizer.
+        run: the ratios of batch size and duration.
+        folding: False keeps every multiplier in the forward pass.
+        multiplier: that of every branch at the base, beside the model's own.
+
+    Returns:
+        One prescription for every parameter, and the multipliers other than 1.
 
     Raises:
         NotUnderstood: a multiplier can neither be folded nor put on a module, or that of a tied
             readout has no known place.
     """
-    roles = {place.name: _laws(place, scheme, family) for place in anatomy.places}
+    roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
     located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
-    for place in anatomy.places:
-        if place.name not in located and roles[place.name].forward.at(place.ratios) != 1.0:
-            roles[place.name] = _without_multiplier(place, roles[place.name], family)
+    for parameter in anatomy.places:
+        if (
+            parameter.name not in located
+            and roles[parameter.name].forward.at(parameter.ratios) != 1.0
+        ):
+            roles[parameter.name] = _without_multiplier(parameter, roles[parameter.name], family)
     multipliers = []
     carried: dict[str, float] = {}
     unfolded = _explicit(anatomy.sites, folding)
     for index, site in enumerate(anatomy.sites):
-        found = _multiplier(site, scheme, roles, multiplier, folding=index not in unfolded)
-        if found is None:
+        factor = _multiplier(site, scheme, roles, multiplier, folding=index not in unfolded)
+        if factor is None:
             continue
-        multipliers.append(found)
-        for name in found.folds:
-            carried[name] = carried.get(name, 1.0) * found.value
+        multipliers.append(factor)
+        for name in factor.folds:
+            carried[name] = carried.get(name, 1.0) * factor.value
     prescriptions = tuple(
-        _prescription(place, roles[place.name], family, run, carried.get(place.name, 1.0))
-        for place in anatomy.places
+        _prescription(
+            parameter, roles[parameter.name], family, run, carried.get(parameter.name, 1.0)
+        )
+        for parameter in anatomy.places
     )
     return prescriptions, tuple(multipliers)
 
 
-def _laws(place: Place, scheme: Scheme, family: Family) -> Laws:
+def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
 
     An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
     sqrt(max(1, rows/columns)), or 0.2 sqrt(max(rows, columns)): the same only if both sides grow
     alike, or if there are more rows than columns.
     """
-    served = served_by(family, place.role.kind, len(place.shape))
-    laws, ratios = scheme.laws(place.role, served), place.ratios
+    served = served_by(family, parameter.role.kind, len(parameter.shape))
+    laws, ratios = scheme.laws(parameter.role, served), parameter.ratios
     concerned = served in _BY_LONGER_SIDE and scheme.follows_width
     if not concerned or ratios.fan_in == ratios.fan_out:
         return laws
-    (rows, columns), (rows_before, columns_before) = place.shape, place.base_shape
+    (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
     grow = [Power(fan_out=Fraction(1)), Power(fan_in=Fraction(1))]
     if rows != rows_before * ratios.fan_out:  # stored as (in, out)
         grow.reverse()
     wide = rows <= columns and rows_before <= columns_before
     if not wide and (rows < columns or rows_before < columns_before):
         raise NotUnderstood(
-            f"{place.name} has more rows than columns in one of the two models and fewer in the "
-            f"other ({list(place.base_shape)} in the base, {list(place.shape)} in the model): "
-            "Muon's updates differ. Use a base in which it is the same way, or AdamW."
+            f"{parameter.name} has more rows than columns in one of the two models and fewer in "
+            f"the other ({list(parameter.base_shape)} in the base, {list(parameter.shape)} in the "
+            "model): Muon's updates differ. Use a base in which it is the same way, or AdamW."
         )
     if served is Family.SPECTRAL:
         own = ONE if wide else (grow[0] / grow[1]) ** Fraction(1, 2)
@@ -142,19 +161,19 @@ def _laws(place: Place, scheme: Scheme, family: Family) -> Laws:
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
 
-def _without_multiplier(place: Place, laws: Laws, family: Family) -> Laws:
+def _without_multiplier(parameter: Place, laws: Laws, family: Family) -> Laws:
     """The laws of a readout whose forward multiplier A has no known place: A moves into the weight.
 
     Exact for every family, as ``rules.fold`` is. A weight that is also an embedding cannot carry A.
     """
-    if place.embeds:
+    if parameter.embeds:
         raise NotUnderstood(
-            f"What {' = '.join(place.names)} gives as a readout must be multiplied by "
-            f"{laws.forward.at(place.ratios):.6g}, which the weight cannot carry as it is also an "
-            "embedding, and without a trace of the forward pass the place is unknown. Pass "
+            f"What {' = '.join(parameter.names)} gives as a readout must be multiplied by "
+            f"{laws.forward.at(parameter.ratios):.6g}, which the weight cannot carry as it is also "
+            "an embedding, and without a trace of the forward pass the place is unknown. Pass "
             "example_inputs that can be followed, untie the two, or use the same width in the base."
         )
-    response = served_by(family, place.role.kind, len(place.shape)).response
+    response = served_by(family, parameter.role.kind, len(parameter.shape)).response
     step = laws.forward ** (1 + response.gradient - response.weight)
     return Laws(
         init=laws.init * laws.forward,
@@ -171,17 +190,17 @@ def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
     Where one hook serves several sites (one dropout for two branches) all of them are explicit as
     soon as one is.
     """
-    found = {
+    explicit = {
         i
         for i, site in enumerate(sites)
         if not site.folds or (not folding and site.where is not Where.CONSTANT)
     }
     while True:
-        hooked = {hook for i in found for hook in sites[i].hooks}
+        hooked = {hook for i in explicit for hook in sites[i].hooks}
         more = {i for i, site in enumerate(sites) if hooked & set(site.hooks)}
-        if more <= found:
-            return found
-        found |= more
+        if more <= explicit:
+            return explicit
+        explicit |= more
 
 
 def _multiplier(
@@ -237,20 +256,20 @@ def _no_place(site: Site, value: float) -> str:
 
 
 def _prescription(
-    place: Place, laws: Laws, family: Family, run: Ratios, folded: float
+    parameter: Place, laws: Laws, family: Family, run: Ratios, folded: float
 ) -> Prescription:
-    served = served_by(family, place.role.kind, len(place.shape))
-    ratios = replace(place.ratios, batch=run.batch, duration=run.duration)
+    served = served_by(family, parameter.role.kind, len(parameter.shape))
+    ratios = replace(parameter.ratios, batch=run.batch, duration=run.duration)
     moved = fold(folded, served)
     return Prescription(
-        name=place.name,
-        names=place.names,
-        shape=place.shape,
-        base_name=place.base_name,
-        base_shape=place.base_shape,
-        role=place.role,
+        name=parameter.name,
+        names=parameter.names,
+        shape=parameter.shape,
+        base_name=parameter.base_name,
+        base_shape=parameter.base_shape,
+        role=parameter.role,
         ratios=ratios,
-        branches=place.branches,
+        branches=parameter.branches,
         family=served,
         laws=laws,
         folded=folded,

@@ -55,6 +55,12 @@ def kind_and_ratios(
     outputs of order one from the start, while a readout may begin at zero. If neither dimension
     grows, its place decides: first, last, or between.
 
+    Args:
+        growth: the parameter's shape in both models.
+        uses: what the forward pass does with it.
+        declared: its role, if that was declared.
+        stacked: whether it lies in one of several branches that end alike.
+
     Raises:
         NotUnderstood: the uses contradict each other, or a dimension grows that no rule covers.
     """
@@ -66,20 +72,20 @@ def kind_and_ratios(
             f"Pass inputs that use it, freeze or remove it, or declare it: "
             f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
         )
-    found = {_one_use(growth, use, stacked=stacked) for use in uses}
-    kinds = {kind for kind, _, _ in found}
+    answers = {_one_use(growth, use, stacked=stacked) for use in uses}
+    kinds = {kind for kind, _, _ in answers}
     hows = {use.how for use in uses}
     if hows == {How.LOOKUP, How.MATRIX} and kinds == {Kind.INPUT, Kind.READOUT}:
-        kind, into, _ = next(f for f in found if f[0] is Kind.READOUT)
+        kind, into, _ = next(f for f in answers if f[0] is Kind.READOUT)
         return kind, Ratios(fan_in=into), True
-    if len(found) == 1:
-        kind, into, out = found.pop()
+    if len(answers) == 1:
+        kind, into, out = answers.pop()
         return kind, Ratios(fan_in=into, fan_out=out), False
     if len(kinds) == 1:
         # The same weight in two places, once transposed: one law only if both fans grow alike.
         raise NotUnderstood(
             f"Parameter {growth.name} ({growth.words}) is used in several ways whose fan-in and "
-            f"fan-out ratios differ: {sorted((into, out) for _, into, out in found)}. "
+            f"fan-out ratios differ: {sorted((into, out) for _, into, out in answers)}. "
             f"{_how_to_declare(growth)}"
         )
     raise NotUnderstood(
@@ -184,12 +190,14 @@ def lookup_use(uses: tuple[Use, ...]) -> Use | None:
 def structural_uses(model: nn.Module) -> dict[str, tuple[Use, ...]]:
     """Uses as module types imply them, for models whose forward pass cannot be followed."""
     result: dict[str, tuple[Use, ...]] = {}
-    seen: dict[int, str] = {}
+    first_names: dict[int, str] = {}
     for name, module in model.named_modules():
         for key, parameter in inner(module)._parameters.items():
             if parameter is None:
                 continue
-            full = seen.setdefault(id(parameter), plain_name(f"{name}.{key}" if name else key))
+            full = first_names.setdefault(
+                id(parameter), plain_name(f"{name}.{key}" if name else key)
+            )
             use = _structural_use(full, module, key, parameter.dim())
             if use not in result.get(full, ()):
                 result[full] = (*result.get(full, ()), use)

@@ -58,8 +58,8 @@ def rows(plan: "Plan") -> list[Row]:
 
 def table(plan: "Plan") -> Table:
     """The plan as a Rich table; each factor stands above its law."""
-    found = rows(plan)
-    measured = any(row.own for row in found)
+    grouped = rows(plan)
+    measured = any(row.own for row in grouped)
     result = Table(
         title=f"{plan.title} for {plan.optimizer}",
         box=box.SIMPLE_HEAD,
@@ -73,7 +73,7 @@ def table(plan: "Plan") -> Table:
         result.add_column("own init", overflow="fold")
     for column in ("init", "multiplier", "lr", "epsilon", "decay"):
         result.add_column(column, overflow="fold", min_width=len(column))
-    for row in found:
+    for row in grouped:
         p = row.first
         cells = [
             Text(row.pattern + (f"  x{row.count}" if row.count > 1 else "")),

@@ -239,12 +239,14 @@ def _of_defaults(plan: "Plan", optimizer: torch.optim.Optimizer) -> Iterator[str
     for key, factor_of in (("lr", "lr"), ("weight_decay", "decay"), ("eps", "epsilon")):
         given = optimizer.defaults.get(key)
         default = usual[key].default if key in usual else None
+        # Schedules move lr; what they began with is in initial_lr, or (OneCycleLR) in max_lr.
+        keys = (key, "initial_lr", "max_lr") if key == "lr" else (key,)
         bases = [
-            float(group.get("initial_lr", group[key]) if key == "lr" else group[key])
-            / getattr(prescribed[name], factor_of)
+            float(group[at]) / getattr(prescribed[name], factor_of)
             for group in groups
             for name in group["param_names"][:1]
-            if name in prescribed and isinstance(group.get(key), float | int)
+            for at in keys
+            if name in prescribed and isinstance(group.get(at), float | int)
         ]
         if not bases or not isinstance(given, float | int):
             continue

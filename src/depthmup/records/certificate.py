@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from html import escape
 from typing import Any
 
 from depthmup.records.codec import decode, encode, parse
@@ -27,11 +28,13 @@ class Lack(StrEnum):
     WALL = "optimum next to divergence"
     FAILED = "nothing trains"
     NOISE = "noise above the effect"
+    SEARCH = "learning rates too far apart for a prediction"
     WINDOWS = "early and late windows disagree"
     SMALL = "sizes too small"
     WORSE = "larger sizes train worse"
     FAR = "target too far"
-    PRICE = "prediction too uncertain"
+    UNCERTAIN = "prediction too uncertain"
+    PRICE = "prediction too uncertain"  # what UNCERTAIN was called before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,6 +153,28 @@ class Certificate:
     config: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
+        return f"<Certificate for {where}: {self._answer}>"
+
+    def _repr_html_(self) -> str:
+        where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
+        reasons = "".join(f"<li>{escape(r.reason)} {escape(r.advice)}</li>" for r in self.refusals)
+        return (
+            f"<p><b>{escape(self.title or self.scheme)}</b> for {escape(where)}: "
+            f"{escape(self._answer)}</p>{f'<ul>{reasons}</ul>' if reasons else ''}"
+        )
+
+    @property
+    def _answer(self) -> str:
+        if not self.issued:
+            return f"refused, {len(self.refusals)} reasons"
+        lr = self.learning_rate
+        return (
+            f"learning rate {lr.value:.3g} [{lr.low:.3g}, {lr.high:.3g}] at {self.confidence:.0%}, "
+            f"{self.verdict}"
+        )
 
     @property
     def issued(self) -> bool:

@@ -99,6 +99,7 @@ class Check:
         )
 
 
+# These sum over many parameters: where a single one fails too, that is the reason.
 _CONSEQUENCES = ("stream", "stream change", "branch change", "logits change", "logits")
 
 

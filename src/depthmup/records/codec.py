@@ -119,6 +119,7 @@ def _value(kind: Any, raw: Any, where: str) -> Any:
     if is_dataclass(kind):
         return _dataclass(kind, raw, where)
     origin, inner = get_origin(kind), get_args(kind)
+    # Of unions records have optional values alone, so that JSON's null decides.
     if origin in (Union, types.UnionType):
         if raw is None and type(None) in inner:
             return None

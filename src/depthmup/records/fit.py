@@ -163,7 +163,7 @@ class GroupFit:
     @property
     def verdict(self) -> Verdict:
         """Drifts if it does along any axis; transfers if along all."""
-        verdicts = {found.verdict for found in self.exponents}
+        verdicts = {exponent.verdict for exponent in self.exponents}
         if Verdict.DRIFTS in verdicts:
             return Verdict.DRIFTS
         return Verdict.TRANSFERS if verdicts == {Verdict.TRANSFERS} else Verdict.UNDECIDED

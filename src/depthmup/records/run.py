@@ -192,7 +192,12 @@ class Record(Generic[Described]):
         return self.losses[-1] if self.losses else math.inf
 
     def mean_loss(self, start: int, stop: int) -> float:
-        """The mean loss over steps [start, stop), infinite if the run did not reach ``stop``."""
+        """The mean loss over steps [start, stop), infinite if the run did not reach ``stop``.
+
+        Args:
+            start: the first step.
+            stop: the step after the last.
+        """
         if stop > len(self.losses):
             return math.inf
         return math.fsum(self.losses[start:stop]) / (stop - start)

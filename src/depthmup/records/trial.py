@@ -104,6 +104,7 @@ class Trial:
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal trials on every machine."""
         raw = {f.name: getattr(self, f.name) for f in fields(self)}
+        # As the first versions wrote it, so that their keys find the same runs.
         if set(self.size) == set(self.base) == set(_FLAT):
             size, base = raw.pop("size"), raw.pop("base")
             raw |= {axis: size[axis] for axis in _FLAT}

@@ -11,6 +11,9 @@ from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_rows import Row, title_of, transfers
 from depthmup.reports.style import BAND, MUTED, Axis, configured, scheme_colours
 
+SHOWN = 6
+"""Rates of one size from which on a round names the first and the last alone."""
+
 
 def saved_sentence(story: SearchStory) -> str:
     """How many runs were made, and what a grid would have taken.
@@ -76,7 +79,7 @@ def _runs(asked: Sequence[Asked]) -> str:
         rate = f"2^{one.log2_lr:g}".replace("-", "−")
         groups.setdefault((size, one.seeds), []).append(rate)
     return "; ".join(
-        f"{size}: {', '.join(rates)} "
+        f"{size}: {', '.join(rates) if len(rates) < SHOWN else f'{rates[0]} … {rates[-1]}'} "
         f"({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
         for (size, seeds), rates in groups.items()
     )
@@ -99,7 +102,14 @@ def narrowing(study: Study, *, window: int | None = None, width: Width = 560) ->
         "work:Q",
         title="share of the whole work that went into the scheme",
         axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
-        scale=alt.Scale(type="log", nice=False),
+        scale=alt.Scale(
+            type="log",
+            nice=False,
+            domain=[
+                0.7 * min((r["work"] for r in rows), default=0.1),
+                1.3 * max((r["work"] for r in rows), default=1.0),
+            ],
+        ),
     )
     y = alt.Y(
         "drift:Q",
@@ -134,6 +144,9 @@ def narrowing(study: Study, *, window: int | None = None, width: Width = 560) ->
             ),
             every.mark_line(strokeWidth=1.4, opacity=0.8).encode(y=y, order="number:Q"),
             every.mark_point(filled=True, size=34, opacity=1).encode(y=y, tooltip=tips),
+            every.transform_filter("datum.last")
+            .mark_text(align="right", dy=-12, fontSize=12, fontWeight="bold")
+            .encode(y=y, text="title:N"),
         )
         .add_params(window_param(study, window))
         .properties(
@@ -167,8 +180,11 @@ def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:
                     "drift": drift.value,
                     "low": drift.low,
                     "high": drift.high,
+                    "last": False,
                 }
             )
+    for title in {row["title"] for row in rows}:
+        next(row for row in reversed(rows) if row["title"] == title)["last"] = True
     # Early intervals span whole octaves: the axis shows what the later ones have, and clips them.
     reach = 4 * study.tolerance
     ends = [r["drift"] for r in rows] + [-reach, reach]

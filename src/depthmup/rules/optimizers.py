@@ -220,9 +220,9 @@ def _of_class(cls: type) -> tuple[str, Family]:
     )
     if cls.__name__ in ("FusedAdam", "DeepSpeedCPUAdam", "CPUAdamBuilder"):
         plain = "adamw"  # their adam_w_mode is on unless switched off
-    found = OPTIMIZERS.get(plain)
-    if found is not None and (in_torch or not found.matrices_only):
-        return plain, found
+    known = OPTIMIZERS.get(plain)
+    if known is not None and (in_torch or not known.matrices_only):
+        return plain, known
     _refuse(plain, cls.__name__)
     raise ValueError(
         f"{cls.__module__}.{cls.__name__} is not an optimizer whose update is known here: classes "

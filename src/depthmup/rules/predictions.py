@@ -62,6 +62,11 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     with the optimizer's own factors (``Response``). At muP's laws the width cancels and r^-gamma is
     left.
 
+    Args:
+        scheme: the parametrization.
+        family: of the optimizer.
+        role: of the parameter.
+
     Example:
         >>> from depthmup.rules import DEPTH_MUP, Kind, Role
         >>> str(effect(DEPTH_MUP, Family.ENTRYWISE, Role(kind=Kind.HIDDEN, in_branch=True)))
@@ -90,14 +95,25 @@ def predict(
     role: Role | None = None,
     head_grows: bool = False,
 ) -> Prediction:
-    """The exponents of one observable; those of a parameter need its ``role``.
+    """The exponents of one observable.
 
-    ``head_grows``: attention heads grow with width (otherwise their number does).
+    Args:
+        scheme: the parametrization.
+        family: of the optimizer.
+        observable: what is predicted.
+        role: of the parameter, for what one parameter does.
+        head_grows: whether attention heads grow with width; otherwise their number does.
+
+    Returns:
+        The exponents, with the product that made them or the reason why there are none.
+
+    Raises:
+        ValueError: an observable of one parameter without its role.
 
     Example:
         >>> from depthmup.rules import DEPTH_MUP
-        >>> found = predict(DEPTH_MUP, Family.ENTRYWISE, Observable.BRANCH)
-        >>> found.width, found.depth
+        >>> branch = predict(DEPTH_MUP, Family.ENTRYWISE, Observable.BRANCH)
+        >>> branch.width, branch.depth
         (Fraction(0, 1), Fraction(-1, 2))
 
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.4; TP5 (arXiv 2203.03466) Appendix J.
@@ -127,36 +143,14 @@ def predict(
             if observable is Observable.LOGITS and role.tied:
                 width = None
                 why = "a tied readout meets its own embedding in the stream: no single power"
-        case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
-            role = _needed(role, observable)
-            served = family.serving(role.kind)
-            after, before = effect(scheme, family, role), _init(scheme, role)
-            ratio = after / before
-            if observable is Observable.ENTRY_UPDATE and role.kind in (Kind.HIDDEN, Kind.READOUT):
-                ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
-            width = _exponent(ratio, role.kind)
-            if served.matrices_only and observable is Observable.ENTRY_UPDATE:
-                width = None  # of full rank or not: as the batch has it
-            depth, why = ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
-            if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
-                width = None  # judged as an absolute part of the logits
-        case Observable.READOUT_UPDATE:
-            role = _needed(role, observable)
-            power = effect(scheme, family, role)
-            width, depth = _exponent(power, Kind.READOUT), power.depth
-            why = "lr * gradient^degree * forward * aligned sum over the fan-in"
         case Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE:
             # What is outside branches moves by order one at any depth.
             depth = max(Fraction(0), 1 - scheme.alpha - scheme.gamma)
             why = "L aligned updates of size L^(-alpha - gamma), and those outside branches"
-        case Observable.DECAY:
-            role = _needed(role, observable)
-            laws = scheme.laws(role, family)
-            power = laws.lr * laws.decay / (scheme.run.lr * scheme.run.decay)
-            width, depth = _exponent(power, role.kind), power.depth
-            why = "lr * decay, the fraction of a weight that one step takes away"
         case Observable.BRANCH_CHANGE:
             depth, why = None, "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
+        case _:
+            width, depth, why = _of_parameter(scheme, family, observable, role)
     if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
         depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
     if observable in _OF_THE_STREAM and scheme.alpha > _HALF:
@@ -176,10 +170,30 @@ _OF_THE_STREAM = (Observable.STREAM, Observable.READOUT, Observable.LOGITS)
 _HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 
 
-def _needed(role: Role | None, observable: Observable) -> Role:
+def _of_parameter(
+    scheme: Scheme, family: Family, observable: Observable, role: Role | None
+) -> tuple[Fraction | None, Fraction | None, str]:
+    """The exponents of what one parameter does, (width, depth), and the product they come from."""
     if role is None:
         raise ValueError(f"The {observable} is that of a parameter: pass its role.")
-    return role
+    if observable is Observable.DECAY:
+        laws = scheme.laws(role, family)
+        power = laws.lr * laws.decay / (scheme.run.lr * scheme.run.decay)
+        why = "lr * decay, the fraction of a weight that one step takes away"
+        return _exponent(power, role.kind), power.depth, why
+    after = effect(scheme, family, role)
+    if observable is Observable.READOUT_UPDATE:
+        why = "lr * gradient^degree * forward * aligned sum over the fan-in"
+        return _exponent(after, Kind.READOUT), after.depth, why
+    ratio = after / _init(scheme, role)
+    if observable is Observable.ENTRY_UPDATE and role.kind in (Kind.HIDDEN, Kind.READOUT):
+        ratio = ratio / _RANDOM_SUM  # W_0 sums at random, the update aligned
+    width: Fraction | None = _exponent(ratio, role.kind)
+    if observable is Observable.ENTRY_UPDATE and family.serving(role.kind).matrices_only:
+        width = None  # of full rank or not: as the batch has it
+    if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
+        width = None  # judged as an absolute part of the logits
+    return width, ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
 
 
 def _init(scheme: Scheme, role: Role) -> Power:

@@ -77,7 +77,18 @@ def region(
     faithful: bool,
     diverse: bool,
 ) -> str:
-    """The region of Figure 1 with these properties, whether they are claimed or computed."""
+    """The region of Figure 1 with these properties, whether they are claimed or computed.
+
+    Args:
+        stable_at_init: the last layer does not grow with depth at initialization.
+        stable_in_training: nor does the output after a step.
+        nontrivial: the output does not vanish after a step.
+        faithful: preactivations do not grow with depth.
+        diverse: the feature diversity exponent is 1/2.
+
+    Returns:
+        The first region whose property fails; the last one where none does.
+    """
     good = (stable_at_init, stable_in_training, nontrivial, faithful, diverse)
     return next(
         (name for name, holds in zip(REGIONS, good, strict=False) if not holds), REGIONS[-1]
@@ -108,6 +119,7 @@ def regime(alpha: Exponent, gamma: Exponent) -> Regime:
     *Source:* TP6 (arXiv 2310.02244) Section 7, Claims 7.1 to 7.6 and Figure 1.
     """
     a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
+    # The first update of L branches moves the output by L^(1 - alpha - gamma).
     total = a + g
     stable_at_init = a >= _HALF
     stable = stable_at_init and total >= 1

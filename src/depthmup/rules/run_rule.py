@@ -117,27 +117,33 @@ class RunRule:
             lr = lr * _OF_RUN[axis] ** stated.value
         return replace(self.beside, lr=lr)
 
-    def along(self, axis: str, *, held: str = "") -> Fraction | None:
-        """The exponent along an axis; ``held``: "tokens" or "steps", which stay as batch grows.
+    def along(self, axis: str, *, fixed: str = "") -> Fraction | None:
+        """The exponent along an axis.
 
-        At held steps tokens grow with the batch, so that both exponents act. None where the rule
-        does not say.
+        At fixed steps tokens grow with the batch, so that both exponents act.
+
+        Args:
+            axis: by its name here.
+            fixed: "tokens" or "steps", which stay as the batch grows.
+
+        Returns:
+            The exponent; None where the rule does not say.
 
         Example:
             >>> from depthmup.rules import run_rule
             >>> rule = run_rule("sde")
-            >>> rule.along("batch", held="tokens"), rule.along("batch", held="steps")
+            >>> rule.along("batch", fixed="tokens"), rule.along("batch", fixed="steps")
             (Fraction(1, 2), Fraction(0, 1))
         """
         stated = self.exponents
         if axis == "steps" and axis not in stated:
-            # At a held batch tokens are steps times a constant.
+            # At a fixed batch tokens are steps times a constant.
             return stated["tokens"].value if "tokens" in stated else None
         if axis not in stated:
             return None
-        if axis == "batch" and held == "steps":
+        if axis == "batch" and fixed == "steps":
             return stated["batch"].value + stated["tokens"].value if "tokens" in stated else None
-        if axis == "batch" and held not in ("tokens", "steps"):
+        if axis == "batch" and fixed not in ("tokens", "steps"):
             return None
         return stated[axis].value
 

@@ -46,6 +46,10 @@ class RunLaws:
         An average over less than its last step is that step: where 1 - beta would exceed one, as it
         may for batches many times the base's, beta is zero.
 
+        Args:
+            betas: those of the base, of the gradient and of its square.
+            ratios: of the run's batch and duration to the base's.
+
         Example:
             >>> laws = RunLaws(one_minus_beta=Power(batch=Fraction(1)))
             >>> laws.betas((0.9, 0.999), Ratios(batch=0.5))
@@ -75,6 +79,7 @@ class Departure:
     families: frozenset[Family] = frozenset()
 
     def concerns(self, role: Role, family: Family) -> bool:
+        """Whether the law is another one for a parameter of this role under this family."""
         return (
             role.kind in self.kinds
             and self.in_branch in (None, role.in_branch)
@@ -121,6 +126,9 @@ class Scheme:
     readout: Readout = Readout.ABSORBED
     departures: tuple[Departure, ...] = ()
     run: RunLaws = RunLaws()
+
+    def __repr__(self) -> str:
+        return f"<Scheme {self.name}: alpha = {self.alpha}, gamma = {self.gamma}; {self.source}>"
 
     @property
     def branch(self) -> Power:

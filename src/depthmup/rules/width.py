@@ -51,6 +51,7 @@ class WidthRule:
     attention_logits: Power
 
     def law(self, kind: Kind, readout: Readout) -> WidthLaw:
+        """The law of one kind of parameter, the readout's by its form."""
         if kind is Kind.READOUT and readout is Readout.MULTIPLIER:
             return self.readout_with_multiplier
         law: WidthLaw = getattr(self, kind.value)

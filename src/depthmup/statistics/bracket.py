@@ -25,8 +25,9 @@ SCAN = tuple(float(k) for k in range(-4, 5))
 """Octaves from the start at which the first size is scanned, to see whether it has one valley. The
 cheapest size costs a few percent of all, and an optimum far from the start is seen at once."""
 
-WIDEST = 10.0
-"""Octaves that are searched downwards for a rate that trains; then one rate is tried far above."""
+WIDEST, WIDEST_FIRST = 6.0, 10.0
+"""Octaves that are searched downwards for a rate that trains, where smaller sizes predict one, and
+at the first size; then one rate is tried far above."""
 
 MOST = 16
 """Rates at one size, after which the search gives up: 8 octaves of factors of two on either side of
@@ -137,18 +138,18 @@ class Bracket:
         if not len(self.rates):
             return tuple(centre + k for k in (SCAN if first else (-STEP, 0.0, STEP)))
         if self.lowest is None:
-            return self._toward_training()
+            return self._toward_training(WIDEST_FIRST if first else WIDEST)
         if self.closed or len(self.rates) >= MOST:
             return ()
         sides = (self.at - STEP, self.at + STEP)
         return tuple(k for k in sides if not (np.abs(self.rates - k) < CLOSE).any())
 
-    def _toward_training(self) -> tuple[float, ...]:
+    def _toward_training(self, widest: float) -> tuple[float, ...]:
         """Where nothing trains, far lower rates; then one far higher, unless a run diverged."""
         low, high = float(self.rates[0]), float(self.rates[-1])
-        if high - low < WIDEST - CLOSE:
+        if high - low < widest - CLOSE:
             return (low - 2 * STEP,)
-        if high - low < WIDEST + 2 * STEP - CLOSE and np.isfinite(self.averages[-1]):
+        if high - low < widest + 2 * STEP - CLOSE and np.isfinite(self.averages[-1]):
             return (high + 2 * STEP,)
         return ()
 

@@ -108,10 +108,11 @@ def calibrate(
         )
     fitted = optima(curves, chance=chance)
     measured = tuple(
-        _size_optimum(size, fitted, i, place)
-        for i, (size, place) in enumerate(zip(sizes, fitted.places(), strict=True))
+        _size_optimum(size, fitted, i, location)
+        for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
     refusals = refuse_measurements(measured, fitted, one_seed=one_seed)
+    # Where a size has no optimum there is no law to judge.
     laws = laws_of(fitted, sizes, base) if not refusals else None
     refusals += refuse_design(sizes, base, target, laws)
     if laws is not None and laws.optimum.freedom > 0:
@@ -119,22 +120,12 @@ def calibrate(
         refusals += refuse_law(laws, before) + refuse_breakdown(laws)
     if probe is not None:
         refusals += refuse_probe(probe, target)
-    extra = dict(about or {})
-    common: dict[str, Any] = {
+    common = {
         "target": dict(target),
         "base": dict(base),
         "optima": measured,
-        "log2_lrs": tuple(float(k) for k in np.unique(curves.log2_lrs[~np.isnan(curves.log2_lrs)])),
-        "seeds": curves.fewest_seeds,
-        "confidence": CONFIDENCE,
         "probe": probe,
-        "code": {
-            "depthmup": __version__,
-            "numerics": NUMERICS,
-            "calibration": VERSION,
-            "model": extra.pop("model", ""),
-        },
-        **extra,
+        **_provenance(curves, about or {}),
     }
     if laws is None or refusals:
         return Certificate(**common, refusals=tuple(refusals))
@@ -144,15 +135,32 @@ def calibrate(
     return Certificate(**common, **conclusion)
 
 
-def _size_optimum(size: Size, fitted: Optima, i: int, place: Place) -> SizeOptimum:
+def _provenance(curves: Curves, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a certificate says of the measurements and the code behind it."""
+    extra = dict(about)
+    return {
+        "log2_lrs": tuple(float(k) for k in np.unique(curves.log2_lrs[~np.isnan(curves.log2_lrs)])),
+        "seeds": curves.fewest_seeds,
+        "confidence": CONFIDENCE,
+        "code": {
+            "depthmup": __version__,
+            "numerics": NUMERICS,
+            "calibration": VERSION,
+            "model": extra.pop("model", ""),
+        },
+        **extra,
+    }
+
+
+def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> SizeOptimum:
     """One size's optimum with 90% intervals, open outwards at an edge of the grid."""
     at = curvature = loss = UNKNOWN
-    if place is not Place.FAILED:
+    if location is not Place.FAILED:
         at = rate_estimate(fitted, i, CONFIDENCE)
         loss = loss_estimate(fitted, i, CONFIDENCE)
         error, freedom = fitted.seed_error(fitted.curvature_without[i])
         curvature = around(float(fitted.curvature[i]), float(student(freedom, CONFIDENCE) * error))
-    return SizeOptimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=place)
+    return SizeOptimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=location)
 
 
 def check_asked(log2_lrs: Sequence[float], target: Size) -> None:

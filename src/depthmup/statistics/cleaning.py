@@ -107,6 +107,11 @@ def impossible(size: Index, log_loss: Array) -> Flags:
 def far_above(size: Index, log2_rate: Array, log_loss: Array) -> Flags:
     """Finite runs that diverged all the same; only rates above their size's best one can.
 
+    Args:
+        size: number of every run's size.
+        log2_rate: of every run.
+        log_loss: of every run; infinite or NaN where it is known to have failed.
+
     Example:
         >>> rates = np.array([-3.0, -2.0, -1.0, 0.0])
         >>> far_above(np.zeros(4, int), rates, np.log([2.6, 2.4, 2.5, 1e4])).tolist()

@@ -35,6 +35,7 @@ class ExcessLoss:
         with np.errstate(over="ignore"):
             draws = np.expm1(2.0**self.stretch.draws * above)
         tail = (1 - CONFIDENCE) / 2
+        # A quantile is one of the draws: between a finite and an infinite one there is nothing.
         low, value, high = np.quantile(draws, [tail, 0.5, 1 - tail], method="inverted_cdf")
         return Estimate(value=float(value), low=float(low), high=float(high), unit="of the loss")
 
@@ -47,7 +48,19 @@ def conclude(
     target: Size,
     tolerance: float,
 ) -> dict[str, Any]:
-    """Everything that an issued certificate says."""
+    """Everything that an issued certificate says.
+
+    Args:
+        laws: of the optimum, the curvature and the best loss.
+        fitted: the optima of the sizes measured.
+        sizes: where they were measured, values by axis.
+        base: the size from which learning rates are transferred.
+        target: the size to predict for.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+
+    Returns:
+        The fields of an issued ``Certificate``, by name.
+    """
     asymmetry = float(fitted.sides.asymmetry)
 
     def optimum(size: Size) -> Prediction:

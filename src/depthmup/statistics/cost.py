@@ -66,6 +66,7 @@ def cost(
     level = float(np.exp(fitted.log_loss[size]))
     with np.errstate(over="ignore"):
         values = level * np.expm1(fitted.excess(size, distances))
+    # The first distance is the estimate itself; infinite costs cannot be interpolated.
     low, high = np.quantile(values[1:], [tail, 1 - tail], method="inverted_cdf")
     return Estimate(
         value=float(values[0]), low=float(min(low, values[0])), high=float(high), unit=UNIT

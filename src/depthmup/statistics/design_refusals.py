@@ -18,7 +18,17 @@ FARTHEST = 16
 def refuse_design(
     sizes: Sequence[Size], base: Size, target: Size, laws: Laws | None
 ) -> list[Refusal]:
-    """Too few sizes, or a target too far away or beside the sizes measured."""
+    """Too few sizes, or a target too far away or beside the sizes measured.
+
+    Args:
+        sizes: values by axis of the sizes measured.
+        base: the size from which learning rates are transferred.
+        target: the size to predict for.
+        laws: the fitted laws; None where the measurements allow none.
+
+    Returns:
+        The reasons; empty where the sizes can certify the target.
+    """
     varied = [axis for axis in base if len({size[axis] for size in sizes}) > 1]
     refusals = _too_few(sizes, varied, laws)
     for axis in base:
@@ -46,6 +56,7 @@ def refuse_design(
                 )
             )
     refusals += _no_corner(sizes, base, target)
+    # Where sizes are lacking that is the reason, and not what their law cannot reach.
     if laws is not None and not refusals:
         refusals += _unreachable(laws, varied, target)
     return refusals

@@ -99,16 +99,25 @@ def measured(
         The optima. At an edge of the grid the interval is open towards the outside.
     """
     estimates = []
-    for i, (size, place) in enumerate(zip(sizes, fitted.places(), strict=True)):
+    for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True)):
         at = loss = UNKNOWN
-        if place is not Place.FAILED:
+        if location is not Place.FAILED:
             at, loss = rate_estimate(fitted, i, confidence), loss_estimate(fitted, i, confidence)
-        estimates.append(Optimum(size=dict(size), log2_lr=at, loss=loss, place=place))
+        estimates.append(Optimum(size=dict(size), log2_lr=at, loss=loss, place=location))
     return tuple(estimates)
 
 
 def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> Estimate:
-    """One size's best log2 learning rate: seeds, what the fit misses, and the asymmetry."""
+    """One size's best log2 learning rate: seeds, what the fit misses, and the asymmetry.
+
+    Args:
+        fitted: the optima of one scheme.
+        size: index of the size.
+        confidence: of the interval.
+
+    Returns:
+        log2 learning rate; at an edge of the grid the interval is open towards the outside.
+    """
     value = float(fitted.at[size])
     if fitted.lowest[size] in (fitted.first[size], fitted.last[size]):
         low_edge = fitted.lowest[size] == fitted.first[size]
@@ -133,7 +142,13 @@ def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> 
 
 
 def loss_estimate(fitted: Optima, size: int, confidence: float) -> Estimate:
-    """One size's best loss; the interval is that of its logarithm."""
+    """One size's best loss; the interval is that of its logarithm.
+
+    Args:
+        fitted: the optima of one scheme.
+        size: index of the size.
+        confidence: of the interval.
+    """
     error, freedom = fitted.seed_error(fitted.log_loss_without[size])
     half = float(student(freedom, confidence) * error)
     log = float(fitted.log_loss[size])
@@ -190,6 +205,16 @@ def judge(
 
     Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
     Drifts: it is all outside. Undecided: anything else.
+
+    Args:
+        optima: of every size, with where on its grid each lies.
+        drift: octaves per doubling, with its interval.
+        seeds: how many there are; with one the sentence says so.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        axis: along which sizes grow.
+
+    Returns:
+        The verdict and the sentence.
     """
 
     def at(*places: Place) -> list[int]:

@@ -22,8 +22,8 @@ from scipy import optimize, special
 from depthmup.records import Estimate
 from depthmup.statistics.intervals import Array, Index, Numbers, around, mean, p_beyond, student
 
-# The level at which the scatter of seeds is heard beside the residuals.
-HEARD = 0.9
+# Confidence of the seeds' own interval, which counts where it is wider than the residuals'.
+SEEDS_CONFIDENCE = 0.9
 # Fewer slopes than this do not say how variances are distributed among them.
 ENOUGH = 12
 
@@ -52,12 +52,17 @@ class Slope:
         """
         half = float(student(self.freedom, confidence)) * self.error
         if self.repeats:
-            heard = min(confidence, HEARD)
-            half = max(half, float(student(self.repeats, heard)) * self.scatter)
+            of_seeds = min(confidence, SEEDS_CONFIDENCE)
+            half = max(half, float(student(self.repeats, of_seeds)) * self.scatter)
         return around(self.value, half)
 
     def p_outside(self, expected: float, margin: float) -> float:
-        """p-value of the hypothesis that the true exponent lies within ``expected +- margin``."""
+        """p-value of the hypothesis that the true exponent lies within ``expected +- margin``.
+
+        Args:
+            expected: the exponent of the hypothesis.
+            margin: how far from it the true one may lie.
+        """
         excess = abs(self.value - expected) - margin
         p = p_beyond(excess, self.error, self.freedom)
         return max(p, p_beyond(excess, self.scatter, self.repeats)) if self.repeats else p
@@ -71,6 +76,14 @@ def log_slopes(
     ``sizes[i]`` are the sizes of the i-th measurement, ``values[i]`` what was measured, with
     ``seeds[i]``. Seeds share data and, as far as sizes allow, weights, so each has a constant of
     its own. A size that does not vary has no slope and gives none.
+
+    Args:
+        sizes: of every measurement, one value for each axis.
+        values: what was measured, positive.
+        seeds: of every measurement.
+
+    Returns:
+        One slope for each axis that varies.
 
     Raises:
         ValueError: values that are not positive and finite, or too few of them.

@@ -35,7 +35,13 @@ def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
 
 
 def around(value: float, half: float, unit: str = "") -> Estimate:
-    """The interval ``value +- half``."""
+    """The interval ``value +- half``.
+
+    Args:
+        value: the middle.
+        half: the half-width.
+        unit: of both.
+    """
     return Estimate(value=value, low=value - half, high=value + half, unit=unit)
 
 
@@ -46,6 +52,14 @@ def exact(value: float) -> Estimate:
 
 def mean(values: Sequence[float], *, unit: str = "", confidence: float = CONFIDENCE) -> Estimate:
     """The mean of values of independent seeds, with Student's interval.
+
+    Args:
+        values: one for each seed.
+        unit: of the values.
+        confidence: of the interval.
+
+    Returns:
+        The mean; unknown where a value is not finite, unbounded where there is one alone.
 
     Example:
         >>> average = mean([1.0, 2.0, 3.0])
@@ -124,6 +138,11 @@ def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = ""
     the statistic is; unbounded where a seed decides whether the statistic exists, and with one
     seed.
 
+    Args:
+        statistic: a function of losses.
+        losses: (..., seeds).
+        unit: of the statistic.
+
     Example:
         >>> jackknife(lambda some: some.mean(), np.array([1.0, 2.0, 3.0])).value
         2.0
@@ -142,6 +161,11 @@ def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = ""
 
 def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:
     """The share of independent trials that succeed, with the interval of Clopper and Pearson.
+
+    Args:
+        count: trials that succeeded.
+        trials: all of them.
+        confidence: of the interval.
 
     Example:
         >>> none, every = share(0, 6), share(6, 6)
@@ -185,6 +209,11 @@ def surprising(runs: int, tests: int = 1) -> float:
 
 def p_beyond(excess: float, error: float, freedom: float) -> float:
     """One-sided p-value of Student's test that a quantity exceeds a margin by this much.
+
+    Args:
+        excess: how far the estimate lies beyond the margin; negative inside it.
+        error: its standard error.
+        freedom: degrees of freedom of the error.
 
     Example:
         >>> p_beyond(0.0, 1.0, 5), p_beyond(1.0, 0.0, 5)

@@ -193,12 +193,23 @@ class Prediction:
     draws: Array
 
     def estimate(self, unit: str = "", confidence: float = CONFIDENCE) -> Estimate:
-        """The interval around the value that holds this share of the draws."""
+        """The interval around the value that holds this share of the draws.
+
+        Args:
+            unit: of the value.
+            confidence: the share of the draws.
+        """
         half = float(np.quantile(np.abs(self.draws - self.value), confidence))
         return Estimate(value=self.value, low=self.value - half, high=self.value + half, unit=unit)
 
     def shifted(self, by: float, error: float, stream: int) -> "Prediction":
-        """The prediction of this plus something of known value and standard error."""
+        """The prediction of this plus something of known value and standard error.
+
+        Args:
+            by: the value that is added.
+            error: its standard error.
+            stream: numbers the draws: additions of different numbers err independently.
+        """
         normal = np.random.default_rng([stream, 1]).standard_normal(len(self.draws))
         return Prediction(value=self.value + by, draws=self.draws + by + error * normal)
 

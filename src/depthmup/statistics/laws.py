@@ -30,7 +30,13 @@ def volume(size: Size) -> float:
 
 
 def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
-    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss."""
+    """The laws of the optimum's centre, of log2 curvature and of the log of the best loss.
+
+    Args:
+        fitted: the optima of the sizes.
+        sizes: values by axis.
+        base: from which distances are counted.
+    """
 
     alone = fitted.curves.fewest_seeds < 2
 

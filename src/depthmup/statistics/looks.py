@@ -41,17 +41,19 @@ ENOUGH = 6
 OWN_SLOPE = 0.03
 """Octaves per doubling by which the slopes of seeds may scatter beyond what their optima do.
 
-In 24 real sweeps with all seeds it was 0.013 at most where five sizes were measured, and most often
-nothing (docs/adaptive.md). Simulated verdicts hold up to 0.08.
+In twelve real sweeps with all their seeds it was 0.013 at most where five sizes were measured, and
+most often nothing (docs/adaptive.md). Simulated verdicts hold up to 0.08.
 """
 
 
-def looked_at(positions: Numbers, fitted: Optima) -> Drifts:
+def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Drifts:
     """The slope of optima, with an interval that may be looked at after any of ``LOOKS``.
 
     Args:
         positions: log2 of the sizes, (sizes,).
         fitted: the optima, (..., sizes).
+        decides: whether one stops when the interval decides, so that the error is spent over the
+            looks. Who stops when it is narrow enough, wherever it lies, has chosen nothing.
 
     Returns:
         Arrays of the leading shape: an interval that is true although one stops when it decides,
@@ -70,8 +72,8 @@ def looked_at(positions: Numbers, fitted: Optima) -> Drifts:
     value, row = line.coefficients[..., 1], line.rows[1]
     seeds = fitted.curves.fewest_seeds
     if seeds < 2:
-        return Drifts(value=value, half=line.half(row, SPENT))
-    half = np.hypot(seeds_part(fitted, row, seeds), misfit_part(fitted, row))
+        return Drifts(value=value, half=line.half(row, SPENT if decides else CONFIDENCE))
+    half = np.hypot(seeds_part(fitted, row, seeds, decides=decides), misfit_part(fitted, row))
     return Drifts(value=value, half=np.where(_shallow(fitted, seeds), math.inf, half))
 
 
@@ -100,7 +102,9 @@ def misfit_part(fitted: Optima, row: Array) -> Array:
     return np.asarray(float(student(math.inf)) * spread)
 
 
-def seeds_part(fitted: Optima, row: Array, seeds: int, *, planned: int | None = None) -> Array:
+def seeds_part(
+    fitted: Optima, row: Array, seeds: int, *, planned: int | None = None, decides: bool = True
+) -> Array:
     """What seeds leave of a slope's half-width, (...,).
 
     Args:
@@ -108,6 +112,7 @@ def seeds_part(fitted: Optima, row: Array, seeds: int, *, planned: int | None = 
         row: weights of the optima in the slope, (sizes,).
         seeds: number of seeds.
         planned: the number of seeds for which the half-width is predicted; by default ``seeds``.
+        decides: as in ``looked_at``.
 
     Returns:
         Half-widths at one look.
@@ -121,9 +126,10 @@ def seeds_part(fitted: Optima, row: Array, seeds: int, *, planned: int | None = 
     if planned != seeds:
         # What few seeds say of their slopes is no forecast: the pooled error stands beside it.
         error, freedom = np.maximum(error, pooled), np.full_like(error, planned - 1)
+    level = SPENT if decides else CONFIDENCE
     if planned >= ENOUGH:
-        return np.asarray(student(freedom, SPENT) * error * shrink)
-    normal = float(student(math.inf, SPENT))
-    t = float(student(len(row) * (planned - 1), SPENT))
+        return np.asarray(student(freedom, level) * error * shrink)
+    normal = float(student(math.inf, level))
+    t = float(student(len(row) * (planned - 1), level))
     allowed = np.hypot(t * pooled * shrink, normal * OWN_SLOPE / math.sqrt(planned))
     return np.asarray(np.maximum(allowed, normal * error * shrink))

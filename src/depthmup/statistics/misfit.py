@@ -18,7 +18,7 @@ import numpy as np
 
 from depthmup.statistics.intervals import Array, Flags, Index
 
-FIT, LOPSIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
+FIT, ONE_SIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
 """What the fit misses, in spacings: everywhere, where one side is cut off, beside a divergence."""
 
 STEEP, GENTLE = 0.25, 4.0
@@ -35,6 +35,12 @@ def steepness_of(x: Array, y: Array, lowest: Index, bandwidth: Array) -> Array:
 
     Of parabolas 1 at most, of valleys with sides of slopes a and b at most b / a. A side with fewer
     than two points does not say how it rises, and 0 is returned for its counterpart.
+
+    Args:
+        x: log2 learning rates, (..., rates).
+        y: log losses there; infinite where a run diverged, NaN where there is none.
+        lowest: index of the lowest point of every curve.
+        bandwidth: octaves that a parabola's weights reach.
     """
     u, finite = x - at_index(x, lowest)[..., None], np.isfinite(y)
     low = np.where(finite.any(-1), at_index(np.where(finite, y, 0.0), lowest), 0.0)
@@ -61,7 +67,21 @@ def misfit_of(
     alone: Flags,
     steepness: Array,
 ) -> Array:
-    """The standard error that the fit itself has; see the module's docstring."""
+    """The standard error that the fit itself has; see the module's docstring.
+
+    Args:
+        x: log2 learning rates, (..., rates).
+        y: log losses there.
+        tried: where there is a learning rate.
+        at: log2 learning rate of the lowest point.
+        spacing: octaves between learning rates around it.
+        bandwidth: octaves that the parabola's weights reach.
+        alone: where there is no parabola, and the lowest point is all that is known.
+        steepness: of the neighbours beside the other side (``steepness_of``).
+
+    Returns:
+        Octaves, one for each curve.
+    """
     here, unknown = at[..., None], tried & ~np.isfinite(y)
     # The first learning rate on each side that says nothing: it diverged, or the grid has ended.
     low = np.where(unknown & (x < here), x, -math.inf).max(-1)
@@ -69,6 +89,6 @@ def misfit_of(
     low = np.maximum(low, np.where(tried, x, math.inf).min(-1) - spacing)
     high = np.minimum(high, np.where(tried, x, -math.inf).max(-1) + spacing)
     reach_low, reach_high = (np.minimum(d / bandwidth, 1.0) for d in (at - low, high - at))
-    one_sided = np.hypot(FIT, LOPSIDED * np.abs(reach_low - reach_high))
+    one_sided = np.hypot(FIT, ONE_SIDED * np.abs(reach_low - reach_high))
     steep = STEEP * np.log2(np.maximum(steepness / GENTLE, 1.0))
     return np.asarray(spacing * np.where(alone, WALL, np.minimum(np.hypot(one_sided, steep), WALL)))

@@ -218,10 +218,12 @@ class _State:
             seeds = begun if begun else (self.look if known else 1)
             if len(bracket.rates) and bracket.lowest is None:
                 seeds = 1  # looks for a rate that trains at all
-            why = "looks for" if len(bracket.rates) else "starts at"
+            why = "a scan for its optimum" if first else "around the predicted optimum"
+            if len(bracket.rates):
+                why = "on to its optimum"
             return self._round(
                 self._asks(i, rates, min(seeds, self.look)),
-                f"{self._named(i)} {why} its optimum",
+                f"{self._named(i)}: {why}",
                 i,
             )
         if bracket.lowest is None:
@@ -320,16 +322,15 @@ class _State:
         reasons = []
         for axis in search.axes:
             sizes = [i for i in search.arm(axis) if i in reached]
-            if ended.get(axis, "drifts") != "drifts":
-                reasons.append(f"{axis}: {ended[axis]}")
-                continue
+            failed = ended.get(axis, "drifts")
+            also = "" if failed == "drifts" else f", {failed}"
             if len(sizes) < 2:
-                reasons.append(f"{axis}: fewer than two sizes have an optimum")
+                reasons.append(f"{axis}: fewer than two sizes have an optimum{also}")
                 continue
             step = _Sharper(state=self, axis=axis, sizes=sizes).next_step()
             if isinstance(step, Round):
                 return step
-            reasons.append(f"{axis}: {step.why}")
+            reasons.append(f"{axis}: {step.why}{also}")
         return Done(why="; ".join(reasons) + ".")
 
     def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
@@ -377,11 +378,13 @@ class _Sharper:
     def _of_seeds(self, look: int) -> float:
         if look < 2:
             return float(looked_at(self._positions, self.fitted).half)
-        return float(seeds_part(self.fitted, self.row, self.state.look, planned=look))
+        state = self.state
+        decides = state.search.precision is None
+        return float(seeds_part(self.fitted, self.row, state.look, planned=look, decides=decides))
 
     def next_step(self) -> Round | Done:
         state, search = self.state, self.state.search
-        slope = looked_at(self._positions, self.fitted)
+        slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
         value, half = float(slope.value), float(slope.half)
         if search.precision is not None:
             need, slack = search.precision, 0.0
@@ -399,6 +402,9 @@ class _Sharper:
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
             need, slack = abs(search.tolerance - abs(value)), error
+            part = len(self.sizes) < len(search.arm(self.axis))
+            if part and abs(value) <= search.tolerance:
+                return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
         if not math.isfinite(half):
             return self._more_or_shallow()
         misfit = self.fitted.misfit
@@ -439,8 +445,8 @@ class _Sharper:
         if later:
             more = state.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
-            price = sum(search.costs[ask.size] for ask in more.asks)
-            if not worth or gain / price > max(of_size[0] for of_size in worth.values()):
+            cost = sum(search.costs[ask.size] for ask in more.asks)
+            if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
                 return more
         asks_so_far: tuple[Ask, ...] = ()
         for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):

@@ -98,6 +98,7 @@ class Optima:
         """
         finite = np.isfinite(self.log_losses)[..., None, :]
         without = self.curves.without_each_seed()
+        # Without its points a parabola would be another fit, not the same one with fewer seeds.
         left = np.isfinite(without) & finite
         enough = 3 * left.sum(-1) >= 2 * finite.sum(-1)
         full = np.where(finite, self.log_losses[..., None, :], 0.0)
@@ -131,6 +132,7 @@ class Optima:
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = np.sqrt((self.slope_row**2).sum(-1)) / (2 * self.curvature)
+        # Where there is no parabola the centre is a point of the grid, whose error is the misfit.
         gain = np.where(np.isfinite(gain), gain, 0.0)
         return np.asarray(gain * np.sqrt(self.point_variance)[..., None])
 
@@ -154,6 +156,7 @@ class Optima:
         fitted = np.einsum("...ki,...ij,...j->...k", design, np.linalg.pinv(design), values)
         square = ((values - fitted) ** 2).sum((-2, -1))
         freedom = (root**2).sum((-2, -1)) - 3 * root.shape[-2]
+        # Weights below one count in part: half a point's worth is the least that shows a scatter.
         variance = np.where(freedom > 0.5, square / np.maximum(freedom, 0.5), 0.0)
         return np.asarray(variance)
 
@@ -240,6 +243,7 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     slope_row, bend_row = weights_of(x, finite, centre, bandwidth)
     curvature = (bend_row * np.where(finite, y, 0.0)).sum(-1)
     wall = ~(np.isfinite(at_index(y, before)) & np.isfinite(at_index(y, after))) & finite.any(-1)
+    # At an end of the grid, or beside a divergence, no parabola knows both sides of the valley.
     at_end = (before == lowest) | (after == lowest)
     failed = ~(at_index(np.where(finite, y, math.inf), lowest) < math.log(chance))
     alone = wall | at_end | failed | ~(curvature > 0)

@@ -65,6 +65,7 @@ def pooled_law(positions: Array, size: Index, log2_rate: Array, log_loss: Array)
         >>> round(pooled_law(s, size, x, y).exponents[0].value, 6)
         -0.5
     """
+    # Counted from their mean, so that x and x^2 are not nearly parallel.
     origin = float(np.mean(log2_rate))
     x = log2_rate - origin
     design = np.column_stack([x**2, x, x[:, None] * positions[size]])

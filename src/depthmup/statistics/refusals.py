@@ -35,7 +35,16 @@ scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/calibr
 def refuse_measurements(
     measured: Sequence[SizeOptimum], fitted: Optima, *, one_seed: bool = False
 ) -> list[Refusal]:
-    """What is wrong with the measurements, size by size; one seed is, unless it is enough."""
+    """What is wrong with the measurements, size by size; one seed is, unless it is enough.
+
+    Args:
+        measured: the optimum of every size.
+        fitted: the fits behind them.
+        one_seed: whether one seed is enough.
+
+    Returns:
+        The reasons; empty where the measurements can carry a law.
+    """
     refusals = []
 
     def named(which: Sequence[SizeOptimum]) -> str:
@@ -57,8 +66,8 @@ def refuse_measurements(
                 advice="Extend the grid downwards, or use a scheme under which these sizes train.",
             )
         )
-    for place, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
-        if edges := [o for o in measured if o.place is place]:
+    for edge, way in ((Place.LOW_EDGE, "downwards"), (Place.HIGH_EDGE, "upwards")):
+        if edges := [o for o in measured if o.place is edge]:
             refusals.append(
                 Refusal(
                     lack=Lack.EDGE,
@@ -78,6 +87,7 @@ def refuse_measurements(
                 advice="Use a finer grid of learning rates.",
             )
         )
+    # A t test over sizes needs a curvature at each: it is made where nothing else is wrong.
     flat = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
     noisy = flat if refusals or flat else noisy_sizes(fitted)
     if noisy:
@@ -249,13 +259,13 @@ def refuse_probe(probe: Probe, target: Size) -> list[Refusal]:
     ]
 
 
-def refuse_excess_loss(penalty: Estimate) -> list[Refusal]:
+def refuse_excess_loss(excess: Estimate) -> list[Refusal]:
     """A prediction that bounds nothing: the loss may more than double at the learning rate."""
-    if penalty.high <= LARGEST_EXCESS:
+    if excess.high <= LARGEST_EXCESS:
         return []
     return [
         Refusal(
-            lack=Lack.PRICE,
+            lack=Lack.UNCERTAIN,
             reason=(
                 "The target's best learning rate is so uncertain that the predicted one may cost "
                 f"more than {LARGEST_EXCESS:.0%} of the loss."

@@ -30,8 +30,8 @@ PRIOR_FREEDOM = 4
 """Weight, in degrees of freedom, of the scatter within curves beside that about the law."""
 
 
-DEPARTURE = 0.1
-"""Octaves by which sizes depart from a law, for their weights in it."""
+LAW_SCATTER = 0.1
+"""Octaves by which optima scatter about a law of sizes, for their weights in it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +43,7 @@ class Regression:
         design: (sizes, terms).
         weighted: whether sizes count by the inverse of ``misfit^2 + 0.1^2``, so that a size whose
             grid is coarse, or that has a divergence beside its optimum, does not blur the others;
-            0.1 octaves is how far sizes themselves depart from a law.
+            0.1 octaves is how far the optima of sizes scatter about a law.
         lenient: whether the scatter of sizes is taken where the seeds' is unknown, because leaving
             out one of them leaves nothing to measure.
     """
@@ -73,7 +73,7 @@ class Regression:
     @property
     def shares(self) -> Array:
         """Weights of sizes in a weighted law, (..., sizes)."""
-        return np.asarray(1 / (self.fitted.misfit**2 + DEPARTURE**2))
+        return np.asarray(1 / (self.fitted.misfit**2 + LAW_SCATTER**2))
 
     @property
     def coefficients(self) -> Array:
@@ -86,7 +86,12 @@ class Regression:
         return np.asarray(self.fitted.centre - self.coefficients @ self.design.T)
 
     def half(self, weights: Array, confidence: float = CONFIDENCE) -> Array:
-        """Half-width of the interval of ``weights . optima``, (...,)."""
+        """Half-width of the interval of ``weights . optima``, (...,).
+
+        Args:
+            weights: one for each size.
+            confidence: of the interval.
+        """
         if self.fitted.curves.fewest_seeds < 2:
             return self._from_sizes(weights, confidence)
         without = np.einsum("...ns,n->...s", self.fitted.centre_without, weights)
@@ -111,6 +116,7 @@ class Regression:
         else:
             prior, about = within.mean(-1), (self.residuals**2).sum(-1)
             of_sizes = (weights**2 * within).sum(-1) / np.where(prior > 0, prior, 1.0)
+            # A size with a coarse grid may carry the slope: its error must not be averaged away.
             spread = np.maximum(float(weights @ weights), of_sizes)
         variance = (PRIOR_FREEDOM * prior + about) / freedom
         return np.asarray(student(freedom, confidence) * np.sqrt(variance * spread))
@@ -119,6 +125,11 @@ class Regression:
         """One coefficient of one experiment, times a scale, with its 95% interval.
 
         Unknown where the sizes do not determine it.
+
+        Args:
+            term: index of the design's column.
+            scale: multiplies the coefficient.
+            unit: of the result.
 
         Example:
             >>> from depthmup.statistics import Curves, optima

@@ -48,6 +48,7 @@ def merged(values: Array, closeness: float = SAME_SIZE) -> Array:
         if end == len(distinct) or distinct[end] > distinct[start] * (1 + closeness):
             names[start:end] = distinct[start + int(np.argmax(count[start:end]))]
             start = end
+    # Clusters nearer than four times their width may be one grid of close values, and not noise.
     clusters = np.unique(names)
     apart = (clusters[1:] > clusters[:-1] * (1 + 4 * closeness)).all()
     return np.asarray(names[inverse]) if apart else values
@@ -162,10 +163,10 @@ def curves_of(size: Index, log2_rate: Array, loss: Array, seed: Index, count: in
         mean = np.where(runs > 0, np.exp(total / runs), np.nan)
     losses = np.full((count, rates, columns), np.nan)
     losses[of_size, within] = mean.reshape(points, columns)
-    made = np.zeros((count, rates))
-    made[of_size, within] = runs.reshape(points, columns).sum(-1)
+    runs_at = np.zeros((count, rates))
+    runs_at[of_size, within] = runs.reshape(points, columns).sum(-1)
     return Cells(
-        curves=Curves(log2_lrs=log2_lrs, losses=losses), runs=made, seeds=columns, shared=shared
+        curves=Curves(log2_lrs=log2_lrs, losses=losses), runs=runs_at, seeds=columns, shared=shared
     )
 
 

@@ -1,7 +1,7 @@
 """Sweeps: what to train, where, how results are stored, and what is concluded from them."""
 
 from depthmup.sweep.auto import Auto
-from depthmup.sweep.built_in import BuiltIn, rate_unit
+from depthmup.sweep.built_in import BuiltIn, along_depth, rate_unit
 from depthmup.sweep.certify import certificate, certify
 from depthmup.sweep.cost import check_memory, core_seconds, work
 from depthmup.sweep.custom import Custom
@@ -46,6 +46,7 @@ __all__ = [
     "Variant",
     "WorkerError",
     "advance",
+    "along_depth",
     "begin",
     "certificate",
     "certify",

@@ -1,8 +1,8 @@
 """The built-in networks: residual MLPs on images, whose runs are described by cells."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from depthmup.records import NUMERICS, RUN_AXES, Cell, Data, Network, Optimizer
@@ -202,6 +202,45 @@ def rate_unit(optimizer: str, width: int) -> float:
     reference = MAXIMAL_UPDATE.hidden
     law = reference.update / reference.gradient**of.degree
     return float(law.at(Ratios(fan_in=width, fan_out=width)))
+
+
+def along_depth(
+    *,
+    base_depth: int,
+    depths: Sequence[int],
+    log2_lrs: Sequence[float],
+    width: int = 64,
+    optimizer: str = "adam",
+    **settings: Any,
+) -> Sweep:
+    """A sweep of residual MLPs along depth, at learning rates in units of muP's.
+
+    Args:
+        base_depth: at which all schemes agree.
+        depths: of the networks, the base's among them.
+        log2_lrs: log2 learning rates, in units of ``rate_unit``: 1 / width for Adam.
+        width: of all networks.
+        optimizer: by name.
+        settings: fields of ``BuiltIn`` and of ``Design``.
+
+    Example:
+        >>> sweep = along_depth(width=16, base_depth=2, depths=(2, 4), log2_lrs=(-2.0,),
+        ...                     activation="relu", seeds=2, steps=10, window=5)
+        >>> sweep.design.log2_lrs, sweep.model.activation
+        ((-6.0,), 'relu')
+    """
+    model = {f.name: settings.pop(f.name) for f in fields(BuiltIn) if f.name in settings}
+    unit = rate_unit(optimizer, width)
+    return Sweep(
+        model=BuiltIn(**model),
+        design=Design(
+            base={"width": width, "depth": base_depth},
+            depth=depths,
+            lrs=[unit * 2.0**k for k in log2_lrs],
+            optimizers=optimizer,
+            **settings,
+        ),
+    )
 
 
 def _check(model: BuiltIn) -> None:

@@ -1,12 +1,16 @@
 """From records to certificates: the best learning rate predicted for a size not swept."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from depthmup.records import RUN_AXES, Certificate, Place
-from depthmup.records.certificate import Probe
+from depthmup.records import RUN_AXES, UNKNOWN, Certificate, Place, Verdict
+from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
+from depthmup.statistics.bracket import CLOSE
+from depthmup.statistics.next_run import FINEST
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.store import Store
@@ -47,7 +51,7 @@ def certificate(
         before = _early(losses, losses_over(sweep, records, variant, sizes, early))
     grids = [~np.isnan(grid) for grid in curves.log2_lrs]
     fitted = [y[grid] for y, grid in zip(curves.losses, grids, strict=True)]
-    return calibrate(
+    result = calibrate(
         sizes=losses.sizes,
         log2_lrs=[k[grid] for k, grid in zip(curves.log2_lrs, grids, strict=True)],
         losses=[y[:, ~np.isnan(y).all(0)] for y in fitted],
@@ -67,6 +71,37 @@ def certificate(
             "environment": environment or {},
         },
     )
+    if losses.bracketed and (coarse := _coarse(curves)):
+        return _refused(result, coarse)
+    return result
+
+
+def _coarse(curves: Curves) -> float:
+    """The widest spacing around an optimum of a search that is too wide for a certificate; or 0."""
+    widest = float(optima(curves).spacing.max())
+    return widest if widest > FINEST + CLOSE else 0.0
+
+
+def _refused(issued: Certificate, spacing: float) -> Certificate:
+    """A certificate from three rates a factor of two apart would hand out the wrong one.
+
+    The lowest point of a lopsided valley lies beside the centre of three points, by up to 0.3
+    octaves, and three points do not show it.
+    """
+    refusal = Refusal(
+        lack=Lack.SEARCH,
+        reason=(
+            f"Learning rates were found for the verdict, {spacing:g} octave apart around the "
+            "optimum: too far to see where in a lopsided valley the best one lies."
+        ),
+        advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
+    )
+    nothing: dict[str, Any] = {
+        "slopes": (), "predicted": UNKNOWN, "penalty": UNKNOWN, "base_regret": UNKNOWN,
+        "best_loss": UNKNOWN, "metrics": None, "verdict": Verdict.UNDECIDED, "law": (),
+        "penalty_curve": (),
+    }  # fmt: skip
+    return replace(issued, refusals=(refusal, *issued.refusals), **nothing)
 
 
 def _early(late: Losses, early: Losses) -> Sequence[Array] | None:

@@ -271,7 +271,8 @@ def drift_so_far(
     if len(inside) < 2:
         return unknown
     positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
-    slope = looked_at(positions, optima(fitted.curves[inside]))
+    decides = search.precision is None
+    slope = looked_at(positions, optima(fitted.curves[inside]), decides=decides)
     return around(float(slope.value), float(slope.half), unit)
 
 

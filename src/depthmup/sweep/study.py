@@ -186,9 +186,13 @@ def _transfer(
     drift = UNKNOWN
     if len(inside) > 1:
         positions = np.log2([along[k] for k in inside])
-        # Who stops when the interval decides needs one that may be looked at again and again.
-        slope_of = looked_at if losses.bracketed else drifts
-        slope = slope_of(positions, optima(fitted.curves[inside]))
+        some, auto = optima(fitted.curves[inside]), sweep.design.auto
+        # Who stops when the interval decides needs one that may be looked at several times.
+        slope = (
+            drifts(positions, some)
+            if auto is None
+            else looked_at(positions, some, decides=auto.precision is None)
+        )
         drift = around(float(slope.value), float(slope.half))
     at_base, target = sweep.design.base[axis], len(along) - 1
     base = along.index(at_base) if at_base in along else -1

@@ -40,14 +40,14 @@ class Branch:
 class Stream:
     """Consecutive residual additions, and how many of them lie on the longest path.
 
-    ``normalized``: a norm stands on the stream between its additions (post-norm). ``kept`` is the
+    ``normalized``: a norm stands on the stream between its additions (post-norm). ``factor`` is the
     number other than 1 by which the stream itself is multiplied from one addition to the next.
     """
 
     branches: tuple[int, ...]
     depth: int
     normalized: bool
-    kept: float = 1.0
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +84,7 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         ['0', '1']
     """
     finder = _Finder(graph, usage)
-    found: list[_Addition] = []
+    additions: list[_Addition] = []
     streams: dict[int, int] = {}  # addition -> its stream operand
     for node in graph.nodes:
         if node.op not in _SUMS or len(node.args) < 2 or _of_logits(graph, node.index):
@@ -95,8 +95,8 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
         match = finder.residual(node, left.node, right.node, streams)
         if match is not None:
             streams[node.index] = match.stream
-            found.append(match)
-    return _assemble(graph, usage, found)
+            additions.append(match)
+    return _assemble(graph, usage, additions)
 
 
 def _of_logits(graph: Graph, node: int) -> bool:
@@ -289,34 +289,34 @@ def _step_back(graph: Graph, node: int) -> tuple[float, int | None]:
     return 1.0, None
 
 
-def _assemble(graph: Graph, usage: Usage, found: list[_Addition]) -> Residuals:
-    paths = [frozenset(graph.between(a.origin, a.output)) for a in found]
-    additions = [a.addition for a in found]
+def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
+    paths = [frozenset(graph.between(a.origin, a.output)) for a in sums]
+    additions = [a.addition for a in sums]
     # Streams and what happens inside branches are not feeders of another branch.
     stop = set(additions)
-    for a in found:
+    for a in sums:
         stop |= {a.stream, a.origin}
     inside: list[tuple[int, ...]] = [
-        tuple(j for j in range(len(found)) if j != i and _nested(found, paths, i, j))
-        for i in range(len(found))
+        tuple(j for j in range(len(sums)) if j != i and _nested(sums, paths, i, j))
+        for i in range(len(sums))
     ]
     # What another stream gives a branch to read is not the branch's own.
     paths = [
         _own_path(
             graph,
             paths[j],
-            found[j].output,
+            sums[j].output,
             {
                 a.addition
-                for i, a in enumerate(found)
+                for i, a in enumerate(sums)
                 if a.addition in paths[j] and j not in inside[i]
             },
         )
-        for j in range(len(found))
+        for j in range(len(sums))
     ]
     innermost_paths = set().union(*paths) if paths else set()
     branches = []
-    for i, a in enumerate(found):
+    for i, a in enumerate(sums):
         feeders: set[int] = set()
         todo = list(paths[i])
         while todo:
@@ -360,18 +360,18 @@ def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int])
     return frozenset(own)
 
 
-def _nested(found: list[_Addition], paths: list[frozenset[int]], i: int, j: int) -> bool:
+def _nested(sums: list[_Addition], paths: list[frozenset[int]], i: int, j: int) -> bool:
     """Whether addition ``i`` belongs to a stream inside of branch ``j``.
 
     In reversible networks a branch of one stream reads another stream: that passes through the
     branch, but neither begins nor ends in it.
     """
-    inner, outer = found[i], found[j]
+    inner, outer = sums[i], sums[j]
     if inner.addition not in paths[j]:
         return False
     begins = inner.origin in paths[j] or inner.origin == outer.origin
     goes_on = any(
-        a.origin == inner.addition and a.addition not in paths[j] and a is not outer for a in found
+        a.origin == inner.addition and a.addition not in paths[j] and a is not outer for a in sums
     )
     return begins and not goes_on
 
@@ -394,7 +394,7 @@ def _label(graph: Graph, usage: Usage, path: frozenset[int], output: int) -> str
     return ".".join(common) or graph.nodes[output].module or "model"
 
 
-def _kept(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> float:
+def _factor(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> float:
     """By what the stream is multiplied since the addition before, if nothing else happens to it."""
     node, product = branch.stream, 1.0
     while node not in by_addition:
@@ -411,7 +411,7 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
     group: dict[int, int] = {}
     links: dict[int, list[bool]] = {}
     for branch in branches:
-        before, normalized, seen = [], False, {branch.stream}
+        before, normalized, reached = [], False, {branch.stream}
         todo = [branch.stream]
         while todo:
             node = todo.pop()
@@ -422,19 +422,19 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
             normalized |= graph.nodes[node].op in NORMALIZING
             # A branch inside another starts where that other starts.
             for ref in graph.nodes[node].inputs:
-                if ref.node not in seen and all(
+                if ref.node not in reached and all(
                     ref.node in branches[parent].path for parent in branch.parents
                 ):
-                    seen.add(ref.node)
+                    reached.add(ref.node)
                     todo.append(ref.node)
         depth[branch.index] = 1 + max((depth[i] for i in before), default=0)
         if before:
             group[branch.index] = group[before[0]]
             for i in before[1:]:
-                merged, kept = group[i], group[branch.index]
-                group.update({k: kept for k, v in group.items() if v == merged})
-                if merged != kept:
-                    links[kept] = links.get(kept, []) + links.pop(merged, [])
+                merged, merged_into = group[i], group[branch.index]
+                group.update({k: merged_into for k, v in group.items() if v == merged})
+                if merged != merged_into:
+                    links[merged_into] = links.get(merged_into, []) + links.pop(merged, [])
             links.setdefault(group[branch.index], []).append(normalized)
         else:
             group[branch.index] = branch.index
@@ -447,8 +447,8 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
             depth=max(depth[i] for i in indices),
             # Half: a stage of a convolutional network may begin with one norm of its own.
             normalized=2 * sum(links.get(root, [])) > len(links.get(root, [])),
-            kept=next(
-                (k for i in indices if (k := _kept(graph, branches[i], by_addition)) != 1), 1
+            factor=next(
+                (k for i in indices if (k := _factor(graph, branches[i], by_addition)) != 1), 1
             ),
         )
         for root, indices in members.items()

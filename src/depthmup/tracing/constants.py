@@ -67,6 +67,11 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
     """Every constant factor of the forward pass, and to what it may belong.
 
     Constants that make a mean of a sum or stand in the statistics of a norm are left out.
+
+    Args:
+        graph: of a forward pass.
+        usage: of its parameters.
+        residuals: its branches.
     """
     live = graph.live
     factors = {

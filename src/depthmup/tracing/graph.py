@@ -99,14 +99,19 @@ class Graph:
         return live
 
     def ancestors(self, node: int, *, after: int = -1) -> set[int]:
-        """``node`` and everything it was computed from, as far back as past node ``after``."""
-        found, todo = {node}, [node]
+        """``node`` and everything it was computed from, as far back as past node ``after``.
+
+        Args:
+            node: of the graph.
+            after: nodes up to this one are left out.
+        """
+        reached, todo = {node}, [node]
         while todo:
             for ref in self.nodes[todo.pop()].inputs:
-                if ref.node > after and ref.node not in found:
-                    found.add(ref.node)
+                if ref.node > after and ref.node not in reached:
+                    reached.add(ref.node)
                     todo.append(ref.node)
-        return found
+        return reached
 
     def descends(self, node: int, ancestor: int) -> bool:
         """Whether ``node`` was computed from ``ancestor`` (or is it)."""

@@ -188,7 +188,7 @@ def find_uses(graph: Graph) -> Usage:
         ((1,), (0,))
     """
     names = {index: name for name, index in graph.parameters.items()}
-    made: dict[int, _Tensor] = {}
+    tensors: dict[int, _Tensor] = {}
     derived: dict[int, str] = {}
     constant: set[int] = set()
     computed: set[int] = set()  # from several parameters, and from nothing that was put in
@@ -197,7 +197,7 @@ def find_uses(graph: Graph) -> Usage:
         if node.op == "parameter":
             axes = tuple((axis,) for axis in range(len(node.shape)))
             derived[node.index] = names.get(node.index, node.name)
-            made[node.index] = _Tensor(derived[node.index], axes)
+            tensors[node.index] = _Tensor(derived[node.index], axes)
             continue
         if node.op in ("buffer", "constant") or (not node.inputs and node.op != "input"):
             constant.add(node.index)
@@ -208,20 +208,20 @@ def find_uses(graph: Graph) -> Usage:
         if not sources or node.op in SHAPED:
             constant.add(node.index)
             continue
-        carried = _made_from_one(graph, node, sources, made)
+        carried = _made_from_one(graph, node, sources, tensors)
         if carried is not None:
-            made[node.index] = carried
+            tensors[node.index] = carried
             if not carried.picked:
                 derived[node.index] = carried.parameter
-            if not carried.picked or made[sources[0]].picked:
+            if not carried.picked or tensors[sources[0]].picked:
                 continue
         if all(source in derived or source in computed for source in sources):
             computed.add(node.index)
         for source in dict.fromkeys(sources):
-            if source in made:
-                use = _use(graph, node, source, made[source], derived)
+            if source in tensors:
+                use = _use(graph, node, source, tensors[source], derived)
                 if use is not None:
-                    uses[made[source].parameter].append(use)
+                    uses[tensors[source].parameter].append(use)
     weights = _computed_weights(graph, computed, derived)
     return Usage(
         uses={
@@ -239,10 +239,10 @@ def find_uses(graph: Graph) -> Usage:
 
 
 def _made_from_one(
-    graph: Graph, node: Node, sources: list[int], made: Mapping[int, _Tensor]
+    graph: Graph, node: Node, sources: list[int], known: Mapping[int, _Tensor]
 ) -> _Tensor | None:
     """What an operation makes of one parameter alone, if it does."""
-    tensors = [made.get(source) for source in sources]
+    tensors = [known.get(source) for source in sources]
     first = tensors[0]
     if first is None:
         return None

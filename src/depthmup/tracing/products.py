@@ -69,7 +69,13 @@ class Product:
 
 
 def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
-    """Every product of two activations, and every sum of one, in the order of the forward pass."""
+    """Every product of two activations, and every sum of one, in the order of the forward pass.
+
+    Args:
+        graph: of a forward pass.
+        usage: of its parameters.
+        residuals: its branches.
+    """
     inside = {n: b.origin for b in residuals.branches for n in b.path}
     weights, live = usage.constant | usage.derived.keys(), graph.live
     multiplied = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}

@@ -99,8 +99,8 @@ class _Recorder(TorchDispatchMode):
         inputs = self.refs((args, kwargs))
         as_refs = tree_map(lambda x: self.ref(x) if isinstance(x, Tensor) else x, (args, kwargs))
         result = func(*args, **kwargs)
-        made = _tensors(result)
-        if not made:
+        outputs = _tensors(result)
+        if not outputs:
             return result
         schema = func._schema
         name = func.overloadpacket.__name__
@@ -110,10 +110,10 @@ class _Recorder(TorchDispatchMode):
             as_refs[0],
             as_refs[1],
             inputs,
-            tuple(tuple(t.shape) for t in made),
+            tuple(tuple(t.shape) for t in outputs),
             value=self._result(func, op, *as_refs) if inputs else _filled(op, args, kwargs),
         )
-        for output, tensor in enumerate(made):
+        for output, tensor in enumerate(outputs):
             self.bind(tensor, Ref(index, output))
         if schema.is_mutable:
             for argument, value in zip(schema.arguments, args, strict=False):

@@ -1,0 +1,87 @@
+"""The documentation site: ``make docs`` builds it, without a warning and without the network."""
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE))
+
+from depthmup import __version__  # noqa: E402
+
+project, author, version, release = "depthmup", "The depthmup authors", __version__, __version__
+copyright = "the depthmup authors"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx.ext.mathjax",
+]
+if find_spec("sphinx-mathjax-offline"):
+    extensions.append("sphinx-mathjax-offline")  # MathJax is served with the site, not by a CDN
+if find_spec("sphinx_copybutton"):
+    extensions.append("sphinx_copybutton")
+
+html_theme = "furo"
+html_title = f"depthmup {version}"
+html_static_path = ["_static"]
+html_theme_options = {"source_repository": "", "navigation_with_keys": True}
+html_show_sphinx = False
+exclude_patterns = ["_build", "log.md"]
+templates_path: list[str] = []
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"  # code blocks of pages are run by tests/docs
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_mock_imports: list[str] = []
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+add_module_names = False
+# Docstrings are written to be read in an editor: indented formulas and short lists are plain text.
+suppress_warnings = ["docutils", "ref.term", "myst.header", "autosummary.import_cycle"]
+
+_OUTSIDE = {
+    "../EVIDENCE.md": "evidence-table.md",
+    "../SECURITY.md": "security.md",
+    "../CHANGELOG.md": "changelog.md",
+    "../README.md": "index.md",
+}
+
+
+def _links(app, name, source):
+    """Links to files beside the docs lead to their pages on the site."""
+    if name == "index":  # pages beside this one that it does not list
+        listed = set(re.findall(r"^[\w/-]+$", source[0], re.MULTILINE))
+        others = {page.stem for page in HERE.glob("*.md")} - listed - {"index", "log"}
+        source[0] = source[0].replace("@others@", "\n".join(sorted(others)))
+    up = "../" * name.count("/")
+    for outside, page in _OUTSIDE.items():
+        source[0] = source[0].replace(f"]({outside})", f"]({up}{page})")
+    source[0] = re.sub(r"\]\(\.\./examples[^)]*\)", f"]({up}examples.md)", source[0])
+    source[0] = re.sub(
+        r"\[([^\]]*)\]\(\.\./(?:tests|src|benchmarks)[^)]*\)", r"`\1`", source[0]
+    )
+    source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", source[0])
+    source[0] = source[0].replace("](log.md)", "](changelog.md)")
+
+
+def setup(app):
+    """Write the generated pages of the reference, and follow links."""
+    from generate import command_line, packages
+
+    command_line(HERE / "reference" / "command-line.md")
+    packages(HERE / "reference")
+    app.connect("source-read", _links)
+    app.connect("include-read", lambda app, path, name, source: _links(app, name, source))
+    return {"parallel_read_safe": True}

@@ -1,0 +1,66 @@
+"""Pages of the reference that are generated: the command line, and the public names."""
+
+import contextlib
+import io
+from pathlib import Path
+
+PACKAGES = {
+    "depthmup": "the main jobs",
+    "depthmup.planning": "plans and what they are made of",
+    "depthmup.rules": "the literature's laws as data",
+    "depthmup.limits": "infinite width and depth",
+    "depthmup.diagnostics": "probes on a live network",
+    "depthmup.records": "what work leaves behind: the fields of every record",
+    "depthmup.reports": "pages, charts and figures",
+}
+
+
+def command_line(path: Path) -> None:
+    """The help of every command, as it is printed."""
+    import os
+
+    os.environ["COLUMNS"] = "88"
+    from depthmup.cli.main import VERBS, parse
+    from depthmup.cli.overview import overview
+
+    parts = ["# Command line\n", f"```text\n{overview()}\n```\n"]
+    for verb in VERBS:
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+            parse([verb, "--help"])
+        parts.append(f"## depthmup {verb}\n\n```text\n{shown.getvalue().strip()}\n```\n")
+    _write(path, "\n".join(parts))
+
+
+def packages(folder: Path) -> None:
+    """A page for each package with its public names."""
+    from importlib import import_module
+
+    documented: dict[int, str] = {}
+    for name, says in PACKAGES.items():
+        module = import_module(name)
+        title = f"{name}: {says}"
+        lines = [title, "=" * len(title), "", f".. currentmodule:: {name}", ""]
+        for public in module.__all__:
+            value = getattr(module, public)
+            if public.startswith("__") or _is_module(value):
+                continue
+            if id(value) in documented:
+                lines += [f"``{public}`` is :py:obj:`{documented[id(value)]}`.", ""]
+                continue
+            documented[id(value)] = f"{name}.{public}"
+            if isinstance(value, type):
+                lines += [f".. autoclass:: {name}.{public}", "   :members:", ""]
+            elif callable(value):
+                lines += [f".. autofunction:: {name}.{public}", ""]
+        _write(folder / f"{name.replace('.', '-')}.rst", "\n".join(lines) + "\n")
+
+
+def _is_module(value: object) -> bool:
+    return type(value).__name__ == "module"
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

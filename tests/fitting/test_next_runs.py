@@ -1,0 +1,114 @@
+"""Which runs a table needs next: by the function and by the command."""
+
+import csv
+import json
+import math
+from io import StringIO
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import depthmup
+from depthmup.cli.main import main
+
+SIZES = {"depth": (4, 8, 16, 32)}
+NAMES = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss", "seed": "seed"}
+
+
+def trained(row, drift=0.0):
+    """The loss of a run that was proposed; every run's own noise follows from what it is."""
+    k = math.log2(row["lr"])
+    own = np.random.default_rng([row["layers"], row["seed"], round(1e4 * -k)])
+    away = k + 6.3 - drift * math.log2(row["layers"] / 4)
+    return math.exp(0.07 * away**2 + 0.009 * own.standard_normal() + 0.02 * row["seed"])
+
+
+@pytest.mark.parametrize(("drift", "verdict"), [(0.0, "transfers"), (-0.8, "drifts")])
+def test_asked_again_and_again_a_table_comes_to_its_verdict(tmp_path, drift, verdict):
+    """Through a file that a person's own trainer appends to, from its header alone."""
+    path = tmp_path / "runs.csv"
+    path.write_text("layers,lr,seed,loss\n")
+    for _ in range(40):
+        proposal = depthmup.next_runs(path, sizes=SIZES, **NAMES)
+        if not proposal.rows:
+            break
+        with path.open("a") as file:
+            for row in proposal.rows:
+                values = (row["layers"], row["lr"], row["seed"], trained(row, drift))
+                print(*values, sep=",", file=file)
+    runs = pd.read_csv(path)
+    assert verdict in proposal.why
+    assert not runs.duplicated(["layers", "lr", "seed"]).any()
+    assert len(runs) < 8 * 4 * 4
+    assert runs["layers"].max() <= 32
+
+
+def test_a_grid_that_exists_is_where_the_search_goes_on():
+    """Two sizes are done: the third is asked for at the optimum that they predict."""
+    rows = [
+        {"layers": n, "lr": 2.0**k, "seed": s}
+        for n in (4, 8)
+        for k in range(-9, -3)
+        for s in (7, 3)
+    ]
+    table = pd.DataFrame([{**row, "loss": trained(row, -0.5)} for row in rows])
+    proposal = depthmup.next_runs(table, sizes=SIZES, **NAMES)
+    assert {row["layers"] for row in proposal.rows} == {16}
+    assert {row["seed"] for row in proposal.rows} == {7, 3}
+    asked = sorted({math.log2(row["lr"]) for row in proposal.rows})
+    assert len(asked) == 3
+    assert abs(asked[1] + 7.3) < 0.3
+
+
+def test_runs_without_a_result_are_asked_for_and_those_that_diverged_are_not():
+    first = depthmup.next_runs(
+        pd.DataFrame(columns=["layers", "lr", "seed", "loss"]), sizes=SIZES, **NAMES
+    )
+    done = pd.DataFrame([{**row, "loss": trained(row)} for row in first.rows])
+    done.loc[done["lr"] > 0.05, "loss"] = math.inf
+    proposal = depthmup.next_runs(done, sizes=SIZES, **NAMES)
+    assert all(row["layers"] == 4 and row["seed"] == 1 for row in proposal.rows)
+    texts = StringIO(done.to_csv(index=False))
+    assert len(list(csv.DictReader(texts))) == len(first.rows)
+
+
+def test_the_command_prints_rows_of_the_same_table(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    path.write_text("layers,lr,seed,loss\n4,0.01,0,1.5\n")
+    asked = [
+        "next",
+        str(path),
+        "--axes",
+        "depth=layers",
+        "--sizes",
+        "depth=4,8,16",
+        "--seed",
+        "seed",
+    ]
+    assert main(asked) == 0
+    rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
+    assert {row["layers"] for row in rows} == {"4"}
+    assert main([*asked, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [str(run["lr"]) for run in printed["runs"]] == [row["lr"] for row in rows]
+    assert "depth 4" in printed["why"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"width": (4, 8)}, "Expected sizes to have values for the axes depth"),
+        ({"depth": (4,)}, "two values or more"),
+    ],
+)
+def test_sizes_that_say_nothing_are_refused(sizes, message):
+    table = pd.DataFrame([{"layers": 4, "lr": 0.1, "seed": 0, "loss": 1.0}])
+    with pytest.raises(ValueError, match=message):
+        depthmup.next_runs(table, sizes=sizes, **NAMES)
+
+
+def test_losses_that_are_not_positive_are_refused():
+    table = pd.DataFrame([{"layers": 4, "lr": 0.1, "seed": 0, "loss": -1.0}])
+    with pytest.raises(ValueError, match="Expected positive losses"):
+        depthmup.next_runs(table, sizes=SIZES, **NAMES)
