@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
-from depthmup.cli.main import parse
+from depthmup.cli.main import VERBS, parse
+from depthmup.cli.spelling import with_commas
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,7 +31,8 @@ def test_there_are_some():
 
 @pytest.mark.parametrize(("document", "line"), SHOWN)
 def test_is_understood(document, line):
-    parse(shlex.split(line, comments=True)[1:])
+    verb, *words = shlex.split(line, comments=True)[1:]
+    parse([verb, *with_commas(words, VERBS[verb][0])])
 
 
 def test_readme_measures_and_plans_the_example(monkeypatch, capsys):

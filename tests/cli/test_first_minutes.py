@@ -192,5 +192,27 @@ def test_a_fitted_table_is_loaded(tmp_path):
     report = depthmup.fit(
         example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by=("scheme",)
     )
-    report.save(tmp_path)  # what the third example of the overview fits
+    report.save(tmp_path)
     assert depthmup.load(tmp_path).verdict == report.verdict
+
+
+def test_an_optimizer_by_its_class():
+    import torch
+
+    import depthmup
+
+    sizes = {"base": {"width": 8, "depth": 2}, "depth": (2, 4)}
+    for given in (torch.optim.AdamW, (torch.optim.AdamW,), "adamw"):
+        assert depthmup.Design(**sizes, optimizers=given).optimizers == ("adamw",)
+
+
+@pytest.mark.parametrize("verb", ["transfer", "plan", "check", "fit", "limit", "regimes", "report"])
+def test_examples_of_a_help_are_commands(verb, capsys):
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = capsys.readouterr().out
+    examples = [line.split() for line in shown.splitlines() if line.strip().startswith("depthmup ")]
+    assert examples
+    for _, named, *words in examples:
+        assert named == verb
+        parse([named, *with_commas(words, VERBS[named][0])])

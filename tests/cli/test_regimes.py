@@ -47,7 +47,7 @@ def test_a_pair_found_elsewhere_is_an_error_if_it_is_decided(
 ):
     half = Fraction(1, 2)
     elsewhere = MapPoint(
-        alpha=half, gamma=half, found="trivial", expected="Depth-muP", decided=decided
+        alpha=half, gamma=half, region="trivial", expected="Depth-muP", decided=decided
     )
     monkeypatch.setattr(regimes, "_measured", lambda pairs, options: ([elsewhere], []))
     arguments = ["regimes", "--map", str(tmp_path / "map.svg"), "--measured"]
@@ -74,7 +74,7 @@ def test_bad_input_is_refused_before_anything_is_trained(arguments, says, tmp_pa
 def test_undecided_pairs_are_hollow_and_quarters_are_not_rounded():
     half = Fraction(1, 2)
     points = [
-        MapPoint(alpha=half, gamma=half / k, found="trivial", expected="trivial", decided=decided)
+        MapPoint(alpha=half, gamma=half / k, region="trivial", expected="trivial", decided=decided)
         for k, decided in ((1, True), (2, False))
     ]
     layers = regime_map(points, title="").to_dict()["layer"]

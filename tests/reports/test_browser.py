@@ -93,3 +93,67 @@ def test_a_page_that_reaches_out_would_be_seen(browser, written):
     tab = browser.open(bad, width=1280)
     assert "http://127.0.0.1:9/x.png" in tab.requests
     assert any("oh" in said for said in tab.complaints)
+
+
+CONTRAST = """
+(() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number)
+    .map((v) => text.startsWith("color(") ? 255 * v : v);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const paper = light(rgb(getComputedStyle(document.body).backgroundColor));
+  const ratio = (a) => (Math.max(a, paper) + 0.05) / (Math.min(a, paper) + 0.05);
+  const words = [...document.querySelectorAll("main h1, main p, .now, td, dt, dd")]
+    .filter((place) => place.textContent.trim() && !place.closest(".badge"))
+    .map((place) => ratio(light(rgb(getComputedStyle(place).color))));
+  const marks = [...document.querySelectorAll(".chart svg text")]
+    .filter((place) => place.textContent.trim())
+    .map((place) => ratio(light(rgb(getComputedStyle(place).fill))));
+  return [paper, Math.min(...words), Math.min(...marks)];
+})()
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_theme_follows_the_system_and_stays_legible(browser, written, theme):
+    """Words have the contrast of WCAG AA, 4.5; labels of lines in charts that of graphics, 3."""
+    tab = browser.open(written, width=1280)
+    feature = [{"name": "prefers-color-scheme", "value": theme}]
+    tab.call("Emulation.setEmulatedMedia", features=feature)
+    tab.call("Page.reload")
+    for _ in range(100):
+        if tab.run(
+            "document.readyState === 'complete' && document.querySelector('.chart svg')?1:0"
+        ):
+            break
+    tab.run("window.drawn")
+    paper, words, marks = tab.run(CONTRAST)
+    assert (paper < 0.1) == (theme == "dark")
+    assert words >= 4.5
+    assert marks >= 3.0
+
+
+def test_every_control_has_a_name(browser, written):
+    tab = browser.open(written, width=390)
+    nameless = tab.run(
+        "[...document.querySelectorAll('button, input, select, summary')]"
+        ".filter((c) => !(c.getAttribute('aria-label') || c.getAttribute('title')"
+        " || c.labels?.length || c.textContent.trim())).map((c) => c.outerHTML.slice(0, 90))"
+    )
+    assert nameless == []
+
+
+def test_a_certificate_stands_before_the_verdicts(study):
+    from depthmup.records.certificate import Certificate, Lack, Refusal
+
+    refused = Certificate(
+        target={"depth": 4096},
+        base={"depth": 8},
+        optima=(),
+        log2_lrs=(),
+        seeds=1,
+        refusals=(Refusal(lack=next(iter(Lack)), reason="Too far.", advice="Measure more."),),
+    )
+    shown = page(study, certificates=[refused])
+    assert 0 < shown.index('<section class="certificate">') < shown.index('<section class="cards"')

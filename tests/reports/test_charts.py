@@ -9,7 +9,7 @@ from itertools import pairwise
 import altair as alt
 import pytest
 
-from depthmup.paper.panels import lines
+from depthmup.paper.panels import Axis, lines
 from depthmup.records import Estimate
 from depthmup.reports import (
     CHARTS,
@@ -92,8 +92,8 @@ def test_an_interval_that_reaches_below_zero_is_drawn_to_the_floor_of_a_logarith
     ]
     given = [dict(row) for row in rows]
     picture = lines(
-        rows, name="n", caption="c", x="depth", y="loss", x_title="depth", y_title="loss",
-        log_y=True,
+        rows, name="n", caption="c", x=Axis(field="depth", title="depth"),
+        y=Axis(field="loss", title="loss", log=True),
     )  # fmt: skip
     assert rows == given, "what a caller holds is left as it was"
     text = json.dumps(picture.spec)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from depthmup.paper.panels import heat_map, lines
+from depthmup.paper.panels import Axis, heat_map, lines
 from depthmup.records import Accepted, Comparison, Estimate, Evidence, Finding, Picture
 from depthmup.reports import (
     evidence_headline,
@@ -38,9 +38,10 @@ def frames():
         for w in (0, 1) for d in (8, 16, 32) for s in ("ode", "depth-mup")
     ]  # fmt: skip
     return lines(
-        rows, name="frames", caption="Moves with the slider.", x="depth", y="loss",
-        x_title="depth", y_title="loss", by="scheme", log_x=True, log_y=True,
-        references=[("slope", [(8, 0.4), (32, 0.2)])], frames=("early", "late"),
+        rows, name="frames", caption="Moves with the slider.",
+        x=Axis(field="depth", title="depth", log=True),
+        y=Axis(field="loss", title="loss", log=True),
+        by="scheme", references=[("slope", [(8, 0.4), (32, 0.2)])], frames=("early", "late"),
     )  # fmt: skip
 
 

@@ -16,6 +16,9 @@ class Options:
     Trains the model at several sizes for a few steps, fits an exponent of growth to every
     observable, and compares it with the scheme's. Exits with 0 if all exponents are as predicted, 1
     if one is not, 2 if the measurement cannot decide or the input is wrong.
+
+        depthmup check --model mine.py:make --scheme completep --out runs/check
+        depthmup check --model mine.py:make --apply as-is --widths 64 --seeds 6
     """
 
     model: str

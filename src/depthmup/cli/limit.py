@@ -21,6 +21,9 @@ class Options:
     infinite depth; otherwise averages are taken over sampled neurons or particles, and their error
     is estimated. With --check, networks of growing width and depth are trained and compared with
     the limit.
+
+        depthmup limit --depth inf --steps 10 --out runs/limit
+        depthmup limit --block-depth 2 --scheme completep --check
     """
 
     depth: str = "inf"

@@ -11,12 +11,14 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Runs that exist": {
         "fit": "the same verdict from a table of your finished runs",
+        "next": "which runs to train next, for your own trainer or queue",
         "report": "rebuild the page of a measurement, export its figures",
         "merge": "join the shards of a sweep",
     },
     "Theory": {
         "limit": "training at infinite width, without a network",
         "regimes": "where a pair of exponents lies, or the map of all",
+        "rules": "what each published rule says for a base and a target",
         "reproduce": "figures and claims of Tensor Programs VI, with verdicts",
     },
     "This installation": {
@@ -28,7 +30,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 EXAMPLES = (
     "depthmup transfer --preset tiny --out runs/first",
     "depthmup plan --model mine.py:make --base 64x4 --target 1024x32",
-    "depthmup fit example --axes depth=n_layers --lr lr --loss final_loss --by scheme",
+    "depthmup fit runs.csv --axes depth=n_layers --lr lr --loss final_loss",
 )
 
 

@@ -16,6 +16,9 @@ class Options:
     """Show what a scheme prescribes for each parameter of your model, and why.
 
     The file that --model names also defines batch(generator) -> (inputs, targets).
+
+        depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --out runs/plan
+        depthmup plan --model mine.py:make --base 64x4 --target 1024x32 --explain head.weight
     """
 
     model: str

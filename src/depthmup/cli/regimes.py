@@ -25,6 +25,9 @@ class Options:
     from networks of growing depth that are trained for a few steps, in about 2 minutes on one core.
     Exits with 1 if a pair lies in another region than the claims say. Pairs that the networks
     cannot decide are drawn hollow.
+
+        depthmup regimes --alpha 3/4 --gamma 1/4
+        depthmup regimes --map map.html
     """
 
     alpha: str = "1/2"
@@ -129,7 +132,7 @@ def _pair(text: str) -> Pair:
 
 
 def _wrong(points: Iterable[Any]) -> list[Any]:
-    return [point for point in points if point.decided and point.found != point.expected]
+    return [point for point in points if point.decided and point.region != point.expected]
 
 
 def _print(title: str, points: Sequence[Any]) -> None:
@@ -140,9 +143,9 @@ def _print(title: str, points: Sequence[Any]) -> None:
         f"{f', {len(undecided)} undecided' if undecided else ''}."
     )
     for point in wrong:
-        print(f"  ({point.alpha}, {point.gamma}): {point.found}, not {point.expected}")
+        print(f"  ({point.alpha}, {point.gamma}): {point.region}, not {point.expected}")
     for point in undecided:
-        print(f"  ({point.alpha}, {point.gamma}): undecided, perhaps {point.found}")
+        print(f"  ({point.alpha}, {point.gamma}): undecided, perhaps {point.region}")
 
 
 def _computed() -> tuple[list[Any], list[dict[str, Any]]]:

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Rebuild the page and the summary of a measurement from its store; nothing is trained."""
+    """Rebuild the page and the summary of a measurement from its store; nothing is trained.
+
+    depthmup report runs/demo --figure paper
+    """
 
     folder: Annotated[Path, tyro.conf.Positional]
     """The --out folder of `depthmup transfer` or `depthmup reproduce`."""

@@ -110,6 +110,10 @@ class Options:
     batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
     loss(outputs, targets). --train names a function that does the whole training itself:
     train(trial) -> the loss of every step.
+
+        depthmup transfer --preset tiny --out runs/first
+        depthmup transfer --schemes depth-mup 3/4,1/4 --activation relu --out runs/relu
+        depthmup transfer --model mine.py:make --base 64x2 --depths 2,4,8 --target depth=64
     """
 
     base: Names = ()
@@ -397,8 +401,6 @@ def parse_budget(text: str) -> dict[str, Any]:
     Raises:
         ValueError: the text is neither a number of runs nor a time.
 
-    Example:
-        >>> parse_budget("200"), parse_budget("30min")
         ({'runs': 200}, {'seconds': 1800.0})
     """
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")

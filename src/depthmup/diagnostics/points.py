@@ -139,6 +139,8 @@ def _is_resized(traced: Facts, nodes: frozenset[int]) -> bool:
 
 def _stream_point(traced: Facts, additions: list[int], fraction: float, label: str) -> Point | None:
     """The module that takes in, or gives out, the stream there or (if none does) just before."""
+    # Where no module shows the stream at the very addition, the one before is as good: it differs
+    # by one branch in L.
     last = max(round(fraction * len(additions)), 1)
     key = Key(observable=Observable.STREAM, module=label)
     for addition in reversed(additions[max(last - 2, 0) : last]):

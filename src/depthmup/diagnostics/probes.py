@@ -20,9 +20,8 @@ from depthmup.diagnostics.observations import (
 )
 from depthmup.diagnostics.sharding import forward
 from depthmup.planning import Plan
-from depthmup.planning.hooks import named_modules
 from depthmup.rules import Observable
-from depthmup.tracing import parameters, unwrapped
+from depthmup.tracing import named_modules, parameters, unwrapped
 
 
 def observe(
@@ -61,6 +60,7 @@ def observe(
     training = [m for m in inner.modules() if m.training]
     covered: set[str] = set()
     with ExitStack() as stack:
+        # Dropout would make two observations differ by chance.
         inner.eval()
         for module in training:
             stack.callback(setattr, module, "training", True)
@@ -68,6 +68,7 @@ def observe(
             collector.attach(stack, modules[point.module], point)
         for name, module in modules.items():
             owned = dict(module.named_parameters(recurse=False))
+            # Leaves alone: what a container's own parameters do is seen in no one call.
             if owned and not any(True for _ in module.children()):
                 owned_names = {key: named[id(p)] for key, p in owned.items()}
                 covered |= set(owned_names.values())

@@ -88,9 +88,10 @@ def smooth(
         third: phi'''.
         name: for messages and solutions.
 
-    >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
-    >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6
-    15.0
+    Example:
+        >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
+        >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6
+        15.0
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:

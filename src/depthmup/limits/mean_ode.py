@@ -221,7 +221,12 @@ class Network:
         self.tail = 0.0
 
     def draw(self, points: Array, weights: Array) -> None:
-        """Standard Gaussians (J, 2 D) become every depth's initial weights."""
+        """Standard Gaussians (J, 2 D) become every depth's initial weights.
+
+        Args:
+            points: standard Gaussians, (J, 2 D).
+            weights: of the points in averages, (J,).
+        """
         dimension, shape = len(self.input), (len(self.rule.points), 1, 1)
         self.w1 = np.tile(points[:, :dimension], shape)
         self.w2 = np.tile(points[:, dimension:] / math.sqrt(self.ratio), shape)
@@ -309,7 +314,12 @@ class Network:
         return x / size[..., None], size
 
     def down(self, chi: Array, jacobian: Array) -> Array:
-        """Y (points, rows, D), which goes down by the transpose of what X's changes go up by."""
+        """Y (points, rows, D), which goes down by the transpose of what X's changes go up by.
+
+        Args:
+            chi: the loss's gradients, (rows, d_out).
+            jacobian: dX'/dX at every point, (points, rows, D, D).
+        """
         start = chi @ self.readout.T
         rising = self.rule.integral
         falling = rising[-1] - rising

@@ -55,7 +55,12 @@ class Backward:
         return s[..., :n], s[..., n : 2 * n], s[..., 2 * n], s[..., 2 * n + 1 :]
 
     def covariances(self, where: slice, s: Array) -> tuple[Array, Array]:
-        """<d|d> of the new rows against old ones and among themselves."""
+        """<d|d> of the new rows against old ones and among themselves.
+
+        Args:
+            where: the points in depth.
+            s: the state there.
+        """
         k, x, old, new, here = self.training.k, self.training.x, self.old, self.new, self.here
         q, src, own, block = self.unpack(s)
         cov = q @ k[old][where] + own[..., None] * k[new][where] + src @ self.h_t[where]
@@ -84,7 +89,12 @@ class Backward:
         )
 
     def kicks(self, where: slice, s: Array) -> tuple[Array, Array]:
-        """n against old vectors, and of every new vector with itself."""
+        """n against old vectors, and of every new vector with itself.
+
+        Args:
+            where: the points in depth.
+            s: the state there.
+        """
         training, a, nu = self.training, self.training.a, self.training.nu
         q, _, own, _ = self.unpack(s)
         cov, _ = self.covariances(where, s)
@@ -100,7 +110,12 @@ class Backward:
         return kick, a * (to_itself + self.single.vp[where] * a * nu * own)
 
     def derivative(self, where: slice, s: Array) -> Array:
-        """-s' at some points in depth."""
+        """-s' at some points in depth.
+
+        Args:
+            where: the points in depth.
+            s: the state there.
+        """
         m, k0, n, rate = self.training.m, self.training.k0, self.n, self.rate
         q, src, own, _ = self.unpack(s)
         cov, among = self.covariances(where, s)

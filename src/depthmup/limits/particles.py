@@ -138,11 +138,25 @@ class Population(ABC):
 
     @abstractmethod
     def rise(self, i: int, t: int, n: int, x: Array) -> Array:
-        """What block i adds to the new vectors x (rows, J), numbered from n, at step t."""
+        """What block i adds to the new vectors x (rows, J), numbered from n, at step t.
+
+        Args:
+            i: number of the block.
+            t: number of the step.
+            n: number of the first new vector.
+            x: the new vectors below the block, (rows, J).
+        """
 
     @abstractmethod
     def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
-        """What block i adds to the gradients d (rows, J) on their way down."""
+        """What block i adds to the gradients d (rows, J) on their way down.
+
+        Args:
+            i: number of the block.
+            t: number of the step.
+            rows: numbers of the vectors.
+            d: their gradients above the block, (rows, J).
+        """
 
     def solve(self) -> Solution:
         todo, positions = self.todo, np.arange(self.depth + 1) / self.depth

@@ -64,9 +64,16 @@ class Side(ABC):
     ) -> tuple[Array, Array]:
         """(response, cov, cross) of new rows against the n old ones, side by side.
 
-        For the first ``keep`` rows at every depth, (depths, keep, 3n), and for all rows where the
-        sweep ends, (rows, 3n). ``start`` (rows, 3n) is where it starts; ``pull`` (n,) is how far
-        past updates move the new rows, ``memory`` (N, N) the same for the old rows.
+        Args:
+            other: the other side: d for x, x for d.
+            start: where the sweep starts, (rows, 3n).
+            pull: how far, in one layer, past updates move the new rows, (n,).
+            memory: the same for the old rows, (N, N).
+            keep: how many rows are wanted at every depth: a minibatch without held-out rows.
+
+        Returns:
+            The first ``keep`` rows at every depth, (depths, keep, 3n), and all rows where the sweep
+            ends, (rows, 3n).
         """
 
     @abstractmethod
@@ -75,17 +82,32 @@ class Side(ABC):
     ) -> Array:
         """Covariances of the new rows with each other, (depths, rows, rows), after their sweep.
 
-        ``feedback`` (depths, rows, n) and ``kick`` (layers, rows, n) are theirs, ``start`` (rows,
-        rows) the covariances where the sweep started.
+        Args:
+            other: the other side: d for x, x for d.
+            states: of the sweep, (depths, rows, 3n).
+            feedback: of the new rows, (depths, rows, n).
+            kick: of the new rows, (layers, rows, n).
+            start: the covariances where the sweep started, (rows, rows).
         """
 
     @abstractmethod
     def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
-        """Rows of ``kick`` after a sweep: (layers, rows, n)."""
+        """Rows of ``kick`` after a sweep: (layers, rows, n).
+
+        Args:
+            states: of the sweep, (depths, rows, 3n).
+            feedback: of the new rows, (depths, rows, n).
+            pull: how far past updates move them, (n,).
+        """
 
     @abstractmethod
     def extend(self, other: Self, rows: slice) -> None:
-        """Append a step's rows to the products its equations are made of, both sweeps done."""
+        """Append a step's rows to the products its equations are made of, both sweeps done.
+
+        Args:
+            other: the other side: d for x, x for d.
+            rows: numbers of the step's vectors.
+        """
 
     def boundary(self, other: Self, new: Array, n: int, w: Array, keep: int) -> tuple[Array, Array]:
         """Where a sweep starts: (response, cov, cross) of new rows, and the first ones' mutual cov.
@@ -147,7 +169,12 @@ class Side(ABC):
         self.cov[:, rows, rows] = followed.among
 
     def close(self, other: Self, rows: slice) -> None:
-        """Append a step's rows to the resolvent, once both sweeps have been filed."""
+        """Append a step's rows to the resolvent, once both sweeps have been filed.
+
+        Args:
+            other: the other side: d for x, x for d.
+            rows: numbers of the step's vectors.
+        """
         n, eye = rows.start, np.arange(rows.start, rows.stop)
         self.resolvent[:, rows, :n] = self.response[:, rows, :n] @ other.feedback[::-1, :n, :n]
         self.resolvent[:, eye, eye] = 1.0

@@ -44,7 +44,12 @@ class _Coefficients:
     b: Array
 
     def combine(self, weights: Array, layer: int) -> tuple[Array, Array, Array, Array]:
-        """Coefficients of ``sum_s weights[r, s] vector_s^layer`` over the first columns."""
+        """Coefficients of ``sum_s weights[r, s] vector_s^layer`` over the first columns.
+
+        Args:
+            weights: (rows, vectors).
+            layer: of the vectors.
+        """
         n = weights.shape[1]
         family = (self.u, self.v, self.f, self.b)
         return tuple(np.tensordot(weights, c[layer, :n], axes=1) for c in family)  # type: ignore[return-value]
@@ -111,7 +116,13 @@ class _Network:
         self.xi, self.chi = np.zeros((size, problem.d_in)), np.zeros((size, problem.d_out))
 
     def up(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
-        """Outputs of new vectors, numbered from n, and their <x^l|x^l> (L+1, rows, n + rows)."""
+        """Outputs of new vectors, numbered from n, and their <x^l|x^l> (L+1, rows, n + rows).
+
+        Args:
+            t: number of the step.
+            n: how many vectors are known.
+            inputs: of the new ones, (rows, d_in).
+        """
         x, d, cov, xi = self.x, self.d, self.cov_x, self.xi
         old, r = slice(0, n), slice(n, n + len(inputs))
         w, known = self.problem.hidden[t, :n], slice(0, n + len(inputs))
@@ -133,7 +144,13 @@ class _Network:
         return x.v[self.depth, r] - read @ self.chi[old], cov[:, r, known]
 
     def down(self, t: int, r: slice, chi: Array) -> None:
-        """The gradients of a step's vectors at every layer."""
+        """The gradients of a step's vectors at every layer.
+
+        Args:
+            t: number of the step.
+            r: numbers of its vectors.
+            chi: the loss's gradients, (rows, d_out).
+        """
         x, d, cov = self.x, self.d, self.cov_d
         old, known = slice(0, r.start), slice(0, r.stop)
         w, batch = self.problem.hidden[t, : r.start], r.stop - r.start
@@ -151,7 +168,14 @@ class _Network:
             cov[layer, known, r] = cov[layer, r, known].T
 
     def inner(self, family: _Coefficients, layer: int, r: slice, q: slice) -> Array:
-        """<family_r|family_q> at one layer, from the definition."""
+        """<family_r|family_q> at one layer, from the definition.
+
+        Args:
+            family: the x or the d.
+            layer: of both vectors.
+            r: numbers of the left ones.
+            q: numbers of the right ones.
+        """
         u, v, f, b = family.u[layer], family.v[layer], family.f[layer], family.b[layer]
         total = u[r] @ u[q].T + v[r] @ v[q].T
         for m in range(self.depth):

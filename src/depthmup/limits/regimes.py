@@ -119,10 +119,11 @@ def depth_exponents(
         ValueError: a learning rate that is not positive; or an exponent is not a number, as where
             quantities are too small to tell from 0 at every depth.
 
-    >>> from depthmup import limits
-    >>> e = limits.depth_exponents("3/4", 0)
-    >>> e.stable_in_training, round(e.f_1, 2)
-    (False, 0.25)
+    Example:
+        >>> from depthmup import limits
+        >>> e = limits.depth_exponents("3/4", 0)
+        >>> e.stable_in_training, round(e.f_1, 2)
+        (False, 0.25)
     """
     if len(depths) < 4 or any(b != 2 * a for a, b in pairwise(depths)):
         raise ValueError(f"depths must be at least four, each twice the last; got {list(depths)}.")

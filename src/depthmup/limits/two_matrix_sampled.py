@@ -210,7 +210,12 @@ class Blocks:
         return outputs, np.einsum("lbb->lb", self.cov[:, new, new])
 
     def rise(self, i: int, step: _Step) -> None:
-        """New vectors through block i: their neurons, and rows of M, P and R."""
+        """New vectors through block i: their neurons, and rows of M, P and R.
+
+        Args:
+            i: number of the block.
+            step: the pass.
+        """
         old, new, every = step.old, step.new, step.every
         back = self.covariance(i, step.size)
         cov = self.cov[i, every, every]
@@ -246,7 +251,12 @@ class Blocks:
         return self.c * matrix
 
     def covariance(self, i: int, size: int) -> Array:
-        """File <x|x> at depth i; returns P (I - QP)^-1 there."""
+        """File <x|x> at depth i; returns P (I - QP)^-1 there.
+
+        Args:
+            i: number of the depth.
+            size: how many vectors are known there.
+        """
         every, eye = (i, slice(size), slice(size)), np.eye(size)
         p, q = self.p[every], self.q[every]
         forward = np.linalg.inv(eye - p @ q)
@@ -254,7 +264,12 @@ class Blocks:
         return forward @ p
 
     def through(self, i: int, step: _Step) -> None:
-        """New rows of P and R, from below block i to above it."""
+        """New rows of P and R, from below block i to above it.
+
+        Args:
+            i: number of the block.
+            step: the pass.
+        """
         every, new = (i, step.every, step.every), step.new
         p, eye = self.p[every], np.eye(step.size)
         carry = np.linalg.inv(eye - p @ self.n[every])
@@ -270,7 +285,12 @@ class Blocks:
         return np.sqrt(np.diag(cov)) if self.rms_norm else np.ones(len(cov))
 
     def down(self, t: int, rows: slice) -> None:
-        """The backward pass of a step's vectors: their rows of Q and S, and their neurons' e."""
+        """The backward pass of a step's vectors: their rows of Q and S, and their neurons' e.
+
+        Args:
+            t: number of the step.
+            rows: numbers of its vectors.
+        """
         step = self.step(t, rows.start, rows.stop)
         old, new, every = step.old, step.new, step.every
         chi, readout = self.chi, self.problem.readout[t, old]
@@ -283,7 +303,12 @@ class Blocks:
             raise FloatingPointError
 
     def fall(self, i: int, step: _Step) -> None:
-        """New vectors back through block i: their neurons, and rows of N, Q and S."""
+        """New vectors back through block i: their neurons, and rows of N, Q and S.
+
+        Args:
+            i: number of the block.
+            step: the pass.
+        """
         old, new, every, ratio = step.old, step.new, step.every, self.matrices.width_ratio
         above, own = (i + 1, every, every), _own(step)
         left, left_second = step.left, step.left_second
@@ -325,7 +350,12 @@ class Blocks:
         return response
 
     def back_through(self, i: int, step: _Step) -> None:
-        """New rows of Q and S, from above block i to below it."""
+        """New rows of Q and S, from above block i to below it.
+
+        Args:
+            i: number of the block.
+            step: the pass.
+        """
         new, every = step.new, step.every
         above, below = (i + 1, every, every), (i, every, every)
         q = self.q[above]

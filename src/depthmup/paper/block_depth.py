@@ -296,7 +296,7 @@ def _gap_comparisons(course: _Course, layers: int, *, closes: bool) -> Iterator[
 def _gap_pictures(course: _Course) -> tuple[Picture, ...]:
     import numpy as np
 
-    from depthmup.paper.panels import lines
+    from depthmup.paper.panels import Axis, lines
 
     stops = course.stops
     curves = [
@@ -317,21 +317,16 @@ def _gap_pictures(course: _Course) -> tuple[Picture, ...]:
             curves,
             name="loss",
             caption="Training loss at the best learning rate and multiplier of each window.",
-            x="steps",
-            y="loss",
-            x_title="steps",
-            y_title="best training loss",
+            x=Axis(field="steps", title="steps"),
+            y=Axis(field="loss", title="best training loss", log=True),
             by="network",
-            log_y=True,
         ),
         lines(
             gaps,
             name="gap",
             caption="The same as the logarithm of the ratio of block depth 2 to 1.",
-            x="steps",
-            y="gap",
-            x_title="steps",
-            y_title="log of ratio of best losses",
+            x=Axis(field="steps", title="steps"),
+            y=Axis(field="gap", title="log of ratio of best losses"),
             references=(("equal", ((stops[0], 0.0), (stops[-1], 0.0))),),
         ),
     )

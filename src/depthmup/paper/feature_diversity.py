@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
-from depthmup.paper.panels import Row, lines
+from depthmup.paper.panels import Axis, Row, lines
 from depthmup.paper.survey import Survey, survey
 from depthmup.records import UNKNOWN, Accepted, Cell, Comparison, Estimate, Picture
 from depthmup.rules import ODE, Scheme
@@ -335,14 +335,10 @@ def _distances(of: Kind, store: Store, *, name: str, over_root: bool = False) ->
         rows,
         name=name,
         caption=f"{of.scheme.title}, {of.activation}: {what}, scaled to 1 at the smallest ε.",
-        x="eps",
-        y="distance",
-        x_title="ε",
-        y_title=what,
+        x=Axis(field="eps", title="ε", log=True),
+        y=Axis(field="distance", title=what, log=True),
         by="depth",
         ordered=True,
-        log_x=True,
-        log_y=True,
         references=[
             (label, [(e, (e / span[0]) ** (power - over_root / 2)) for e in span])
             for label, power in powers
@@ -361,13 +357,10 @@ def _kappas(kinds: Sequence[tuple[str, Kind]], store: Store, *, caption: str) ->
         rows,
         name="kappa",
         caption=caption,
-        x="depth",
-        y="kappa",
-        x_title="depth",
-        y_title="κ",
+        x=Axis(field="depth", title="depth", log=True),
+        y=Axis(field="kappa", title="κ"),
         by="of",
         by_title="networks",
-        log_x=True,
     )
 
 
@@ -381,13 +374,10 @@ def _by_step(kinds: Sequence[tuple[str, Kind, int]], store: Store, *, caption: s
         rows,
         name="training",
         caption=caption,
-        x="step",
-        y="kappa",
-        x_title="step",
-        y_title="κ",
+        x=Axis(field="step", title="step", log=True),
+        y=Axis(field="kappa", title="κ"),
         by="of",
         by_title="networks",
-        log_x=True,
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.paper.panels import lines
+from depthmup.paper.panels import Axis, lines
 from depthmup.paper.survey import survey
 from depthmup.records import Accepted, Comparison
 from depthmup.statistics import log_slope
@@ -93,13 +93,9 @@ def _experiment(setting: Setting) -> Experiment:
                     caption="The typical A_L² (geometric mean over seeds) against depth. The "
                     "output moves by η A_L / √L, so the largest stable learning rate is Θ(1) for "
                     "SGD and Θ(1/√L) for sign updates.",
-                    x="depth",
-                    y="square",
-                    x_title="depth",
-                    y_title="A_L²",
+                    x=Axis(field="depth", title="depth", log=True),
+                    y=Axis(field="square", title="A_L²", log=True),
                     by="update",
-                    log_x=True,
-                    log_y=True,
                 ),
             ),
         )

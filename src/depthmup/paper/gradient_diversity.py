@@ -16,7 +16,7 @@ from typing import Any
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
 from depthmup.paper.nonlinearity import LOG2_MULTIPLIER
-from depthmup.paper.panels import Row, lines
+from depthmup.paper.panels import Axis, Row, lines
 from depthmup.paper.survey import survey
 from depthmup.records import Accepted, Cell, Comparison, Estimate, Picture
 from depthmup.statistics import mean
@@ -204,12 +204,9 @@ def _pictures(cosines: _Cosines) -> Iterator[Picture]:
             rows,
             name=name,
             caption=f"Cosine of neighbouring blocks' {whats[cosine]}, with intervals over seeds.",
-            x="depth",
-            y="cosine",
-            x_title="depth",
-            y_title="cosine",
+            x=Axis(field="depth", title="depth", log=True),
+            y=Axis(field="cosine", title="cosine"),
             by="block",
-            log_x=True,
             frames=[f"step {step}" for step in cosines.steps],
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.paper.panels import lines
+from depthmup.paper.panels import Axis, lines
 from depthmup.paper.problems import IMAGES_LR, images, reference, vectors
 from depthmup.paper.survey import Survey, survey
 from depthmup.records import Accepted, Comparison, Estimate, Picture
@@ -63,14 +63,10 @@ def _picture(
         rows,
         name="error",
         caption=caption,
-        x="depth",
-        y="error",
-        x_title="depth",
-        y_title=title,
+        x=Axis(field="depth", title="depth", log=True),
+        y=Axis(field="error", title=title, log=True),
         by="of",
         by_title="",
-        log_x=True,
-        log_y=True,
         references=[("1/L", [(d, top * depths[0] / d) for d in (depths[0], depths[-1])])],
     )
 
@@ -300,13 +296,9 @@ def _nonlinear(setting: Setting) -> Experiment:
                     rows,
                     name="distance",
                     caption="Distance of mean outputs from the corrected limit of Definition E.1.",
-                    x="depth",
-                    y="distance",
-                    x_title="depth",
-                    y_title="distance",
+                    x=Axis(field="depth", title="depth", log=True),
+                    y=Axis(field="distance", title="distance", log=True),
                     by="activation",
-                    log_x=True,
-                    log_y=True,
                 ),
             ),
             notes=(

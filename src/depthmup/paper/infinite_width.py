@@ -10,7 +10,7 @@ import numpy as np
 
 from depthmup import limits
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.paper.panels import lines
+from depthmup.paper.panels import Axis, lines
 from depthmup.paper.problems import IMAGES_LR, images, reference, vectors
 from depthmup.paper.survey import Survey, survey
 from depthmup.records import Accepted, Comparison, Data, Picture
@@ -148,14 +148,10 @@ def _errors(squares: Mapping[str, np.ndarray], widths: Sequence[int]) -> Picture
         name="error",
         caption="Distance of networks from the infinite-width recursion, root mean square over "
         "networks; dashed: slope −1/2.",
-        x="width",
-        y="error",
-        x_title="width",
-        y_title="distance",
+        x=Axis(field="width", title="width", log=True),
+        y=Axis(field="error", title="distance", log=True),
         by="of",
         by_title="",
-        log_x=True,
-        log_y=True,
         references=[
             ("n^−1/2", [(w, top * (widths[0] / w) ** 0.5) for w in (widths[0], widths[-1])])
         ],
@@ -188,10 +184,8 @@ def _stream(
         rows,
         name=f"stream-{step}",
         caption=f"RMS of x along depth at step {step}: networks and the infinite-width recursion.",
-        x="layer",
-        y="rms",
-        x_title="layer",
-        y_title="RMS of x",
+        x=Axis(field="layer", title="layer"),
+        y=Axis(field="rms", title="RMS of x"),
         by="width",
     )
 

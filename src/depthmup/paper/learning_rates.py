@@ -1,6 +1,6 @@
 """Where the best learning rate is at every depth: Figures 10, 11, 12 and 20."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
@@ -18,7 +18,16 @@ from depthmup.paper.common import (
     study_pictures,
     sweep_experiment,
 )
-from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Place, Study, Transfer
+from depthmup.records import (
+    UNKNOWN,
+    Accepted,
+    Comparison,
+    Estimate,
+    Picture,
+    Place,
+    Study,
+    Transfer,
+)
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
 from depthmup.statistics import TOLERANCE
 from depthmup.sweep import Store, Sweep
@@ -315,21 +324,11 @@ def _fig20(setting: Setting) -> Experiment:
     grid = fig20_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.paper.panels import lines
-
-        rows, shares = [], {}
-        for scheme in (setting.depth_mup, SP):
-            for depth, share in zip(depths_of(grid), survivors(grid, store, scheme), strict=True):
-                shares[scheme.name, depth] = share
-                rows.append(
-                    {
-                        "scheme": scheme.title,
-                        "depth": depth,
-                        "share": share.value,
-                        "low": share.low,
-                        "high": share.high,
-                    }
-                )
+        shares = {
+            (scheme, depth): share
+            for scheme in (setting.depth_mup, SP)
+            for depth, share in zip(depths_of(grid), survivors(grid, store, scheme), strict=True)
+        }
         deepest = depths_of(grid)[-1]
         grown, predicted = initial_growth(grid, store), _predicted_growth(grid)
         return Conclusion(
@@ -337,13 +336,13 @@ def _fig20(setting: Setting) -> Experiment:
                 Comparison(
                     what=f"SP: share of runs that survive at depth {deepest}, best learning rate",
                     paper="0: dies at 2^9 and beyond",
-                    ours=shares[SP.name, deepest],
+                    ours=shares[SP, deepest],
                     accepted=Accepted(high=0.5),
                 ),
                 Comparison(
                     what=f"{setting.depth_mup.title}: the same",
                     paper="1",
-                    ours=shares[setting.depth_mup.name, deepest],
+                    ours=shares[setting.depth_mup, deepest],
                     accepted=Accepted(low=0.5),
                 ),
                 Comparison(
@@ -356,18 +355,7 @@ def _fig20(setting: Setting) -> Experiment:
                 ),
             ),
             pictures=(
-                lines(
-                    rows,
-                    name="survivors",
-                    caption=f"Share of {grid.design.seeds} seeds that end below chance, at the "
-                    "learning rate at which most do, with 95% intervals.",
-                    x="depth",
-                    y="share",
-                    x_title="depth",
-                    y_title="share of runs that survive",
-                    by="scheme",
-                    log_x=True,
-                ),
+                _survival(shares, grid.design.seeds),
                 *study_pictures(judged(changed(grid, schemes=(SP,)), store), "panels"),
             ),
             notes=(
@@ -378,6 +366,30 @@ def _fig20(setting: Setting) -> Experiment:
         )
 
     return sweep_experiment(grid, conclude=conclude)
+
+
+def _survival(shares: Mapping[tuple[Scheme, int], Estimate], seeds: int) -> Picture:
+    from depthmup.paper.panels import Axis, lines
+
+    rows = [
+        {
+            "scheme": scheme.title,
+            "depth": depth,
+            "share": share.value,
+            "low": share.low,
+            "high": share.high,
+        }
+        for (scheme, depth), share in shares.items()
+    ]
+    return lines(
+        rows,
+        name="survivors",
+        caption=f"Share of {seeds} seeds that end below chance, at the "
+        "learning rate at which most do, with 95% intervals.",
+        x=Axis(field="depth", title="depth", log=True),
+        y=Axis(field="share", title="share of runs that survive"),
+        by="scheme",
+    )
 
 
 def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import beyond_base, cell_of, networks, octaves
-from depthmup.paper.panels import Row, lines
+from depthmup.paper.panels import Axis, Row, lines
 from depthmup.paper.survey import Survey, survey
 from depthmup.records import Accepted, Cell, Comparison, Picture
 from depthmup.rules import ODE, Scheme
@@ -208,13 +208,9 @@ def _picture(kinds: Sequence[Kind], store: Store, name: str) -> Picture:
         rows,
         name=name,
         caption=f"Relative {_WORDS[name]} after {STEPS} steps, against depth.",
-        x="depth",
-        y="distance",
-        x_title="depth",
-        y_title="relative distance",
+        x=Axis(field="depth", title="depth", log=True),
+        y=Axis(field="distance", title="relative distance", log=True),
         by="networks",
-        log_x=True,
-        log_y=True,
         references=[("L^−1/2", drawn)],
     )
 

@@ -40,7 +40,7 @@ def _fig13(setting: Setting) -> Experiment:
 
         import numpy as np
 
-        from depthmup.paper.panels import lines
+        from depthmup.paper.panels import Axis, lines
         from depthmup.statistics import drift
 
         # (depths, multipliers, seeds): multipliers take the place that learning rates have.
@@ -79,13 +79,10 @@ def _fig13(setting: Setting) -> Experiment:
                     name="multiplier",
                     caption="Training loss against the block multiplier, one line per depth, at "
                     f"log2 learning rate {LOG2_LR:g}.",
-                    x="log2_a",
-                    y="loss",
-                    x_title="log2 block multiplier a",
-                    y_title="training loss",
+                    x=Axis(field="log2_a", title="log2 block multiplier a"),
+                    y=Axis(field="loss", title="training loss", log=True),
                     by="depth",
                     ordered=True,
-                    log_y=True,
                 ),
             ),
             notes=at_laptop(

@@ -71,7 +71,7 @@ def by_depth(
         caption: below it.
     """
     from depthmup.paper.learning_rates import of
-    from depthmup.paper.panels import lines
+    from depthmup.paper.panels import Axis, lines
 
     rows = [
         {
@@ -88,13 +88,9 @@ def by_depth(
         rows,
         name=name,
         caption=caption,
-        x="depth",
-        y="loss",
-        x_title="depth",
-        y_title="best training loss",
+        x=Axis(field="depth", title="depth", log=True),
+        y=Axis(field="loss", title="best training loss", log=True),
         by="network",
-        log_x=True,
-        log_y=True,
     )
 
 

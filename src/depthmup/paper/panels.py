@@ -1,8 +1,9 @@
 """Charts that several claims draw: lines with intervals, and heat maps."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from depthmup.records import Picture
 
@@ -12,21 +13,29 @@ Row = dict[str, Any]
 _CATEGORIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
+References: TypeAlias = Sequence[tuple[str, Sequence[tuple[float, float]]]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """One axis of a chart: the field of its rows, its title, and whether it is logarithmic."""
+
+    field: str
+    title: str
+    log: bool = False
+
+
 def lines(
     rows: Sequence[Row],
     *,
     name: str,
     caption: str,
-    x: str,
-    y: str,
-    x_title: str,
-    y_title: str,
+    x: Axis,
+    y: Axis,
     by: str = "",
     by_title: str | None = None,
     ordered: bool = False,
-    log_x: bool = False,
-    log_y: bool = False,
-    references: Sequence[tuple[str, Sequence[tuple[float, float]]]] = (),
+    references: References = (),
     frames: Sequence[str] = (),
     height: int = 280,
 ) -> Picture:
@@ -40,15 +49,11 @@ def lines(
             frame.
         name: of the picture.
         caption: below it.
-        x: the field along the horizontal axis.
-        y: the field along the vertical axis.
-        x_title: of the horizontal axis.
-        y_title: of the vertical axis.
+        x: the horizontal axis.
+        y: the vertical axis.
         by: the field with one line for each value.
         by_title: of the legend; ``by`` unless given.
         ordered: whether those values have an order, and colours say so.
-        log_x: whether the horizontal axis is logarithmic.
-        log_y: whether the vertical one is.
         references: labels and points of dashed lines, such as a predicted slope.
         frames: titles of frames, one of which is shown at a time.
         height: in pixels.
@@ -57,53 +62,17 @@ def lines(
 
     from depthmup.reports import configured, page_spec
 
-    shown = [
-        dict(row)
-        for row in rows
-        if not (log_y and not _positive(row.get(y))) and not (log_x and not _positive(row.get(x)))
-    ]
-    if log_y:
-        floor = _floor(shown, y, references)
-        for row in shown:
-            if "low" in row and not _positive(row["low"]):
-                row["low"] = floor
-    data = _inline(shown)
-    values = list(dict.fromkeys(row[by] for row in shown)) if by else []
-
-    def axis(title: str, log: bool) -> dict[str, Any]:
-        scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False)
-        return {"title": title, "scale": scale}
-
-    # Sizes are powers of two: a logarithmic axis is labelled where there are points.
-    ticks: Any = sorted({row[x] for row in shown}) if log_x else alt.Undefined
-    # On a linear axis "g" would be given as few digits as tell its ticks apart: 2e+2, not 200.
-    styles = ["~g" if log else "~f" for log in (log_x, log_y)]
-    chosen_x = alt.X(
-        f"{x}:Q", **axis(x_title, log_x), axis=alt.Axis(format=styles[0], grid=False, values=ticks)
+    shown = _drawable(rows, x, y, references)
+    base = alt.Chart(_inline(shown)).encode(
+        # Sizes are powers of two: a logarithmic axis is labelled where there are points.
+        x=_encoded(alt.X, x, ticks=sorted({row[x.field] for row in shown}) if x.log else None)
     )
-    chosen_y = alt.Y(f"{y}:Q", **axis(y_title, log_y), axis=alt.Axis(format=styles[1]))
-    base = alt.Chart(data).encode(x=chosen_x)
     if frames:
         base = base.transform_filter("datum.window === window_index")
     if by:
-        scale = (
-            alt.Scale(domain=values, scheme="plasma", reverse=True)
-            if ordered
-            else alt.Scale(
-                domain=values,
-                range=[_CATEGORIES[i % len(_CATEGORIES)] for i in range(len(values))],
-            )
-        )
-        kind = "O" if ordered else "N"
-        legend = alt.Legend(orient="top", columns=4, symbolOpacity=1)
-        base = base.encode(
-            color=alt.Color(
-                f"{by}:{kind}",
-                title=(by if by_title is None else by_title) or None,
-                scale=scale,
-                legend=legend,
-            )
-        )
+        values = list(dict.fromkeys(row[by] for row in shown))
+        title = by if by_title is None else by_title
+        base = base.encode(color=_colour(by, title, values, ordered=ordered))
     first = shown[0] if shown else {}  # nothing is left where every network diverged
     tips = [
         f"{key}:{'Q' if isinstance(value, (int, float)) else 'N'}" for key, value in first.items()
@@ -111,29 +80,83 @@ def lines(
     layers = []
     if any("low" in row for row in shown):
         layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
+    vertical = _encoded(alt.Y, y)
     layers += [
-        base.mark_line(strokeWidth=2).encode(y=chosen_y, order=f"{x}:Q"),
-        base.mark_point(size=46, filled=True, opacity=1).encode(y=chosen_y, tooltip=tips),
+        base.mark_line(strokeWidth=2).encode(y=vertical, order=f"{x.field}:Q"),
+        base.mark_point(size=46, filled=True, opacity=1).encode(y=vertical, tooltip=tips),
     ]
     for label, points in references:
-        dashed = alt.Chart(
-            alt.InlineData(values=[{"x": px, "y": py, "label": label} for px, py in points])
-        )
-        layers += [
-            dashed.mark_line(strokeDash=[5, 4], color="#5b6472", strokeWidth=1.4).encode(
-                x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q"
-            ),
-            dashed.transform_window(rank="rank()", sort=[alt.SortField("x", "descending")])
-            .transform_filter("datum.rank === 1")
-            .mark_text(align="right", dy=-8, color="#5b6472")
-            .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text="label:N"),
-        ]
+        layers += _dashed(label, points)
     chart = alt.layer(*layers).properties(width="container", height=height)
     if frames:
         chart = chart.add_params(alt.param(name="window_index", value=len(frames) - 1))
     return Picture(
         name=name, caption=caption, spec=page_spec(configured(chart)), frames=tuple(frames)
     )
+
+
+def _drawable(rows: Sequence[Row], x: Axis, y: Axis, references: References) -> list[Row]:
+    """The rows that the axes can show, with intervals cut off at the floor of a logarithmic one."""
+    shown = [
+        dict(row)
+        for row in rows
+        if all(_positive(row.get(axis.field)) for axis in (x, y) if axis.log)
+    ]
+    if y.log:
+        floor = _floor(shown, y.field, references)
+        for row in shown:
+            if "low" in row and not _positive(row["low"]):
+                row["low"] = floor
+    return shown
+
+
+def _encoded(channel: Any, axis: Axis, *, ticks: Sequence[Any] | None = None) -> Any:
+    """An axis as a channel of Altair; horizontal ones (with ticks or not) have no grid."""
+    import altair as alt
+
+    # On a linear axis "g" would be given as few digits as tell its ticks apart: 2e+2, not 200.
+    style: dict[str, Any] = {"format": "~g" if axis.log else "~f"}
+    if channel is alt.X:
+        style |= {"grid": False, "values": alt.Undefined if ticks is None else ticks}
+    scale = alt.Scale(type="log", nice=False) if axis.log else alt.Scale(zero=False)
+    return channel(f"{axis.field}:Q", title=axis.title, scale=scale, axis=alt.Axis(**style))
+
+
+def _colour(by: str, title: str, values: Sequence[Any], *, ordered: bool) -> Any:
+    import altair as alt
+
+    scale = (
+        alt.Scale(domain=values, scheme="plasma", reverse=True)
+        if ordered
+        else alt.Scale(
+            domain=values,
+            range=[_CATEGORIES[i % len(_CATEGORIES)] for i in range(len(values))],
+        )
+    )
+    return alt.Color(
+        f"{by}:{'O' if ordered else 'N'}",
+        title=title or None,
+        scale=scale,
+        legend=alt.Legend(orient="top", columns=4, symbolOpacity=1),
+    )
+
+
+def _dashed(label: str, points: Sequence[tuple[float, float]]) -> list[Any]:
+    """A dashed line with its label at the right end."""
+    import altair as alt
+
+    line = alt.Chart(
+        alt.InlineData(values=[{"x": px, "y": py, "label": label} for px, py in points])
+    )
+    return [
+        line.mark_line(strokeDash=[5, 4], color="#5b6472", strokeWidth=1.4).encode(
+            x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q"
+        ),
+        line.transform_window(rank="rank()", sort=[alt.SortField("x", "descending")])
+        .transform_filter("datum.rank === 1")
+        .mark_text(align="right", dy=-8, color="#5b6472")
+        .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text="label:N"),
+    ]
 
 
 def heat_map(
@@ -242,9 +265,7 @@ def _inline(rows: Sequence[Row]) -> Any:
     return alt.InlineData(values=values)
 
 
-def _floor(
-    rows: Sequence[Row], y: str, references: Sequence[tuple[str, Sequence[tuple[float, float]]]]
-) -> float:
+def _floor(rows: Sequence[Row], y: str, references: References) -> float:
     """The lowest positive value of an axis."""
     values = [row.get(key) for row in rows for key in (y, "low")]
     values += [height for _, points in references for _, height in points]

@@ -38,7 +38,7 @@ def map_points(
     Example:
         >>> half = Fraction(1, 2)
         >>> (point,) = map_points({(half, half): "trivial"})
-        >>> point.found, point.expected, point.decided
+        >>> point.region, point.expected, point.decided
         ('trivial', 'Depth-muP', True)
     """
     from depthmup.reports import MapPoint
@@ -47,7 +47,7 @@ def map_points(
         MapPoint(
             alpha=alpha,
             gamma=gamma,
-            found=region,
+            region=region,
             expected=regime(alpha, gamma).name,
             decided=decided is None or decided[alpha, gamma],
         )

@@ -78,7 +78,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
     from depthmup.records import Place
     from depthmup.statistics import Curves, jackknife, optima
 
-    ends = np.cumsum([len(each) for each in losses])[:-1]
+    ends = np.cumsum([len(values) for values in losses])[:-1]
     middle = len(losses) // 2
 
     def statistic(together: "Array") -> float:
@@ -108,7 +108,7 @@ def _fig14(setting: Setting) -> Experiment:
     size = {**plain.design.base, "depth": depth}
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.paper.panels import lines
+        from depthmup.paper.panels import Axis, lines
         from depthmup.statistics import mean
 
         values = {
@@ -137,10 +137,8 @@ def _fig14(setting: Setting) -> Experiment:
                     name="multiplier",
                     caption=f"Training loss against log2 learning rate at L = {2 * depth} "
                     "branches, one line per log2 block multiplier a.",
-                    x="log2_lr",
-                    y="loss",
-                    x_title="log2 learning rate",
-                    y_title="training loss, nats per byte",
+                    x=Axis(field="log2_lr", title="log2 learning rate"),
+                    y=Axis(field="loss", title="training loss, nats per byte"),
                     by="log2_a",
                     by_title="log2 a",
                     ordered=True,
@@ -230,7 +228,7 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
     """The best loss by depth, one line for each fifth of training."""
     from math import exp
 
-    from depthmup.paper.panels import lines
+    from depthmup.paper.panels import Axis, lines
     from depthmup.statistics import best_log_loss
 
     rows = []
@@ -245,14 +243,10 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
         rows,
         name="windows",
         caption="The loss at each depth's own best learning rate, by fifths of training.",
-        x="branches",
-        y="loss",
-        x_title="branches L",
-        y_title="training loss, nats per byte",
+        x=Axis(field="branches", title="branches L", log=True),
+        y=Axis(field="loss", title="training loss, nats per byte", log=True),
         by="steps",
         by_title="",
-        log_x=True,
-        log_y=True,
     )
 
 
@@ -311,7 +305,9 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
     def statistic(both: "Array") -> float:
         with np.errstate(divide="ignore"):
             curves = np.log(both).mean(-1)
-        limits = np.array([[limit(log2_lrs, curve, ceiling) for curve in each] for each in curves])
+        limits = np.array(
+            [[limit(log2_lrs, curve, ceiling) for curve in of_rule] for of_rule in curves]
+        )
         drifts = limits @ (x - x.mean()) / np.square(x - x.mean()).sum()  # NaN where one is
         return float(abs(drifts[1]) - abs(drifts[0]))
 

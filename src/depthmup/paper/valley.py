@@ -31,8 +31,8 @@ def ridge(log2_lrs: Sequence[float], losses: "Array") -> list[float | None]:
 
     fitted = optima(Curves.of(log2_lrs, np.asarray(losses)))
     return [
-        float(at) if place is Place.INTERIOR else None
-        for at, place in zip(fitted.centre, fitted.places(), strict=True)
+        float(at) if where is Place.INTERIOR else None
+        for at, where in zip(fitted.centre, fitted.places(), strict=True)
     ]
 
 

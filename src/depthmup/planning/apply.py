@@ -154,7 +154,7 @@ def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
     with torch.no_grad():
         for p in plan.prescriptions:
             factor = p.init / laws[p.name].ratio
-            if factor != 1.0:
+            if factor != 1.0:  # at the base the weights stay bit-identical
                 tensors[p.name].mul_(factor)
     hooks.attach(model, plan.multipliers)
     tied = [m for m in plan.multipliers if m.where is Where.READOUT and m.hooks]

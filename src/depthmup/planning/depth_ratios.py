@@ -172,6 +172,7 @@ def _counterparts(nest: _Nesting, base: _Nesting, base_of: Mapping[str, str]) ->
                     stream = nest.residuals.stream_of(branch)
                     votes.setdefault(stream, Counter())[base.residuals.stream_of(other)] += weight
                     alike.setdefault(branch, Counter())[other] += 1
+    # A stream without votes shares no parameter with the base: its depth cannot be compared.
     for index in range(len(nest.residuals.streams)):
         if index not in votes:
             label = nest.residuals.branches[nest.first(index)].label
@@ -252,6 +253,7 @@ def _services(
         if name in starts:  # a learned token with which a stream begins
             continue
         base_name = base_of[name]
+        # Where branches nest, the innermost says how deep a parameter lies; of several the first.
         innermost = max((b for b, _ in pairs), key=lambda i: (nest.level(i), -i))
         level, chain = nest.level(innermost), nest.chain(innermost)
         ratio = math.prod(ratios[branch.index] for branch in chain)

@@ -6,7 +6,7 @@ from torch import nn
 
 from depthmup.planning import hooks
 from depthmup.planning.prescription import Multiplier
-from depthmup.tracing import Hook, unwrapped
+from depthmup.tracing import Hook, named_modules, unwrapped
 
 # Modules whose output is proportional to weight and bias together.
 _PROPORTIONAL = (
@@ -44,7 +44,7 @@ def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
     """
     exported = copy.deepcopy(unwrapped(model))
     hooks.detach(exported)
-    modules = hooks.named_modules(exported)
+    modules = named_modules(exported)
     for multiplier in multipliers:
         for hook in multiplier.hooks:
             _carry(modules[hook.module], hook, multiplier.value)

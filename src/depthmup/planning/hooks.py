@@ -1,7 +1,7 @@
 """Explicit multipliers: hooks on modules that a plan installs and removes."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from depthmup.planning.prescription import Multiplier
 from depthmup.planning.sites import Where
-from depthmup.tracing import Hook, plain_name, unwrapped
+from depthmup.tracing import Hook, named_modules, unwrapped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,8 +161,3 @@ def attached(model: nn.Module) -> int:
         for table in (module._forward_hooks, module._forward_pre_hooks)
         for hook in table.values()
     )
-
-
-def named_modules(model: nn.Module) -> Mapping[str, nn.Module]:
-    """Modules under their plain names; the wrapped ones, not their wrappers."""
-    return {plain_name(name): module for name, module in unwrapped(model).named_modules()}

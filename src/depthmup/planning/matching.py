@@ -268,6 +268,7 @@ def _common_ends(
         [_shapes(base_items[k]) for k in base_keys],
     )
     extra = len(keys) - len(base_keys)
+    # The shortest period first: a run of equal layers repeats with every longer one as well.
     for period in range(1, extra + 1):
         if extra % period:
             continue

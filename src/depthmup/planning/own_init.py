@@ -331,6 +331,11 @@ def _law(
     widths: Sequence[float],
     depths: Sequence[float],
 ) -> OwnLaw:
+    """The law of one part: known, equal, or the nearest of those in use.
+
+    Raises:
+        UnrecognizedInit: none fits, or several do (``_Uncertain``).
+    """
     if (size.rms == 0) != (base.rms == 0):
         zero, other = ("model", "base") if size.rms == 0 else ("base", "model")
         raise UnrecognizedInit(
@@ -355,6 +360,16 @@ def _law(
     laws = candidates(p, widths, depths)
     if p.shape == p.base_shape and len(laws) == 1:
         return OwnLaw(law="1", ratio=1.0)
+    return _nearest(p, size, base, laws)
+
+
+def _nearest(
+    p: Prescription,
+    size: Measured,
+    base: Measured,
+    laws: Mapping[str, tuple[float, float]],
+) -> OwnLaw:
+    """The law whose ratio is nearest to the measured one, rare laws put back by their rarity."""
     log_ratio = math.log(size.rms / base.rms)
     error = math.hypot(size.error, base.error, 1e-6)
     scores = {law: ((log_ratio - math.log(ratio)) / error) ** 2 for law, (ratio, _) in laws.items()}

@@ -141,6 +141,7 @@ def repeated_outside(
         membership: which branches each lies in.
         declared: parameters whose role was declared, which need no branch.
     """
+    # A layer is repeated where several parameters have one counterpart.
     copies, exempt = Counter(base_of.values()), {*declared, *membership.inside, *membership.beside}
     return [
         name

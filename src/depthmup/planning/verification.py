@@ -37,7 +37,7 @@ LOOKS = (1, 2, 10, 100, 1000)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Held:
+class _Entry:
     """One parameter in one group of an optimizer; ``shared``: which groups share base values."""
 
     prescription: Prescription
@@ -94,10 +94,10 @@ def verify(
         depthmup.planning.apply.PlanMismatch: ...
     """
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-    held = list(_held(plan, model, optimizers))
+    entries = list(_entries(plan, model, optimizers))
     problems = [
-        *_of_parameters(plan, model, held, strict),
-        *_of_ratios(held),
+        *_of_parameters(plan, model, entries, strict),
+        *_of_ratios(entries),
         *(problem for one in optimizers for problem in _of_defaults(plan, one)),
         *_of_model(plan, model, initialized_by_plan, strict),
     ]
@@ -109,16 +109,16 @@ def verify(
 def watch(
     plan: "Plan", model: nn.Module, optimizer: Optimizers, *, at: Iterable[int] = LOOKS
 ) -> list[Any]:
-    """Verify now, and look at the ratios again while the optimizer steps.
+    """Verify now, and the ratios again while the optimizer steps.
 
-    The looks are hooks of ``optimizer.step``, so they work in any trainer, without a callback of
-    its own; a look takes microseconds per group.
+    Hooks of ``optimizer.step`` verify, so this works in any trainer, without a callback of its own;
+    each takes microseconds per group.
 
     Args:
         plan: of the model.
         model: as it will be trained.
         optimizer: one, or all that train the model.
-        at: numbers of the steps before which to look, the first being 1.
+        at: numbers of the steps before which to verify, the first being 1.
 
     Returns:
         Handles whose ``remove()`` ends the watch.
@@ -128,26 +128,26 @@ def watch(
     """
     verify(plan, model, optimizer, initialized_by_plan=False)
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-    looks = frozenset(at)
+    steps = frozenset(at)
 
-    def looking(one: torch.optim.Optimizer) -> Any:
+    def watched(one: torch.optim.Optimizer) -> Any:
         done = 0
 
-        def look(stepping: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        def verify_ratios(stepping: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
             nonlocal done
             done += 1
-            if done in looks:
-                held = list(_held(plan, model, [one]))
-                _refuse([f"before step {done}: {p}" for p in _of_ratios(held)])
+            if done in steps:
+                entries = list(_entries(plan, model, [one]))
+                _refuse([f"before step {done}: {p}" for p in _of_ratios(entries)])
 
-        return one.register_step_pre_hook(look)
+        return one.register_step_pre_hook(verify_ratios)
 
-    return [looking(one) for one in optimizers]
+    return [watched(one) for one in optimizers]
 
 
-def _held(
+def _entries(
     plan: "Plan", model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
-) -> Iterator[_Held]:
+) -> Iterator[_Entry]:
     prescribed = {p.name: p for p in plan.prescriptions}
     names = {id(p): name for name, p in parameters(model).items()}
     for number, one in enumerate(optimizers):
@@ -155,15 +155,15 @@ def _held(
             for tensor in group["params"]:
                 p = prescribed.get(names.get(id(tensor), ""))
                 if p is not None:
-                    yield _Held(prescription=p, group=group, shared=(number, group.get(LR_ORIGIN)))
+                    yield _Entry(prescription=p, group=group, shared=(number, group.get(LR_ORIGIN)))
 
 
 def _of_parameters(
-    plan: "Plan", model: nn.Module, held: Sequence[_Held], strict: bool
+    plan: "Plan", model: nn.Module, entries: Sequence[_Entry], strict: bool
 ) -> Iterator[str]:
     present = parameters(model)
     counts: dict[str, int] = {}
-    for one in held:
+    for one in entries:
         counts[one.prescription.name] = counts.get(one.prescription.name, 0) + 1
     missing = [
         p.name
@@ -182,11 +182,11 @@ def _of_parameters(
         yield f"{twice} is in several groups, and would be stepped several times."
 
 
-def _of_ratios(held: Sequence[_Held]) -> Iterator[str]:
+def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
     """Values divided by the plan's factors, which must agree where groups share base values."""
     bases: dict[tuple[object, ...], tuple[float, str]] = {}
     told: set[str] = set()
-    for one in held:
+    for one in entries:
         p, group = one.prescription, one.group
         for name, factor in (("lr", p.lr), ("weight_decay", p.decay), ("eps", p.epsilon)):
             value = group.get(name)
@@ -286,7 +286,7 @@ def _of_schedule(
 ) -> Iterator[str]:
     """The same on every step of a copy of the scheduler, on a stand-in for its optimizer."""
     real = scheduler.optimizer
-    held = list(_held(plan, model, [real]))
+    entries = list(_entries(plan, model, [real]))
     groups = [dict(group) for group in real.param_groups]
     for group in groups:
         group["params"] = [torch.zeros(0)]
@@ -294,12 +294,12 @@ def _of_schedule(
     tried = copy.deepcopy(scheduler, {id(real): stand_in})
     numbers = {id(group): i for i, group in enumerate(real.param_groups)}
     moved = [
-        _Held(
+        _Entry(
             prescription=one.prescription,
             group=stand_in.param_groups[numbers[id(one.group)]],
             shared=one.shared,
         )
-        for one in held
+        for one in entries
     ]
     for step in range(steps):
         with warnings.catch_warnings():

@@ -7,7 +7,7 @@ from typing import Any
 
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
-from depthmup.reports.certificate_charts import law_chart, penalty_chart
+from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.html import page_spec, render
 from depthmup.reports.sentences import interval, number
 from depthmup.reports.style import VERDICT_COLOURS
@@ -140,7 +140,7 @@ def certificate_section(certificate: Certificate, *, identity: str = "certificat
     if certificate.law or any(o.log2_lr.known for o in certificate.optima):
         charts[f"{identity}-law"] = law_chart(certificate, width="container")
     if certificate.penalty_curve:
-        charts[f"{identity}-penalty"] = penalty_chart(certificate, width="container")
+        charts[f"{identity}-penalty"] = excess_loss_chart(certificate, width="container")
     specs = {name: page_spec(chart) for name, chart in charts.items()}
     html = render(
         "certificate.html.j2",

@@ -17,7 +17,13 @@ divergence it grows without bound and would squash the rest."""
 
 
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
-    """The best log2 learning rate against size, the fitted law and its 90% band, to the target."""
+    """The best log2 learning rate against size, the fitted law and its 90% band, to the target.
+
+    Args:
+        certificate: an issued one.
+        width: in pixels, or "container".
+        height: in pixels.
+    """
     import altair as alt
 
     axis, positions, target = _positions(certificate)
@@ -93,8 +99,14 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
     )  # fmt: skip
 
 
-def penalty_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
-    """The predicted excess loss of each learning rate at the target, with its 90% band."""
+def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
+    """The predicted excess loss of each learning rate at the target, with its 90% band.
+
+    Args:
+        certificate: an issued one.
+        width: in pixels, or "container".
+        height: in pixels.
+    """
     import altair as alt
 
     matters = [certificate.base_regret.value, certificate.penalty.high, 0.01]

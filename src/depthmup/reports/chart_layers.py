@@ -38,7 +38,14 @@ def data(rows: list[Row]) -> Any:
 
 
 def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
-    """The interval clipped to the axis; nulls if there is none."""
+    """The interval clipped to the axis; nulls if there is none.
+
+    Args:
+        row: what is drawn.
+        low: the column of the lower end.
+        high: that of the upper end.
+        axis: on which it is drawn.
+    """
     ends = [row[low], row[high]]
     if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
         return {"band_low": None, "band_high": None}
@@ -49,7 +56,13 @@ def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
 
 
 def scale_of(axis: Axis, *, low: float | None = None, high: float | None = None) -> Any:
-    """The axis as a scale, fixed whatever is drawn on it."""
+    """The axis as a scale, fixed whatever is drawn on it.
+
+    Args:
+        axis: what is drawn on it, and whether by logarithms.
+        low: where the scale begins, if not where the axis does.
+        high: where it ends.
+    """
     import altair as alt
 
     domain = [axis.low if low is None else low, axis.high if high is None else high]

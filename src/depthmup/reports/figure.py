@@ -9,7 +9,7 @@ from typing import Any, Literal
 from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
-from depthmup.reports.certificate_charts import law_chart, penalty_chart
+from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.charts import drift, rate_panel
 from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.growth import growth_chart
@@ -128,7 +128,7 @@ def certificate_figure(
     from depthmup.reports.certificate import certificate_headline
 
     size = _size_of(kind)
-    draw = law_chart if name == "law" else penalty_chart
+    draw = law_chart if name == "law" else excess_loss_chart
     says = (
         "The best learning rate of each size with its 90% interval over seeds; dashed, the fitted "
         "law with its 90% band; diamond, the prediction."

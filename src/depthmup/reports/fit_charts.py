@@ -19,7 +19,14 @@ Width = int | str
 
 
 def curve_panels(fit: Fit, group: GroupFit, measured: Exponent, *, width: Width) -> list[Any]:
-    """One panel for each slice of an axis: loss against rate, one line for each size."""
+    """One panel for each slice of an axis: loss against rate, one line for each size.
+
+    Args:
+        fit: the whole result.
+        group: of its runs.
+        measured: the exponent along the axis.
+        width: of a panel.
+    """
     slices = measured.slices[:MOST_PANELS]
     losses = [p.loss for p in group.points if math.isfinite(p.loss)]
     best = [o.loss.value for o in group.optima if o.loss.known]
@@ -88,12 +95,19 @@ def _curves(
         ),
     ]
     others = {a: v for a, v in group.optima[members[0]].size.items() if a != axis}
-    held = ", ".join(f"{a} {v:g}" for a, v in others.items()) or "all sizes"
-    return alt.layer(*layers).properties(width=width, height=260, title=held)
+    fixed = ", ".join(f"{a} {v:g}" for a, v in others.items()) or "all sizes"
+    return alt.layer(*layers).properties(width=width, height=260, title=fixed)
 
 
 def optimum_panel(fit: Fit, group: GroupFit, measured: Exponent, *, width: Width) -> Any:
-    """Optima against one axis: points of every slice, the fitted law, published rules dashed."""
+    """Optima against one axis: points of every slice, the fitted law, published rules dashed.
+
+    Args:
+        fit: the whole result.
+        group: of its runs.
+        measured: the exponent along the axis.
+        width: of the panel.
+    """
     import altair as alt
 
     axis = measured.axis
@@ -188,7 +202,13 @@ def _rule_lines(
 
 
 def residual_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
-    """Optima less the joint law, against each axis."""
+    """Optima less the joint law, against each axis.
+
+    Args:
+        fit: the whole result.
+        group: of its runs.
+        width: of a panel.
+    """
     import altair as alt
 
     joint = group.joint
@@ -228,7 +248,13 @@ def residual_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
 
 
 def span_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
-    """Rates at the target: this table's prediction with its interval, and the published rules'."""
+    """Rates at the target: this table's prediction with its interval, and the published rules'.
+
+    Args:
+        fit: the whole result.
+        group: of its runs.
+        width: of the chart.
+    """
     import altair as alt
 
     rows = [{"name": r.rule, "rate": r.rate, "low": r.rate, "high": r.rate, "own": False}

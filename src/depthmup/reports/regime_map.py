@@ -19,14 +19,14 @@ COLOURS = ("#b2182b", "#ef8a62", "#c9ced6", "#c2a5cf", "#92c5de", "#1b7837")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MapPoint:
-    """One pair of exponents: the region ``found``, computed or measured, and the theory's.
+    """One pair of exponents: the ``region``, computed or measured, and the theory's.
 
     ``decided`` is False if a measurement cannot decide between regions.
     """
 
     alpha: Fraction
     gamma: Fraction
-    found: str
+    region: str
     expected: str
     decided: bool = True
 
@@ -60,7 +60,7 @@ def _map(points: Sequence[MapPoint], *, title: str) -> Any:
             "alpha": float(point.alpha),
             "gamma": float(point.gamma),
             "pair": f"({point.alpha}, {point.gamma})",
-            "region": point.found,
+            "region": point.region,
             "theory": point.expected,
             "decided": "yes" if point.decided else "no",
         }
@@ -123,7 +123,7 @@ def _labels(points: Sequence[MapPoint]) -> list[Any]:
 
     rows = []
     for region in REGIONS:
-        inside = [(float(p.alpha), float(p.gamma)) for p in points if p.found == region]
+        inside = [(float(p.alpha), float(p.gamma)) for p in points if p.region == region]
         if len(inside) < _LABELLED:
             continue
         middle = [sum(axis) / len(inside) for axis in zip(*inside, strict=True)]
@@ -214,7 +214,7 @@ def regimes_page(
 
 
 def _count(points: Sequence[MapPoint], region: str) -> str:
-    return str(sum(p.found == region for p in points))
+    return str(sum(p.region == region for p in points))
 
 
 def _padded(values: Sequence[Fraction]) -> "alt.Scale":

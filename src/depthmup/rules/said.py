@@ -95,7 +95,7 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
     """
     ratios = Ratios(**{role: of.get(axis, 1.0) for axis, role in _ROLES.items()})
     resized = of.get("parameters", 1.0) != 1
-    found = []
+    statements = []
     for rule in RUN_RULES:
         # What the base does not name stays as it is.
         growing = [axis for axis in rule.exponents if of.get(axis, 1.0) != 1]
@@ -111,8 +111,8 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
             "beta2_power": beside.log_beta2.at(ratios),
         }
         if growing or any(factor != 1 for factor in other.values()):
-            found.append(Said(rule=rule, lr=lr, **other, silent=_silent(rule, of, scheme)))
-    return tuple(sorted(found, key=lambda one: one.lr))
+            statements.append(Said(rule=rule, lr=lr, **other, silent=_silent(rule, of, scheme)))
+    return tuple(sorted(statements, key=lambda one: one.lr))
 
 
 def _silent(rule: RunRule, of: Mapping[str, float], scheme: Scheme | None) -> tuple[str, ...]:

@@ -79,7 +79,12 @@ class Departure:
     families: frozenset[Family] = frozenset()
 
     def concerns(self, role: Role, family: Family) -> bool:
-        """Whether the law is another one for a parameter of this role under this family."""
+        """Whether the law is another one for a parameter of this role under this family.
+
+        Args:
+            role: of the parameter.
+            family: of the optimizer.
+        """
         return (
             role.kind in self.kinds
             and self.in_branch in (None, role.in_branch)
@@ -146,7 +151,12 @@ class Scheme:
         return self.width.hidden.update != ONE
 
     def laws(self, role: Role, family: Family) -> Laws:
-        """The laws of one parameter under one optimizer family."""
+        """The laws of one parameter under one optimizer family.
+
+        Args:
+            role: of the parameter.
+            family: of the optimizer.
+        """
         return _laws(self, role, family)
 
 

@@ -260,12 +260,12 @@ class _State:
         """A round, and the cost of the sizes that follow with three rates each."""
         later = self.search.order[self.search.order.index(at) + 1 :]
         new = [j for j in later if not len(self.brackets[j].rates)]
-        each = 3 * self.look
+        runs_of_size = 3 * self.look
         return Round(
             asks=asks,
             why=why,
-            rest=each * sum(self.search.costs[j] for j in new),
-            rest_runs=each * len(new),
+            rest=runs_of_size * sum(self.search.costs[j] for j in new),
+            rest_runs=runs_of_size * len(new),
         )
 
     def _named(self, i: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from depthmup.records import Axis
 from depthmup.records.codec import encode
-from depthmup.rules import RunLaws, RunRule, Scheme, family, run_rule, scheme
+from depthmup.rules import RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.bounds import check_octaves, check_runs
@@ -110,7 +110,7 @@ class Design:
         base: Size,
         lrs: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         schemes: str | Scheme | Sequence[str | Scheme] | None = None,
-        optimizers: str | Sequence[str] | None = None,
+        optimizers: str | type | Sequence[str | type] | None = None,
         multipliers: float | Sequence[float] = 1.0,
         weight_decays: float | Sequence[float] = 0.0,
         run: str | RunRule | Sequence[str | RunRule] | None = None,
@@ -134,7 +134,9 @@ class Design:
             "base": at_base,
             "lrs": _rates(lrs),
             "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
-            "optimizers": None if optimizers is None else tuple(_several(optimizers)),
+            "optimizers": None
+            if optimizers is None
+            else tuple(map(_optimizer, _several(optimizers))),
             "multipliers": tuple(float(a) for a in _several(multipliers)),
             "weight_decays": tuple(float(decay) for decay in _several(weight_decays)),
             "run": None if run is None else tuple(map(run_rule, _several(run))),
@@ -318,7 +320,13 @@ class Design:
 
 def _several(value: Any) -> Sequence[Any]:
     """A single value or several, as a sequence."""
-    return [value] if isinstance(value, str | Number | Scheme | RunRule) else list(value)
+    one = isinstance(value, str | type | Number | Scheme | RunRule)
+    return [value] if one else list(value)
+
+
+def _optimizer(given: str | type) -> str:
+    """An optimizer's name, also of its class."""
+    return named(given)[0] if isinstance(given, type) else given
 
 
 def _rates(lrs: Any) -> tuple[float, ...] | Auto | None:

@@ -143,6 +143,7 @@ class _Finder:
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
+        # Either operand may be the stream; written x + f(x), it is the left one.
         for stream, output in ((left, right), (right, left)):
             if output in self.ignored or self.graph.nodes[stream].shape != addition.shape:
                 continue
@@ -151,6 +152,7 @@ class _Finder:
             for origin, scale in self.points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
+                    # Without parameters it is no branch: x + dropout(x), or a mean that is added.
                     if any(node in self.used_at for node in path):
                         return _Addition(
                             addition=addition.index,
@@ -224,6 +226,7 @@ class _Finder:
                     break
             if matrices != 1 or not graph.descends(output, node) or node in chain:
                 continue
+            # A projection to the same shape is a second branch, not a shortcut.
             if graph.nodes[node].shape == graph.nodes[shortcut].shape:
                 continue
             if not self._behind_a_matrix(node):  # what is put in is no stream yet
@@ -231,6 +234,7 @@ class _Finder:
             path = graph.between(node, output)
             if self._modulates(path, chain, node, streams):
                 continue
+            # One matrix on each side is a sum of two projections: neither is the branch.
             in_series = self._in_series(path)
             nonlinear = any(graph.nodes[i].op in NONLINEAR for i in path)
             if in_series >= 2 and nonlinear:
@@ -315,6 +319,8 @@ def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
         for j in range(len(sums))
     ]
     innermost_paths = set().union(*paths) if paths else set()
+    # What a branch reads from the side (a mask's network, a condition) is made outside of every
+    # stream: the walk goes back to the inputs, and stops where a stream or another branch begins.
     branches = []
     for i, a in enumerate(sums):
         feeders: set[int] = set()
@@ -410,6 +416,8 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
     depth: dict[int, int] = {}
     group: dict[int, int] = {}
     links: dict[int, list[bool]] = {}
+    # Back from each addition to those before it on the same stream. Where an addition follows
+    # several, their streams are one.
     for branch in branches:
         before, normalized, reached = [], False, {branch.stream}
         todo = [branch.stream]

@@ -94,7 +94,7 @@ def carriers_of(
         usage: its uses of parameters.
         tensor: what to multiply: one output of a node, or the first output of this node.
         reader: the one operation that may read it.
-        after: only nodes past this one are looked at.
+        after: only nodes past this one are passed.
     """
     return Carriers(
         parameters=tuple(into_parameters(graph, usage, tensor, reader, after=after)),
@@ -107,7 +107,12 @@ def into_parameters(
 ) -> Iterator[Placement]:
     """Sets of parameters that multiply ``tensor``, as read by ``reader`` alone, when multiplied.
 
-    Only nodes past ``after`` are looked at.
+    Args:
+        graph: the forward pass.
+        usage: its uses of parameters.
+        tensor: what to multiply: one output of a node, or the first output of this node.
+        reader: the one operation that may read it.
+        after: only nodes past this one are passed.
     """
     ref = _first(tensor)
     for placement in islice(_Walk(graph, usage, reader, after).parameters(ref), _TRIES):
@@ -118,7 +123,15 @@ def into_parameters(
 def onto_modules(
     graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
 ) -> Iterator[Placement]:
-    """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone."""
+    """Sets of module outputs that multiply ``tensor``, as read by ``reader`` alone.
+
+    Args:
+        graph: the forward pass.
+        usage: its uses of parameters.
+        tensor: as in ``into_parameters``.
+        reader: the one operation that may read it.
+        after: only nodes past this one are passed.
+    """
     ref = _first(tensor)
     for placement in islice(_Walk(graph, usage, reader, after).modules(ref), _TRIES):
         if _exclusive(graph, placement, ref, reader):
@@ -156,6 +169,12 @@ def _is_product(node: Node) -> bool:
 
 
 class _Walk:
+    """Back from a tensor to what can carry a number that multiplies it.
+
+    Through sums, to all terms; through products, to one factor; through a norm, to its gain and
+    bias. Alternatives come one by one, those of parameters nearest to the tensor first.
+    """
+
     def __init__(self, graph: Graph, usage: Usage, reader: int, after: int) -> None:
         self.graph, self.usage, self.after = graph, usage, after
         self.steps_left, self.level = _STEPS, 0
@@ -208,6 +227,7 @@ class _Walk:
             return
         if node.op in ("parameter", "buffer", "constant", "input") or not node.args:
             return
+        # A budget for the whole walk: alternatives multiply with every product that is passed.
         self.steps_left -= 1
         if self.steps_left < 0 or self.level > _LEVELS or node.index <= self.after:
             return
@@ -226,6 +246,7 @@ class _Walk:
             if node.op == "div":
                 tensors = [a for a in args[:1] if a in tensors]
             scale = self.graph.factors.get(node.index) or 1.0
+            # Parameters first: where a gain carries the number, all before it stays as it is.
             tensors.sort(key=lambda a: a.node not in self.usage.derived)
             alternatives = [operand(a, node.index) for a in tensors]
         elif node.op in MATRIX_PRODUCTS:
@@ -250,7 +271,7 @@ class _Walk:
             else:
                 alternatives = []
         elif node.op.startswith(_ATTENTION):
-            alternatives = [operand(args[2], node.index)]
+            alternatives = [operand(args[2], node.index)]  # linear in its values alone
         elif node.op in HOMOGENEOUS:
             alternatives = [operand(args[0], node.index)]
         else:
@@ -278,6 +299,7 @@ class _Walk:
         if len(present) == 1:
             yield from operand(present[0], reader)
             return
+        # Every term must carry the number: any choice for one goes with any for the others.
         for parts in product(*(list(islice(operand(a, reader), _TRIES)) for a in present)):
             total = parts[0]
             for part in parts[1:]:

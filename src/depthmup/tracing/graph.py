@@ -105,6 +105,7 @@ class Graph:
             node: of the graph.
             after: nodes up to this one are left out.
         """
+        # Nodes are numbered in the order they ran: what is past ``after`` can only come from there.
         reached, todo = {node}, [node]
         while todo:
             for ref in self.nodes[todo.pop()].inputs:

@@ -1,7 +1,7 @@
 """Names of parameters and modules, whatever a model is wrapped in."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,11 @@ def plain_name(name: str) -> str:
         'layers.0.weight'
     """
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def named_modules(model: nn.Module) -> Mapping[str, nn.Module]:
+    """Modules under their plain names; the wrapped ones, not their wrappers."""
+    return {plain_name(name): module for name, module in unwrapped(model).named_modules()}
 
 
 def named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

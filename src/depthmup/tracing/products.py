@@ -26,7 +26,10 @@ _DISTANCES = frozenset({"_cdist_forward", "_euclidean_dist", "cdist"})
 _TERMS = frozenset({"add", "sub", "cat", "stack"})
 # Shapes, an epsilon, limits and a count of terms stand between a sum and the root of it.
 _STATISTIC_STEPS = 6
-# From a softmax to what it weights: dropout, masks, renormalization.
+# From a root to what it divides: shapes, limits and an epsilon.
+_ROOT_STEPS = 8
+# From a softmax to what it weights: dropout, masks, renormalization; so many of them at most.
+_WEIGHT_STEPS = 20
 _KEEPS_WEIGHTS = TRANSPARENT | {"mul", "div", "where", "masked_fill", "add", "repeat", "slice"}
 
 
@@ -246,6 +249,8 @@ class _Way:
 def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
     """What multiplies a product as far as the next operation that mixes or bends."""
     scale, nodes, gains = 1.0, set[int](), set[str]()
+    # Forwards, reader by reader: the first one that multiplies, or leaves the values alone, is
+    # followed.
     node = product.index if product.op != "mul" else graph.consumers[product.index][0]
     while True:
         readers = [graph.nodes[n] for n in graph.consumers[node] if n in live]
@@ -297,6 +302,8 @@ def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
     """What multiplies an operand since a matrix or a norm made it."""
     scale, nodes = 1.0, set[int]()
     weights = usage.constant | usage.derived.keys()
+    # Backwards to the matrix or the norm: what is multiplied before it does not reach the product
+    # unchanged, or is the weight's own.
     while True:
         node = graph.nodes[ref.node]
         tensors = [r for r in node.inputs if r.node not in weights]
@@ -322,7 +329,7 @@ def _unit_length(graph: Graph, node: Node) -> bool:
     if len(node.inputs) < 2:
         return False
     index = node.inputs[1].node
-    for _ in range(8):  # shapes, limits and an epsilon stand on the way to the root
+    for _ in range(_ROOT_STEPS):
         this = graph.nodes[index]
         if this.op in ("linalg_vector_norm", "norm", "frobenius_norm"):
             return True
@@ -337,7 +344,7 @@ def _unit_length(graph: Graph, node: Node) -> bool:
 def _is_softmax(graph: Graph, ref: Ref) -> bool:
     """Whether an operand is what a softmax gave, masked, dropped out or renormalized."""
     index = ref.node
-    for _ in range(20):
+    for _ in range(_WEIGHT_STEPS):
         node = graph.nodes[index]
         if node.op in _SOFTMAX - {"_log_softmax"}:
             return True

@@ -61,11 +61,11 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
         Bytes; None for a model that cannot be built on that device.
     """
     own = resolved(model)
-    kept: dict[int, torch.UntypedStorage] = {}
+    storages: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage
+        storages[storage._cdata] = storage
         return tensor
 
     try:
@@ -79,9 +79,9 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     with suppress(Exception), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         own.loss(called(network, inputs), targets)  # what was kept before it fails counts too
     for weight in weights:
-        kept.pop(weight.untyped_storage()._cdata, None)
+        storages.pop(weight.untyped_storage()._cdata, None)
     of_weights = sum(p.numel() * p.element_size() for p in weights)
-    return int(WEIGHTS * of_weights + sum(storage.nbytes() for storage in kept.values()))
+    return int(WEIGHTS * of_weights + sum(storage.nbytes() for storage in storages.values()))
 
 
 def _step(model: Model, trial: Trial) -> float:

@@ -49,29 +49,10 @@ def run_together(
     own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
         raise ValueError("Expected trials that differ in learning rate and seed alone.")
-    members, optimizers, rate = [], [], None
-    for trial in trials:
-        with seeded(trial.seed):
-            network, plan = planned(trial, model)
-        torch_optimizers, rate, clip = prepared(trial, network.train(), plan)
-        if clip is not None or any(True for _ in network.buffers()):
-            raise ValueError(
-                "Expected no gradient clipping and a model without buffers; train these trials one "
-                "by one, with run_trial."
-            )
-        members.append(network)
-        optimizers.append(torch_optimizers)
-    assert rate is not None
-    weights = {
-        name: torch.stack(
-            [dict(network.named_parameters())[name].detach() for network in members]
-        ).requires_grad_()
-        for name, _ in members[0].named_parameters()
-    }
-    updates = _updates(weights, members, optimizers)
+    network, weights, updates, rate = _stacked(trials, model)
 
     def cost(own_weights: Weights, inputs: Tensor, targets: Tensor) -> Tensor:
-        outputs = functional_call(members[0], own_weights, (inputs,))
+        outputs = functional_call(network, own_weights, (inputs,))
         loss: Tensor = own.loss(outputs, targets)
         return loss
 
@@ -104,6 +85,32 @@ def run_together(
         on_progress((step + 1) / trials[0].steps)
     for trial, status, curve in zip(trials, ended, losses, strict=True):
         yield Record(cell=trial, status=status, losses=curve)
+
+
+def _stacked(
+    trials: Sequence[Trial], model: Model
+) -> tuple[nn.Module, Weights, list["_AdamW | _Muon"], Callable[[float], float]]:
+    """One network, the weights and updates of all members, and the schedule that they share."""
+    members, optimizers, rate = [], [], None
+    for trial in trials:
+        with seeded(trial.seed):
+            network, plan = planned(trial, model)
+        torch_optimizers, rate, clip = prepared(trial, network.train(), plan)
+        if clip is not None or any(True for _ in network.buffers()):
+            raise ValueError(
+                "Expected no gradient clipping and a model without buffers; train these trials one "
+                "by one, with run_trial."
+            )
+        members.append(network)
+        optimizers.append(torch_optimizers)
+    assert rate is not None
+    weights = {
+        name: torch.stack(
+            [dict(network.named_parameters())[name].detach() for network in members]
+        ).requires_grad_()
+        for name, _ in members[0].named_parameters()
+    }
+    return members[0], weights, _updates(weights, members, optimizers), rate
 
 
 def _updates(
