@@ -75,10 +75,16 @@ def residual(title: str, axis: str, rules: tuple[str, ...] = TRAINED, **asked: A
 
 
 def decoding(
-    title: str, axis: str, rules: tuple[str, ...], optimizer: str = "adamw", **asked: Any
+    title: str,
+    axis: str,
+    rules: tuple[str, ...],
+    optimizer: str = "adamw",
+    *,
+    least: int = -6,
+    **asked: Any,
 ) -> Question:
     """Of the decoder: warmed up, then linearly to zero; weight decay 0.5."""
-    model, (centre, least) = decoder(), {"adamw": (-5.5, -8), "muon": (-3.5, -6)}[optimizer]
+    model, centre = decoder(), {"adamw": -5.5, "muon": -3.5}[optimizer]
     design = Design(
         lrs=[2.0 ** (centre + k / 2) for k in range(least, 6)], schemes="completep", seeds=3,
         optimizers=optimizer, weight_decays=0.5, run=rules,
@@ -112,7 +118,7 @@ def questions() -> Iterator[Question]:
             depth=(4, 8, 16, 32),
         )  # fmt: skip
     yield decoding(
-        "batch, tokens held", "batch", ("none", "sde", "power-lines"),
+        "batch, tokens held", "batch", ("none", "sde", "power-lines"), least=-8,
         base={**TEXT, "tokens": 6400}, batch=sequences,
     )  # fmt: skip
     yield decoding(
@@ -120,7 +126,7 @@ def questions() -> Iterator[Question]:
         base={**TEXT, "steps": 200}, steps=(50, 100, 200, 400, 800),
     )  # fmt: skip
     yield decoding(
-        "batch, tokens held", "batch", ("none", "sde"), "muon", base={**TEXT, "tokens": 6400},
+        "batch, tokens held", "batch", ("none",), "muon", base={**TEXT, "tokens": 6400},
         batch=sequences,
     )  # fmt: skip
 

@@ -289,6 +289,19 @@ def test_rates_are_found_along_the_batch_as_along_any_axis():
     assert report.verdict is depthmup.records.Verdict.DRIFTS
 
 
+def test_a_plan_of_ones_own_is_given_the_whole_size():
+    seen = set()
+
+    def plan(model, base, trial):
+        seen.add((trial.size["steps"], trial.base["steps"], trial.steps))
+        return depthmup.plan(model, base=base, scheme=trial.scheme, optimizer=trial.optimizer,
+                             example_inputs=torch.zeros(2, 16))  # fmt: skip
+
+    design = depthmup.Design(base={"width": 8, "depth": 2, "steps": 4}, steps=(4, 8), **ASKED)
+    depthmup.transfer(Model(make, batch=batch, plan=plan, version="1"), design)
+    assert seen == {(4, 4, 4), (8, 4, 8)}
+
+
 def test_a_head_count_changes_no_shape_and_is_an_axis_all_the_same():
     class Heads(nn.Module):
         def __init__(self, width, heads):

@@ -89,7 +89,8 @@ def _try_functions(own: Functions, trials: Sequence[Trial]) -> None:
     model = _same_twice(own, base)
     inputs, targets = _drawn(batches_at(own, base))
     for axis in base:
-        if others := {trial.size[axis] for trial in trials} - {base[axis]}:
+        others = {trial.size[axis] for trial in trials} - {base[axis]}
+        if others and axis not in ("steps", "tokens"):  # of these only the loop takes notice
             _check_noticed(own, model, base, axis, min(others))
     if (largest := max(trial.size.get("batch", 1) for trial in trials)) > base.get("batch", 1):
         _check_batches(own, base, largest)
