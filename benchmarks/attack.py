@@ -1,7 +1,7 @@
 """An attack on the whole of it: interruptions, flipped bits, mutated files, bad input.
 
     python -m benchmarks.attack            # everything; about an hour on two cores
-    python -m benchmarks.attack --slice    # a twentieth of it; what CI runs
+    python -m benchmarks.attack --slice    # a fortieth of it; what CI runs
     python -m benchmarks.attack bits       # one part
 
 Prints one table of counts, in Markdown, and exits with 1 if anything got through.
@@ -36,7 +36,7 @@ from depthmup.model.time_limit import time_limit
 from depthmup.sweep import InProcess, Store, StoreError, along_depth, run
 
 COUNTS = {"interruptions": 200, "bits": 500, "readers": 2000, "inputs": 300}
-SLICE = 20
+SLICE = 40
 HANG = 60.0
 """Seconds after which a refusal counts as a hang."""
 
@@ -295,7 +295,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--slice", action="store_true", help="a twentieth of everything")
+    parser.add_argument("--slice", action="store_true", help="a fortieth of everything")
     parser.add_argument("--count", type=int, default=0, help="of each part, instead of its own")
     options = parser.parse_args()
     if unknown := {*options.parts} - {*PARTS}:

@@ -20,7 +20,8 @@ settings.register_profile("depthmup", deadline=None)
 settings.load_profile("depthmup")
 
 EVERY = 3
-"""Of the variants of a long test, a slice runs the first and every third from there."""
+"""Of the variants of a long test, a slice runs the first and every third from there; none of those
+marked ``long(slice=False)``, whose subject shorter tests have too."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,8 +41,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen, others = [], []
     for item in items:
         name = item.nodeid.partition("[")[0]
-        in_slice = item.get_closest_marker("long") is None or variants[name] % EVERY == 0
-        variants[name] += item.get_closest_marker("long") is not None
+        mark = item.get_closest_marker("long")
+        third = mark is not None and mark.kwargs.get("slice", True) and variants[name] % EVERY == 0
+        in_slice = mark is None or third
+        variants[name] += mark is not None
         (chosen if in_slice is (part == "slice") else others).append(item)
     items[:] = chosen
     config.hook.pytest_deselected(items=others)

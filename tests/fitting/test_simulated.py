@@ -122,7 +122,7 @@ def test_ten_thousand_rows_take_seconds(tmp_path):
     assert report.verdict is Verdict.DRIFTS
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_a_million_rows_take_less_than_a_minute_and_two_gigabytes(tmp_path):
     import subprocess
     import sys

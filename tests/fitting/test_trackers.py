@@ -94,7 +94,7 @@ def test_wandb(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 @pytest.mark.xdist_group("ray")  # one cluster at a time
 def test_ray_tune(tmp_path, monkeypatch):
     """``results.get_dataframe()``; the configuration's columns begin with config/."""

@@ -208,7 +208,7 @@ def children(pid):
     return [int(child) for child in listing.read_text().split()] if listing.exists() else []
 
 
-@pytest.mark.long
+@pytest.mark.long(slice=False)
 def test_killed_ten_times_at_random_moments_then_resumed(path, start, tmp_path):
     """kill -9 leaves no orphan at work, no damaged store, and the same records in the end."""
     grid = residual(**{**SETTINGS, "depths": (2, 4, 8), "seeds": 16, "width": 32, "steps": 100})
