@@ -91,7 +91,8 @@ class TestJSON:
 
 
 class TestTable:
-    def test_repeated_layers_share_a_row_and_nothing_is_missing(self):
+    def test_repeated_layers_share_a_row_and_nothing_is_missing(self, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "200")  # all columns side by side
         text = str(make_plan(own_init=None))
         # Long names continue below; the first column without them:
         assert "x8" in text

@@ -29,7 +29,7 @@ SETTINGS = {"depths": (2, 4, 8), "base_depth": 2, "log2_lrs": (-4.0, -3.0), "see
 SETTINGS |= {"steps": 4, "window": 2}
 GRID = residual(**SETTINGS)
 OPTIONS = (
-    "transfer --preset tiny --depths 2 4 --base 16x2 --steps 8 --window 4 "
+    "transfer --preset tiny --depths 2 4 --base 16x2 --steps 8 --window 4 --seeds 2 "
     "--log2-lrs -8 -7 -6 --schemes depth-mup --workers 1 --out"
 )
 
@@ -242,7 +242,7 @@ def test_the_commands(tmp_path, capsys):
     assert summary(out) == summary(whole)
     assert (out / "report.html").exists()
     # What was joined is not trained again, also by shards of a wider sweep.
-    wider = [*OPTIONS.replace("--schemes", "--seeds 3 --schemes").split(), str(out)]
+    wider = [*OPTIONS.replace("--seeds 2", "--seeds 3").split(), str(out)]
     assert main([*wider, "--shard", "1/1"]) == 0
     assert "Shard 1/1 is done: 6 runs" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from depthmup.sweep import Progress
 SECONDS_BETWEEN_LINES = 10.0
 
 EARLY = 0.05
-"""Fraction of the expected work of a search before which its remaining time is not foretold."""
+"""Fraction of the expected work of a search before which its remaining time is not predicted."""
 
 
 class Display:

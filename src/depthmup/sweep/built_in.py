@@ -225,7 +225,7 @@ def along_depth(
 
     Example:
         >>> sweep = along_depth(width=16, base_depth=2, depths=(2, 4), log2_lrs=(-2.0,),
-        ...                     activation="relu", seeds=2, steps=10, window=5)
+        ...                     schemes="depth-mup", activation="relu", seeds=2, steps=10)
         >>> sweep.design.log2_lrs, sweep.model.activation
         ((-6.0,), 'relu')
     """
