@@ -22,10 +22,10 @@ from depthmup.sweep import (
     Executor,
     InProcess,
     Job,
-    Plan,
     Processes,
     Progress,
     Ray,
+    SearchState,
     Shard,
     Size,
     Store,
@@ -386,7 +386,7 @@ def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
 
 
 def _shared(
-    plan: Plan, shard: Shard, folder: Path | None, trainer: Trainer
+    plan: SearchState, shard: Shard, folder: Path | None, trainer: Trainer
 ) -> tuple[tuple[Any, ...], Path]:
     """The runs of a shard that the main store does not hold, and the path of the shard's store.
 

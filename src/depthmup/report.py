@@ -11,7 +11,7 @@ from depthmup.records import Axis, Estimate, Record, Study, Transfer, Verdict
 from depthmup.records.certificate import Certificate, Probe
 from depthmup.sweep import (
     Losses,
-    Plan,
+    SearchState,
     Size,
     Store,
     StoreError,
@@ -303,12 +303,12 @@ def next_of(store: Store) -> tuple[Sequence[Any], str]:
     return (), " ".join(f"{name}: {why}" for name, why in plan.ended.items())
 
 
-def _begun(sweep: Sweep, session: Mapping[str, Any]) -> Plan:
+def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
     complete = session.get("target") is not None
     return begin(sweep, tolerance=session["tolerance"], complete=complete)
 
 
-def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> Plan:
+def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchState:
     """The rounds of a sweep whose learning rates were found as it went.
 
     Raises:

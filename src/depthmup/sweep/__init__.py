@@ -12,7 +12,7 @@ from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
-from depthmup.sweep.strategy import Plan, advance, begin, outline, story
+from depthmup.sweep.strategy import SearchState, advance, begin, outline, story
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.sweep import Losses, Records, Sweep
 from depthmup.sweep.trial_jobs import TrainTogether, TrainTrial, together, trial_jobs
@@ -29,11 +29,11 @@ __all__ = [
     "Job",
     "Losses",
     "Measure",
-    "Plan",
     "Processes",
     "Progress",
     "Ray",
     "Records",
+    "SearchState",
     "Shard",
     "Size",
     "Store",

@@ -1,4 +1,4 @@
-"""Training in rounds, until a plan asks for nothing more."""
+"""Training in rounds, until the search asks for nothing more."""
 
 import math
 import time
@@ -7,50 +7,50 @@ from typing import Any, TypeAlias
 
 from depthmup.sweep.run import Progress
 from depthmup.sweep.store import Store
-from depthmup.sweep.strategy import Plan, advance
+from depthmup.sweep.strategy import SearchState, advance
 
 Tell: TypeAlias = Callable[[Progress], None]
 Train: TypeAlias = Callable[[Sequence[Any], Tell], None]
 """Trains runs that a store does not hold, and tells their progress."""
 
 
-def train_rounds(plan: Plan, store: Store, *, train: Train, tell: Tell) -> Plan:
-    """Train what a plan asks for, round by round, to its end or the end of its budget of seconds.
+def train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell) -> SearchState:
+    """Train what a search asks for, round by round, to its end or the end of its budget of seconds.
 
     Args:
-        plan: of a sweep whose learning rates are found as it goes.
+        state: of a sweep whose learning rates are found as it goes.
         store: of its runs.
         train: trains the runs of a round.
-        tell: called with the progress of the whole. The number of runs is what the plan expects: it
+        tell: called with the progress of the whole. The number of runs is what is expected: it
             shrinks when a verdict is decided, and grows when an optimum is hard to find.
 
     Returns:
-        The plan, with nothing pending unless its seconds are over.
+        The state, with nothing pending unless its seconds are over.
     """
     started = time.monotonic()
-    auto = plan.sweep.design.auto
+    auto = state.sweep.design.auto
     seconds = math.inf if auto is None or auto.seconds is None else auto.seconds
-    plan = advance(plan, store)
-    if plan.done:
+    state = advance(state, store)
+    if state.done:
         train((), tell)  # notes the session
-    while plan.pending and time.monotonic() - started < seconds:
-        train(plan.pending, _of_the_whole(plan, tell, started))
-        plan = advance(plan, store)
-    return plan
+    while state.pending and time.monotonic() - started < seconds:
+        train(state.pending, _of_the_whole(state, tell, started))
+        state = advance(state, store)
+    return state
 
 
-def _of_the_whole(plan: Plan, tell: Tell, started: float) -> Tell:
-    """Tells the progress of one round as that of everything that the plan expects."""
-    work = plan.sweep.model.work
-    pending = math.fsum(work(run) for run in plan.pending)
-    done, runs = plan.work, len(plan.records)
-    total = done + pending + plan.rest
+def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
+    """Tells the progress of one round as that of everything that the state expects."""
+    work = state.sweep.model.work
+    pending = math.fsum(work(run) for run in state.pending)
+    done, runs = state.work, len(state.records)
+    total = done + pending + state.rest
 
     def told(progress: Progress) -> None:
         tell(
             Progress(
                 done=runs + progress.done,
-                cells=runs + len(plan.pending) + plan.rest_runs,
+                cells=runs + len(state.pending) + state.rest_runs,
                 fraction=(done + progress.fraction * pending) / total if total else 1.0,
                 elapsed=time.monotonic() - started,
                 open=True,

@@ -42,7 +42,7 @@ OUT_OF_BUDGET = "the budget is spent"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SearchState:
     """What was asked for so far, and what is to be trained next.
 
     Attributes:
@@ -76,44 +76,44 @@ class Plan:
         return math.fsum(self.sweep.model.work(run) for run in self.records)
 
 
-def begin(sweep: Sweep, *, tolerance: float = TOLERANCE, complete: bool = False) -> Plan:
-    """A plan before anything is trained.
+def begin(sweep: Sweep, *, tolerance: float = TOLERANCE, complete: bool = False) -> SearchState:
+    """A state before anything is trained.
 
     Args:
         sweep: whose learning rates are found as it goes.
         tolerance: octaves per doubling within which an optimum counts as staying.
         complete: whether all sizes are wanted, as for a prediction.
     """
-    return Plan(sweep=replace(sweep, asked={}), tolerance=tolerance, complete=complete)
+    return SearchState(sweep=replace(sweep, asked={}), tolerance=tolerance, complete=complete)
 
 
-def advance(plan: Plan, store: Store) -> Plan:
+def advance(state: SearchState, store: Store) -> SearchState:
     """Replay the rounds that a store has the records of, up to the first that it has not.
 
     Args:
-        plan: so far.
+        state: so far.
         store: of runs.
 
     Returns:
-        The plan with what is to be trained next, or with the reasons why nothing is.
+        The state with what is to be trained next, or with the reasons why nothing is.
     """
     while True:
-        plan, steps = _steps(plan)
+        state, steps = _steps(state)
         if not steps:
-            return replace(plan, pending=(), rest=0.0, rest_runs=0)
-        runs = {run: None for step in steps.values() for run in _runs(plan.sweep, step).values()}
-        new = [run for run in runs if run not in plan.records]
-        if over := _over_budget(plan, new):
-            ended = {**plan.ended}
+            return replace(state, pending=(), rest=0.0, rest_runs=0)
+        runs = {run: None for step in steps.values() for run in _runs(state.sweep, step).values()}
+        new = [run for run in runs if run not in state.records]
+        if over := _over_budget(state, new):
+            ended = {**state.ended}
             for name, step in steps.items():
-                ended[name] = over + _twice(step.search, plan.losses.get(name, ()))
-            return replace(plan, pending=(), rest=0.0, rest_runs=0, ended=ended)
+                ended[name] = over + _twice(step.search, state.losses.get(name, ()))
+            return replace(state, pending=(), rest=0.0, rest_runs=0, ended=ended)
         missing = tuple(store.missing(new))
         if missing:
             rest = math.fsum(step.round.rest for step in steps.values())
             rest_runs = sum(step.round.rest_runs for step in steps.values())
-            return replace(plan, pending=missing, rest=rest, rest_runs=rest_runs)
-        plan = _absorbed(plan, steps, store.records(new))
+            return replace(state, pending=missing, rest=rest, rest_runs=rest_runs)
+        state = _absorbed(state, steps, store.records(new))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,30 +125,30 @@ class _Step:
     round: Round
 
 
-def _steps(plan: Plan) -> tuple[Plan, dict[str, _Step]]:
-    """The next round of every variant whose search goes on, and the plan with those that end."""
-    steps, ended = {}, dict(plan.ended)
-    for variant in plan.sweep.design.variants:
+def _steps(state: SearchState) -> tuple[SearchState, dict[str, _Step]]:
+    """The next round of every variant whose search goes on, and the state with those that end."""
+    steps, ended = {}, dict(state.ended)
+    for variant in state.sweep.design.variants:
         if variant.name in ended:
             continue
-        search = search_of(plan, variant)
-        losses = plan.losses.get(variant.name) or [{} for _ in search.sizes]
+        search = search_of(state, variant)
+        losses = state.losses.get(variant.name) or [{} for _ in search.sizes]
         step = next_round(search, losses)
         if isinstance(step, Done):
             ended[variant.name] = step.why
         else:
             steps[variant.name] = _Step(variant=variant, search=search, round=step)
-    return replace(plan, ended=ended), steps
+    return replace(state, ended=ended), steps
 
 
-def search_of(plan: Plan, variant: Variant) -> Search:
+def search_of(state: SearchState, variant: Variant) -> Search:
     """What is searched for one variant of a sweep."""
-    sweep, design = plan.sweep, plan.sweep.design
+    sweep, design = state.sweep, state.sweep.design
     auto = design.auto
     if auto is None or auto.start is None:
         raise ValueError("Expected a design whose learning rates are found from a start; got none.")
     start = round(math.log2(auto.start), 9)
-    at_base = plan.losses.get(variant.name) and sweep.rates(variant, design.base)
+    at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     return Search(
         sizes=design.all_sizes,
         costs=tuple(sweep.model.work(sweep.run(variant, s, start, 0)) for s in design.all_sizes),
@@ -156,10 +156,10 @@ def search_of(plan: Plan, variant: Variant) -> Search:
         axes=design.axes,
         start=start,
         seeds=design.seeds,
-        tolerance=plan.tolerance,
+        tolerance=state.tolerance,
         precision=auto.precision,
-        complete=plan.complete,
-        chance=sweep.chance(plan.records, variant) if at_base else math.inf,
+        complete=state.complete,
+        chance=sweep.chance(state.records, variant) if at_base else math.inf,
     )
 
 
@@ -172,14 +172,14 @@ def _runs(sweep: Sweep, step: _Step) -> dict[Ask, Any]:
     }
 
 
-def _over_budget(plan: Plan, new: Sequence[Any]) -> str:
+def _over_budget(state: SearchState, new: Sequence[Any]) -> str:
     """Why the next round is not to be made; empty if it is."""
-    auto, runs = plan.sweep.design.auto, len(plan.records)
+    auto, runs = state.sweep.design.auto, len(state.records)
     if auto is None:
         return ""
     if auto.runs is not None and runs + len(new) > auto.runs:
         return f"{OUT_OF_BUDGET}: {runs} of {auto.runs} runs, and the next round has {len(new)}"
-    work, next_work = plan.work, math.fsum(plan.sweep.model.work(run) for run in new)
+    work, next_work = state.work, math.fsum(state.sweep.model.work(run) for run in new)
     if auto.work is not None and work + next_work > auto.work:
         return (
             f"{OUT_OF_BUDGET}: {work:.3g} of {auto.work:.3g}, the next round takes {next_work:.3g}"
@@ -207,20 +207,22 @@ def _twice(search: Search, losses: Sequence[Mapping[float, Sequence[float]]]) ->
     return f"; twice the seeds at the sizes so far would give {', '.join(told)}" if told else ""
 
 
-def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[Any]]) -> Plan:
-    """The plan after a round whose records are there."""
-    records = {**plan.records, **new}
-    design = plan.sweep.design
+def _absorbed(
+    state: SearchState, steps: Mapping[str, _Step], new: Mapping[Any, Record[Any]]
+) -> SearchState:
+    """The state after a round whose records are there."""
+    records = {**state.records, **new}
+    design = state.sweep.design
     window = slice(design.steps - design.window, design.steps)
-    asked = {key: dict(seeds) for key, seeds in plan.sweep.asked.items()}
-    losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in plan.losses.items()}
-    counted: set[Any] = set(plan.records)
+    asked = {key: dict(seeds) for key, seeds in state.sweep.asked.items()}
+    losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in state.losses.items()}
+    counted: set[Any] = set(state.records)
     rounds = []
-    number = max((r.number for r in plan.rounds), default=0) + 1
+    number = max((r.number for r in state.rounds), default=0) + 1
     for name, step in steps.items():
         of_variant = losses.setdefault(name, [{} for _ in step.search.sizes])
         work = 0.0
-        for ask, run in _runs(plan.sweep, step).items():
+        for ask, run in _runs(state.sweep, step).items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
             of_run = stretched(window, run.steps / design.steps)
@@ -228,7 +230,7 @@ def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[A
             of_variant[ask.size][ask.log2_lr] = row
             seeds = asked.setdefault((name, ask.size), {})
             seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)
-            work += 0.0 if run in counted else plan.sweep.model.work(run)
+            work += 0.0 if run in counted else state.sweep.model.work(run)
             counted.add(run)
         rounds.append(
             SearchRound(
@@ -243,10 +245,10 @@ def _absorbed(plan: Plan, steps: Mapping[str, _Step], new: Mapping[Any, Record[A
             )
         )
     return replace(
-        plan,
-        sweep=replace(plan.sweep, asked=asked),
+        state,
+        sweep=replace(state.sweep, asked=asked),
         pending=(),
-        rounds=(*plan.rounds, *rounds),
+        rounds=(*state.rounds, *rounds),
         records=records,
         losses=losses,
     )
@@ -299,9 +301,9 @@ def drift_so_far(
     return around(float(slope.value), float(slope.half), unit)
 
 
-def story(plan: Plan) -> SearchStory:
+def story(state: SearchState) -> SearchStory:
     """How the search went, for the page."""
-    sweep, design = plan.sweep, plan.sweep.design
+    sweep, design = state.sweep, state.sweep.design
     start = round(math.log2((design.auto and design.auto.start) or 1.0), 9)
     grid: dict[Any, float] = {}
     for variant in design.variants:
@@ -310,10 +312,10 @@ def story(plan: Plan) -> SearchStory:
             grid[run] = sweep.model.work(run)  # once where variants share their runs
     each = GRID_RATES * GRID_SEEDS
     return SearchStory(
-        rounds=plan.rounds,
-        ended=plan.ended,
-        runs=len(plan.records),
-        work=plan.work,
+        rounds=state.rounds,
+        ended=state.ended,
+        runs=len(state.records),
+        work=state.work,
         grid_rates=GRID_RATES,
         grid_seeds=GRID_SEEDS,
         grid_runs=each * len(grid),
