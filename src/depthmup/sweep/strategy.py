@@ -77,7 +77,7 @@ class SearchState:
 
 
 def begin(sweep: Sweep, *, tolerance: float = TOLERANCE, complete: bool = False) -> SearchState:
-    """A state before anything is trained.
+    """The search before anything is trained.
 
     Args:
         sweep: whose learning rates are found as it goes.
