@@ -38,9 +38,10 @@ FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
-CERTIFIED = 3
+CERTIFIED = 4
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
-and the lowest point of a lopsided valley lies beside the centre of three points."""
+and the lowest point of a lopsided valley lies beside the centre of three points. Of certificates
+from four seeds it was measured how often they hold (docs/calibration.md)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +86,7 @@ class Search:
         seeds: most seeds of a rate.
         tolerance: octaves per doubling within which an optimum counts as staying.
         precision: half-width of every drift's interval that is wanted, instead of a verdict.
-        complete: whether all sizes are wanted with three seeds and half steps, for a prediction,
+        complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
         chance: the loss of guessing.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
@@ -314,7 +315,9 @@ class _State:
         """All sizes are bracketed: what else an open verdict needs."""
         search = self.search
         if search.complete:
-            steps = [self.half_steps(i) for i in reached if self.brackets[i].spacing > FINEST]
+            # Also where seeds moved the lowest rate, which leaves its bracket open on one side.
+            halvings = [int(self.brackets[i].spacing > FINEST) for i in reached]
+            steps = [self.half_steps(i, n) for i, n in zip(reached, halvings, strict=True)]
             if asks := tuple(ask for of_size in steps for ask in of_size):
                 return Round(asks=asks, why="half steps at every size, for the prediction")
             if self.look < min(CERTIFIED, search.looks[-1]):
