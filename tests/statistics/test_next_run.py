@@ -153,13 +153,23 @@ def test_precision_is_what_was_asked_for():
     assert half <= 0.04
 
 
-def test_a_target_wants_all_sizes_half_steps_and_three_seeds():
+def test_a_target_wants_all_sizes_half_steps_and_four_seeds():
     noise = noisy(4)
     _, outcome = outcome_of(lambda i, k, s: valley(k - 0.5 * i) * noise(), sizes=4, complete=True)
     for of_size in outcome.losses:
         bracket = Bracket(losses=of_size)
-        assert bracket.seeds >= 3
+        assert bracket.seeds >= 4
         assert bracket.spacing <= 0.5
+
+
+@pytest.mark.parametrize("beside", [0.3, 0.4, 0.45, -0.4])
+def test_and_brackets_that_reach_an_octave_to_both_sides(beside):
+    """Half steps may find another lowest rate, whose far side was not trained yet."""
+    _, outcome = outcome_of(lambda i, k, s: valley(k - beside) + 1e-4 * s, sizes=4, complete=True)
+    for of_size in outcome.losses:
+        bracket = Bracket(losses=of_size)
+        assert bracket.window[0] == pytest.approx(bracket.at - 1)
+        assert bracket.window[-1] == pytest.approx(bracket.at + 1)
 
 
 def two_minima(i, k, s):
