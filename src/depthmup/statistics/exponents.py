@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from depthmup.records import Estimate
 from depthmup.statistics.intervals import Array, Index, Numbers, around, mean, p_beyond, student
@@ -186,6 +186,8 @@ def _log_mean(freedom: Array) -> Array:
 
 def _inverse_trigamma(y: float) -> float:
     # trigamma falls from infinity to 0 as 1/x^2 to 1/x.
+    from scipy import optimize  # a tenth of a second, which a page does without
+
     return float(
         optimize.brentq(lambda x: float(special.polygamma(1, x)) - y, 1e-6, 1 + 1 / y + y**-0.5)
     )
