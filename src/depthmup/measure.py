@@ -125,10 +125,10 @@ def transfer(
     placed = _placed(model, sweep, on)
     folder = None if out is None else Path(out)
     path = None if folder is None else folder / MAIN_STORE
-    plan = begin(sweep, tolerance=tolerance, complete=target is not None)
+    state = begin(sweep, tolerance=tolerance, complete=target is not None)
     asked = outline(sweep) if sweep.design.auto else sweep.runs
     if placed.shard:
-        asked, path = _shared(plan, Shard.parse(placed.shard), folder, placed.trainer)
+        asked, path = _shared(state, Shard.parse(placed.shard), folder, placed.trainer)
 
     def checked(missing: Sequence[Any]) -> Sequence[Job]:
         if missing and begun:
@@ -159,7 +159,7 @@ def transfer(
         if sweep.design.auto and not placed.shard:
             if forecast is not None:
                 forecast(SEARCHES)
-            train_rounds(plan, store, train=train, tell=progress)
+            train_rounds(state, store, train=train, tell=progress)
         else:
             train(asked, progress)
         if placed.shard:
@@ -386,7 +386,7 @@ def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
 
 
 def _shared(
-    plan: SearchState, shard: Shard, folder: Path | None, trainer: Trainer
+    state: SearchState, shard: Shard, folder: Path | None, trainer: Trainer
 ) -> tuple[tuple[Any, ...], Path]:
     """The runs of a shard that the main store does not hold, and the path of the shard's store.
 
@@ -395,10 +395,10 @@ def _shared(
     if folder is None:
         raise ValueError(f"Expected out, the folder for the store of shard {shard}; got none.")
     main = folder / MAIN_STORE
-    runs = plan.sweep.runs
-    if plan.sweep.design.auto:
+    runs = state.sweep.runs
+    if state.sweep.design.auto:
         with snapshot(main) if main.exists() else Store(":memory:") as store:
-            runs = advance(plan, store).pending
+            runs = advance(state, store).pending
     return tuple(
         share_left(runs, shard, jobs=trainer.jobs, held_by=main)
     ), folder / shard.store_name

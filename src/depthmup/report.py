@@ -24,7 +24,7 @@ from depthmup.sweep import (
     story,
     studies,
 )
-from depthmup.sweep.losses import stretched
+from depthmup.sweep.losses import loss_over
 from depthmup.sweep.sessions import environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
 
@@ -204,12 +204,11 @@ class Report:
                 "status": record.status.value,
                 "steps": len(record.losses),
                 "planned_steps": run.steps,
-                "loss": record.mean_loss(own.start, own.stop),
+                "loss": loss_over(run, record, window, steps=self.sweep.design.steps),
                 "last_finite_loss": record.last_finite_loss,
                 "key": run.key,
             }
             for run, record in self.records.items()
-            for own in (stretched(window, run.steps / self.sweep.design.steps),)
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
@@ -267,8 +266,8 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
     sweep = sweep or sweep_of(last)
     search = None
     if sweep.design.auto:
-        plan = _replayed(sweep, store, last)
-        sweep, search = plan.sweep, story(plan)
+        state = _replayed(sweep, store, last)
+        sweep, search = state.sweep, story(state)
     records = store.records(sweep.runs)
     command = {"command": last["command"]} if "command" in last else {}
     about: dict[str, Any] = {
@@ -297,10 +296,10 @@ def next_of(store: Store) -> tuple[Sequence[Any], str]:
     if sweep.design.auto is None:
         missing = store.missing(sweep.runs)
         return missing, f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
-    plan = advance(_begun(sweep, last), store)
-    if plan.pending:
-        return plan.pending, f"Round {max((r.number for r in plan.rounds), default=0) + 1}."
-    return (), " ".join(f"{name}: {why}" for name, why in plan.ended.items())
+    state = advance(_begun(sweep, last), store)
+    if state.pending:
+        return state.pending, f"Round {max((r.number for r in state.rounds), default=0) + 1}."
+    return (), " ".join(f"{name}: {why}" for name, why in state.ended.items())
 
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:
@@ -314,16 +313,16 @@ def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchS
     Raises:
         StoreError: the next round is not trained yet, and no budget of seconds ended the search.
     """
-    plan = advance(_begun(sweep, session), store)
-    if plan.done:
-        return plan
+    state = advance(_begun(sweep, session), store)
+    if state.done:
+        return state
     auto = sweep.design.auto
     if auto is None or auto.seconds is None:
         raise StoreError(
-            f"{len(plan.pending)} runs are to be trained next that are not in {store.path} yet. "
+            f"{len(state.pending)} runs are to be trained next that are not in {store.path} yet. "
             "Repeat the measurement with the same folder to go on; with shards, all of them."
         )
     over = f"after {auto.seconds:g} seconds no more runs were begun"
     names = [variant.name for variant in sweep.design.variants]
-    ended = {**dict.fromkeys(names, over), **plan.ended}
-    return replace(plan, pending=(), ended=ended)
+    ended = {**dict.fromkeys(names, over), **state.ended}
+    return replace(state, pending=(), ended=ended)

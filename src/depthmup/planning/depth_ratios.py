@@ -13,7 +13,7 @@ from depthmup.planning.own_constants import OwnConstants
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
-from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of
+from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of, patterns_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -355,13 +355,11 @@ def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iter
 
 
 def _in_and_out(names: list[str]) -> str:
-    patterns = list(dict.fromkeys(map(pattern_of, names)))
-    more = f" and {len(patterns) - 1} more" if len(patterns) > 1 else ""
     return (
-        f"{patterns[0]}{more} serves every branch and what is outside of the branches as well. It "
-        "takes the depth factor of its branches, the largest with which they stay stable; what is "
-        "outside alone would let it learn faster in deep models. Separate parameters would give "
-        "each its own."
+        f"{patterns_of(names, most=1)} serves every branch and what is outside of the branches as "
+        "well. It takes the depth factor of its branches, the largest with which they stay stable; "
+        "what is outside alone would let it learn faster in deep models. Separate parameters would "
+        "give each its own."
     )
 
 

@@ -11,7 +11,7 @@ from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.depth_ratios import Membership
 from depthmup.planning.roles import Growth, kind_and_ratios, lookup_use, matrix_use
 from depthmup.rules import Kind, Ratios, Role
-from depthmup.tracing import Facts, How, Use, pattern_of, plain_name
+from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of, plain_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,14 +154,12 @@ def repeated_outside(
 
 def no_depth_rule(names: list[str]) -> str:
     """What to do about matrices that repeat outside of every branch."""
-    patterns = list(dict.fromkeys(map(pattern_of, names)))
-    more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
     return (
-        f"The model repeats {', '.join(patterns[:3])}{more} more often than the base, but outside "
+        f"The model repeats {patterns_of(names, most=3)} more often than the base, but outside "
         "of every residual branch (stream + branch) that was found or declared, so no depth rule "
         "covers them. Write the addition plainly, with no factor on the stream, use the same "
         "depth, declare the branches: branches={'layers.*.attention': ('layers.*.norm1',), ...}, "
-        f"or, if they need no depth factor, say so: roles={{{patterns[0]!r}: 'hidden'}}."
+        f"or, if they need no depth factor, say so: roles={{{pattern_of(names[0])!r}: 'hidden'}}."
     )
 
 
@@ -205,10 +203,8 @@ def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base:
 
 
 def _each_layer(names: list[str]) -> str:
-    patterns = list(dict.fromkeys(map(pattern_of, names)))
-    more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
     return (
-        f"{', '.join(patterns[:3])}{more} act on the stream itself once per layer, outside of "
+        f"{patterns_of(names, most=3)} act on the stream itself once per layer, outside of "
         "every branch (gains of the stream, vectors that each layer adds), so their effects add up "
         "over depth and no depth rule covers them: they take no depth factor. Put them inside a "
         "branch, or check their learning rate at the target depth."

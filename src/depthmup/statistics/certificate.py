@@ -17,6 +17,7 @@ from depthmup.records import NUMERICS, UNKNOWN, Place
 from depthmup.records.certificate import (
     Certificate,
     Probe,
+    Refusal,
     SizeOptimum,
 )
 from depthmup.statistics.conclusion import conclude
@@ -50,6 +51,7 @@ def calibrate(
     chance: float = math.inf,
     probe: Probe | None = None,
     one_seed: bool = False,
+    refusals: Sequence[Refusal] = (),
     tolerance: float = TOLERANCE,
     about: Mapping[str, Any] | None = None,
 ) -> Certificate:
@@ -69,6 +71,7 @@ def calibrate(
         probe: what the probe of the target showed.
         one_seed: whether one seed is enough. The scatter of points about their curves then stands
             for that of seeds, and a shift that all runs of the one seed share is not seen.
+        refusals: reasons against a certificate that the losses alone do not show.
         tolerance: octaves per doubling within which an optimum counts as staying.
         about: further fields of ``Certificate``: title, scheme, measure, rate_unit, model (the
             fingerprint of the code that was trained), config, environment.
@@ -111,15 +114,15 @@ def calibrate(
         _size_optimum(size, fitted, i, location)
         for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
-    refusals = refuse_measurements(measured, fitted, one_seed=one_seed)
+    lacks = refuse_measurements(measured, fitted, one_seed=one_seed)
     # Where a size has no optimum there is no law to judge.
-    laws = laws_of(fitted, sizes, base) if not refusals else None
-    refusals += refuse_design(sizes, base, target, laws)
+    laws = laws_of(fitted, sizes, base) if not lacks else None
+    lacks += refuse_design(sizes, base, target, laws)
     if laws is not None and laws.optimum.freedom > 0:
         before = None if middle is None else laws_of(optima(middle), sizes, base)
-        refusals += refuse_law(laws, before) + refuse_breakdown(laws)
+        lacks += refuse_law(laws, before) + refuse_breakdown(laws)
     if probe is not None:
-        refusals += refuse_probe(probe, target)
+        lacks += refuse_probe(probe, target)
     common = {
         "target": dict(target),
         "base": dict(base),
@@ -127,11 +130,11 @@ def calibrate(
         "probe": probe,
         **_provenance(curves, about or {}),
     }
-    if laws is None or refusals:
-        return Certificate(**common, refusals=tuple(refusals))
+    if laws is None or lacks:
+        return Certificate(**common, refusals=(*refusals, *lacks))
     conclusion = conclude(laws, fitted, sizes, base, target, tolerance)
-    if refusals := refuse_excess_loss(conclusion["penalty"]):
-        return Certificate(**common, refusals=tuple(refusals))
+    if lacks := [*refusals, *refuse_excess_loss(conclusion["penalty"])]:
+        return Certificate(**common, refusals=tuple(lacks))
     return Certificate(**common, **conclusion)
 
 

@@ -1,12 +1,10 @@
 """From records to certificates: the best learning rate predicted for a size not swept."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from depthmup.records import RUN_AXES, UNKNOWN, Certificate, Place, Verdict
+from depthmup.records import RUN_AXES, Certificate, Place
 from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
@@ -51,7 +49,7 @@ def certificate(
         before = _early(losses, losses_over(sweep, records, variant, sizes, early))
     grids = [~np.isnan(grid) for grid in curves.log2_lrs]
     fitted = [y[grid] for y, grid in zip(curves.losses, grids, strict=True)]
-    result = calibrate(
+    return calibrate(
         sizes=losses.sizes,
         log2_lrs=[k[grid] for k, grid in zip(curves.log2_lrs, grids, strict=True)],
         losses=[y[:, ~np.isnan(y).all(0)] for y in fitted],
@@ -60,6 +58,7 @@ def certificate(
         base=sweep.design.base,
         chance=losses.chance,
         probe=probe,
+        refusals=_too_coarse(curves) if losses.bracketed else (),
         tolerance=tolerance,
         about={
             "rate_unit": 1.0,
@@ -71,37 +70,27 @@ def certificate(
             "environment": environment or {},
         },
     )
-    if losses.bracketed and (coarse := _coarse(curves)):
-        return _refused(result, coarse)
-    return result
 
 
-def _coarse(curves: Curves) -> float:
-    """The widest spacing around an optimum of a search that is too wide for a certificate; or 0."""
-    widest = float(optima(curves).spacing.max())
-    return widest if widest > FINEST + CLOSE else 0.0
-
-
-def _refused(issued: Certificate, spacing: float) -> Certificate:
-    """A certificate from three rates a factor of two apart would hand out the wrong one.
+def _too_coarse(curves: Curves) -> tuple[Refusal, ...]:
+    """Why three rates a factor of two apart, which decide a verdict, would hand out a wrong one.
 
     The lowest point of a lopsided valley lies beside the centre of three points, by up to 0.3
     octaves, and three points do not show it.
     """
-    refusal = Refusal(
-        lack=Lack.SEARCH,
-        reason=(
-            f"Learning rates were found for the verdict, {spacing:g} octave apart around the "
-            "optimum: too far to see where in a lopsided valley the best one lies."
+    spacing = float(optima(curves).spacing.max())
+    if spacing <= FINEST + CLOSE:
+        return ()
+    return (
+        Refusal(
+            lack=Lack.SEARCH,
+            reason=(
+                f"Learning rates were found for the verdict, {spacing:g} octave apart around the "
+                "optimum: too far to see where in a lopsided valley the best one lies."
+            ),
+            advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
         ),
-        advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
     )
-    nothing: dict[str, Any] = {
-        "slopes": (), "predicted": UNKNOWN, "penalty": UNKNOWN, "base_regret": UNKNOWN,
-        "best_loss": UNKNOWN, "metrics": None, "verdict": Verdict.UNDECIDED, "law": (),
-        "penalty_curve": (),
-    }  # fmt: skip
-    return replace(issued, refusals=(refusal, *issued.refusals), **nothing)
 
 
 def _early(late: Losses, early: Losses) -> Sequence[Array] | None:

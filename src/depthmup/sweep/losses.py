@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from depthmup.records import Record
 from depthmup.statistics.intervals import Array
 from depthmup.sweep.store import Store
 
@@ -33,6 +34,38 @@ def stored_losses(points: Sequence[Sequence[Sequence[Any]]], store: Store, windo
             for rates in points
         ]
     )
+
+
+def loss_over(run: Any, record: Record[Any], window: slice, *, steps: int) -> float:
+    """The mean loss of a run over the window that is ``window`` in a run of so many steps.
+
+    Args:
+        run: of its own number of steps.
+        record: which it left.
+        window: of steps.
+        steps: of a run that the window counts.
+    """
+    own = stretched(window, run.steps / steps)
+    return record.mean_loss(own.start, own.stop)
+
+
+def positive_loss_over(run: Any, record: Record[Any], window: slice, *, steps: int) -> float:
+    """``loss_over``, of which curves are compared by the logarithm.
+
+    Args:
+        run, record, window, steps: as there.
+
+    Raises:
+        ValueError: the mean loss is not positive.
+    """
+    loss = loss_over(run, record, window, steps=steps)
+    if not loss > 0:
+        raise ValueError(
+            f"Expected positive losses; over steps {window.start} to {window.stop} the mean of a "
+            f"run is {loss:.4g}. Curves are compared by the logarithm of the loss: train fewer "
+            "steps, or on data that the model cannot fit exactly."
+        )
+    return loss
 
 
 def stretched(window: slice, by: float) -> slice:

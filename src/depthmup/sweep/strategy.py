@@ -31,7 +31,7 @@ from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import DRIFT_UNIT
 from depthmup.statistics.looks import line_of, misfit_part, seeds_part
 from depthmup.sweep.design import Size, Variant
-from depthmup.sweep.losses import stretched
+from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.store import Store
 from depthmup.sweep.sweep import Sweep
 
@@ -225,8 +225,7 @@ def _absorbed(
         for ask, run in _runs(state.sweep, step).items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
-            of_run = stretched(window, run.steps / design.steps)
-            row[ask.seed] = _loss(records[run], of_run.start, of_run.stop)
+            row[ask.seed] = positive_loss_over(run, records[run], window, steps=design.steps)
             of_variant[ask.size][ask.log2_lr] = row
             seeds = asked.setdefault((name, ask.size), {})
             seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)
@@ -252,17 +251,6 @@ def _absorbed(
         records=records,
         losses=losses,
     )
-
-
-def _loss(record: Record[Any], start: int, stop: int) -> float:
-    loss = float(record.mean_loss(start, stop))
-    if not loss > 0:
-        raise ValueError(
-            f"Expected positive losses; over steps {start} to {stop} the mean of a run is "
-            f"{loss:.4g}. Curves are compared by the logarithm of the loss: train fewer steps, or "
-            "on data that the model cannot fit exactly."
-        )
-    return loss
 
 
 def _listed(step: _Step) -> tuple[Asked, ...]:

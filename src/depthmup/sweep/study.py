@@ -32,7 +32,7 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
 from depthmup.sweep.design import Size, Variant
-from depthmup.sweep.losses import stretched
+from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
 
@@ -57,12 +57,6 @@ def losses_over(
     """
     log2_lrs = tuple(sorted({k for size in sizes for k in sweep.rates(variant, size)}))
     values = _aligned(sweep, records, variant, sizes, window, log2_lrs)
-    if (values <= 0).any():
-        raise ValueError(
-            f"Expected positive losses; over steps {window.start} to {window.stop} the mean is "
-            f"{np.nanmin(values):.4g} somewhere. Curves are compared by the logarithm of the loss: "
-            "train fewer steps, or on data that the model cannot fit exactly."
-        )
     return Losses(
         sizes=tuple(sizes),
         log2_lrs=log2_lrs,
@@ -85,8 +79,7 @@ def _aligned(
     for i, size in enumerate(sizes):
         for log2_lr in sweep.rates(variant, size):
             for seed, run in enumerate(sweep.curve(variant, size, log2_lr)):
-                own = stretched(window, run.steps / sweep.design.steps)
-                loss = records[run].mean_loss(own.start, own.stop)
+                loss = positive_loss_over(run, records[run], window, steps=sweep.design.steps)
                 values[i, log2_lrs.index(log2_lr), seed] = loss
     return values
 

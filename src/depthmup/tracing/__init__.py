@@ -18,6 +18,7 @@ from depthmup.tracing.names import (
     named_tensors,
     parameters,
     pattern_of,
+    patterns_of,
     plain_name,
     unwrapped,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "onto_modules",
     "parameters",
     "pattern_of",
+    "patterns_of",
     "plain_name",
     "read",
     "trace",

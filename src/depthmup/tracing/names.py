@@ -1,7 +1,7 @@
 """Names of parameters and modules, whatever a model is wrapped in."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +72,18 @@ def pattern_of(name: str) -> str:
         'layers.*.mlp.up.weight'
     """
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
+
+
+def patterns_of(names: Iterable[str], *, most: int) -> str:
+    """The different patterns of names, of which a sentence lists so many.
+
+    Example:
+        >>> patterns_of(["layers.0.up", "layers.1.up", "layers.0.gate", "scale"], most=2)
+        'layers.*.up, layers.*.gate and 1 more'
+    """
+    patterns = list(dict.fromkeys(map(pattern_of, names)))
+    more = f" and {len(patterns) - most} more" if len(patterns) > most else ""
+    return ", ".join(patterns[:most]) + more
 
 
 def matches(pattern: str, name: str) -> re.Match[str] | None:
