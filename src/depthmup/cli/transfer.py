@@ -39,12 +39,6 @@ class CustomModel:
     """Version of your code. By default its source is hashed, and all runs are repeated when it
     changes."""
 
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Schedule of the learning rate over training."""
-
-    warmup: float = 0.0
-    """Fraction of training over which the learning rate first rises linearly."""
-
     clip: float | None = None
     """Norm to which gradients are clipped."""
 
@@ -182,6 +176,12 @@ class Options:
 
     momentum: float | None = None
     """Momentum of SGD and Muon."""
+
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Schedule of the learning rate over training."""
+
+    warmup: float = 0.0
+    """Fraction of training over which the learning rate first rises linearly."""
 
     seeds: int | None = None
     """Number of repetitions, from whose scatter intervals are computed; by default 3 for a grid.
@@ -441,12 +441,15 @@ def _given(value: int | None, usual: int) -> int:
 
 def _settings(options: Options) -> dict[str, Any]:
     """Settings that differ from the defaults: only those are part of a run's description."""
-    custom = options.custom
-    usual = CustomModel()
+    usual = Options()
     settings: dict[str, Any] = {
-        name: getattr(custom, name)
-        for name in ("schedule", "warmup", "clip", "own_init")
-        if getattr(custom, name) != getattr(usual, name)
+        name: getattr(group, name)
+        for group, default, names in (
+            (options, usual, ("schedule", "warmup")),
+            (options.custom, usual.custom, ("clip", "own_init")),
+        )
+        for name in names
+        if getattr(group, name) != getattr(default, name)
     }
     if options.beta1 is not None or options.beta2 is not None:
         settings["betas"] = [

@@ -13,6 +13,7 @@ from depthmup.sweep.cost import work
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
+from depthmup.training.schedules import schedule
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 INPUT = Role(kind=Kind.INPUT)
@@ -25,7 +26,13 @@ USUAL_RATES = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
 """log2 learning rates in units of 1 / width for Adam and 1 for SGD: half an octave apart around the
 optimum of networks with a = 1, which lies there for both."""
 
-SETTINGS: dict[str, Any] = {"betas": [0.9, 0.999], "eps": 1e-8, "momentum": 0.0}
+SETTINGS: dict[str, Any] = {
+    "betas": [0.9, 0.999],
+    "eps": 1e-8,
+    "momentum": 0.0,
+    "schedule": "constant",
+    "warmup": 0.0,
+}
 """Optimizer settings that ``Design.settings`` may have, with their defaults."""
 
 
@@ -36,7 +43,8 @@ class BuiltIn:
         x <- x + a multiplier(L) (phi(W x) - mean)
 
     At the base W has entries N(0, 1/width), U N(0, 1/inputs) and V N(0, 1/width^2); U and V are
-    not trained. ``Design.settings`` may have ``betas``, ``eps`` and ``momentum``.
+    not trained. ``Design.settings`` may have ``betas``, ``eps``, ``momentum``, ``schedule``
+    (constant, linear or cosine) and ``warmup``, the fraction of training before it.
 
     Args:
         activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos.
@@ -172,6 +180,8 @@ class BuiltIn:
                 epsilon=settings["eps"] * hidden.epsilon.at(square),
                 momentum=settings["momentum"],
                 weight_decay=variant.weight_decay * decay,
+                schedule=settings["schedule"],
+                warmup=float(settings["warmup"]),
             ),
             data=self.data,
             steps=design.steps_at(size),
@@ -278,6 +288,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             f"Expected settings of the built-in networks among {', '.join(SETTINGS)}; got "
             f"{', '.join(unknown)}."
         )
+    schedule(*(settings.get(name, SETTINGS[name]) for name in ("schedule", "warmup")))
     betas = settings.get("betas", SETTINGS["betas"])
     if not isinstance(betas, list | tuple) or len(betas) != 2:
         raise ValueError(f"Expected betas to be two numbers; got {betas!r}.")
