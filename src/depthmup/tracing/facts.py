@@ -84,6 +84,7 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
     for call in graph.calls:
         runs[call.name] = runs.get(call.name, 0) + 1
     placed = _placed(graph, usage, residuals)
+    products = tuple(find_products(graph, usage, residuals))
     return Facts(
         graph=graph,
         usage=placed,
@@ -94,8 +95,8 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
             carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
             for b in residuals.branches
         ),
-        products=tuple(find_products(graph, usage, residuals)),
-        constants=find_constants(graph, usage, residuals),
+        products=products,
+        constants=find_constants(graph, usage, residuals, products),
         runs=runs,
     )
 
