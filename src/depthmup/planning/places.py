@@ -165,7 +165,9 @@ def mixed_inputs(
 
 
 def _mixed(name: str, pieces: Sequence[int], growth: Sequence[float]) -> str:
-    parts = ", ".join(f"{size} ({ratio:g}-fold)" for size, ratio in zip(pieces, growth))
+    parts = ", ".join(
+        f"{size} ({ratio:g}-fold)" for size, ratio in zip(pieces, growth, strict=True)
+    )
     return (
         f"{name} reads coordinates put together from parts that grow differently: {parts}. The "
         "learning rate that is right for those that grow lets the others vanish, and no rate "
