@@ -32,7 +32,7 @@ from depthmup.planning.measured import Measured
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.starts import Draws, own_start
+from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
@@ -252,6 +252,7 @@ def plan(
         roles=roles,
         depth=depth,
         read_before=options.facts,
+        numbers=numbers_of(drawn),
     )
     chosen, why = (given, "") if given is not None else default_scheme(compared.places)
     chosen = chosen if options.run is None else with_run(chosen, options.run)
