@@ -1,0 +1,43 @@
+"""Ctrl-C and SIGTERM reach a command wherever it is."""
+
+import signal
+import time
+import weakref
+
+import pytest
+
+from depthmup.cli.interrupts import INTERRUPTED, TERMINATED, Terminated, interruptible, status_of
+
+
+class Referent: ...
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "status"),
+    [(signal.SIGINT, KeyboardInterrupt, INTERRUPTED), (signal.SIGTERM, Terminated, TERMINATED)],
+)
+def test_an_interrupt_that_python_ignores_comes_again(number, error, status, capsys):
+    """What is raised in the callback of a weak reference is ignored, as in those of imports."""
+    referent = Referent()
+    reference = weakref.ref(referent, lambda gone: signal.raise_signal(number))
+    with pytest.raises(error) as interrupt, interruptible():
+        del referent
+        time.sleep(10)
+    assert status_of(interrupt.value) == status
+    assert reference() is None
+    assert capsys.readouterr().err == ""
+
+
+def test_other_errors_that_python_ignores_are_shown_as_ever(capfd):
+    referent = Referent()
+    reference = weakref.ref(referent, lambda gone: 1 / 0)
+    with interruptible():
+        del referent
+    assert reference() is None
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_afterwards_everything_is_as_before():
+    with interruptible():
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
