@@ -21,8 +21,8 @@ def load(folder: str | Path) -> "Report | FitReport":
         a fit left out are in its excluded.csv, and are not part of it here.
 
     Raises:
-        StoreError: there is no such folder, nothing of the two kinds in it, a fit.json that is none,
-            or runs are missing.
+        StoreError: there is no such folder, nothing of the two kinds in it, a fit.json that is
+            none, or runs are missing.
 
     Example:
         ``depthmup.load("runs/demo").figure("transfer").save("transfer.pdf")``

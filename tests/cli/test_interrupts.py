@@ -12,19 +12,24 @@ from depthmup.cli.interrupts import INTERRUPTED, TERMINATED, Terminated, interru
 class Referent: ...
 
 
+def _interrupted_in_a_callback(number):
+    referent = Referent()
+    reference = weakref.ref(referent, lambda gone: signal.raise_signal(number))
+    with interruptible():
+        del referent
+        assert reference() is None
+        time.sleep(10)
+
+
 @pytest.mark.parametrize(
     ("number", "error", "status"),
     [(signal.SIGINT, KeyboardInterrupt, INTERRUPTED), (signal.SIGTERM, Terminated, TERMINATED)],
 )
 def test_an_interrupt_that_python_ignores_comes_again(number, error, status, capsys):
     """What is raised in the callback of a weak reference is ignored, as in those of imports."""
-    referent = Referent()
-    reference = weakref.ref(referent, lambda gone: signal.raise_signal(number))
-    with pytest.raises(error) as interrupt, interruptible():
-        del referent
-        time.sleep(10)
+    with pytest.raises(error) as interrupt:
+        _interrupted_in_a_callback(number)
     assert status_of(interrupt.value) == status
-    assert reference() is None
     assert capsys.readouterr().err == ""
 
 
