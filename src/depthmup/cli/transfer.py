@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from depthmup.cli.interrupts import status_of
 from depthmup.cli.sizes import parse_arms, parse_size
 from depthmup.execution import Execution
 from depthmup.records.run import Order, Precision
@@ -257,13 +258,13 @@ def run(options: Options) -> int:
                 forecast=None if options.json else display.say,
                 command=["depthmup", *sys.argv[1:]],
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         store = options.out / (Shard.parse(shard).store_name if shard else MAIN_STORE)
         print(
             f"\nStopped. Finished runs are in {store}; the same command continues from there.",
             file=sys.stderr,
         )
-        return 130
+        return status_of(interrupt)
     if shard:
         print(
             f"Shard {shard} is done: {len(report.records)} runs. When all shards are done, "
