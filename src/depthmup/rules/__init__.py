@@ -24,6 +24,7 @@ from depthmup.rules.experts import (
     Held,
     expert_rule,
     moe,
+    sized_as_router,
 )
 from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
@@ -105,6 +106,7 @@ __all__ = [
     "run_rule",
     "said",
     "scheme",
+    "sized_as_router",
     "with_experts",
     "with_run",
 ]
