@@ -188,9 +188,9 @@ def containers(match_deeper: Iterable[str], parts: Iterable[str], names: Iterabl
         parts: names of the parameters that are parts of mixtures.
         names: of all parameters.
     """
-    inside = {*parts}
-    return {
-        container
-        for container in match_deeper
-        if all(name in inside for name in names if name.startswith(f"{container}."))
-    }
+    result = set()
+    for container in match_deeper:
+        inside = {name for name in names if not container or name.startswith(f"{container}.")}
+        if inside and inside <= {*parts}:
+            result.add(container)
+    return result

@@ -90,7 +90,7 @@ def kind_and_ratios(
             f"Pass inputs that use it, freeze or remove it, or declare it: "
             f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
         )
-    if mixture is not None:
+    if mixture is not None and not any(use.bent or use.how is How.UNKNOWN for use in uses):
         alike = {_in_mixture(growth, use, mixture) for use in uses}
         if len(alike) == 1:
             kind, ratios = alike.pop()
@@ -122,7 +122,7 @@ def _in_mixture(growth: Growth, use: Use, mixture: MixturePart) -> tuple[Kind, R
     counting = {*mixture.axes}
     if mixture.part is Part.ROUTER:
         counting = {*use.fan_out}
-    vector = use.how is How.ELEMENTWISE
+    vector = use.how is not How.MATRIX  # one of several, looked up or sliced
     into = 1.0 if vector else growth.along([a for a in use.fan_in if a not in counting])
     return (
         Kind.VECTOR if vector else Kind.HIDDEN,

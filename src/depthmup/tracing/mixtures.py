@@ -27,7 +27,8 @@ _KEEPS_NUMBERS = (
     | {"add", "sub", "mul", "div", "neg", "exp", "log", "sum", "mean", "amax", "pow", "sqrt"}
     | {"clamp", "clamp_min", "where", "masked_fill", "scatter", "scatter_add", "index_put"}
     | {"select", "slice", "split", "split_with_sizes", "unbind", "sort", "stack", "cat", "alias"}
-    | {"eq", "ne", "ge", "gt", "le", "lt", "one_hot", "any", "logical_and", "floor_divide"}
+    | {"eq", "ne", "ge", "gt", "le", "lt", "one_hot", "any", "floor_divide", "abs", "maximum"}
+    | {"logical_and", "logical_not", "bitwise_and", "bitwise_not", "minimum", "cumsum"}
 )
 
 
@@ -116,13 +117,9 @@ def _mixture(
     nodes = {use.node for use in matrices}
     before = frozenset[int]().union(*(graph.ancestors(n) - {n} for n in nodes))
     last = {use for use in matrices if use.node not in before}
-    behind = _behind(graph, nodes, weightings)
-    vectors = {
-        use
-        for use in _uses(at, frozenset[int]().union(*sources))
-        if use.how is How.ELEMENTWISE and use.node in behind | nodes
-    }
-    at_the_end = _behind(graph, {use.node for use in last}, weightings) | {u.node for u in last}
+    beside = {*_uses(at, frozenset[int]().union(*sources))}
+    vectors = _vectors(graph, beside, nodes, weightings)
+    ends = _vectors(graph, beside, {use.node for use in last}, weightings)
     biases = {use.parameter for use in _uses(at, {*numbers}) if use.how is How.ELEMENTWISE}
     parts = {use.parameter for use in matrices | vectors} | biases | {router.parameter}
     return Mixture(
@@ -133,7 +130,7 @@ def _mixture(
         biases=frozenset(biases),
         matrices=frozenset(use.parameter for use in matrices),
         vectors=frozenset(use.parameter for use in vectors),
-        last=frozenset(u.parameter for u in last | {v for v in vectors if v.node in at_the_end}),
+        last=frozenset(use.parameter for use in last | ends),
         shared=frozenset(_shared(graph, usage, router, root, parts)),
         axes={
             use.parameter: axes
@@ -158,7 +155,7 @@ def _followed(
         node = graph.nodes[heapq.heappop(todo)]
         inputs = {ref.node for ref in node.inputs} - fixed
         foreign = inputs - numbers.keys()
-        known = _joined([numbers[n] for n in inputs - foreign])
+        known = _joined(node, [numbers[n] for n in sorted(inputs - foreign)])
         activation = _weighted(node, numbers, foreign)
         if activation is not None and known.squashed:
             weightings.append(_Weighting(activation=activation, numbers=known))
@@ -171,11 +168,19 @@ def _followed(
     return numbers, weightings
 
 
-def _joined(parts: Sequence[_Numbers]) -> _Numbers:
+def _joined(node: Node, parts: Sequence[_Numbers]) -> _Numbers:
+    """What is known of numbers that an operation puts together."""
+    picked = [part.picked for part in parts] or [0]
+    if node.op in ("cat", "stack"):  # the first choice, and the second
+        number = sum(picked)
+    elif node.op in ("add", "sub", "div"):  # less the largest one: that picks none
+        number = min(picked)
+    else:
+        number = max(picked)
     return _Numbers(
         squashed=any(part.squashed for part in parts),
         averaged=any(part.averaged for part in parts),
-        picked=max((part.picked for part in parts), default=0),
+        picked=number,
     )
 
 
@@ -241,18 +246,32 @@ def _uses(at: Mapping[int, Sequence[Use]], nodes: Collection[int]) -> Iterator[U
         yield from at[node]
 
 
-def _behind(graph: Graph, nodes: Collection[int], weightings: Sequence[_Weighting]) -> set[int]:
-    """The nodes between matrices of experts and the weighting of what they give."""
-    return set[int]().union(
-        *(graph.between(n, w.activation) for n in nodes for w in weightings if n <= w.activation)
-    )
+def _vectors(
+    graph: Graph,
+    beside: Collection[Use],
+    matrices: Collection[int],
+    weightings: Sequence[_Weighting],
+) -> set[Use]:
+    """What acts entry by entry between matrices of experts and the weighting of what they give."""
+    nodes = {*matrices}
+    for start in matrices:
+        for weighting in weightings:
+            if start <= weighting.activation:
+                nodes |= graph.between(start, weighting.activation)
+    return {
+        use
+        for use in beside
+        if (use.how is How.ELEMENTWISE and use.node in nodes)
+        # Biases of several experts, of which those of the active ones are looked up.
+        or (use.how is How.LOOKUP and nodes & {*graph.consumers[use.node]})
+    }
 
 
 def _counting(graph: Graph, use: Use, total: int) -> tuple[int, ...]:
     """The axes of a parameter that count experts: over which a product repeats, or that are
     sliced or looked up."""
     shape = graph.nodes[graph.parameters[use.parameter]].shape
-    if use.how is How.ELEMENTWISE:
+    if use.how is not How.MATRIX:
         return (0,) if len(shape) > 1 and shape[0] == total else ()
     axes = {*use.batch, *(axis for axis, _ in use.slices)}
     axes |= {0} - {*use.fan_in, *use.fan_out} if use.picked else set()
