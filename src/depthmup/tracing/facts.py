@@ -13,6 +13,7 @@ from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
     ELEMENTWISE,
@@ -39,6 +40,7 @@ class Facts:
     activations (queries and keys among them). ``constants`` are the model's own numbers and what
     they stand beside. ``tied`` says what can multiply the input of a readout that is also an
     embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
+    ``mixtures`` are the mixtures of experts.
     """
 
     graph: Graph = field(repr=False)
@@ -50,6 +52,7 @@ class Facts:
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+    mixtures: tuple[Mixture, ...] = ()
 
     @property
     def positive_branches(self) -> tuple[str, ...]:
@@ -111,6 +114,7 @@ def read(
         products=products,
         constants=find_constants(graph, usage, residuals, products),
         runs=runs,
+        mixtures=find_mixtures(graph, placed),
     )
 
 
