@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import adoption
 from depthmup.cli.main import VERBS, parse
 from depthmup.cli.spelling import with_commas
 
@@ -125,3 +126,21 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             generated = target.startswith("depthmup") and target.endswith(".rst")
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+class TestAdoption:
+    def test_the_table_is_the_one_counted(self):
+        page = (DOCS / "explanation" / "comparison.md").read_text(encoding="utf-8")
+        assert adoption.table() in page
+
+    @pytest.mark.parametrize("name", adoption.TITLES)
+    def test_the_plain_program_knows_no_plan(self, name):
+        code = adoption.plain(adoption.program(DOCS / "how-to" / f"{name}.md"))
+        assert not re.search(r"\bplan\b|depthmup|\bbase\b", code)
+        compile(code, name, "exec")
+
+    @pytest.mark.parametrize("change", [adoption.plain, lambda code: adoption.with_mup(code)])
+    def test_the_plain_program_and_mups_run(self, change, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        code = adoption.plain(adoption.program(DOCS / "how-to" / "nanogpt.md"))
+        adoption.run(change(code))
