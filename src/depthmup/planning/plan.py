@@ -167,11 +167,9 @@ class Plan:
         """Verify now and again while the optimizer steps; see ``verification.watch``."""
         return verification.watch(self, model, optimizer, **options)
 
-    def clip_grad_norm_(
-        self, model: nn.Module, max_norm: float, *, norm_type: float = 2.0
-    ) -> Tensor:
-        """Clip by the norm of the gradients that the unfolded model would have."""
-        return clipping.clip_grad_norm_(self, model, max_norm, norm_type=norm_type)
+    def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
+        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``."""
+        return clipping.clip_grad_norm_(self, model, max_norm, **options)
 
 
 def plan(
