@@ -85,9 +85,12 @@ def transfer_rows(study: Study) -> list[Row]:
 
 
 def question(study: Study) -> tuple[str, ...]:
-    """Which question was asked along batch or duration, a sentence each; none along others."""
-    sentences = study.config.get("question", ()) if study.axis in RUN_AXES else ()
-    return tuple(map(str, sentences)) if isinstance(sentences, list | tuple) else ()
+    """What was tuned, if not the learning rate, and which question was asked along batch or
+    duration: a sentence each, none of learning rates along other axes.
+    """
+    keys = ("tuned", "question") if study.axis in RUN_AXES else ("tuned",)
+    parts = [study.config.get(key, ()) for key in keys]
+    return tuple(str(s) for part in parts if isinstance(part, list | tuple) for s in part)
 
 
 def transfers(study: Study) -> tuple[Transfer, ...]:

@@ -30,7 +30,7 @@ from depthmup.statistics import (
     measured,
     optima,
 )
-from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
+from depthmup.statistics.drift import EXCESS_UNIT, drift_unit
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -110,7 +110,7 @@ def studies(
     """
     return tuple(
         Study(
-            title=title or sweep.model.title,
+            title=title or sweep.title,
             windows=tuple(
                 _window(sweep, records, axis, steps, tolerance) for steps in sweep.design.windows
             ),
@@ -119,6 +119,7 @@ def studies(
             environment=environment,
             axis=axis,
             search=search,
+            tuned=sweep.design.tune,
         )
         for axis in sweep.design.axes
     )
@@ -194,9 +195,15 @@ def _transfer(
         regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
     elif base in inside and target in inside:
         regret = excess_loss(fitted, base, target)
-    drift = replace(drift, unit=DRIFT_UNIT.format(axis=axis))
+    what = sweep.design.tune
+    drift = replace(drift, unit=drift_unit(axis, what))
     verdict, why = judge(
-        at_sizes, drift, seeds=fitted.curves.fewest_seeds, tolerance=tolerance, axis=axis
+        at_sizes,
+        drift,
+        seeds=fitted.curves.fewest_seeds,
+        tolerance=tolerance,
+        axis=axis,
+        tuned=what,
     )
     if len(along) < len(sweep.design.arm(axis)):
         largest = sweep.design.arm(axis)[-1]
