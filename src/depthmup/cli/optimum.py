@@ -113,6 +113,10 @@ def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
         raise ValueError(
             f"{file} has no measurement of {of_name.title} along depth; it has {there}."
         )
+    if any("log2_lr" not in at for at in of_scheme[0]["optimum"]):
+        raise ValueError(
+            f"Expected --measured to be of the learning rate; {file} has another hyperparameter's."
+        )
     known = {at["depth"]: at for at in of_scheme[0]["optimum"] if at["log2_lr"] is not None}
     if base_depth not in known:
         raise ValueError(

@@ -191,7 +191,7 @@ class Certificate:
         """
         if not self.tuned.is_learning_rate:
             raise AttributeError(
-                f"This certificate is for the {self.tuned.name}: read its value. The learning rate "
+                f"This certificate is for {self.tuned.the}: read its value. The learning rate "
                 "was held; its config has it."
             )
         return self.value
@@ -263,8 +263,8 @@ def compare(first: Certificate, second: Certificate) -> Change:
         )
     if first.tuned != second.tuned:
         raise ValueError(
-            f"Expected two certificates of one hyperparameter; got the {first.tuned.name} and the "
-            f"{second.tuned.name}."
+            f"Expected two certificates of one hyperparameter; got {first.tuned.the} and "
+            f"{second.tuned.the}."
         )
     for name in ("target", "base", "measure"):
         if getattr(first, name) != getattr(second, name):

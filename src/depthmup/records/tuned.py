@@ -49,6 +49,28 @@ class Tuned:
         return f"octaves of {self.name}"
 
     @property
+    def the(self) -> str:
+        """With its article, where it is a word that has one."""
+        return f"the {self.name}" if self.name[0].isalpha() else self.name
+
+    @property
+    def one(self) -> str:
+        """Any single value, with its article."""
+        if not self.name[0].isalpha():
+            return f"a value of {self.name}"
+        return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name}"
+
+    @property
+    def bound(self) -> str:
+        """Values beyond those measured, at which training may end."""
+        return f"larger {self.plural}" if self.name[0].isalpha() else f"other {self.plural}"
+
+    @staticmethod
+    def begin(words: str) -> str:
+        """Words that begin a sentence."""
+        return f"{words[:1].upper()}{words[1:]}"
+
+    @property
     def is_learning_rate(self) -> bool:
         return self.key == _LEARNING_RATE
 

@@ -12,7 +12,10 @@ Row = dict[str, Any]
 
 
 def point_rows(study: Study) -> list[Row]:
-    """Loss at each learning rate: one row per window, scheme, size and learning rate."""
+    """Loss at each value of what is tuned: one row per window, scheme, size and value.
+
+    The column is ``log2_lr``, or ``log2_weight_decay`` and so on.
+    """
     titles = _titles(study)
     return [
         {
@@ -22,7 +25,7 @@ def point_rows(study: Study) -> list[Row]:
             "scheme": curve.scheme,
             "title": titles[curve.scheme],
             **_size(curve),
-            "log2_lr": point.log2_lr,
+            study.tuned.column: point.log2_lr,
             "loss": point.loss.value,
             "low": point.loss.low,
             "high": point.loss.high,
@@ -36,7 +39,7 @@ def point_rows(study: Study) -> list[Row]:
 
 
 def optimum_rows(study: Study) -> list[Row]:
-    """The best learning rate: one row per window, scheme and size."""
+    """The best value of what is tuned: one row per window, scheme and size."""
     return [
         {
             "window": index,
@@ -45,7 +48,7 @@ def optimum_rows(study: Study) -> list[Row]:
             "scheme": transfer.scheme,
             "title": transfer.title,
             **_size(optimum),
-            "log2_lr": optimum.log2_lr.value,
+            study.tuned.column: optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
             "high": optimum.log2_lr.high,
             "loss": optimum.loss.value,

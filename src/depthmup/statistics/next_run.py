@@ -433,8 +433,8 @@ class _Sharper:
         state = self.state
         if state.look < state.search.looks[-1]:
             return state.more_seeds(self.sizes)
-        name = state.search.tuned.name
-        return Done(why=f"seeds scatter more than the {name} matters around some optimum")
+        what = state.search.tuned
+        return Done(why=f"seeds scatter more than {what.the} matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""

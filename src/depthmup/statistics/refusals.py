@@ -86,7 +86,7 @@ def refuse_measurements(
             Refusal(
                 lack=Lack.WALL,
                 reason=(
-                    f"At {named(walls)} a {tuned.name} next to the best one diverges, so that "
+                    f"At {named(walls)} {tuned.one} next to the best one diverges, so that "
                     "the optimum is known to a step of the grid only."
                 ),
                 advice=f"Use a finer grid of {tuned.plural}.",
@@ -103,7 +103,7 @@ def refuse_measurements(
 def _noise(where: str, tuned: Tuned) -> Refusal:
     return Refusal(
         lack=Lack.NOISE,
-        reason=f"At {where} seeds scatter more than the {tuned.name} matters around its optimum.",
+        reason=f"At {where} seeds scatter more than {tuned.the} matters around its optimum.",
         advice=f"Use more seeds, longer windows, or a wider spacing of {tuned.plural}.",
     )
 

@@ -86,8 +86,8 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
         Refusal(
             lack=Lack.SEARCH,
             reason=(
-                f"{tuned.plural[:1].upper()}{tuned.plural[1:]} were found for the verdict, {spacing:g} octave apart around the "
-                "optimum: too far to see where in a lopsided valley the best one lies."
+                f"{tuned.begin(tuned.plural)} were found for the verdict, {spacing:g} octave apart "
+                "around the optimum: too far to see where in a lopsided valley the best one lies."
             ),
             advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
         ),

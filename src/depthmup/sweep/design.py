@@ -208,7 +208,9 @@ class Design:
 
     def with_grid(self, grid: tuple[float, ...] | Auto) -> "Design":
         """The design with other values of what is tuned, or another search for them."""
-        return replace(self, **{"lrs" if self.tune.is_learning_rate else "values": grid})
+        if self.tune.is_learning_rate:
+            return replace(self, lrs=grid)
+        return replace(self, values=grid)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -557,14 +559,14 @@ def _check_tuned(design: Design) -> None:
     if not isinstance(design.lrs, tuple) or len(design.lrs) != 1:
         given = design.lrs if isinstance(design.lrs, tuple) else "none"
         raise ValueError(
-            f"Expected one learning rate to hold at the base while the {what.name} is tuned, such "
+            f"Expected one learning rate to hold at the base while {what.the} is tuned, such "
             f"as lrs=0.003; got {given}. The best {what.name} is another one at another rate."
         )
     check_octaves(design.log2_lrs)
     name, usual = _OWN_LISTS.get(what.key, ("", ()))
     if name and getattr(design, name) != usual:
         raise ValueError(
-            f"The {what.name} is tuned, so that its values are values=; got {name}="
+            f"{what.begin(what.the)} is tuned, so that its values are values=; got {name}="
             f"{getattr(design, name)}, too. Leave {name} out."
         )
     if what.key == "init_scale" and "init_scale" in design.settings:

@@ -62,7 +62,7 @@ def tuning(design: Design) -> tuple[str, ...]:
     held = f"{2.0 ** design.log2_lrs[0]:.4g}"
     moves = dict.fromkeys(_moved(variant, what) for variant in design.variants)
     return (
-        f"The {what.name} is tuned. The learning rate is held: {held} at the base.",
+        f"{what.begin(what.the)} is tuned. The learning rate is held: {held} at the base.",
         *moves,
     )
 
@@ -75,10 +75,9 @@ def _moved(variant: Variant, what: Tuned) -> str:
         title += f"run by {variant.run.key},"
     if power == ONE:
         return (
-            f"{title} keeps the {what.name} at every size, and moves the learning rate by its own "
-            "laws."
+            f"{title} keeps {what.the} at every size, and moves the learning rate by its own laws."
         )
-    return f"{title} moves the {what.name} by {power}, and the learning rate by its own laws."
+    return f"{title} moves {what.the} by {power}, and the learning rate by its own laws."
 
 
 def _held(design: Design, varied: set[str]) -> Iterator[str]:

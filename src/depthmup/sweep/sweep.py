@@ -111,7 +111,7 @@ class Sweep:
         usual = self.model.title
         if what.is_learning_rate:
             return usual
-        return usual.replace("Learning-rate", f"{what.name[:1].upper()}{what.name[1:]}")
+        return usual.replace("Learning-rate", what.begin(what.name))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -133,6 +133,8 @@ class Sweep:
         model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
         empty = [name for name in ("settings", "sizes") if not design[name]]
         asked, about = question(self.design), tuning(self.design)
+        if not getattr(self.model, "planned", True):
+            about = about[:1]  # what moves with size is then the person's own doing
         return {
             **({"tuned": list(about)} if about else {}),
             **({"question": list(asked)} if asked else {}),

@@ -3,12 +3,11 @@
 A scheme and a rule of the run then move all of them with size, each by its own law.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from depthmup.records import Tuned
+from depthmup.records import Cell, Tuned
 from depthmup.rules import BETAS, Family, Kind, Power, Role, RunLaws, family
 from depthmup.sweep.design import Design, Variant
 
@@ -59,6 +58,26 @@ def hyperparameters(design: Design, variant: Variant, log2_value: float) -> Hype
             beta1, _ = settings.get("betas", BETAS.get(variant.optimizer, (0.9, 0.999)))
             return replace(chosen, settings={**settings, "betas": [beta1, 1.0 - value]})
     return chosen
+
+
+def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
+    """What a run has of the hyperparameter that is tuned, as columns, where a row lacks it.
+
+    Args:
+        run: a cell or a trial.
+        what: is tuned.
+    """
+    cell = isinstance(run, Cell)
+    match what.key:
+        case "init_scale" if cell:
+            return {"hidden_std": run.network.hidden_std}
+        case "init_scale":
+            return {INIT_SCALE: run.settings.get(INIT_SCALE, 1.0)}
+        case "one_minus_beta2" if cell:
+            return {"beta2": run.optimizer.beta2}
+        case "one_minus_beta2":
+            return {"beta2": run.settings["betas"][1]}
+    return {}
 
 
 def law_of(what: Tuned, variant: Variant) -> Power:
