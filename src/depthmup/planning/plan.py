@@ -262,7 +262,13 @@ def plan(
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
-        compared, chosen, family, run=run, folding=folding, multiplier=options.multiplier
+        compared,
+        chosen,
+        family,
+        run=run,
+        folding=folding,
+        multiplier=options.multiplier,
+        init_scale=options.init_scale,
     )
     start = own_start(
         model,
