@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -193,6 +194,33 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
         depthmup.Auto(runs=0)
     again = depthmup.Design.from_dict(json.loads(json.dumps(design(lrs="auto").to_dict())))
     assert again == design(lrs="auto")
+
+
+def test_each_optimizer_begins_at_its_own_usual_rate():
+    """Optima five octaves apart: from one rate for both, one of them would be looked for afar."""
+    began = {}
+
+    def train(trial):
+        began.setdefault(trial.optimizer, trial.lr)
+        best = {"sgd": -3.0, "adamw": -8.3}[trial.optimizer]
+        own = _noise(trial.seed, trial.depth, trial.lr / 64)
+        loss = math.exp(0.07 * (math.log2(trial.lr) - best) ** 2 + own)
+        return [4.0] + [loss] * (trial.steps - 1)
+
+    both = design(schemes="depth-mup", optimizers=("sgd", "adamw"))
+    report = depthmup.transfer(depthmup.Model(train=train, version="1"), both)
+    assert began["sgd"] / began["adamw"] == 2.0**5  # both begin as far below their start
+    rates = {o.log2_lr.value for f in report.findings for o in f.optima}
+    assert min(rates) < -7 < -4 < max(rates)
+    began.clear()
+    own = replace(both, lrs=depthmup.Auto(start={"sgd": 0.25, "adamw": 0.5**8}))
+    depthmup.transfer(depthmup.Model(train=train, version="1"), own)
+    assert began["sgd"] / began["adamw"] == 2.0**6
+    alone = replace(both, lrs=depthmup.Auto(start={"sgd": 0.25}))
+    with pytest.raises(ValueError, match="there is one for sgd, and adamw has none"):
+        depthmup.transfer(depthmup.Model(train=train, version="1"), alone)
+    with pytest.raises(ValueError, match="start for sgd of Auto to be positive"):
+        depthmup.Auto(start={"sgd": -1.0})
 
 
 def test_a_verdicts_three_rates_certify_nothing():
