@@ -4,6 +4,7 @@ Reading a model is one phase, comparing two models another: what a number means 
 shows in how it differs between a model and its base, so nothing here knows of a second model.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -175,6 +176,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             reads_stream=use.node in downstream,
             branches=tuple(inside.get(use.node, ())),
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
+            grouped=_is_grouped(graph, usage, use),
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)
@@ -185,6 +187,28 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     return replace(
         usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
     )
+
+
+def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
+    """Whether a matrix is repeated over groups of coordinates that a view has set apart."""
+    if use.how is not How.MATRIX or not use.batch or use.activation is None:
+        return False
+    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    groups = math.prod(shape[axis] for axis in use.batch)
+    size = math.prod(shape[axis] for axis in use.fan_in)
+    weights = usage.constant | usage.derived.keys()
+    node = use.activation
+    while True:
+        this = graph.nodes[node]
+        sources = [ref for ref in this.inputs if ref.node not in weights]
+        if this.op not in TRANSPARENT | {"add", "sub", "mul", "div"} or len(sources) != 1:
+            return False
+        before = graph.shape(sources[0])
+        if this.op == "expand" and math.prod(before) != math.prod(this.shape):
+            return False  # every matrix reads the same
+        if this.op in RESHAPES and before[-1:] == (groups * size,) and groups in this.shape:
+            return True
+        node = sources[0].node
 
 
 def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
