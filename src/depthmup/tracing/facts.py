@@ -40,6 +40,8 @@ class Facts:
     activations (queries and keys among them). ``constants`` are the model's own numbers and what
     they stand beside. ``tied`` says what can multiply the input of a readout that is also an
     embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
+    ``around`` names, for each branch, the module that takes in the stream and returns it with that
+    branch added ("" if there is none).
     """
 
     graph: Graph = field(repr=False)
@@ -51,6 +53,7 @@ class Facts:
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+    around: tuple[str, ...] = field(repr=False)
 
     @property
     def positive_branches(self) -> tuple[str, ...]:
@@ -112,7 +115,25 @@ def read(
         products=products,
         constants=find_constants(graph, usage, residuals, products),
         runs=runs,
+        around=tuple(_around(graph, branch) for branch in residuals.branches),
     )
+
+
+def _around(graph: Graph, branch: Branch) -> str:
+    """The module that returns x + f(x) of its first input x, which it leaves as it was.
+
+    There A f can be had from outside, as x + A (output - x).
+    """
+    stream, result = Ref(branch.stream), (Ref(branch.addition),)
+    for call in graph.calls:
+        adds = call.inputs[:1] == (stream,) and call.outputs == result and branch.scale == 1
+        written = any(
+            call.first <= n < call.end and stream in graph.nodes[n].inputs
+            for n in graph.overwriting
+        )
+        if adds and call.name and not written:
+            return call.name
+    return ""
 
 
 def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
