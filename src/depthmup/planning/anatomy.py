@@ -17,6 +17,7 @@ from depthmup.planning.declared import (
 )
 from depthmup.planning.depth_ratios import StreamDepth, from_dataflow, from_declarations
 from depthmup.planning.matching import match_models, tied_names
+from depthmup.planning.mixtures import MixtureGrowth, containers, mixture_sites, mixtures_of
 from depthmup.planning.own_constants import unattributed_note
 from depthmup.planning.places import (
     Place,
@@ -40,7 +41,8 @@ class Anatomy:
     """A model measured against its base.
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
-    branches of deeper streams that end in a nonlinearity of positive mean.
+    branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
+    of experts.
     """
 
     places: tuple[Place, ...]
@@ -49,6 +51,7 @@ class Anatomy:
     temperatures: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
 
 
 def anatomy(
@@ -104,21 +107,25 @@ def anatomy(
     else:
         membership = from_dataflow(traced, base_of, depth)
     notes += membership.notes
-    if not membership.sites and match.deeper:
+    growth = growth_of(model, base, base_of)
+    mixtures = mixtures_of(comparison, growth, base_of)
+    deeper = [
+        name for name in match.deeper if name not in containers(match.deeper, mixtures.parts, names)
+    ]
+    if not membership.sites and deeper:
         raise NotUnderstood(
-            f"The model repeats {', '.join(map(repr, match.deeper))} more often than the base, but "
+            f"The model repeats {', '.join(map(repr, deeper))} more often than the base, but "
             "no residual addition was found in its forward pass, so no depth rule applies. Give "
             "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
         )
-    outside = repeated_outside(base_of, uses, membership, declared)
+    outside = repeated_outside(base_of, uses, membership, {*declared, *mixtures.parts})
     if outside and not hints[0] and branches is None:
         raise NotUnderstood(no_depth_rule(outside))
     notes += [no_depth_rule(outside)] if outside else []
     if traced is not None:
         notes += on_the_stream(names, base_of, traced, membership, declared)
-    growth = growth_of(model, base, base_of)
     frozen = frozenset(plain_name(n) for n, p in model.named_parameters() if not p.requires_grad)
-    located = places(names, base_of, growth, uses, membership, declared, frozen)
+    located = places(names, base_of, growth, uses, membership, declared, frozen, mixtures.parts)
     if comparison is not None:
         notes += unused(uses, {n: g for n, g in growth.items() if n not in declared}, frozen)
     notes += mixed_growth(growth)
@@ -126,17 +133,19 @@ def anatomy(
     if comparison is not None:
         mixed_inputs(names, base_of, comparison, declared)
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
+        sites += mixture_sites(comparison, mixtures)
         notes += growing_sums(comparison)
     gains = temperatures(comparison) if comparison is not None else ()
     if comparison is not None:
         notes += unattributed_note(comparison.own, match)
         notes += unsure_numbers(comparison.facts)
-    deeper = any(stream.ratio > 1 for stream in membership.depths)
+    grows = any(stream.ratio > 1 for stream in membership.depths)
     return Anatomy(
         places=located,
         sites=tuple(sites),
         notes=tuple(notes),
         temperatures=gains,
-        positive=reading.facts.positive_branches if reading.facts is not None and deeper else (),
+        positive=reading.facts.positive_branches if reading.facts is not None and grows else (),
         depths=membership.depths,
+        mixtures=mixtures.growth,
     )

@@ -388,7 +388,8 @@ def by_default(model: nn.Module) -> dict[str, Drawn]:
 
 
 def _without_values(module: nn.Module) -> Any:
-    copied = module.__class__.__new__(module.__class__)
+    # Not ``module.__class__.__new__``: that of fully_shard's classes constructs a module anew.
+    copied: Any = object.__new__(module.__class__)
     copied.__dict__ = dict(module.__dict__)
     copied._parameters = {
         # Not ``p.to("meta")``: shards stand for whole parameters.

@@ -11,12 +11,13 @@ from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.depth_ratios import Membership
 from depthmup.planning.roles import (
     Growth,
+    MixturePart,
     NotUnderstood,
     kind_and_ratios,
     lookup_use,
     matrix_use,
 )
-from depthmup.rules import Kind, Ratios, Role
+from depthmup.rules import Kind, Part, Ratios, Role
 from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of, plain_name
 
 
@@ -65,6 +66,7 @@ def places(
     membership: Membership,
     declared: Mapping[str, DeclaredRole],
     frozen: frozenset[str],
+    parts: Mapping[str, MixturePart],
 ) -> tuple[Place, ...]:
     """The place of every parameter.
 
@@ -76,6 +78,7 @@ def places(
         membership: which branches it lies in.
         declared: roles that need not be found out.
         frozen: parameters that are not trained.
+        parts: of mixtures of experts, by name.
 
     Raises:
         NotUnderstood: a parameter is used in a way that fixes no role.
@@ -83,7 +86,12 @@ def places(
     result = []
     for name in names:
         role, ratios, branches = _role(
-            growth[name], uses.get(name, ()), membership, declared.get(name), frozen=name in frozen
+            growth[name],
+            uses.get(name, ()),
+            membership,
+            declared.get(name),
+            parts.get(name),
+            frozen=name in frozen,
         )
         result.append(
             Place(
@@ -106,6 +114,7 @@ def _role(
     uses: tuple[Use, ...],
     membership: Membership,
     declared: DeclaredRole | None,
+    mixture: MixturePart | None,
     *,
     frozen: bool,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
@@ -117,13 +126,21 @@ def _role(
             return Role(kind=Kind.VECTOR), Ratios(fan_out=growth.along(growth.growing)), ()
     name = growth.name
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
-    kind, fans, tied = kind_and_ratios(growth, uses, declared, stacked=name in membership.stacked)
+    kind, fans, tied = kind_and_ratios(
+        growth,
+        uses,
+        declared,
+        stacked=name in membership.stacked,
+        # A shared expert is a dense layer.
+        mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
+    )
     role = Role(
         kind=kind,
         in_branch=bool(labels),
         last=name in membership.last and bool(labels),
         tied=tied and kind is Kind.READOUT,
         shared=shared,
+        part=mixture.part if mixture is not None and declared is None else None,
     )
     return role, replace(fans, depth=depth), labels
 

@@ -14,6 +14,7 @@ from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
     ELEMENTWISE,
@@ -42,6 +43,7 @@ class Facts:
     embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
     ``around`` names, for each branch, the module that takes in the stream and returns it with that
     branch added ("" if there is none).
+    ``mixtures`` are the mixtures of experts.
     """
 
     graph: Graph = field(repr=False)
@@ -54,6 +56,7 @@ class Facts:
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
     around: tuple[str, ...] = field(repr=False)
+    mixtures: tuple[Mixture, ...] = ()
 
     @property
     def positive_branches(self) -> tuple[str, ...]:
@@ -116,6 +119,7 @@ def read(
         constants=find_constants(graph, usage, residuals, products),
         runs=runs,
         around=tuple(_around(graph, branch) for branch in residuals.branches),
+        mixtures=find_mixtures(graph, placed),
     )
 
 
