@@ -26,7 +26,7 @@ COUNTS = {
     "cluster": 20,
     "bits": 500,
     "readers": 2000,
-    "commands": 300,
+    "commands": 340,
     "functions": 300,
     "pages": 40,
     "soak": 20_000,
