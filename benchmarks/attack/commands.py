@@ -22,7 +22,7 @@ from typing import Any
 from own_models import SOURCE
 
 from depthmup.cli import main as depthmup
-from depthmup.cli.main import VERBS
+from depthmup.cli.verbs import VERBS
 from depthmup.fitting import example
 from depthmup.model.time_limit import time_limit
 

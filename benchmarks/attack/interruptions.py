@@ -46,6 +46,7 @@ def attack(count: int, folder: Path, seed: int) -> Counter[str]:
             outcomes[f"A SWEEP ENDED WITH STATUS {last} ({kind})"] += 1
             print(f"{kind}: status {last}: {text}", file=sys.stderr, flush=True)
         shutil.rmtree(out, ignore_errors=True)
+        print(f"so far: {dict(outcomes)}", file=sys.stderr, flush=True)
         if sum(n for name, n in outcomes.items() if name.startswith("signals")) >= count:
             return outcomes
     return outcomes

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from depthmup.cli.main import VERBS, parse
 from depthmup.cli.spelling import with_commas
+from depthmup.cli.verbs import VERBS, parse
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(
