@@ -26,17 +26,19 @@ PATIENCE = 60.0
 
 def attack(count: int, folder: Path, seed: int) -> Counter[str]:
     rng, outcomes = random.Random(seed), Counter[str]()
-    whole = {}
+    whole, seconds = {}, {}
     for number, kind in zip(from_zero(), _kinds(), strict=False):
         if kind not in whole:
             out = folder / f"whole-{kind}"
-            if status := start(kind, out).wait():
+            begin = time.monotonic()
+            if status := start(kind, out, "--workers", "2").wait():
                 outcomes[f"NOT EVEN A WHOLE SWEEP: {kind}, status {status}"] += 1
                 return outcomes
-            whole[kind] = outcome(out)
+            whole[kind], seconds[kind] = outcome(out), time.monotonic() - begin
         out = folder / f"{kind}-{number}"
         signals = sum(n for name, n in outcomes.items() if name.startswith("signals"))
-        last = _interrupted(kind, out, count - signals, rng, outcomes)
+        most = min(count - signals, rng.choice([1, 3, 10]))
+        last = _interrupted(kind, out, most, seconds[kind], rng, outcomes)
         if last == 0:
             same = outcome(out) == whole[kind]
             name = f"sweeps finished, to the same bits ({kind})"
@@ -58,14 +60,23 @@ def _kinds():
 
 
 def _interrupted(
-    kind: str, out: Path, most: int, rng: random.Random, outcomes: Counter[str]
+    kind: str, out: Path, most: int, seconds: float, rng: random.Random, outcomes: Counter[str]
 ) -> int:
-    """The exit status of a sweep that was started again until it ended by itself."""
+    """The exit status of a sweep that was started again until it ended by itself.
+
+    Args:
+        kind: of the sweep.
+        out: its folder.
+        most: signals after which it is left alone.
+        seconds: that it takes without interruption, within which they come.
+        rng: of moments and signals.
+        outcomes: to which what happens is added.
+    """
     records: dict[str, str] = {}
     for _ in range(most):
         driver = start(kind, out, "--workers", "2")
         try:
-            return driver.wait(rng.uniform(0.2, 9.0))
+            return driver.wait(seconds * rng.uniform(0.01, 1.0))
         except subprocess.TimeoutExpired:
             pass
         number, whom = rng.choice(SIGNALS), rng.choice(["driver", "worker", "group"])
