@@ -37,7 +37,7 @@ def attack(count: int, folder: Path, seed: int) -> Counter[str]:
             whole[kind], seconds[kind] = outcome(out), time.monotonic() - begin
         out = folder / f"{kind}-{number}"
         signals = sum(n for name, n in outcomes.items() if name.startswith("signals"))
-        most = min(count - signals, rng.choice([1, 3, 10]))
+        most = min(count - signals, rng.choice([3, 10, 30]))
         last = _interrupted(kind, out, most, seconds[kind], rng, outcomes)
         if last == 0:
             same = outcome(out) == whole[kind]
@@ -76,7 +76,7 @@ def _interrupted(
     for _ in range(most):
         driver = start(kind, out, "--workers", "2")
         try:
-            return driver.wait(seconds * rng.uniform(0.01, 1.0))
+            return driver.wait(seconds * rng.uniform(0.01, 0.9))
         except subprocess.TimeoutExpired:
             pass
         number, whom = rng.choice(SIGNALS), rng.choice(["driver", "worker", "group"])
