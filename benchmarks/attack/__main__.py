@@ -27,8 +27,8 @@ COUNTS = {
     "bits": 500,
     "readers": 2000,
     "commands": 340,
-    "functions": 300,
-    "pages": 40,
+    "functions": 1500,
+    "pages": 100,
     "soak": 20_000,
 }
 SLICE = 40
