@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from depthmup.cli.interrupts import status_of
 from depthmup.cli.sizes import parse_arms, parse_size
 from depthmup.execution import Execution
 from depthmup.records.run import Order, Precision
@@ -39,12 +40,6 @@ class CustomModel:
     version: str = ""
     """Version of your code. By default its source is hashed, and all runs are repeated when it
     changes."""
-
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Schedule of the learning rate over training."""
-
-    warmup: float = 0.0
-    """Fraction of training over which the learning rate first rises linearly."""
 
     clip: float | None = None
     """Norm to which gradients are clipped."""
@@ -196,6 +191,12 @@ class Options:
     momentum: float | None = None
     """Momentum of SGD and Muon."""
 
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Schedule of the learning rate over training."""
+
+    warmup: float = 0.0
+    """Fraction of training over which the learning rate first rises linearly."""
+
     seeds: int | None = None
     """Number of repetitions, from whose scatter intervals are computed; by default 3 for a grid.
     Where learning rates are found as the sweep goes, the most that a rate gets, by default 8."""
@@ -270,13 +271,13 @@ def run(options: Options) -> int:
                 forecast=None if options.json else display.say,
                 command=["depthmup", *sys.argv[1:]],
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         store = options.out / (Shard.parse(shard).store_name if shard else MAIN_STORE)
         print(
             f"\nStopped. Finished runs are in {store}; the same command continues from there.",
             file=sys.stderr,
         )
-        return 130
+        return status_of(interrupt)
     if shard:
         print(
             f"Shard {shard} is done: {len(report.records)} runs. When all shards are done, "
@@ -477,12 +478,15 @@ def _given(value: int | None, usual: int) -> int:
 
 def _settings(options: Options) -> dict[str, Any]:
     """Settings that differ from the defaults: only those are part of a run's description."""
-    custom = options.custom
-    usual = CustomModel()
+    usual = Options()
     settings: dict[str, Any] = {
-        name: getattr(custom, name)
-        for name in ("schedule", "warmup", "clip", "own_init")
-        if getattr(custom, name) != getattr(usual, name)
+        name: getattr(group, name)
+        for group, default, names in (
+            (options, usual, ("schedule", "warmup")),
+            (options.custom, usual.custom, ("clip", "own_init")),
+        )
+        for name in names
+        if getattr(group, name) != getattr(default, name)
     }
     if options.beta1 is not None or options.beta2 is not None:
         settings["betas"] = [

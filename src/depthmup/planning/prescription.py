@@ -9,7 +9,19 @@ from depthmup.planning.anatomy import Anatomy
 from depthmup.planning.places import Place
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where
-from depthmup.rules import ONE, Family, Kind, Laws, Power, Ratios, Role, Scheme, fold
+from depthmup.rules import (
+    ONE,
+    Family,
+    Kind,
+    Laws,
+    Part,
+    Power,
+    Ratios,
+    Role,
+    Scheme,
+    fold,
+    sized_as_router,
+)
 from depthmup.tracing import Hook
 
 
@@ -162,11 +174,15 @@ def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     served = served_by(family, parameter.role.kind, len(parameter.shape))
     laws, ratios = scheme.laws(parameter.role, served), parameter.ratios
     concerned = served in _BY_LONGER_SIDE and scheme.follows_width
-    if not concerned or ratios.fan_in == ratios.fan_out:
+    router = parameter.role.part is Part.ROUTER and scheme.experts is not None
+    if not concerned or ratios.fan_in == ratios.fan_out * (ratios.experts if router else 1.0):
         return laws
     (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
-    grow = [Power(fan_out=Fraction(1)), Power(fan_in=Fraction(1))]
-    if rows != rows_before * ratios.fan_out:  # stored as (in, out)
+    out = Power(fan_out=Fraction(1))
+    if router:
+        out = sized_as_router(out)
+    grow = [out, Power(fan_in=Fraction(1))]
+    if rows != rows_before * out.at(ratios):  # stored as (in, out)
         grow.reverse()
     wide = rows <= columns and rows_before <= columns_before
     if not wide and (rows < columns or rows_before < columns_before):
@@ -180,7 +196,10 @@ def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     else:
         own = grow[1 if wide else 0] ** Fraction(1, 2)
     # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
-    taken = served.response.size(Kind.HIDDEN) * Power(fan_out=Fraction(1, 2), fan_in=Fraction(1, 2))
+    size = served.response.size(Kind.HIDDEN)
+    if router:
+        size = sized_as_router(size)
+    taken = size * (out * Power(fan_in=Fraction(1))) ** Fraction(1, 2)
     lacking = taken / own
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
@@ -240,6 +259,8 @@ def _multiplier(
         law = scheme.width.attention_logits
     elif site.where is Where.READOUT:
         law = laws[str(site.parameter)].forward
+    elif site.where is Where.EXPERTS:
+        law = ONE if scheme.experts is None else Power(active=Fraction(-1))
     else:  # the tied embedding's forward law is the readout's, not the lookup's
         law = ONE
     value = base * law.at(site.ratios) / own

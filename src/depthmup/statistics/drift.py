@@ -281,6 +281,29 @@ def judge(
     )
 
 
+def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis: Axis) -> str:
+    """A sentence where minima drift otherwise than the centres of their valleys, else nothing.
+
+    Said where valleys certainly grow more or less lopsided with size, by enough to matter: a third
+    of the tolerance per doubling.
+
+    Args:
+        trend: of the distance from centre to minimum, as ``asymmetry_trend`` measures it.
+        drift: of the centres.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        axis: along which sizes grow.
+    """
+    certain = trend.known and trend.outside(0.0, 0.0)
+    if not certain or not drift.known or abs(trend.value) < tolerance / 3:
+        return ""
+    low, high = drift.value + trend.low, drift.value + trend.high
+    return (
+        f" The two sides of the valley change with {axis}: this is the drift of its middle, and its"
+        f" lowest point moves by {_signed(drift.value + trend.value)} [{_signed(low)}, "
+        f"{_signed(high)}] instead."
+    )
+
+
 def _signed(value: float) -> str:
     """Two decimals with a sign, as print sets it.
 

@@ -14,6 +14,7 @@ from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
 from depthmup.sweep.tuning import INIT_SCALE, hyperparameters
+from depthmup.training.schedules import schedule
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 INPUT = Role(kind=Kind.INPUT)
@@ -26,9 +27,15 @@ USUAL_RATES = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
 """log2 learning rates in units of 1 / width for Adam and 1 for SGD: half an octave apart around the
 optimum of networks with a = 1, which lies there for both."""
 
-SETTINGS: dict[str, Any] = {"betas": [0.9, 0.999], "eps": 1e-8, "momentum": 0.0}
-"""Optimizer settings that ``Design.settings`` may have, with their defaults. ``init_scale``, of the
-initial weights inside branches, may stand beside them."""
+SETTINGS: dict[str, Any] = {
+    "betas": [0.9, 0.999],
+    "eps": 1e-8,
+    "momentum": 0.0,
+    "schedule": "constant",
+    "warmup": 0.0,
+}
+"""Optimizer settings that ``Design.settings`` may have, with their defaults. ``init_scale``, of
+the initial weights inside branches, may stand beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +45,8 @@ class BuiltIn:
         x <- x + a multiplier(L) (phi(W x) - mean)
 
     At the base W has entries N(0, 1/width), U N(0, 1/inputs) and V N(0, 1/width^2); U and V are
-    not trained. ``Design.settings`` may have ``betas``, ``eps`` and ``momentum``.
+    not trained. ``Design.settings`` may have ``betas``, ``eps``, ``momentum``, ``schedule``
+    (constant, linear or cosine) and ``warmup``, the fraction of training before it.
 
     Args:
         activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos.
@@ -176,6 +184,8 @@ class BuiltIn:
                 epsilon=settings["eps"] * hidden.epsilon.at(square),
                 momentum=settings["momentum"],
                 weight_decay=chosen.weight_decay * decay,
+                schedule=settings["schedule"],
+                warmup=float(settings["warmup"]),
             ),
             data=self.data,
             steps=design.steps_at(size),
@@ -283,6 +293,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             f"Expected settings of the built-in networks among {', '.join(known)}; got "
             f"{', '.join(unknown)}."
         )
+    schedule(*(settings.get(name, SETTINGS[name]) for name in ("schedule", "warmup")))
     scale = settings.get(INIT_SCALE, 1.0)
     if not isinstance(scale, int | float) or not 0 < scale < math.inf:
         raise ValueError(f"Expected init_scale to be positive; got {scale!r}.")

@@ -30,7 +30,8 @@ from depthmup.statistics import (
     measured,
     optima,
 )
-from depthmup.statistics.drift import EXCESS_UNIT, drift_unit
+from depthmup.statistics.asymmetry import asymmetry_trend
+from depthmup.statistics.drift import EXCESS_UNIT, change_of_shape, drift_unit
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -205,6 +206,9 @@ def _transfer(
         axis=axis,
         tuned=what,
     )
+    if drift.known:
+        trend = asymmetry_trend(positions, some.sides.offset)
+        why += change_of_shape(trend, drift, tolerance=tolerance, axis=axis)
     if len(along) < len(sweep.design.arm(axis)):
         largest = sweep.design.arm(axis)[-1]
         why += f" The search ended before {axis} {largest}: what happens there was not measured."

@@ -21,6 +21,7 @@ from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
+from depthmup.training.schedules import schedule
 
 Tell = Callable[[float], None]
 
@@ -219,30 +220,6 @@ def check_loss(loss: Any) -> None:
             f"Expected a loss that is never negative; got {loss.item():.4g}. Curves are compared "
             "by the logarithm of the loss: add its lower bound."
         )
-
-
-def schedule(name: str, warmup: float) -> Callable[[float], float]:
-    """The learning rate's factor at a fraction of training: a linear warm-up, then as named.
-
-    Example:
-        >>> rate = schedule("linear", 0.5)
-        >>> rate(0.25), rate(0.5), rate(0.75)
-        (0.5, 1.0, 0.5)
-    """
-    shapes: dict[str, Callable[[float], float]] = {
-        "constant": lambda left: 1.0,
-        "linear": lambda left: left,
-        "cosine": lambda left: 0.5 - 0.5 * math.cos(math.pi * left),
-    }
-    if not isinstance(name, str) or name not in shapes:
-        raise ValueError(f"Expected schedule to be one of {', '.join(shapes)}; got {name!r}.")
-    if not 0 <= warmup < 1:
-        raise ValueError(f"Expected warmup to be a fraction of training in [0, 1); got {warmup}.")
-
-    def factor(at: float) -> float:
-        return at / warmup if at < warmup else shapes[name]((1 - at) / (1 - warmup))
-
-    return factor
 
 
 def _judged(trial: Trial, given: Any) -> Record[Trial]:
