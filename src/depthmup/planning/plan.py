@@ -29,10 +29,11 @@ from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.default_scheme import default_scheme, positive_branch
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.measured import Measured
+from depthmup.planning.mixtures import MixtureGrowth, not_covered
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.starts import Draws, own_start
+from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
@@ -68,6 +69,7 @@ class Plan:
     model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
     depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
 
     def __getitem__(self, name: str) -> Prescription:
         """The prescription of one parameter, under any of its names."""
@@ -250,13 +252,23 @@ def plan(
         roles=roles,
         depth=depth,
         read_before=options.facts,
+        numbers=numbers_of(drawn),
     )
-    chosen, why = (given, "") if given is not None else default_scheme(compared.places)
+    chosen, why = (
+        (given, "") if given is not None else default_scheme(compared.places, compared.mixtures)
+    )
     chosen = chosen if options.run is None else with_run(chosen, options.run)
+    uncovered = tuple(not_covered(compared.mixtures, chosen))
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
-        compared, chosen, family, run=run, folding=folding, multiplier=options.multiplier
+        compared,
+        chosen,
+        family,
+        run=run,
+        folding=folding,
+        multiplier=options.multiplier,
+        init_scale=options.init_scale,
     )
     start = own_start(
         model,
@@ -276,7 +288,7 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *said, *coherent, *start.notes),
+        notes=(*compared.notes, *uncovered, *said, *coherent, *start.notes),
         one_minus_beta=chosen.run.one_minus_beta.at(run),
         own_init=own_init,
         base_init=start.base.measured if start.base is not None else {},
@@ -284,6 +296,7 @@ def plan(
         model_init=start.model,
         own_laws=start.laws,
         depths=compared.depths,
+        mixtures=compared.mixtures,
     )
 
 

@@ -20,6 +20,7 @@ class Where(StrEnum):
     READOUT = "readout"  # Laws.forward of the readout
     INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
     CONSTANT = "own constant"  # no law: there to undo a model's own scale of any other weight
+    EXPERTS = "sum over experts"  # 1/K, where nothing averages the active experts
     LOGITS = "attention logits"  # WidthRule.attention_logits
 
 
