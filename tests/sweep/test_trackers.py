@@ -1,4 +1,4 @@
-"""What trackers hold after a sweep is what its records hold. The real packages, without a network."""
+"""What trackers hold after a sweep is what its records hold: the real packages, no network."""
 
 import math
 import struct
