@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format clean
+.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format wheel clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -47,6 +47,14 @@ integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
 	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
 	$(BIN)/python -m pytest -n 0 -rs tests/docs
+
+wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
+	rm -rf dist build/clean
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  "$$(ls dist/*.whl)[pages]"
+	cd build/clean && bin/depthmup transfer --preset tiny --out runs
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks
