@@ -28,7 +28,7 @@ PAGES = sorted(
     for folder in ("tutorials", "how-to", "explanation")
     for page in (DOCS / folder).glob("*.md")
 )
-LONG = {"ten-minutes", "transformer"}
+LONG = {"ten-minutes", "transformer", "tuners"}
 _BLOCK = re.compile(r"(<!-- not run:[^>]*-->\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
