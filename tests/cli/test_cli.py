@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
-from depthmup.cli.main import parse
 from depthmup.cli.transfer import asked
+from depthmup.cli.verbs import parse
 from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError
 from depthmup.sweep.sessions import sweep_of

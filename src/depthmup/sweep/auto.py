@@ -81,8 +81,8 @@ class Auto:
         if isinstance(given, str):
             if given != "auto":
                 raise ValueError(
-                    f"Expected lrs, or values, to be numbers or 'auto'; got {given!r}. For a start "
-                    "of your own: depthmup.Auto(start=0.003)."
+                    f"Expected lrs to be learning rates or 'auto', and values likewise; got "
+                    f"{given!r}. For a start of your own: depthmup.Auto(start=0.003)."
                 )
             return Auto()
         return Auto(**given) if isinstance(given, Mapping) else None
