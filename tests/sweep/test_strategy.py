@@ -188,7 +188,7 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
     assert design(lrs="auto").auto == depthmup.Auto()
     assert design(lrs="auto").seeds == design().seeds == 8
     assert design(lrs=[0.1, 0.2]).seeds == 3
-    with pytest.raises(ValueError, match="learning rates or 'auto'"):
+    with pytest.raises(ValueError, match="to be numbers or 'auto'"):
         design(lrs="automatic")
     with pytest.raises(ValueError, match="runs of Auto to be positive"):
         depthmup.Auto(runs=0)
