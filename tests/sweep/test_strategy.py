@@ -236,7 +236,7 @@ def test_each_optimizer_begins_at_its_own_usual_rate():
     both = design(schemes="depth-mup", optimizers=("sgd", "adamw"))
     report = depthmup.transfer(depthmup.Model(train=train, version="1"), both)
     assert began["sgd"] / began["adamw"] == 2.0**5  # both begin as far below their start
-    rates = {o.log2_lr.value for f in report.findings for o in f.optima}
+    rates = {o.log2_lr.value for t in report.study().headline.transfers for o in t.optima}
     assert min(rates) < -7 < -4 < max(rates)
     began.clear()
     own = replace(both, lrs=depthmup.Auto(start={"sgd": 0.25, "adamw": 0.5**8}))
