@@ -59,7 +59,7 @@ def tuning(design: Design) -> tuple[str, ...]:
     Example:
         >>> design = Design(base={"depth": 4}, tune="multiplier", lrs=0.0625, values=(0.5, 1, 2),
         ...                 schemes="depth-mup", optimizers="adamw")
-        >>> print(*tuning(design), sep="\n")
+        >>> print(*tuning(design), sep="\\n")
         The branch multiplier is tuned. The learning rate is held: 0.0625 at the base.
         Depth-muP moves the branch multiplier by r^-1/2, and the learning rate by its own laws.
         As multiples of the base's: r is the depth.
