@@ -26,9 +26,9 @@ COUNTS = {
     "cluster": 20,
     "bits": 500,
     "readers": 2000,
-    "commands": 300,
-    "functions": 300,
-    "pages": 40,
+    "commands": 340,
+    "functions": 1500,
+    "pages": 100,
     "soak": 20_000,
 }
 SLICE = 40

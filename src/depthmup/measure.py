@@ -10,6 +10,7 @@ from typing import Any
 from depthmup.execution import Execution
 from depthmup.model import Model, by_reference, check_axes, resolved
 from depthmup.records import environment
+from depthmup.records.packages import need
 from depthmup.report import Report, load_report
 from depthmup.rules import DEPTH_MUP, Scheme, completep
 from depthmup.statistics import TOLERANCE, check_asked
@@ -119,6 +120,8 @@ def transfer(
         [2, 4]
     """
     leave_if_starting()
+    if out is not None:
+        need("The page in a folder", "altair", "vl_convert")
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     _check_asked(sweep, target, tolerance)

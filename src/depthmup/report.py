@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from depthmup import reports
 from depthmup.records import Axis, Estimate, Record, Study, Transfer, Tuned, Verdict
 from depthmup.records.certificate import Certificate, Probe
+from depthmup.records.packages import installed, need
 from depthmup.sweep import (
     Losses,
     SearchState,
@@ -190,6 +191,7 @@ class Report:
         ``transfers``: drift, excess loss (column ``regret``) and verdict. ``trials``: every run
         with its last loss.
         """
+        need("A table", "pandas")
         import pandas as pd
 
         if kind == "trials":
@@ -239,7 +241,9 @@ class Report:
     def __str__(self) -> str:
         return self.table if self.studies else f"A shard: {len(self.records)} runs"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not installed("altair", "vl_convert"):
+            return None  # a notebook shows the text
         if not self.studies:
             return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
