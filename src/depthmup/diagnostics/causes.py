@@ -16,7 +16,7 @@ def likely_cause(
 
     Args:
         observable: whose exponent is wrong.
-        axis: width or depth.
+        axis: width, depth, or a further one.
         deviation: the measured exponent minus the predicted one.
         scheme: that was expected.
         family: of the optimizer.
@@ -30,6 +30,15 @@ GPT-2's 1/sqrt(2L): depth is counted twice"
     """
     more = deviation > 0
     alpha, gamma = float(scheme.alpha), float(scheme.gamma)
+    if axis not in ("width", "depth"):
+        of = f"the {role}" if role is not None else "some part"
+        return (
+            f"{of} has an initialization or a learning rate that is too large where {axis} is "
+            "large, or a sum over more of them should be a mean"
+            if more
+            else f"{of} has an initialization or a learning rate that shrinks with {axis}, or "
+            "epsilon is large beside its gradients there"
+        )
     match observable, axis:
         case Observable.BRANCH, "depth" if not more:
             return (
