@@ -33,11 +33,11 @@ GPT-2's 1/sqrt(2L): depth is counted twice"
     if axis not in ("width", "depth"):
         of = f"the {role}" if role is not None else "some part"
         return (
-            f"{of} has an initialization or a learning rate that is too large where {axis} is "
-            "large, or a sum over more of them should be a mean"
+            f"{of} has an initialization or a learning rate that grows with {axis}, or a sum over "
+            "more of them should be a mean"
             if more
-            else f"{of} has an initialization or a learning rate that shrinks with {axis}, or "
-            "epsilon is large beside its gradients there"
+            else f"{of} has an initialization or a learning rate that shrinks with {axis}, or its "
+            "gradients sink below epsilon"
         )
     match observable, axis:
         case Observable.BRANCH, "depth" if not more:

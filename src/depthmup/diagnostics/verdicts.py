@@ -24,7 +24,7 @@ from depthmup.diagnostics.causes import likely_cause
 from depthmup.diagnostics.networks import Measurement, Shape
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.records import Exponent, NonFinite, Outcome, Size
-from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
+from depthmup.rules import Family, Kind, Observable, Part, Prediction, Role, Scheme, predict
 from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
 
@@ -113,7 +113,13 @@ def judge(
         )
         shown = _only_shown(key, role, family, covered, points)
         fitted += [
-            _Fitted(key=key, axis=axis, slope=slope, prediction=prediction, shown=shown)
+            _Fitted(
+                key=key,
+                axis=axis,
+                slope=slope,
+                prediction=prediction,
+                shown=shown and not _of_several_experts(key, axis, role, covered),
+            )
             for axis, slope in slopes.items()
         ]
     # All slopes say how seeds scatter, also those that are not asked for.
@@ -227,6 +233,17 @@ def _only_shown(
         and len(set(points.heads)) > 1
         and (family is Family.RAW)
     )
+
+
+def _of_several_experts(key: Key, axis: str, role: Role | None, covered: set[str]) -> bool:
+    """Whether one tensor holds many experts, which are no module whose effect could be measured.
+
+    The number of entries that an entry of the output sums over is the same for any number of
+    experts, so that their change says what their effect would.
+    """
+    expert = role is not None and role.part in (Part.EXPERT, Part.DOWN)
+    entry = key.observable is Observable.ENTRY_UPDATE
+    return axis == "experts" and expert and entry and key.module not in covered
 
 
 def _matches(pattern: str, module: str) -> bool:

@@ -21,7 +21,8 @@ class MixtureGrowth:
 
     ``fan_in`` is the ratio of the widths of an expert, ``fan_out`` that of the widths of what it
     gives. ``averaged``: the weights of the active experts sum to one, or to less. ``shared``: there
-    is an expert that everything passes through.
+    is an expert that everything passes through. ``renormalized``: the weights of the active experts
+    sum to one, whatever the router says.
     """
 
     router: str
@@ -33,6 +34,7 @@ class MixtureGrowth:
     fan_out: float
     averaged: bool
     shared: bool
+    renormalized: bool = False
 
     @property
     def ratios(self) -> Ratios:
@@ -107,6 +109,7 @@ def _growth(
         fan_out=growth[last].along([axis for axis in use.fan_out if axis not in axes]),
         averaged=mixture.averaged,
         shared=bool(mixture.shared),
+        renormalized=mixture.renormalized,
     )
 
 
@@ -159,6 +162,11 @@ def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[s
     """
     for mixture in mixtures:
         ratios = mixture.ratios
+        if mixture.active == 1 and mixture.renormalized:
+            yield (
+                f"One expert is active at {mixture.router}, and its weight is divided by the sum of "
+                "the active ones, itself: it is always 1, and the router has no gradient."
+            )
         if scheme.experts is not None:
             for held in scheme.experts.broken(ratios):
                 raise NotUnderstood(

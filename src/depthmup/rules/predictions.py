@@ -201,7 +201,7 @@ def _of_experts(
     match observable:
         case Observable.PREACTIVATION:
             power = start
-        case Observable.UPDATE | Observable.SPECTRAL_UPDATE:
+        case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
             power = effect(scheme, family, role) / start
         case Observable.READOUT_UPDATE:
             power = effect(scheme, family, role)
@@ -238,6 +238,8 @@ def _of_parameter(
         width = None  # of full rank or not: as the batch has it
     if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
         width = None  # judged as an absolute part of the logits
+    if role.part is Part.ROUTER and role.kind is Kind.VECTOR and observable is Observable.UPDATE:
+        width = None  # beside what the router's matrix gives, which starts the smaller the wider
     return width, ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
 
 

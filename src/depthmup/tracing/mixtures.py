@@ -41,12 +41,14 @@ class Mixture:
     axes of a parameter that count experts, where it holds several of them. ``shared`` are the
     parameters of experts that everything passes through, ``biases`` those of the router.
     ``averaged``: the weights sum to one, or to less; if not, their sum grows with ``active``.
+    ``renormalized``: those of the active experts sum to one, whatever the router says.
     """
 
     router: str
     total: int
     active: int
     averaged: bool
+    renormalized: bool = False
     biases: frozenset[str] = frozenset()
     matrices: frozenset[str] = frozenset()
     vectors: frozenset[str] = frozenset()
@@ -61,6 +63,7 @@ class _Numbers:
 
     squashed: bool = False
     averaged: bool = False
+    renormalized: bool = False
     picked: int = 0
 
 
@@ -127,6 +130,7 @@ def _mixture(
         total=total,
         active=min((w.numbers.picked for w in weightings if w.numbers.picked), default=total),
         averaged=any(w.numbers.averaged for w in weightings),
+        renormalized=any(w.numbers.renormalized for w in weightings),
         biases=frozenset(biases),
         matrices=frozenset(use.parameter for use in matrices),
         vectors=frozenset(use.parameter for use in vectors),
@@ -180,6 +184,7 @@ def _joined(node: Node, parts: Sequence[_Numbers]) -> _Numbers:
     return _Numbers(
         squashed=any(part.squashed for part in parts),
         averaged=any(part.averaged for part in parts),
+        renormalized=any(part.renormalized for part in parts),
         picked=number,
     )
 
@@ -212,9 +217,11 @@ def _behind_operation(node: Node, known: _Numbers, numbers: Mapping[int, _Number
         picked = int(node.args[1])
     elif node.op in _PICKS and len(node.args) > 1:
         picked = 1
+    averages = node.op in _SUM_TO_ONE or divided
     return _Numbers(
         squashed=known.squashed or node.op in _SQUASHES,
-        averaged=known.averaged or node.op in _SUM_TO_ONE or divided,
+        averaged=known.averaged or averages,
+        renormalized=known.renormalized or (averages and known.picked > 0),
         picked=picked,
     )
 
