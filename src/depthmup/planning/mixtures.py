@@ -164,8 +164,8 @@ def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[s
         ratios = mixture.ratios
         if mixture.active == 1 and mixture.renormalized:
             yield (
-                f"One expert is active at {mixture.router}, and its weight is divided by the sum of "
-                "the active ones, itself: it is always 1, and the router has no gradient."
+                f"One expert is active at {mixture.router}, and its weight is divided by the sum "
+                "over the active ones, itself: it is always 1, and the router has no gradient."
             )
         if scheme.experts is not None:
             for held in scheme.experts.broken(ratios):
