@@ -41,8 +41,11 @@ docs: $(READY)  ## the site, in site/; a warning is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
+# torchtitan's recipe needs few of its requirements, of which one contradicts transformers' datasets.
 integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[integrations]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
+	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
 	$(BIN)/python -m pytest -n 0 -rs tests/docs
 
 lint: $(READY)

@@ -11,11 +11,15 @@ from records_mutations import texts
 from torch import nn
 
 import depthmup
+from depthmup.cli.measured import read_measured
+from depthmup.data.formats import cifar_pickle
+from depthmup.fitting import example, fit
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
 from depthmup.records import Certificate, Estimate, Lack, Refusal, Verdict
 from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
 from depthmup.records.finding import Place
+from depthmup.sweep import Store, StoreError, StoreWarning, Sweep
 
 COUNT = 300
 ONE = Estimate(value=1.0, low=0.5, high=math.inf)
@@ -126,3 +130,69 @@ def test_names_in_a_plan_cannot_command_a_terminal():
     raw["plan"]["title"] = "\x1b[2J"
     with pytest.raises(PlanDocumentError, match="can be printed"):
         document.loads(json.dumps(sealed(raw)))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    asked = {"axes": {"depth": "n_layers"}, "lr": "lr", "loss": "final_loss", "seed": "seed"}
+    return json.loads(fit(example(), **asked, by="scheme").record.to_json())
+
+
+def test_fits(fitted, tmp_path):
+    """``depthmup.load`` has one error for folders that hold nothing that it can read."""
+
+    def read(text):
+        (tmp_path / "fit.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+        str(depthmup.load(tmp_path))
+
+    refused, slowest = attack(read, texts(fitted, COUNT // 3, 0), StoreError)
+    assert refused > COUNT / 6
+    assert slowest < 5
+
+
+def test_summaries_of_measurements(tmp_path):
+    optima = [{"depth": d, "log2_lr": -7.0, "low": -7.5, "high": None} for d in (2, 4, 8)]
+    row = {"axis": "depth", "scheme": "depth-mup", "alpha": "1/2", "gamma": "1/2"}
+    path = tmp_path / "summary.json"
+
+    def read(text):
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))
+        return read_measured(path, "depth-mup", 2)
+
+    whole = {"schemes": [{**row, "optimum": optima, "more": 1}]}
+    refused, slowest = attack(read, texts(whole, COUNT, 0), ValueError)
+    assert refused > COUNT / 4
+    assert slowest < 5
+    assert read(json.dumps(whole)).sizes == (2, 4, 8)
+
+
+def test_sessions_whose_settings_no_run_can_have(tmp_path):
+    """Stored with the right checksum, as another program would: left out with a warning."""
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2}, depth=(2, 4), lrs=[0.001], schemes="sp", optimizers="adam"
+    )
+    sweep = Sweep(model=depthmup.BuiltIn(), design=design).to_dict()
+    about = {"sweep": sweep, "tolerance": 0.15, "environment": {}, "started": 1.0}
+    with Store(tmp_path / "results.sqlite") as store:
+        store.open_session(about)
+        assert len(store.sessions()) == 1
+        for wrong in ([[]], math.inf, {"a": 1}):
+            other = {**sweep, "model": {**sweep["model"], "batch_size": wrong}}
+            store.open_session({**about, "sweep": other})
+        with pytest.warns(StoreWarning, match="left out"):
+            assert len(store.sessions()) == 1
+
+
+def test_what_a_damaged_store_is_said_to_hold_can_be_printed(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        store.open_session({"started": 1.0})
+        store._db.execute("UPDATE sessions SET about = CAST(x'1b5b324aff' AS TEXT)")
+        with pytest.raises(StoreError) as refused:
+            store.sessions()
+    assert str(refused.value).isprintable()
+
+
+def test_what_a_pickle_asks_for_can_be_printed():
+    with pytest.raises(ValueError, match="do not trust it") as refused:
+        cifar_pickle(b"\x80\x02cnu\x1b[2J\x00py\nndarray\n.", of="it")
+    assert str(refused.value).isprintable()

@@ -21,7 +21,8 @@ def load(folder: str | Path) -> "Report | FitReport":
         a fit left out are in its excluded.csv, and are not part of it here.
 
     Raises:
-        StoreError: there is no such folder, nothing of the two kinds in it, or runs are missing.
+        StoreError: there is no such folder, nothing of the two kinds in it, a fit.json that is
+            none, or runs are missing.
 
     Example:
         ``depthmup.load("runs/demo").figure("transfer").save("transfer.pdf")``
@@ -42,7 +43,10 @@ def load(folder: str | Path) -> "Report | FitReport":
         from depthmup.fitting import FitReport
         from depthmup.records import Fit
 
-        record = Fit.from_json(fitted.read_text(encoding="utf-8"))
+        try:
+            record = Fit.from_json(fitted.read_text(encoding="utf-8"))
+        except ValueError as error:  # a text that is no UTF-8, too
+            raise StoreError(f"{fitted} cannot be read: {error}") from error
         return FitReport(record=record, excluded=(), cells={})
     raise StoreError(
         f"Expected a folder of `depthmup transfer` or `depthmup fit`, with {MAIN_STORE} or "

@@ -197,8 +197,8 @@ def records_in(path):
     return 0
 
 
-def interrupted(out, **streams):
-    """A sweep that gets Ctrl-C once its first record is stored."""
+def interrupted(out, number=signal.SIGINT, **streams):
+    """A sweep that gets a signal, by default Ctrl-C, once its first record is stored."""
     command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
     # Long enough to be stopped in the middle: half a minute if it were left alone.
     # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
@@ -210,15 +210,17 @@ def interrupted(out, **streams):
     until = time.monotonic() + 60
     while time.monotonic() < until and not records_in(out / "results.sqlite"):
         time.sleep(0.05)
-    sweep.send_signal(signal.SIGINT)
+    sweep.send_signal(number)
     return sweep
 
 
 @pytest.mark.long
-def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path):
-    sweep = interrupted(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_it_stops_cleanly_and_says_how_to_resume(tmp_path, number, status):
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    sweep = interrupted(tmp_path, number, **streams)
     _, shown = sweep.communicate(timeout=60)
-    assert sweep.returncode == 130
+    assert sweep.returncode == status
     assert "the same command continues from there" in shown
     assert "Traceback" not in shown
     assert not (tmp_path / "summary.json").exists()

@@ -9,7 +9,8 @@ import pytest
 from own_models import SOURCE
 
 from depthmup.cli import main
-from depthmup.cli.refusals import DEFECT, INTERRUPTED, OWN_CODE, REFUSED, explained
+from depthmup.cli.interrupts import INTERRUPTED
+from depthmup.cli.refusals import DEFECT, OWN_CODE, REFUSED, explained
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--steps", "4", "--seeds", "2"),

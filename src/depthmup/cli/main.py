@@ -23,6 +23,7 @@ from depthmup.cli import (
     rules,
     transfer,
 )
+from depthmup.cli.interrupts import interruptible, status_of
 from depthmup.cli.output import json_alone, show_everywhere
 from depthmup.cli.overview import overview
 from depthmup.cli.refusals import REFUSED, explained, readers_gone
@@ -75,9 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     show_everywhere()
     try:
-        return _run(words)
+        with interruptible():
+            return _run(words)
     except BrokenPipeError:
         return readers_gone()
+    except KeyboardInterrupt as interrupt:  # before the verb's own work, while options are read
+        return status_of(interrupt)
 
 
 def _run(words: list[str]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from depthmup.cli.measured import read_measured
 from depthmup.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -76,66 +77,6 @@ class _Layers:
                 file=sys.stderr,
                 flush=True,
             )
-
-
-def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
-    """The measured optima of a scheme, from the summary.json of ``depthmup transfer``.
-
-    Args:
-        file: summary.json, or the folder that contains it.
-        scheme: by name, or as alpha,gamma.
-        base_depth: from which octaves are counted.
-
-    Raises:
-        ValueError: no such file, scheme or base; says what there is.
-    """
-    from depthmup.records import Estimate
-    from depthmup.reports import Movement
-    from depthmup.rules import scheme as scheme_named
-
-    if file.is_dir():
-        file = file / "summary.json"
-    if not file.is_file():
-        raise ValueError(
-            "Expected --measured to be the summary.json of `depthmup transfer`; there is no "
-            f"{file}."
-        )
-    of_name = scheme_named(scheme)
-    rows = [
-        row
-        for row in json_format.loads(file.read_text(encoding="utf-8")).get("schemes", [])
-        if row["axis"] == "depth"
-    ]
-    exponents = (str(of_name.alpha), str(of_name.gamma))
-    of_scheme = [row for row in rows if (row["alpha"], row["gamma"]) == exponents]
-    if not of_scheme:
-        there = ", ".join(row["scheme"] for row in rows) or "none"
-        raise ValueError(
-            f"{file} has no measurement of {of_name.title} along depth; it has {there}."
-        )
-    known = {at["depth"]: at for at in of_scheme[0]["optimum"] if at["log2_lr"] is not None}
-    if base_depth not in known:
-        raise ValueError(
-            f"{file} has no optimum at the base's depth {base_depth}; it has {sorted(known)}. "
-            "Pass one of these as --base-depth."
-        )
-    zero = known[base_depth]["log2_lr"]
-
-    def end(at: dict[str, Any], name: str, otherwise: float) -> float:
-        return otherwise if at[name] is None else at[name] - zero
-
-    return Movement(
-        label=f"points: measured, {file}",
-        sizes=tuple(sorted(known)),
-        octaves=tuple(
-            Estimate(
-                value=at["log2_lr"] - zero,
-                low=end(at, "low", -math.inf),
-                high=end(at, "high", math.inf),
-            )
-            for _, at in sorted(known.items())
-        ),
-    )
 
 
 def _inputs() -> Any:

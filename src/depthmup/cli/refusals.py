@@ -7,7 +7,8 @@
 | 2 | refused: the input, a file or this machine; or ``check`` cannot decide |
 | 3 | the code of a custom model raised an error or ended the program, or training runs failed |
 | 4 | a mistake in this package |
-| 130 | interrupted |
+| 130 | interrupted by Ctrl-C |
+| 143 | ended by SIGTERM, as clusters do; finished runs are stored, as after Ctrl-C |
 """
 
 import os
@@ -16,9 +17,10 @@ import traceback
 from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
+from depthmup.cli.interrupts import INTERRUPTED, status_of
 from depthmup.records.printable import printable
 
-REFUSED, OWN_CODE, DEFECT, INTERRUPTED = 2, 3, 4, 130
+REFUSED, OWN_CODE, DEFECT = 2, 3, 4
 
 # What libraries raise where this package passes on what a person gave, with a text for people.
 _MESSAGES = (ValueError, RuntimeError, OSError, OverflowError, MemoryError, ModuleNotFoundError)
@@ -33,9 +35,9 @@ def explained(work: Callable[[], int]) -> int:
         return work()
     except BrokenPipeError:
         return readers_gone()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         _say("interrupted.")
-        status = INTERRUPTED
+        status = status_of(interrupt)
     except BaseException as error:
         # SystemExit too: a model's factory that calls sys.exit(0) has not measured anything.
         status = _explain(error)

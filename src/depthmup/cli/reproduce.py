@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from depthmup.cli.interrupts import status_of
 from depthmup.cli.output import print_json
 from depthmup.execution import Execution
 
@@ -99,13 +100,13 @@ def run(options: Options) -> int:
                     tell=display.tell,
                     about=about,
                 )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             print(
                 f"\nStopped. Finished runs are in {store.path}; the same command continues from "
                 "there.",
                 file=sys.stderr,
             )
-            return 130
+            return status_of(interrupt)
         evidence = load_evidence(store)
     deliver_evidence(
         evidence,

@@ -122,7 +122,8 @@ def cifar_pickle(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
         batch = _Restricted(io.BytesIO(raw), encoding="bytes").load()
     # A damaged pickle can fail in any way; nothing but stand-ins was called.
     except Exception as error:
-        refuse(f"reading it failed: {error}")
+        said = str(error)[:500].encode("unicode_escape").decode()  # it may quote the file
+        refuse(f"reading it failed: {said}")
     if not isinstance(batch, dict):
         refuse(f"it holds a {type(batch).__name__}")
     named = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from depthmup.planning.comparison import read_both, untraced
+from depthmup.planning.comparison import Numbers, read_both, unsure_numbers, untraced
 from depthmup.planning.declared import (
     BranchHints,
     RoleHints,
@@ -23,6 +23,7 @@ from depthmup.planning.places import (
     Place,
     growth_of,
     mixed_growth,
+    mixed_inputs,
     no_depth_rule,
     on_the_stream,
     places,
@@ -63,6 +64,7 @@ def anatomy(
     roles: RoleHints | None = None,
     depth: float | None = None,
     read_before: tuple[Facts, Facts] | None = None,
+    numbers: Numbers = ({}, {}),
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.
 
@@ -75,6 +77,7 @@ def anatomy(
         roles: what single parameters are, if their use does not show it.
         depth: how many times as deep the model is, in place of the additions that are counted.
         read_before: what ``tracing.read`` gave for the model and for the base.
+        numbers: what buffers of one value hold in both, where they are on meta.
 
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
@@ -86,7 +89,7 @@ def anatomy(
     names, base_of = tied_names(model, base, match)
     declared = declared_roles(roles, names)
     hints = declared_branches(model, branches), declared_branches(base, branches)
-    reading = read_both(model, base, example_inputs, base_inputs, read_before)
+    reading = read_both(model, base, example_inputs, base_inputs, read_before, numbers)
     if not reading.complete and not hints[0]:
         raise reading.failure or ValueError(
             "Expected example_inputs, the arguments of one forward pass (only shapes and types "
@@ -128,12 +131,14 @@ def anatomy(
     notes += mixed_growth(growth)
     sites = [*membership.sites]
     if comparison is not None:
+        mixed_inputs(names, base_of, comparison, declared)
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
         sites += mixture_sites(comparison, mixtures)
         notes += growing_sums(comparison)
     gains = temperatures(comparison) if comparison is not None else ()
     if comparison is not None:
         notes += unattributed_note(comparison.own, match)
+        notes += unsure_numbers(comparison.facts)
     grows = any(stream.ratio > 1 for stream in membership.depths)
     return Anatomy(
         places=located,

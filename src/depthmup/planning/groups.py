@@ -164,11 +164,7 @@ def muon_groups(
             "plan.param_groups, or plan with optimizer='muon'."
         )
     if weight_decay and plan.family is Family.SPHERE:
-        raise ValueError(
-            f"{plan.optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
-            "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
-            "adamw_weight_decay for the rest."
-        )
+        refuse_decay_on_a_sphere(plan.optimizer, weight_decay)
     tensors = check(plan, model)
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
     beside: dict[str, Any] = {}
@@ -237,6 +233,19 @@ def check_decay(
         f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
         "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
         "decay added to the gradient cannot transfer in this family."
+    )
+
+
+def refuse_decay_on_a_sphere(optimizer: str, weight_decay: float) -> None:
+    """Raise the error of a decay of matrices whose norm is kept.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(
+        f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
+        "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
+        "a decay of the AdamW beside it for the rest."
     )
 
 

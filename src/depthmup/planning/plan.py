@@ -33,7 +33,7 @@ from depthmup.planning.mixtures import MixtureGrowth, not_covered
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.starts import Draws, own_start
+from depthmup.planning.starts import Draws, numbers_of, own_start
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
@@ -167,11 +167,9 @@ class Plan:
         """Verify now and again while the optimizer steps; see ``verification.watch``."""
         return verification.watch(self, model, optimizer, **options)
 
-    def clip_grad_norm_(
-        self, model: nn.Module, max_norm: float, *, norm_type: float = 2.0
-    ) -> Tensor:
-        """Clip by the norm of the gradients that the unfolded model would have."""
-        return clipping.clip_grad_norm_(self, model, max_norm, norm_type=norm_type)
+    def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
+        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``."""
+        return clipping.clip_grad_norm_(self, model, max_norm, **options)
 
 
 def plan(
@@ -254,6 +252,7 @@ def plan(
         roles=roles,
         depth=depth,
         read_before=options.facts,
+        numbers=numbers_of(drawn),
     )
     chosen, why = (
         (given, "") if given is not None else default_scheme(compared.places, compared.mixtures)
@@ -263,7 +262,13 @@ def plan(
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
-        compared, chosen, family, run=run, folding=folding, multiplier=options.multiplier
+        compared,
+        chosen,
+        family,
+        run=run,
+        folding=folding,
+        multiplier=options.multiplier,
+        init_scale=options.init_scale,
     )
     start = own_start(
         model,

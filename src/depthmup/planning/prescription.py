@@ -95,6 +95,7 @@ def prescribe(
     run: Ratios,
     folding: bool,
     multiplier: float = 1.0,
+    init_scale: float = 1.0,
 ) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
     """Evaluate a scheme's laws on a model's anatomy.
 
@@ -105,13 +106,14 @@ def prescribe(
         run: the ratios of batch size and duration.
         folding: False keeps every multiplier in the forward pass.
         multiplier: that of every branch at the base, beside the model's own.
+        init_scale: of the initial weights of matrices inside branches, beside the model's own.
 
     Returns:
         One prescription for every parameter, and the multipliers other than 1.
 
     Raises:
         NotUnderstood: a multiplier can neither be folded nor put on a module, or that of a tied
-            readout has no known place.
+            readout has no known place; or an initial scale without matrices inside branches.
     """
     roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
     located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
@@ -137,7 +139,29 @@ def prescribe(
         )
         for parameter in anatomy.places
     )
+    if init_scale != 1.0:
+        prescriptions = _rescaled(prescriptions, init_scale)
     return prescriptions, tuple(multipliers)
+
+
+def _rescaled(
+    prescriptions: tuple[Prescription, ...], init_scale: float
+) -> tuple[Prescription, ...]:
+    """Prescriptions in which matrices inside branches start from so many times their scale.
+
+    Gains and biases keep theirs: a gain of one and a bias of zero are no random weights. Which
+    dimensions grow plays no part, so that sweeps of depth alone scale the same weights.
+    """
+    concerned = [p.role.in_branch and len(p.shape) > 1 for p in prescriptions]
+    if not any(concerned):
+        raise NotUnderstood(
+            "The initial scale is that of matrices inside residual branches, and none was found. "
+            "Tune something else, or declare the branches."
+        )
+    return tuple(
+        replace(p, init=p.init * init_scale) if inside else p
+        for p, inside in zip(prescriptions, concerned, strict=True)
+    )
 
 
 def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:

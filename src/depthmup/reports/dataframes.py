@@ -15,7 +15,8 @@ class Frames:
     """Three tidy tables; ``window`` counts the windows of training from 0, in time order.
 
     ``points``: loss per window, scheme, depth and learning rate. ``optima``: the best learning
-    rate per window, scheme and depth. ``transfers``: drift, excess loss (column ``regret``)
+    rate per window, scheme and depth; where something else is tuned, its values and its best one.
+    ``transfers``: drift, excess loss (column ``regret``)
     and verdict per window and scheme. What could not be measured is NaN.
     """
 

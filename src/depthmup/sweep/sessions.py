@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from depthmup.records.printable import printable_values
@@ -71,10 +72,25 @@ def _problem(session: Mapping[str, Any]) -> str:
     if not _is_target(session.get("target")):
         return "its target is no size"
     try:
-        sweep_of(session)
+        _check_runs(sweep_of(session))
     except Exception as error:  # whatever another version, or another program, may have written
         return _unreadable(error)
     return ""
+
+
+def _check_runs(sweep: Sweep) -> None:
+    """Make a run of every variant, size and rate, as a page does: values of settings are checked
+    only where a run takes them.
+
+    Raises:
+        Exception: of any kind, if it cannot be a run's.
+    """
+    design = sweep.design
+    for variant, size in product(design.variants, design.all_sizes):
+        for log2_lr in design.log2_lrs or (0.0,):
+            run = sweep.run(variant, size, log2_lr, seed=0)
+            hash(run)
+            run.to_json()
 
 
 def _unreadable(error: Exception) -> str:

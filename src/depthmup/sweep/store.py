@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Task
 from depthmup.records.key import digest
+from depthmup.records.printable import printable
 from depthmup.records.store_rows import (
     Damage,
     checksum,
@@ -203,10 +204,13 @@ class Store:
                 advice = "Make the file and its folder writable, or name another folder."
             else:
                 advice = "Finished runs are stored."
-            raise StoreError(f"The store {self.path} failed: {error}. {advice}") from error
+            # SQLite quotes what it could not read.
+            said = printable(str(error)[:200])
+            raise StoreError(f"The store {self.path} failed: {said}. {advice}") from error
         except (sqlite3.Error, UnicodeError) as error:
+            said = printable(str(error)[:200])
             raise StoreError(
-                f"{self.path} is not a readable store ({error}): it is damaged, truncated, or "
+                f"{self.path} is not a readable store ({said}): it is damaged, truncated, or "
                 "another file. Move it away to start from scratch; nothing was changed."
             ) from error
 

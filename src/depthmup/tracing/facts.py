@@ -14,7 +14,17 @@ from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.mixtures import Mixture, find_mixtures
-from depthmup.tracing.operations import HOMOGENEOUS, LENGTHS, MAPS, POSITIVE, TRANSPARENT
+from depthmup.tracing.operations import (
+    CONVOLUTIONS,
+    ELEMENTWISE,
+    HOMOGENEOUS,
+    LENGTHS,
+    MAPS,
+    POSITIVE,
+    RESHAPES,
+    SAME,
+    TRANSPARENT,
+)
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.trace import ExampleInputs, trace
@@ -60,13 +70,16 @@ class Facts:
         return tuple(product for product in self.products if product.softmax)
 
 
-def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
+def read(
+    model: nn.Module, inputs: ExampleInputs, numbers: Mapping[str, float] | None = None
+) -> Facts:
     """Follow one forward pass of ``model`` on ``inputs`` and say what it shows.
 
     Args:
         model: on any device, ``meta`` included; wrapped or not.
         inputs: the arguments of one call: a tensor, a sequence, or a mapping of keywords. Only
             shapes and types matter.
+        numbers: what buffers of one value hold, by their names, where they are on meta.
 
     Returns:
         The facts, which hold no tensor.
@@ -80,13 +93,14 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
         >>> facts.uses["weight"][0].fan_in, facts.residuals.branches
         ((1,), ())
     """
-    graph = trace(model, inputs)
+    graph = trace(model, inputs, numbers)
     usage = find_uses(graph)
     residuals = find_branches(graph, usage)
     runs: dict[str, int] = {}
     for call in graph.calls:
         runs[call.name] = runs.get(call.name, 0) + 1
     placed = _placed(graph, usage, residuals)
+    products = tuple(find_products(graph, usage, residuals))
     return Facts(
         graph=graph,
         usage=placed,
@@ -97,8 +111,8 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
             carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
             for b in residuals.branches
         ),
-        products=tuple(find_products(graph, usage, residuals)),
-        constants=find_constants(graph, usage, residuals),
+        products=products,
+        constants=find_constants(graph, usage, residuals, products),
         runs=runs,
         mixtures=find_mixtures(graph, placed),
     )
@@ -164,6 +178,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             follows=use.activation is None or use.activation in following,
             reads_stream=use.node in downstream,
             branches=tuple(inside.get(use.node, ())),
+            pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)
@@ -174,6 +189,29 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     return replace(
         usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
     )
+
+
+def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
+    """The sizes of the tensors whose coordinates, side by side, a matrix sums over."""
+    node = use.activation
+    convolves = graph.nodes[use.node].op in CONVOLUTIONS
+    while node is not None:
+        this = graph.nodes[node]
+        axis = 1 if convolves else len(this.shape) - 1
+        if this.op == "cat":
+            dim = (this.args[1] if len(this.args) > 1 else 0) % len(this.shape)
+            return tuple(graph.shape(ref)[dim] for ref in this.inputs) if dim == axis else ()
+        # Entry by entry: each coordinate stays where it is.
+        if this.op not in SAME | RESHAPES | MAPS | ELEMENTWISE | LENGTHS | {"native_dropout"}:
+            return ()
+        weights = usage.constant | usage.derived.keys()
+        sources = [ref for ref in this.inputs if ref.node not in weights]
+        if not sources or len(graph.shape(sources[0])) <= axis:
+            return ()
+        if graph.shape(sources[0])[1 if convolves else -1] != this.shape[axis]:
+            return ()
+        node = sources[0].node
+    return ()
 
 
 def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:

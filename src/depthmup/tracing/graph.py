@@ -70,7 +70,9 @@ class Graph:
     """A forward pass in the order in which it ran, so that every node follows its inputs.
 
     ``factors`` are the numbers by which nodes multiply their one other operand, where a node does
-    just that.
+    just that. ``unknown`` are buffers (and other tensors, under no name) of one number by which
+    the forward pass multiplies, and whose value is not at hand, as on the meta device; ``unsure``
+    those of several entries, which may or may not be one number.
     """
 
     nodes: tuple[Node, ...]
@@ -79,6 +81,8 @@ class Graph:
     outputs: tuple[Ref, ...]
     consumers: tuple[tuple[int, ...], ...] = field(repr=False)
     factors: Mapping[int, float] = field(repr=False)
+    unknown: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         return self.nodes[ref.node].shapes[ref.output]

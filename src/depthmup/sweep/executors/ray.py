@@ -3,13 +3,14 @@
 import math
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +61,11 @@ class Ray:
         started_here = not ray.is_initialized()
         if started_here:
             _check_answers(self.address)
+            on_termination = signal.getsignal(signal.SIGTERM)
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+            # Ray's own handler calls sys.exit, with a traceback, whoever had asked to be told.
+            with suppress(ValueError):  # not in the main thread, where Ray sets none either
+                signal.signal(signal.SIGTERM, on_termination)
         try:
             yield self
         finally:

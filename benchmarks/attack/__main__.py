@@ -1,0 +1,67 @@
+"""An attack on the whole of it: interruptions, flipped bits, mutated files, bad input, pages.
+
+    python -m benchmarks.attack              # everything; two hours on two cores
+    python -m benchmarks.attack --slice      # a fortieth of it; what CI runs
+    python -m benchmarks.attack bits         # one part
+    python -m benchmarks.attack bits --count 500 --seed 1
+
+Prints one table of counts, in Markdown, and exits with 1 if anything got through: such outcomes
+are in capitals.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The tests' own models, mutations and browser.
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+COUNTS = {
+    "interruptions": 200,
+    "cluster": 20,
+    "bits": 500,
+    "readers": 2000,
+    "commands": 300,
+    "functions": 300,
+    "pages": 40,
+    "soak": 20_000,
+}
+SLICE = 40
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.attack",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(COUNTS)}")
+    parser.add_argument("--slice", action="store_true", help="a fortieth of everything")
+    parser.add_argument("--count", type=int, default=0, help="of each part, instead of its own")
+    parser.add_argument("--seed", type=int, default=0, help="of what is chosen at random")
+    options = parser.parse_args()
+    if unknown := {*options.parts} - {*COUNTS}:
+        parser.error(f"expected parts of {', '.join(COUNTS)}; got {', '.join(sorted(unknown))}")
+    broken = False
+    print("| attack | outcome | count |\n| --- | --- | --- |", flush=True)
+    for part in options.parts or COUNTS:
+        full = options.count or COUNTS[part]
+        count = max(1, full // SLICE) if options.slice else full
+        attack = importlib.import_module(f"benchmarks.attack.{part}").attack
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            outcomes = attack(count, Path(folder), options.seed)
+        for outcome, number in sorted(outcomes.items()):
+            print(f"| {part} | {outcome} | {number} |", flush=True)
+            broken |= any(word.isupper() and len(word) > 2 for word in outcome.split())
+        print(f"{part}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    return int(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
