@@ -128,23 +128,29 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
         yield part(Part.DOWN if name in mixture.last else Part.EXPERT, name)
 
 
-def mixture_sites(comparison: Comparison, mixtures: Mixtures) -> Iterator[Site]:
+def mixture_sites(
+    comparison: Comparison, mixtures: Mixtures, base_of: Mapping[str, str]
+) -> Iterator[Site]:
     """Sums over active experts that nothing averages: each takes 1/K, in the experts' last layers.
 
     Args:
         comparison: the dataflow of the model beside that of its base.
         mixtures: of the model.
+        base_of: the name of each parameter's counterpart.
     """
-    uses = comparison.facts.uses
+    uses, (numbers, base_numbers) = comparison.facts.uses, comparison.own
     for mixture in comparison.facts.mixtures:
-        ratios = Ratios(active=mixtures.parts[mixture.router].active)
-        if mixture.averaged or equal(ratios.active, 1.0):
+        active = 1.0 if mixture.averaged else mixtures.parts[mixture.router].active
+        of_base = base_numbers.experts.get(base_of[mixture.router], 1.0)
+        own = numbers.experts[mixture.router] / of_base
+        if equal(active, 1.0) and equal(own, 1.0):
             continue
         alone = all(len(uses[name]) == 1 for name in mixture.last)
         yield Site(
             where=Where.EXPERTS,
             label=mixture.router,
-            ratios=ratios,
+            ratios=Ratios(active=active),
+            own=own,
             folds=tuple(sorted(mixture.last)) if alone else (),
         )
 
