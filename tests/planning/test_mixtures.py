@@ -58,16 +58,23 @@ class Layer(nn.Module):
 class Stacked(nn.Module):
     """Experts in one tensor, all of them active, weighted by a product over their number."""
 
-    def __init__(self, width, experts, hidden):
+    def __init__(self, width, experts, hidden, *, weighted="outputs"):
         super().__init__()
+        self.weighted = weighted
         self.router = nn.Linear(width, experts, bias=False)
         self.up = nn.Parameter(torch.randn(experts, width, hidden) / sqrt(width))
         self.down = nn.Parameter(torch.randn(experts, hidden, width) / sqrt(hidden))
 
     def forward(self, x):
+        weights = self.router(x).softmax(-1)
+        if self.weighted == "inputs":
+            inputs = weights.T[..., None] * x
+            return x + torch.bmm(torch.bmm(inputs, self.up).relu(), self.down).sum(0)
         hidden = torch.einsum("bn,enm->ebm", x, self.up).relu()
+        if self.weighted == "hidden":
+            return x + torch.einsum("be,ebm,emn->bn", weights, hidden, self.down)
         outputs = torch.einsum("ebm,emn->ebn", hidden, self.down)
-        return x + torch.einsum("be,ebn->bn", self.router(x).softmax(-1), outputs)
+        return x + torch.einsum("be,ebn->bn", weights, outputs)
 
 
 def custom(n, L, E=4, K=2, N=16, **options):
@@ -76,8 +83,9 @@ def custom(n, L, E=4, K=2, N=16, **options):
     )
 
 
-def stacked(n, L, E=4, K=4, N=16):
-    return nn.Sequential(nn.Linear(8, n), *(Stacked(n, E, N) for _ in range(L)), nn.Linear(n, 4))
+def stacked(n, L, E=4, K=4, N=16, **options):
+    layers = (Stacked(n, E, N, **options) for _ in range(L))
+    return nn.Sequential(nn.Linear(8, n), *layers, nn.Linear(n, 4))
 
 
 def hugging_face(name, experts, width, **further):
@@ -289,6 +297,31 @@ def test_a_mixture_is_read_from_the_dataflow(make, size, total, active, matrices
     ends = {name for name in mixture.matrices if "down" in name}
     assert mixture.last & mixture.matrices == ends
     assert part_of(mixture.router) == "router" or "gate" in mixture.router
+
+
+@pytest.mark.parametrize("weighted", ["hidden", "inputs"])
+def test_where_the_weights_stand_changes_nothing_in_the_plan(weighted):
+    size, base = {**BASE, "n": 64, "E": 16, "K": 16}, {**BASE, "K": 4}
+
+    def make(**sizes):
+        return stacked(**sizes, weighted=weighted)
+
+    with torch.device("meta"):
+        models = make(**size), make(**base)
+        usual = stacked(**size), stacked(**base)
+    plans = [
+        depthmup.plan(
+            model, base=small, scheme="completep+moe", optimizer="adamw", example_inputs=X,
+            own_init="fixed",
+        )
+        for model, small in (models, usual)
+    ]  # fmt: skip
+    assert plans[0]["1.down"].role == Role(
+        kind=Kind.HIDDEN, in_branch=True, last=True, part=Part.DOWN
+    )
+    factors = ("name", "role", "ratios", "init", "lr", "epsilon", "decay")
+    rows = [[[getattr(p, f) for f in factors] for p in plan.prescriptions] for plan in plans]
+    assert rows[0] == rows[1]
 
 
 class Gated(nn.Module):

@@ -122,15 +122,19 @@ def _mixture(
     weightings = [one for w in weightings for one in _each(graph, w, total)]
     sources = [graph.ancestors(w.activation) - apart for w in weightings]
     matrices = _experts(graph, [[*_uses(at, nodes)] for nodes in sources], total)
+    ahead = _ahead(graph, usage, [w.node for w in weightings], at, total)
+    matrices |= {use for use in ahead if use.how is How.MATRIX}
     if not matrices:
         return None
     nodes = {use.node for use in matrices}
     before = frozenset[int]().union(*(graph.ancestors(n) - {n} for n in nodes))
     last = {use for use in matrices if use.node not in before}
     beside = {*_uses(at, frozenset[int]().union(*sources))}
-    vectors = _vectors(graph, beside, nodes, weightings)
+    vectors = _vectors(graph, beside, nodes, weightings) | {*ahead} - matrices
     ends = _vectors(graph, beside, {use.node for use in last}, weightings)
-    after, mean = _summed(graph, usage, [w.node for w in weightings])
+    ends |= {use for use in {*ahead} - matrices if use.node not in before}
+    starts = [use.node for use in last & {*ahead}] or [w.node for w in weightings]
+    after, mean = _summed(graph, usage, starts)
     biases = {use.parameter for use in _uses(at, {*numbers}) if use.how is How.ELEMENTWISE}
     parts = {use.parameter for use in matrices | vectors} | biases | {router.parameter}
     return Mixture(
@@ -250,6 +254,34 @@ def _each(graph: Graph, weighting: _Weighting, total: int) -> list[_Weighting]:
     return [replace(weighting, activation=ref.node) for ref in node.inputs]
 
 
+def _ahead(
+    graph: Graph,
+    usage: Usage,
+    starts: Sequence[int],
+    at: Mapping[int, Sequence[Use]],
+    total: int,
+) -> list[Use]:
+    """Parameters of experts behind the weighting: what they read was weighted, or what lies
+    between their matrices."""
+    weighted, result = {*starts}, []
+    todo = sorted({reader for start in starts for reader in graph.consumers[start]})
+    reached = {*todo}
+    while todo:
+        node = graph.nodes[heapq.heappop(todo)]
+        counted = [use for use in at.get(node.index, ()) if _counting(graph, use, total)]
+        own = {ref.node for ref in node.inputs if usage.derived.get(ref.node) in
+               {use.parameter for use in counted}}  # fmt: skip
+        if not {ref.node for ref in node.inputs} - usage.constant - own <= weighted:
+            continue
+        weighted.add(node.index)
+        result += counted
+        for reader in graph.consumers[node.index]:
+            if reader not in reached:
+                reached.add(reader)
+                heapq.heappush(todo, reader)
+    return result
+
+
 def _summed(graph: Graph, usage: Usage, starts: Sequence[int]) -> tuple[frozenset[int], bool]:
     """The model's own numbers on the sum over experts, and whether it is a mean.
 
@@ -324,8 +356,9 @@ def _counting(graph: Graph, use: Use, total: int) -> tuple[int, ...]:
     if use.how is not How.MATRIX:
         return (0,) if len(shape) > 1 and shape[0] == total else ()
     axes = {*use.batch, *(axis for axis, _ in use.slices)}
-    if len(use.fan_out) > 1 and shape[0] == total:  # all experts read the same, in one product
-        axes |= {0} & {*use.fan_out}
+    for fan in (use.fan_in, use.fan_out):
+        # One product for all of them: they read the same, or what they give is summed.
+        axes |= {0} & {*fan} if len(fan) > 1 and len(shape) == 3 else set()
     axes |= {0} - {*use.fan_in, *use.fan_out} if use.picked else set()
     return tuple(sorted(axis for axis in axes if shape[axis] == total))
 
