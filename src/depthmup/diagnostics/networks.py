@@ -199,8 +199,14 @@ def survey(
             )
         sites[shape] = surveyed(wider, inputs)
     for shape in beside(smallest, along):
-        # What has no weights of its own (the number of active experts) shows in no shape.
         sites[shape] = surveyed(fresh(own, shape, 0), inputs)
+        # What has no weights of its own (the number of active experts) shows in no shape.
+        if sites[shape].facts.graph.nodes == sites[smallest].facts.graph.nodes:
+            axis, value = next(p for p in shape.along if p not in smallest.along)
+            raise ValueError(
+                f"The factory ignores {axis}: at {dict(smallest.along)[axis]} and {value} the "
+                f"forward pass is the same. Expected factory(width, depth, {axis}) to pass it on."
+            )
     for depth in depths[1:]:
         shape = replace(smallest, depth=depth)
         sites[shape] = surveyed(fresh(own, shape, 0), inputs)
