@@ -150,6 +150,15 @@ def test_fits(fitted, tmp_path):
     assert slowest < 5
 
 
+def test_a_fit_whose_parts_contradict_each_other(fitted, tmp_path):
+    first, second = fitted["groups"][0]["optima"][:2]
+    for wrong in ([], [first, {**second, "size": {"depth": 8, "width": 2}}]):
+        groups = [{**fitted["groups"][0], "optima": wrong}]
+        (tmp_path / "fit.json").write_text(json.dumps({**fitted, "groups": groups}))
+        with pytest.raises(StoreError, match="cannot be read as a fit"):
+            depthmup.load(tmp_path)
+
+
 def test_summaries_of_measurements(tmp_path):
     optima = [{"depth": d, "log2_lr": -7.0, "low": -7.5, "high": None} for d in (2, 4, 8)]
     row = {"axis": "depth", "scheme": "depth-mup", "alpha": "1/2", "gamma": "1/2"}
@@ -196,3 +205,24 @@ def test_what_a_pickle_asks_for_can_be_printed():
     with pytest.raises(ValueError, match="do not trust it") as refused:
         cifar_pickle(b"\x80\x02cnu\x1b[2J\x00py\nndarray\n.", of="it")
     assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("wrong", [10**400, math.nan, True, None])
+def test_a_session_whose_numbers_are_none_is_left_out(wrong, tmp_path):
+    about = {"sweep": {}, "tolerance": 0.15, "environment": {}, "started": wrong}
+    with Store(tmp_path / "results.sqlite") as store:
+        store.open_session(about)
+        with pytest.warns(StoreWarning, match="its started is not"):
+            assert store.sessions() == []
+
+
+def test_a_search_without_a_start_is_left_out(tmp_path):
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2}, depth=(2, 4), lrs="auto", schemes="sp", optimizers="adam"
+    )
+    sweep = Sweep(model=depthmup.BuiltIn(), design=design).to_dict()
+    about = {"sweep": sweep, "tolerance": 0.15, "environment": {}, "started": 1.0}
+    with Store(tmp_path / "results.sqlite") as store:
+        store.open_session(about)
+        with pytest.warns(StoreWarning, match="left out"):
+            assert store.sessions() == []

@@ -1,8 +1,8 @@
 """Signals at random moments of sweeps, which must then resume to the same bits.
 
-The driver or the whole group gets SIGINT, SIGTERM or SIGKILL; workers are killed beneath it. What was stored
-stays stored; no process is left behind; a driver that was asked to end does, within seconds and
-without a traceback; one whose worker died goes on.
+The driver or the whole group gets SIGINT, SIGTERM or SIGKILL; workers are killed beneath it. What
+was stored stays stored; no process is left behind; a driver that was asked to end does, within
+seconds and without a traceback; one whose worker died goes on.
 """
 
 import os

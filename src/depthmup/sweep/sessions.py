@@ -5,7 +5,7 @@ checked when read: sessions from which no page could be made are left out, with 
 """
 
 import json
-import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
@@ -86,6 +86,8 @@ def _check_runs(sweep: Sweep) -> None:
         Exception: of any kind, if it cannot be a run's.
     """
     design = sweep.design
+    if design.auto is not None and design.auto.start is None:
+        raise ValueError("its learning rates are found from a start, and it has none")
     for variant, size in product(design.variants, design.all_sizes):
         for log2_lr in design.log2_lrs or (0.0,):
             run = sweep.run(variant, size, log2_lr, seed=0)
@@ -119,7 +121,9 @@ def _kind(session: Mapping[str, Any]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # not for NaN, nor for whole numbers beyond
 
 
 def _is_target(value: Any) -> bool:
