@@ -10,7 +10,7 @@ LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format
-.PHONY: lock locked sbom audit clean
+.PHONY: lock locked sbom audit wheel clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -45,9 +45,20 @@ docs: $(READY)  ## the site, in site/; a warning is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
+# torchtitan's recipe needs few of its requirements, of which one contradicts transformers' datasets.
 integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[integrations]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
+	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
 	$(BIN)/python -m pytest -n 0 -rs tests/docs
+
+wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
+	rm -rf dist build/clean
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  "$$(ls dist/*.whl)[pages]"
+	cd build/clean && bin/depthmup transfer --preset tiny --out runs
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

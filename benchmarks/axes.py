@@ -10,7 +10,7 @@ bytes of Python's standard library. Batches over a factor of 32, durations over 
 import argparse
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,7 @@ DURATIONS = (64, 256, 1024)
 
 def questions() -> Iterator[Question]:
     batches, sequences = (16, 32, 64, 128, 256, 512), (4, 8, 16, 32, 64, 128)
+    lengths = (50, 100, 200, 400, 800)
     yield residual("batch, tokens held", "batch", base={**SMALL, "tokens": 2**15}, batch=batches)
     yield residual(
         "batch, steps held", "batch", ("none", "sqrt-batch"), base={**SMALL, "steps": 256},
@@ -118,23 +119,27 @@ def questions() -> Iterator[Question]:
             depth=(4, 8, 16, 32),
         )  # fmt: skip
     yield decoding(
-        "batch, tokens held", "batch", ("none", "sde", "power-lines"), least=-8,
-        base={**TEXT, "tokens": 6400}, batch=sequences,
-    )  # fmt: skip
-    yield decoding(
-        "duration, batch held", "steps", ("none", "sde"),
-        base={**TEXT, "steps": 200}, steps=(50, 100, 200, 400, 800),
-    )  # fmt: skip
-    yield decoding(
-        "batch, tokens held", "batch", ("none",), "muon", base={**TEXT, "tokens": 6400},
+        "batch, tokens held", "batch", TRAINED, least=-8, base={**TEXT, "tokens": 6400},
         batch=sequences,
+    )  # fmt: skip
+    yield decoding(
+        "duration, batch held", "steps", ("none", "sde", "decay-time", "power-lines"),
+        base={**TEXT, "steps": 200}, steps=lengths,
+    )  # fmt: skip
+    yield decoding(
+        "batch, tokens held", "batch", ("none", "sde"), "muon", base={**TEXT, "tokens": 6400},
+        batch=sequences,
+    )  # fmt: skip
+    yield decoding(
+        "duration, batch held", "steps", ("none", "sde"), "muon", base={**TEXT, "steps": 200},
+        steps=lengths,
     )  # fmt: skip
 
 
 def train(store: Store) -> None:
     """One question after the other, so that tables are there when time runs out."""
     own = decoder()
-    for question in [*map(_first_rules, questions()), *questions()]:
+    for question in [*map(_without_rule, questions()), *questions()]:
         built_in = isinstance(question.sweep.model, BuiltIn)
         run(
             question.sweep.runs,
@@ -146,10 +151,24 @@ def train(store: Store) -> None:
         )
 
 
-def _first_rules(question: Question) -> Question:
-    design = question.sweep.design
-    first = replace(design, run=[rule for rule in design.run or () if rule.key in ("none", "sde")])
-    return replace(question, sweep=replace(question.sweep, design=first))
+def _without_rule(question: Question) -> Question:
+    return under(question, (question.sweep.design.run or ())[:1])
+
+
+def under(question: Question, rules: Sequence[RunRule]) -> Question:
+    """A question asked of some of its rules."""
+    design = replace(question.sweep.design, run=rules)
+    return replace(question, sweep=replace(question.sweep, design=design))
+
+
+def trained(question: Question, store: Store) -> Question | None:
+    """A question asked of the rules whose runs are all there."""
+    rules = [
+        rule
+        for rule in question.sweep.design.run or ()
+        if not store.missing(under(question, [rule]).sweep.runs)
+    ]
+    return under(question, rules) if NO_RULE in rules else None
 
 
 def _tell(question: Question, last: list[float], progress: Progress) -> None:
@@ -224,12 +243,8 @@ def main() -> None:
             return
         for question in questions():
             print(f"\n### {question.network}, {question.optimizer}: {question.title}\n")
-            for asked in (question, _first_rules(question)):
-                if not store.missing(asked.sweep.runs):
-                    print("\n".join(table(asked, store)))
-                    break
-            else:
-                print("not trained yet")
+            there = trained(question, store)
+            print("not trained yet" if there is None else "\n".join(table(there, store)))
 
 
 if __name__ == "__main__":

@@ -170,15 +170,17 @@ def few(*, scheme: str, activation: str, depth: int, seed: int, rates: list[floa
         steps = [limits.Step(inputs, loss) for _ in range(max(FEW_STEPS) + 1)]
         found = agreement.train_factored(
             steps,
+            agreement.Blocks(
+                # In its convention the base's depth is one.
+                lr=2.0**rate * BASE_DEPTH ** -float(chosen.alpha - chosen.gamma),
+                multiplier=BASE_DEPTH ** float(chosen.alpha),
+                alpha=chosen.alpha,
+                gamma=chosen.gamma,
+                activation=activation,
+            ),
             width=FEW_WIDTH,
             depth=depth,
             seed=seed,
-            # In its convention the base's depth is one.
-            lr=2.0**rate * BASE_DEPTH ** -float(chosen.alpha - chosen.gamma),
-            multiplier=BASE_DEPTH ** float(chosen.alpha),
-            alpha=chosen.alpha,
-            gamma=chosen.gamma,
-            activation=activation,
         )
         outputs = found.outputs.reshape(len(steps), *targets.shape)
         for n in FEW_STEPS:

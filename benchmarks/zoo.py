@@ -35,6 +35,7 @@ from depthmup.planning import (
     recorded,
 )
 from depthmup.planning.prescription import prescribe
+from depthmup.planning.starts import numbers_of
 from depthmup.rules import Family, Kind, Ratios, named
 from depthmup.rules import scheme as scheme_named
 
@@ -65,8 +66,15 @@ class Verdict:
 def planned(architecture: Architecture) -> Iterator[tuple[str, str, tuple[Prescription, ...]]]:
     """Scheme, optimizer and prescriptions of every pair, on models without memory."""
     with torch.device("meta"):
-        model, base = architecture.make(*TARGET), architecture.make(*BASE)
-    found = anatomy(model, base, example_inputs=architecture.inputs)
+        (model, drawn), (base, base_drawn) = (
+            recorded(lambda size=size: architecture.make(*size)) for size in (TARGET, BASE)
+        )
+    found = anatomy(
+        model,
+        base,
+        example_inputs=architecture.inputs,
+        numbers=numbers_of((drawn, base_drawn)),
+    )
     for scheme, optimizer in PAIRS:
         family = named(optimizer)[1]
         made, _ = prescribe(found, scheme_named(scheme), family, run=Ratios(), folding=True)

@@ -10,6 +10,7 @@ from typing import Any
 from depthmup.execution import Execution
 from depthmup.model import Model, by_reference, check_axes, resolved
 from depthmup.records import environment
+from depthmup.records.packages import need
 from depthmup.report import Report, load_report
 from depthmup.rules import DEPTH_MUP, Scheme, completep
 from depthmup.statistics import TOLERANCE, check_asked
@@ -119,6 +120,8 @@ def transfer(
         [2, 4]
     """
     leave_if_starting()
+    if out is not None:
+        need("The page in a folder", "altair", "vl_convert")
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     _check_asked(sweep, target, tolerance)
@@ -200,7 +203,9 @@ def resolved_sweep(
     if isinstance(model, BuiltIn):
         model.check_axes(design.base)
         model = _batched(model, design.base)
-        optimizers = design.optimizers or ("adam",)
+        # The decay of Adam itself stands in its gradient and cannot transfer.
+        usual = "adamw" if design.tune.key == "weight_decay" else "adam"
+        optimizers = design.optimizers or (usual,)
         rule = DEPTH_MUP if model.block_depth == 1 else completep()
         return Sweep(
             model=model,
@@ -208,8 +213,7 @@ def resolved_sweep(
                 design,
                 optimizers=optimizers,
                 schemes=design.schemes or (rule,),
-                lrs=_started(design.lrs, model.usual_rate(design.base, optimizers[0])),
-            ),
+            ).with_grid(_started(design, model.usual_rate(design.base, optimizers[0]))),
         ), target
     if not isinstance(model, Model):
         raise TypeError(
@@ -219,8 +223,7 @@ def resolved_sweep(
     design = replace(
         design,
         optimizers=design.optimizers or ("adamw",),
-        lrs=_started(design.lrs, USUAL_RATE),
-    )
+    ).with_grid(_started(design, USUAL_RATE))
     check_axes(resolved(model), design.base)
     custom = Custom(
         name=model.name, code=model.code, planned=model.train is None and model.plan is None
@@ -241,11 +244,12 @@ def _batched(model: BuiltIn, base: Size) -> BuiltIn:
     return replace(model, batch_size=batch)
 
 
-def _started(lrs: tuple[float, ...] | Auto | None, usual: float) -> tuple[float, ...] | Auto:
-    """Learning rates, or a search for them with its start."""
-    if isinstance(lrs, tuple):
-        return lrs
-    auto = lrs or Auto()
+def _started(design: Design, usual_rate: float) -> tuple[float, ...] | Auto:
+    """Values of what is tuned, or a search for them with its start."""
+    if isinstance(design.grid, tuple):
+        return design.grid
+    auto = design.grid or Auto()
+    usual = usual_rate if design.tune.is_learning_rate else design.tune.start
     return auto if auto.start is not None else replace(auto, start=usual)
 
 
@@ -294,7 +298,7 @@ def _check_asked(sweep: Sweep, target: Size | None, tolerance: float) -> None:
             "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16))."
         )
     if target is not None and design.auto is None:
-        check_asked(design.log2_lrs, target)
+        check_asked(design.log2_values, target, design.tune)
 
 
 @dataclass(frozen=True, kw_only=True)

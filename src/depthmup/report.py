@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup import reports
-from depthmup.records import Axis, Estimate, Record, Study, Transfer, Verdict
+from depthmup.records import Axis, Estimate, Record, Study, Transfer, Tuned, Verdict
 from depthmup.records.certificate import Certificate, Probe
+from depthmup.records.packages import installed, need
 from depthmup.sweep import (
     Losses,
     SearchState,
@@ -27,6 +28,7 @@ from depthmup.sweep import (
 from depthmup.sweep.losses import loss_over
 from depthmup.sweep.sessions import environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
+from depthmup.sweep.tuning import tuned_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +93,7 @@ class Report:
 
     @property
     def regret(self) -> Estimate:
-        """The first scheme's excess loss at the largest size with the base's best learning rate."""
+        """The first scheme's excess loss at the largest size with the base's best value."""
         return self.finding().regret
 
     def losses(
@@ -125,7 +127,7 @@ class Report:
         scheme: str | None = None,
         probe: Probe | None = None,
     ) -> Certificate:
-        """The best learning rate predicted for another size, or the reasons why none can be.
+        """The best value of what is tuned predicted for another size, or why none can be.
 
         Args:
             target: the size; axes that it does not name are those of the base.
@@ -133,7 +135,7 @@ class Report:
             probe: of the target, if one was trained.
 
         Example:
-            ``report.certificate(target={"width": 4096, "depth": 64}).learning_rate``
+            ``report.certificate(target={"width": 4096, "depth": 64}).value``
         """
         study = self._judged[0]
         return certificate(
@@ -189,6 +191,7 @@ class Report:
         ``transfers``: drift, excess loss (column ``regret``) and verdict. ``trials``: every run
         with its last loss.
         """
+        need("A table", "pandas")
         import pandas as pd
 
         if kind == "trials":
@@ -201,6 +204,7 @@ class Report:
         return [
             {
                 **run.row,
+                **tuned_in(run, self.sweep.design.tune),
                 "status": record.status.value,
                 "steps": len(record.losses),
                 "planned_steps": run.steps,
@@ -237,7 +241,9 @@ class Report:
     def __str__(self) -> str:
         return self.table if self.studies else f"A shard: {len(self.records)} runs"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not installed("altair", "vl_convert"):
+            return None  # a notebook shows the text
         if not self.studies:
             return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
@@ -282,8 +288,9 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
     return Report(sweep=sweep, records=records, studies=judged, certificates=certificates)
 
 
-def next_of(store: Store) -> tuple[Sequence[Any], str]:
-    """The runs that the last measurement on a store needs next, and why, or why there are none.
+def next_of(store: Store) -> tuple[Sequence[Any], str, Tuned]:
+    """The runs that the last measurement on a store needs next, why, or why there are none, and
+    what it tunes.
 
     Raises:
         StoreError: no measurement was started.
@@ -295,11 +302,14 @@ def next_of(store: Store) -> tuple[Sequence[Any], str]:
     sweep = sweep_of(last)
     if sweep.design.auto is None:
         missing = store.missing(sweep.runs)
-        return missing, f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+        why = f"{len(missing)} of the grid's {len(sweep.runs)} runs are missing."
+        return missing, why, sweep.design.tune
     state = advance(_begun(sweep, last), store)
     if state.pending:
-        return state.pending, f"Round {max((r.number for r in state.rounds), default=0) + 1}."
-    return (), " ".join(f"{name}: {why}" for name, why in state.ended.items())
+        number = max((r.number for r in state.rounds), default=0) + 1
+        return state.pending, f"Round {number}.", sweep.design.tune
+    why = " ".join(f"{name}: {why}" for name, why in state.ended.items())
+    return (), why, sweep.design.tune
 
 
 def _begun(sweep: Sweep, session: Mapping[str, Any]) -> SearchState:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import sqlite3
 import subprocess
@@ -197,16 +198,20 @@ def records_in(path):
     return 0
 
 
-def interrupted(out, number=signal.SIGINT, **streams):
-    """A sweep that gets a signal, by default Ctrl-C, once its first record is stored."""
+def sweeping(out, **streams):
+    """A sweep of half a minute, if it is left alone."""
     command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
-    # Long enough to be stopped in the middle: half a minute if it were left alone.
     # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
-    sweep = subprocess.Popen(
+    return subprocess.Popen(
         [*command, "--workers", "1", "--steps", "1000"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **streams,
     )
+
+
+def interrupted(out, number=signal.SIGINT, **streams):
+    """A sweep that gets a signal, by default Ctrl-C, once its first record is stored."""
+    sweep = sweeping(out, **streams)
     until = time.monotonic() + 60
     while time.monotonic() < until and not records_in(out / "results.sqlite"):
         time.sleep(0.05)
@@ -230,17 +235,21 @@ def test_it_stops_cleanly_and_says_how_to_resume(tmp_path, number, status):
 def test_a_terminal_sees_live_progress(tmp_path):
     """On a terminal: a bar that is redrawn, with the number of runs and where the search is."""
     ours, theirs = pty.openpty()
-    sweep = interrupted(tmp_path, stdout=theirs, stderr=theirs, stdin=theirs)
+    sweep = sweeping(tmp_path, stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
-    shown = b""
+    shown, interrupted_at = b"", None
     try:
         while chunk := os.read(ours, 4096):
             shown += chunk
+            # Of a search, this is all that is known after one run; more of it, later.
+            if interrupted_at is None and re.search(rb"the smallest size first|or less", shown):
+                interrupted_at = len(shown)
+                sweep.send_signal(signal.SIGINT)
     except OSError:  # the other side of the terminal is gone
         pass
+    assert interrupted_at is not None
     assert sweep.wait(timeout=60) == 130
     assert b"training" in shown
-    assert b"the smallest size first" in shown  # which is all that is known after one run
     assert b"\x1b[" in shown
 
 

@@ -95,8 +95,8 @@ def test_options_of_the_built_in_networks_are_refused(folder, option, capsys):
 
 
 def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys):
-    assert main(["transfer", "--warmup", "0.5", "--out", str(folder / "never")]) == 2
-    assert "--warmup is for custom models (--model)" in capsys.readouterr().err
+    assert main(["transfer", "--clip", "0.5", "--out", str(folder / "never")]) == 2
+    assert "--clip is for custom models (--model)" in capsys.readouterr().err
     assert not (folder / "never").exists()
 
 
@@ -113,7 +113,7 @@ def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys
         (["--warmup", "2"], "warmup to be a fraction"),
         (["--batch", "nothing"], "no function 'nothing'"),
         (["--train", "mine_own:train"], "either --model"),
-        (["--log", "wandb:x"], "tensorboard:FOLDER"),
+        (["--log", "neptune:x"], "tensorboard:FOLDER"),
         (["--shard", "3/2"], "a shard i/k"),
         (["--workers", "-1"], "Expected workers"),
         (["--tolerance", "0"], "tolerance to be positive"),

@@ -25,8 +25,10 @@ def make_steps(count=3, batch=2, d_in=3, d_out=2, seed=0):
 def test_factored_training_is_autograd_training(activation):
     """The same network with explicit weights, torch's backward and torch's SGD."""
     steps, width, depth, lr, a = make_steps(), 24, 4, 0.7, 0.9
-    options = {"width": width, "depth": depth, "seed": 5, "lr": lr, "multiplier": a}
-    result = agreement.train_factored(steps, activation=activation, dtype=torch.float64, **options)
+    blocks = agreement.Blocks(activation=activation, lr=lr, multiplier=a)
+    result = agreement.train_factored(
+        steps, blocks, width=width, depth=depth, seed=5, dtype=torch.float64
+    )
 
     def draw(stream, *shape):
         generator = torch.Generator().manual_seed(5 * 100_003 + stream)
@@ -58,17 +60,18 @@ def test_factored_training_is_autograd_training(activation):
 @pytest.mark.parametrize("activation", ["identity", "tanh", "relu"])
 def test_factored_training_of_two_matrices_is_autograd_training(activation):
     steps, width, hidden, depth, a = make_steps(), 24, 36, 4, 0.9
-    options = {"width": width, "depth": depth, "seed": 5, "multiplier": a, "width_ratio": 1.5}
-    result = agreement.train_factored(
-        steps,
+    blocks = agreement.Blocks(
         activation=activation,
-        dtype=torch.float64,
         block_depth=2,
         lr=0.7,
         lr_second=0.4,
         alpha=1,
         gamma=0,
-        **options,
+        multiplier=a,
+        width_ratio=1.5,
+    )
+    result = agreement.train_factored(
+        steps, blocks, width=width, depth=depth, seed=5, dtype=torch.float64
     )
 
     def draw(stream, *shape):
@@ -107,10 +110,9 @@ def test_factored_training_of_two_matrices_is_autograd_training(activation):
 def test_signs_of_gradients_are_those_of_their_factors():
     """Against the sign of autograd's gradient; a minibatch is refused."""
     steps, width, depth = make_steps(batch=1), 16, 3
-    options = {"width": width, "depth": depth, "seed": 5, "lr": 0.4, "sign": True}
-    result = agreement.train_factored(
-        steps, dtype=torch.float64, activation="tanh", block_depth=2, **options
-    )
+    blocks = agreement.Blocks(activation="tanh", block_depth=2, lr=0.4, sign=True)
+    options = {"width": width, "depth": depth, "seed": 5, "dtype": torch.float64}
+    result = agreement.train_factored(steps, blocks, **options)
 
     def draw(stream, *shape):
         generator = torch.Generator().manual_seed(5 * 100_003 + stream)
@@ -135,26 +137,26 @@ def test_signs_of_gradients_are_those_of_their_factors():
                 w -= 0.4 * depth**-0.5 / width * g.sign()
     assert np.abs(result.outputs - np.concatenate(expected)).max() < 1e-12
     with pytest.raises(ValueError, match="one sample per step"):
-        agreement.train_factored(make_steps(batch=2), **options)
+        agreement.train_factored(make_steps(batch=2), blocks, **options)
 
 
 def test_one_step_taken_again_is_trained_again():
     """The same object as every step, as in full-batch training."""
     (step,) = make_steps(count=1)
     twin = limits.Step(step.inputs, step.loss)
-    options = {"width": 16, "depth": 2, "seed": 1, "lr": 0.5, "dtype": torch.float64}
-    again = agreement.train_factored([step] * 3, **options).outputs
+    blocks, options = agreement.Blocks(lr=0.5), {"width": 16, "depth": 2, "seed": 1}
+    again = agreement.train_factored([step] * 3, blocks, **options).outputs
     np.testing.assert_array_equal(
-        again, agreement.train_factored([step, twin, step], **options).outputs
+        again, agreement.train_factored([step, twin, step], blocks, **options).outputs
     )
     assert len(again) == 3 * len(step.inputs)
 
 
 def test_what_does_not_fit_is_drawn_again():
     steps = make_steps()
-    options = {"width": 32, "depth": 5, "seed": 1, "lr": 0.5}
+    blocks, options = agreement.Blocks(lr=0.5), {"width": 32, "depth": 5, "seed": 1}
     layer = 32 * 32 * 4
-    runs = [agreement.train_factored(steps, memory=m * layer, **options) for m in (0, 2, 5)]
+    runs = [agreement.train_factored(steps, blocks, memory=m * layer, **options) for m in (0, 2, 5)]
     for run in runs[1:]:
         assert np.array_equal(run.outputs, runs[0].outputs)
         assert np.array_equal(run.rms, runs[0].rms)
@@ -162,7 +164,7 @@ def test_what_does_not_fit_is_drawn_again():
 
 def test_error_falls_as_one_over_root_width():
     result = agreement.agreement_with_width(
-        make_steps(), widths=[64, 128, 256, 512], depth=8, runs=24, lr=0.5
+        make_steps(), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
     )
     for side in (result.outputs, result.rms):
         assert side.slope.low <= -0.5 <= side.slope.high, side
@@ -178,15 +180,17 @@ def test_error_falls_as_one_over_root_width():
 def test_two_matrices_approach_infinite_width(activation, exponents):
     result = agreement.agreement_with_width(
         make_steps(),
+        agreement.Blocks(
+            lr=0.5,
+            lr_second=0.3,
+            width_ratio=1.5,
+            activation=activation,
+            block_depth=2,
+            **exponents,
+        ),
         widths=[64, 128, 256, 512],
         depth=4,
         runs=24,
-        lr=0.5,
-        lr_second=0.3,
-        width_ratio=1.5,
-        activation=activation,
-        block_depth=2,
-        **exponents,
     )
     for side in (result.outputs, result.rms):
         assert side.agrees, side
@@ -198,9 +202,8 @@ def test_two_matrices_approach_infinite_width(activation, exponents):
     "exponents", [{}, {"alpha": 1, "gamma": 0}], ids=["depth-mup", "completep"]
 )
 def test_two_matrices_approach_infinite_depth(exponents):
-    result = agreement.agreement_with_depth(
-        make_steps(), depths=[64, 128, 256, 512], lr=0.5, lr_second=0.3, block_depth=2, **exponents
-    )
+    blocks = agreement.Blocks(lr=0.5, lr_second=0.3, block_depth=2, **exponents)
+    result = agreement.agreement_with_depth(make_steps(), blocks, depths=[64, 128, 256, 512])
     assert result.agrees
     assert result.slope.value == pytest.approx(-1, abs=0.03)
     scalar = [
@@ -208,21 +211,18 @@ def test_two_matrices_approach_infinite_depth(exponents):
     ]
     result = agreement.agreement_with_depth(
         scalar,
+        agreement.Blocks(lr=0.5, block_depth=2, activation="sin", **exponents),
         depths=[8, 16, 32],
-        lr=0.5,
-        block_depth=2,
-        activation="sin",
         neurons=limits.Hermite(order=10),
-        **exponents,
     )
     assert result.slope.value == pytest.approx(-1, abs=0.1)
 
 
 def test_blocks_that_do_not_exist():
     with pytest.raises(ValueError, match="block_depth is 1 or 2"):
-        agreement.agreement_with_depth(make_steps(), depths=[2, 4], block_depth=3)
+        agreement.Blocks(block_depth=3)
     with pytest.raises(ValueError, match="of blocks with two matrices"):
-        agreement.train_factored(make_steps(), width=4, depth=2, seed=0, lr=1.0, width_ratio=2.0)
+        agreement.Blocks(width_ratio=2.0)
 
 
 def test_a_wrong_limit_is_noticed(monkeypatch):
@@ -234,13 +234,14 @@ def test_a_wrong_limit_is_noticed(monkeypatch):
 
     monkeypatch.setattr(limits, "linear", wrong)
     result = agreement.agreement_with_width(
-        make_steps(), widths=[64, 128, 256, 512], depth=8, runs=24, lr=0.5
+        make_steps(), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
     )
     assert not result.outputs.agrees
 
 
 def test_infinite_width_approaches_infinite_depth():
-    result = agreement.agreement_with_depth(make_steps(), depths=[64, 128, 256, 512, 1024], lr=0.5)
+    blocks = agreement.Blocks(lr=0.5)
+    result = agreement.agreement_with_depth(make_steps(), blocks, depths=[64, 128, 256, 512, 1024])
     assert result.agrees
     assert result.slope.value == pytest.approx(-1, abs=0.03)
 
@@ -248,9 +249,8 @@ def test_infinite_width_approaches_infinite_depth():
 @pytest.mark.long
 def test_trained_networks_approach_infinite_depth():
     steps = make_steps(count=4, batch=1, d_in=2, d_out=1, seed=12)
-    result = agreement.agreement_with_depth(
-        steps, depths=[2, 4, 8, 16], width=384, runs=48, lr=1.5, multiplier=1.3, activation="cos"
-    )
+    blocks = agreement.Blocks(lr=1.5, multiplier=1.3, activation="cos")
+    result = agreement.agreement_with_depth(steps, blocks, depths=[2, 4, 8, 16], width=384, runs=48)
     # Corrections of relative order L^-1/2 remain at these depths: the error falls, at a power of
     # L between -1/2 and -1.
     assert result.errors[-1] < 0.6 * result.errors[0]
@@ -301,6 +301,8 @@ def test_one_run_has_no_interval():
 
 def test_only_linear_networks_have_an_exact_limit_at_finite_depth():
     with pytest.raises(ValueError, match="for linear networks only"):
-        agreement.agreement_with_depth(make_steps(), depths=[2, 4], activation="relu")
+        agreement.agreement_with_depth(
+            make_steps(), agreement.Blocks(activation="relu"), depths=[2, 4]
+        )
     with pytest.raises(ValueError, match="identity or one of"):
-        agreement.train_factored(make_steps(), width=4, depth=2, seed=0, lr=1.0, activation="swish")
+        agreement.Blocks(activation="swish")

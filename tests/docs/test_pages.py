@@ -2,17 +2,23 @@
 
 Blocks of one page run in order in one namespace, in a folder of their own. A page that says
 ``<!-- needs: package -->`` is skipped where the package is not installed, and run by
-``make integrations``, which installs it.
+``make integrations``, which installs it. One that says ``<!-- processes: 2 -->`` is a script for
+several processes.
 """
 
-import importlib.util
+import importlib
+import os
 import re
 import shlex
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks import adoption
 from depthmup.cli.spelling import with_commas
 from depthmup.cli.verbs import VERBS, parse
 
@@ -22,7 +28,7 @@ PAGES = sorted(
     for folder in ("tutorials", "how-to", "explanation")
     for page in (DOCS / folder).glob("*.md")
 )
-LONG = {"ten-minutes", "transformer"}
+LONG = {"ten-minutes", "transformer", "tuners"}
 _BLOCK = re.compile(r"(<!-- not run:[^>]*-->\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -34,6 +40,12 @@ def blocks(page, language):
     ]
 
 
+def processes(page):
+    """On how many processes a page's code runs."""
+    said = re.search(r"<!-- processes: (\d+) -->", page.read_text(encoding="utf-8"))
+    return int(said[1]) if said else 1
+
+
 def commands():
     for page in [*PAGES, DOCS.parent / "README.md"]:
         for body in blocks(page, ""):
@@ -42,25 +54,58 @@ def commands():
                     yield pytest.param(line, id=f"{page.stem}: {line[:60]}")
 
 
+def skip_without_what_is_needed(page):
+    needs = re.search(r"<!-- needs: ([\w ]+) -->", page.read_text(encoding="utf-8"))
+    for package in needs[1].split() if needs else ():
+        try:
+            importlib.import_module(package)
+        except (ImportError, RuntimeError) as problem:  # torchvision for another torch: the latter
+            pytest.skip(f"{package}: {problem}; `make integrations` installs it")
+
+
 @pytest.mark.parametrize(
     "page",
     [
         pytest.param(p, id=p.stem, marks=[pytest.mark.long] if p.stem in LONG else [])
         for p in PAGES
-        if blocks(p, "python")
+        if blocks(p, "python") and processes(p) == 1
     ],
 )
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
-    needs = re.search(r"<!-- needs: ([\w ]+) -->", page.read_text(encoding="utf-8"))
-    for package in needs[1].split() if needs else ():
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed; `make integrations` installs it")
+    skip_without_what_is_needed(page)
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     namespace = {"__name__": "page"}
     for number, body in enumerate(blocks(page, "python")):
         code = compile(body, f"{page.name}, block {number + 1}", "exec")
         exec(code, namespace)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, id=p.stem) for p in PAGES if blocks(p, "python") and processes(p) > 1]
+)
+def test_the_code_of_a_page_runs_on_several_processes(page, tmp_path):
+    skip_without_what_is_needed(page)
+    script, count = tmp_path / "train.py", processes(page)
+    script.write_text("\n\n".join(blocks(page, "python")), encoding="utf-8")
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        port = str(s.getsockname()[1])
+    started = [
+        subprocess.Popen(
+            [sys.executable, script.name],
+            cwd=tmp_path,
+            env=os.environ
+            | {"RANK": str(rank), "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+            | {"MASTER_ADDR": "localhost", "MASTER_PORT": port},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    errors = [process.communicate(timeout=300)[1] for process in started]
+    assert all(process.returncode == 0 for process in started), "\n".join(errors)
 
 
 @pytest.mark.parametrize("line", list(commands()))
@@ -81,3 +126,21 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             generated = target.startswith("depthmup") and target.endswith(".rst")
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+class TestAdoption:
+    def test_the_table_is_the_one_counted(self):
+        page = (DOCS / "explanation" / "comparison.md").read_text(encoding="utf-8")
+        assert adoption.table() in page
+
+    @pytest.mark.parametrize("name", adoption.TITLES)
+    def test_the_plain_program_knows_no_plan(self, name):
+        code = adoption.plain(adoption.program(DOCS / "how-to" / f"{name}.md"))
+        assert not re.search(r"\bplan\b|depthmup|\bbase\b", code)
+        compile(code, name, "exec")
+
+    @pytest.mark.parametrize("change", [adoption.plain, lambda code: adoption.with_mup(code)])
+    def test_the_plain_program_and_mups_run(self, change, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        code = adoption.plain(adoption.program(DOCS / "how-to" / "nanogpt.md"))
+        adoption.run(change(code))

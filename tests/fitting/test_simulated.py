@@ -71,9 +71,14 @@ def test_every_planted_defect_is_found_and_kept_on_request(seeds):
     assert wrong[0] < 0.1 < wrong[1]  # a slip of a factor of 1000 ruins the law
 
 
+def test_every_planted_defect_of_thirty_tables_is_found(spoiled):
+    assert all(outcome.found for outcome in spoiled)
+
+
 @pytest.mark.long
-def test_almost_every_planted_defect_is_found(spoiled):
-    assert sum(outcome.found for outcome in spoiled) >= 0.8 * len(spoiled)
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_every_planted_defect_of_a_hundred_tables_is_found(seeds):
+    assert all(outcome.found for outcome in outcomes(100, seeds=seeds, planted=True))
 
 
 @pytest.mark.long

@@ -175,7 +175,31 @@ class TestRefusals:
         assert len(groups) > 3
 
 
+def test_named_groups_with_rates_of_their_own():
+    """Groups with names, as torchtitan makes them; the optimizer's own lr is nobody's."""
+    model, plan = planned()
+    optimizer = torch.optim.AdamW(
+        [{"params": list(model.named_parameters()), "lr": LR, "weight_decay": DECAY}]
+    )
+    plan.rescale(model, optimizer)
+    plan.verify(model, optimizer)
+
+
 class TestMuon:
+    def test_decay_is_decoupled(self):
+        model, plan = planned(optimizer="muon")
+        expected = plan.muon_groups(model, lr=0.02, adamw_lr=LR, weight_decay=DECAY)
+        matrices = [p for group in expected.muon for p in group["params"]]
+        muon = torch.optim.Muon(matrices, lr=0.02, weight_decay=DECAY)
+        plan.rescale(model, muon)
+        decays = {id(p): g["weight_decay"] for g in expected.muon for p in g["params"]}
+        for group in muon.param_groups:
+            assert all(group["weight_decay"] == approx(decays[id(p)]) for p in group["params"])
+        others = [p for group in expected.adamw for p in group["params"]]
+        coupled = torch.optim.Adam(others, lr=LR, weight_decay=DECAY)
+        with pytest.raises(ValueError, match="cannot be made to transfer"):
+            plan.rescale(model, coupled)
+
     def test_two_optimizers(self):
         model, plan = planned(optimizer="muon")
         groups = plan.muon_groups(model, lr=0.02, adamw_lr=LR)

@@ -102,7 +102,7 @@ def test_an_unfinished_search_says_what_is_missing(tmp_path):
     with Store(tmp_path / MAIN_STORE) as store:
         with pytest.raises(StoreError, match="are to be trained next"):
             load_report(store)
-        runs, why = next_of(store)
+        runs, why, _ = next_of(store)
     assert runs
     assert "Round" in why
     assert not {run.key for run in runs} & set(TRAINED[:12])

@@ -20,7 +20,8 @@ from depthmup.records import BASE_SHAPE, Status, Trial
 from depthmup.rules import CATALOGUE
 from depthmup.training import stream
 from depthmup.training.preflight import preflight
-from depthmup.training.trial import check_loss, run_trial, schedule
+from depthmup.training.schedules import schedule
+from depthmup.training.trial import check_loss, run_trial
 
 OWN = Model(make=make, batch=batch)
 TRIAL = Trial(

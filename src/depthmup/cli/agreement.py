@@ -1,28 +1,33 @@
 """``depthmup limit --check``: trained networks of growing size against the limit."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 
 from depthmup import limits
 from depthmup.cli.output import print_json
-from depthmup.diagnostics import Approach, agreement_with_depth, agreement_with_width
+from depthmup.diagnostics import Approach, Blocks, agreement_with_depth, agreement_with_width
 
 WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
 DEPTHS = (32, 64, 128, 256, 512, 1024)
 
 
-def check(steps: Sequence[limits.Step], *, json: bool, **settings: Any) -> int:
-    """Train, compare, report; the exit status is 1 if a measured slope excludes the theory's.
+def check(steps: Sequence[limits.Step], blocks: Blocks, *, json: bool) -> int:
+    """Train, compare, report.
 
-    ``settings`` are those that ``agreement_with_width`` and ``agreement_with_depth`` share.
+    Args:
+        steps: what to train on.
+        blocks: of the networks, and how they are trained.
+        json: print JSON and nothing else.
+
+    Returns:
+        The exit status: 1 if a measured slope excludes the theory's.
     """
     with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
         by_width = agreement_with_width(
-            steps, widths=WIDTHS, depth=DEPTH, runs=RUNS, next_order=True, **settings
+            steps, blocks, widths=WIDTHS, depth=DEPTH, runs=RUNS, next_order=True
         )
-        by_depth = agreement_with_depth(steps, depths=DEPTHS, **settings)
+        by_depth = agreement_with_depth(steps, blocks, depths=DEPTHS)
     approaches = {
         f"outputs against width, depth {DEPTH}": by_width.outputs,
         f"RMS of x against width, depth {DEPTH}": by_width.rms,

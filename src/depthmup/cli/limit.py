@@ -130,17 +130,17 @@ def run(options: Options) -> int:
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
         from depthmup.cli.agreement import check
+        from depthmup.diagnostics import Blocks
 
         _refuse_beside_check(options)
-        return check(
-            steps,
-            json=options.json,
+        blocks = Blocks(
             lr=options.lr,
             lr_second=options.lr_second,
             block_depth=options.block_depth,
             width_ratio=options.width_ratio,
             **_scaling(options),
         )
+        return check(steps, blocks, json=options.json)
     solution = _solve(options, steps, depth)
     rms = [line.mean(1).tolist() for line in solution.rms]
     result = {

@@ -38,7 +38,10 @@ class Options:
     """Of a table: the size at which the arms meet, as AXIS=VALUE; by default the smallest."""
 
     lr: str = "lr"
-    """Of a table: the column of the learning rate."""
+    """Of a table: the column of the learning rate, or of what is tuned instead."""
+
+    tuned: str = "learning rate"
+    """Of a table: what is tuned, in words, such as 'weight decay'."""
 
     loss: str = "loss"
     """Of a table: the column of the final loss: nan or inf if a run diverged."""
@@ -46,8 +49,8 @@ class Options:
     seed: str = ""
     """Of a table: the column of the seed."""
 
-    start: float = 2.0**-8
-    """Of a table: the learning rate from which the first optimum is looked for."""
+    start: float | None = None
+    """Of a table: the value from which the first optimum is looked for; 2^-8 for learning rates."""
 
     cost: tuple[str, ...] = ()
     """Of a table: powers of the axes that a run costs, as AXIS=POWER; by default 2 for width, 1 for
@@ -102,6 +105,7 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         seeds=options.seeds,
         precision=options.drift_precision,
         tolerance=options.tolerance,
+        tuned=options.tuned,
     )
     return proposal.rows, proposal.why
 
@@ -109,10 +113,11 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
 def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.report import next_of
     from depthmup.sweep import MAIN_STORE, Store
+    from depthmup.sweep.tuning import tuned_in
 
     with Store(folder / MAIN_STORE, must_exist=True) as store:
-        runs, why = next_of(store)
-    return [run.row for run in runs], why
+        runs, why, what = next_of(store)
+    return [{**run.row, **tuned_in(run, what)} for run in runs], why
 
 
 def _pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from depthmup.records.run import Order, Precision
 
 if TYPE_CHECKING:
     from depthmup.model import Model
+    from depthmup.records import Tuned
     from depthmup.sweep import Auto, BuiltIn, Design
 
 Preset = Literal["tiny", "small", "medium"]
@@ -39,12 +40,6 @@ class CustomModel:
     version: str = ""
     """Version of your code. By default its source is hashed, and all runs are repeated when it
     changes."""
-
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Schedule of the learning rate over training."""
-
-    warmup: float = 0.0
-    """Fraction of training over which the learning rate first rises linearly."""
 
     clip: float | None = None
     """Norm to which gradients are clipped."""
@@ -102,10 +97,10 @@ class Options:
     """Measure whether the best learning rate stays the same as a network grows.
 
     Trains the built-in networks, or a custom model (--model), and judges how the best learning rate
-    moves with depth and width. The runs that tell most come first, the smallest size before all
-    others, and training ends when the verdict is decided; --log2-lrs gives a grid instead. Finished
-    runs are stored in OUT/results.sqlite and never repeated: the same command resumes. Writes
-    OUT/report.html and OUT/summary.json.
+    (or what --tune names instead) moves with depth and width. The runs that tell most come first,
+    the smallest size before all others, and training ends when the verdict is decided; --log2-lrs
+    gives a grid instead. Finished runs are stored in OUT/results.sqlite and never repeated: the
+    same command resumes. Writes OUT/report.html and OUT/summary.json.
 
     The file that --model names defines factory(width, depth) -> module,
     batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
@@ -115,6 +110,7 @@ class Options:
         depthmup transfer --preset tiny --out runs/first
         depthmup transfer --schemes depth-mup 3/4,1/4 --activation relu --out runs/relu
         depthmup transfer --model mine.py:make --base 64x2 --depths 2,4,8 --target depth=64
+        depthmup transfer --tune multiplier --lr 0.003 --preset tiny --out runs/multiplier
     """
 
     base: Names = ()
@@ -151,8 +147,19 @@ class Options:
     """Learning rates at the base, given as their log2, increasing, for a grid of all sizes. By
     default they are found as the sweep goes, and training ends when the verdict is decided."""
 
+    tune: str = "lr"
+    """What is tuned: lr, weight_decay, multiplier (of every branch), init_scale (of the weights
+    inside branches) or one_minus_beta2. Its best value is looked for at every size."""
+
+    lr: float | None = None
+    """Learning rate at the base that is held while something else is tuned."""
+
+    log2_values: tuple[float, ...] | None = None
+    """Values at the base of what --tune names, given as their log2, increasing, for a grid of all
+    sizes. By default they are found as the sweep goes."""
+
     start: float | None = None
-    """Learning rate at the base from which the best one is looked for; by default a usual one."""
+    """Value at the base from which the best one is looked for; by default a usual one."""
 
     drift_precision: float | None = None
     """Half-width of the drift's interval that is wanted, in octaves per doubling, such as 0.05,
@@ -184,6 +191,12 @@ class Options:
     momentum: float | None = None
     """Momentum of SGD and Muon."""
 
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Schedule of the learning rate over training."""
+
+    warmup: float = 0.0
+    """Fraction of training over which the learning rate first rises linearly."""
+
     seeds: int | None = None
     """Number of repetitions, from whose scatter intervals are computed; by default 3 for a grid.
     Where learning rates are found as the sweep goes, the most that a rate gets, by default 8."""
@@ -211,13 +224,14 @@ class Options:
     """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
-    """tensorboard:FOLDER writes the losses of every run for TensorBoard."""
+    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, as it
+    ends."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
 
     fail_unless: Literal["transfers"] | None = None
-    """Exit with 1 unless the first scheme's best learning rate transfers along every axis."""
+    """Exit with 1 unless the first scheme's best value transfers along every axis."""
 
     json: bool = False
     """Print the summary as JSON, and nothing else on stdout."""
@@ -362,7 +376,7 @@ def _design(
     return Design(
         base=sizes,
         arms=_arms(options, preset),
-        lrs=_learning_rates(options),
+        **_tuned(options),
         schemes=schemes,
         optimizers=options.optimizers or None,
         multipliers=options.multipliers,
@@ -375,22 +389,44 @@ def _design(
     )
 
 
-def _learning_rates(options: Options) -> "tuple[float, ...] | Auto":
+def _tuned(options: Options) -> dict[str, Any]:
+    """What is tuned, its values, and the learning rate that is held."""
+    from depthmup.records import tuned
+
+    what = tuned(options.tune)
+    if what.is_learning_rate:
+        for name in ("lr", "log2_values"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} is for what is tuned beside the learning rate; "
+                    "leave it out, or add --tune."
+                )
+        return {"lrs": _values(options, "log2_lrs", what)}
+    if options.log2_lrs is not None:
+        raise ValueError(
+            f"--log2-lrs is a grid of learning rates, and {what.the} is tuned; give --log2-values."
+        )
+    values = _values(options, "log2_values", what)
+    return {"tune": what, "lrs": options.lr, "values": values}
+
+
+def _values(options: Options, grid: str, what: "Tuned") -> "tuple[float, ...] | Auto":
     """A grid, or a search for them."""
     from depthmup.sweep import Auto
     from depthmup.sweep.bounds import check_octaves
 
-    if options.log2_lrs is None:
+    log2_values = getattr(options, grid)
+    if log2_values is None:
         limits = parse_budget(options.budget) if options.budget else {}
         return Auto(start=options.start, precision=options.drift_precision, **limits)
     for name in ("start", "drift_precision", "budget"):
         if getattr(options, name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is for learning rates that are found as the sweep "
-                "goes; leave it out, or leave out --log2-lrs."
+                f"--{name.replace('_', '-')} is for {what.plural} that are found as the sweep "
+                f"goes; leave it out, or leave out --{grid.replace('_', '-')}."
             )
-    check_octaves(options.log2_lrs)
-    return tuple(2.0**k for k in options.log2_lrs)
+    check_octaves(log2_values, what)
+    return tuple(2.0**k for k in log2_values)
 
 
 UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
@@ -419,7 +455,8 @@ def parse_budget(text: str) -> dict[str, Any]:
 
 def _seeds(options: Options, preset: dict[str, Any]) -> int | None:
     """Those that were given; the preset's bound those of a search, and a grid has its own."""
-    if options.seeds is not None or options.log2_lrs is not None:
+    grids = (options.log2_lrs, options.log2_values)
+    if options.seeds is not None or grids != (None, None):
         return options.seeds
     return preset.get("seeds")
 
@@ -442,12 +479,15 @@ def _given(value: int | None, usual: int) -> int:
 
 def _settings(options: Options) -> dict[str, Any]:
     """Settings that differ from the defaults: only those are part of a run's description."""
-    custom = options.custom
-    usual = CustomModel()
+    usual = Options()
     settings: dict[str, Any] = {
-        name: getattr(custom, name)
-        for name in ("schedule", "warmup", "clip", "own_init")
-        if getattr(custom, name) != getattr(usual, name)
+        name: getattr(group, name)
+        for group, default, names in (
+            (options, usual, ("schedule", "warmup")),
+            (options.custom, usual.custom, ("clip", "own_init")),
+        )
+        for name in names
+        if getattr(group, name) != getattr(default, name)
     }
     if options.beta1 is not None or options.beta2 is not None:
         settings["betas"] = [

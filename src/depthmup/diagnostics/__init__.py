@@ -18,7 +18,7 @@ from depthmup.diagnostics.diversity import (
     gradient_diversity,
 )
 from depthmup.diagnostics.effects import spectral_norm
-from depthmup.diagnostics.factored import train_factored
+from depthmup.diagnostics.factored import Blocks, train_factored
 from depthmup.diagnostics.linearization import branch_linearizations, linearization_distance
 from depthmup.diagnostics.networks import TrainedNetwork
 from depthmup.diagnostics.observations import SAMPLE, Key, Observation, Paths, Points
@@ -41,6 +41,7 @@ __all__ = [
     "SAMPLE",
     "Agreement",
     "Approach",
+    "Blocks",
     "Diversity",
     "GaussNewton",
     "GradientDiversity",

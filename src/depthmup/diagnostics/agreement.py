@@ -8,7 +8,7 @@ share nothing with ``limits``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from depthmup import limits
-from depthmup.diagnostics.factored import Trained, blocks_of, train_factored
+from depthmup.diagnostics.factored import Blocks, Trained, train_factored
 from depthmup.records.finding import Estimate
-from depthmup.rules import Exponent, exponent
+from depthmup.rules import exponent
 from depthmup.statistics import slope_weights, student
 
 
@@ -51,18 +51,11 @@ class Agreement:
 
 def agreement_with_width(
     steps: Sequence[limits.Step],
+    blocks: Blocks | None = None,
     *,
     widths: Sequence[int],
     depth: int,
     runs: int = 8,
-    lr: float = 1.0,
-    multiplier: float = 1.0,
-    alpha: Exponent = "1/2",
-    gamma: Exponent = "1/2",
-    activation: str = "identity",
-    block_depth: int = 1,
-    lr_second: float | None = None,
-    width_ratio: float = 1.0,
     next_order: bool = False,
     seed: int = 0,
     memory: int = 4 * 2**30,
@@ -75,17 +68,11 @@ def agreement_with_width(
 
     Args:
         steps: what to train on.
+        blocks: the blocks of the networks and how they are trained; linear under Depth-muP unless
+            given.
         widths: widths to train at.
         depth: number of blocks.
         runs: networks of each width.
-        lr: learning rate, of the first matrix of a block where there are two.
-        multiplier: the branch multiplier a.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-        activation: identity, or a nonlinearity by name.
-        block_depth: matrices per block, 1 or 2.
-        lr_second: learning rate of the second matrix; the same by default.
-        width_ratio: hidden width over the width.
         next_order: widen intervals by the bias of the next order, as ``approach`` does.
         seed: of the first run.
         memory: bytes for initial weights; what does not fit is drawn again.
@@ -97,38 +84,32 @@ def agreement_with_width(
     Example:
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-        >>> result = agreement_with_width(steps, widths=[32, 64], depth=2, runs=2, block_depth=2)
+        >>> result = agreement_with_width(
+        ...     steps, Blocks(block_depth=2), widths=[32, 64], depth=2, runs=2
+        ... )
         >>> result.outputs.expected
         -0.5
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 8; expected slope -1/2 (a central limit
     theorem over the n entries).
     """
-    options = {"lr": lr, "multiplier": multiplier, "alpha": alpha, "gamma": gamma}
-    blocks = blocks_of(block_depth, lr_second, width_ratio)
-    solution = _limit(steps, depth, activation, options, blocks)
+    blocks = blocks or Blocks()
+    solution = _limit(steps, blocks, depth)
     exact = np.concatenate(solution.outputs), np.concatenate(solution.rms, axis=1)
-    gaps = [
-        [
-            _gap(
-                train_factored(
-                    steps,
-                    width=width,
-                    depth=depth,
-                    seed=seed + run,
-                    activation=activation,
-                    memory=memory,
-                    device=device,
-                    **options,  # type: ignore[arg-type]
-                    **blocks,  # type: ignore[arg-type]
-                ),
-                exact,
-            )
-            for run in range(runs)
-        ]
-        for width in widths
-    ]
-    squares = np.array(gaps)  # (widths, runs, 2)
+
+    def gap(width: int, run: int) -> tuple[float, float]:
+        trained = train_factored(
+            steps,
+            blocks,
+            width=width,
+            depth=depth,
+            seed=seed + run,
+            memory=memory,
+            device=device,
+        )
+        return _gap(trained, exact)
+
+    squares = np.array([[gap(width, run) for run in range(runs)] for width in widths])
     return Agreement(
         outputs=approach(widths, squares[..., 0], expected=-0.5, next_order=next_order),
         rms=approach(widths, squares[..., 1], expected=-0.5, next_order=next_order),
@@ -137,18 +118,11 @@ def agreement_with_width(
 
 def agreement_with_depth(
     steps: Sequence[limits.Step],
+    blocks: Blocks | None = None,
     *,
     depths: Sequence[int],
     width: int | None = None,
-    activation: str = "identity",
     runs: int = 8,
-    lr: float = 1.0,
-    multiplier: float = 1.0,
-    alpha: Exponent = "1/2",
-    gamma: Exponent = "1/2",
-    block_depth: int = 1,
-    lr_second: float | None = None,
-    width_ratio: float = 1.0,
     neurons: limits.Neurons | None = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
@@ -162,17 +136,11 @@ def agreement_with_depth(
 
     Args:
         steps: what to train on.
+        blocks: the blocks of the networks, with alpha from 1/2 (Depth-muP) to 1 (CompleteP) and
+            gamma = 1 - alpha, and how they are trained; linear under Depth-muP unless given.
         depths: depths to compare.
         width: width of trained networks, or None for infinite width.
-        activation: identity, or a nonlinearity by name.
         runs: networks of each depth.
-        lr: learning rate, of the first matrix of a block where there are two.
-        multiplier: the branch multiplier a.
-        alpha: exponent of the branch multiplier, 1/2 (Depth-muP) to 1 (CompleteP).
-        gamma: exponent of an update's size, 1 - alpha.
-        block_depth: matrices per block, 1 or 2.
-        lr_second: learning rate of the second matrix; the same by default.
-        width_ratio: hidden width over the width.
         neurons: what averages over neurons are taken with, of blocks with two matrices.
         seed: of the first run.
         device: where to train.
@@ -187,83 +155,74 @@ def agreement_with_depth(
     Example:
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-        >>> found = agreement_with_depth(steps, depths=[16, 32, 64], lr=0.5, block_depth=2)
-        >>> round(found.slope.value, 1), found.expected
-        (-1.0, -1.0)
+        >>> blocks = Blocks(lr=0.5, block_depth=2)
+        >>> result = agreement_with_depth(steps, blocks, depths=[16, 32, 64])
+        >>> round(result.slope.value, 1), result.slope.value < 0
+        (-1.0, True)
 
     *Source:* the theory's side of arXiv 2310.02244, Figure 9; expected slope -1.
     """
-    power = exponent(alpha, name="alpha")
-    options = {"lr": lr, "multiplier": multiplier, "alpha": alpha, "gamma": gamma}
-    blocks = blocks_of(block_depth, lr_second, width_ratio)
-    if width is None and activation != "identity" and block_depth == 1:
+    blocks = blocks or Blocks()
+    if width is None and blocks.activation != "identity" and blocks.block_depth == 1:
         raise ValueError(
             "At finite depth the infinite-width limit with one matrix per block is known to many "
-            f"digits for linear networks only; got activation={activation!r}. Pass a width to "
-            "train networks instead, or block_depth=2."
+            f"digits for linear networks only; got activation={blocks.activation!r}. Pass a width "
+            "to train networks instead, or block_depth=2."
         )
-    limit = _limit(steps, math.inf, activation, options, blocks, neurons)
-    exact = np.concatenate(limit.outputs)
-    if width is None:
-        values = np.array(
-            [
-                [np.concatenate(_limit(steps, d, activation, options, blocks, neurons).outputs)]
-                for d in depths
-            ]
-        )
-    else:
-        values = np.array(
-            [
-                [
-                    train_factored(
-                        steps,
-                        width=width,
-                        depth=depth,
-                        seed=seed + run,
-                        activation=activation,
-                        device=device,
-                        **options,  # type: ignore[arg-type]
-                        **blocks,  # type: ignore[arg-type]
-                    ).outputs
-                    for run in range(runs)
-                ]
-                for depth in depths
-            ]
-        )
-    slowest = -1.0 if power in (Fraction(1, 2), 1) else max(-1.0, 1.0 - 2.0 * float(power))
+
+    def outputs(depth: int) -> list[np.ndarray]:
+        if width is None:
+            return [np.concatenate(_limit(steps, blocks, depth, neurons).outputs)]
+        return [
+            train_factored(
+                steps, blocks, width=width, depth=depth, seed=seed + run, device=device
+            ).outputs
+            for run in range(runs)
+        ]
+
+    exact = np.concatenate(_limit(steps, blocks, math.inf, neurons).outputs)
+    values = np.array([outputs(depth) for depth in depths])
+    alpha = exponent(blocks.alpha, name="alpha")
+    slowest = -1.0 if alpha in (Fraction(1, 2), 1) else max(-1.0, 1.0 - 2.0 * float(alpha))
     return _approach_of_means(depths, values - exact, expected=slowest)
 
 
 def _limit(
     steps: Sequence[limits.Step],
+    blocks: Blocks,
     depth: float,
-    activation: str,
-    options: Mapping[str, object],
-    blocks: Mapping[str, object],
     neurons: limits.Neurons | None = None,
 ) -> limits.Solution:
     """The limit of infinite width at this depth, of either kind of block."""
-    if blocks["block_depth"] == 2:
-        averaged = activation != "identity" and (
-            depth != math.inf or exponent(str(options["alpha"]), name="alpha") == 1
-        )
-        rest = dict(options)
-        branch = limits.Branch(
-            multiplier=rest.pop("multiplier"),  # type: ignore[arg-type]
-            width_ratio=blocks["width_ratio"],  # type: ignore[arg-type]
+    lr, alpha, gamma = blocks.lr, blocks.alpha, blocks.gamma
+    if blocks.block_depth == 2:
+        averaged = blocks.activation != "identity" and (
+            depth != math.inf or exponent(alpha, name="alpha") == 1
         )
         return limits.two_matrix(
             steps,
             depth=depth,
-            activation=activation,
-            branch=branch,
-            optimizer=limits.SGD(lr_second=blocks["lr_second"]),  # type: ignore[arg-type]
+            lr=lr,
+            activation=blocks.activation,
+            branch=limits.Branch(multiplier=blocks.multiplier, width_ratio=blocks.width_ratio),
+            alpha=alpha,
+            gamma=gamma,
+            optimizer=limits.SGD(lr_second=blocks.lr_second),
             neurons=neurons if averaged else None,
-            **rest,  # type: ignore[arg-type]
         )
-    if activation == "identity":
-        return limits.linear(steps, depth=depth, **options)  # type: ignore[arg-type]
-    return limits.nonlinear(steps, activation=activation, depth=depth, **options)  # type: ignore[arg-type]
+    if blocks.activation == "identity":
+        return limits.linear(
+            steps, depth=depth, lr=lr, multiplier=blocks.multiplier, alpha=alpha, gamma=gamma
+        )
+    return limits.nonlinear(
+        steps,
+        activation=blocks.activation,
+        lr=lr,
+        multiplier=blocks.multiplier,
+        alpha=alpha,
+        gamma=gamma,
+        depth=depth,
+    )
 
 
 def approach(

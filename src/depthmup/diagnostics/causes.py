@@ -2,6 +2,72 @@
 
 from depthmup.rules import Family, Kind, Observable, Role, Scheme
 
+ANY = "any"
+"""Every axis, where the cause is the same."""
+
+_INITIALIZATION = (
+    "a matrix of the branch is initialized too large in wide models: its standard deviation must "
+    "follow 1/sqrt(fan-in)",
+    "a matrix of the branch is initialized too small in wide models: its standard deviation must "
+    "follow 1/sqrt(fan-in), once",
+)
+_STREAM_IN_DEPTH = (
+    "the stream grows with depth at initialization: the branch multiplier is too large",
+    "something outside branches shrinks with depth",
+)
+_READOUT = (
+    "the readout starts at the standard 1/sqrt(fan-in): it must start at 1/fan-in, or be "
+    "multiplied by 1/fan-in",
+    "the readout is scaled down twice, by its initialization and by a multiplier",
+)
+_TRAINING_IN_DEPTH = (
+    "updates inside branches are too large in deep models: branch multiplier times learning rate "
+    "must shrink as depth^-1 (alpha + gamma = {sum:g})",
+    "training moves deep models less: a learning rate or a multiplier is scaled down by depth "
+    "twice",
+)
+_TRAINING_IN_WIDTH = (
+    "some learning rate is too large in wide models; see which update effect grows",
+    "training moves wide models less: some learning rate is scaled down by width twice, or a tied "
+    "embedding is multiplied by 1/width twice",
+)
+_DECAY = (
+    "weight decay is multiplied by more than 1/(learning rate's factor): lr * decay grows with "
+    "{axis}",
+    "weight decay is not divided by the learning rate's factor: lr * decay falls with {axis}",
+)
+
+CAUSES: dict[tuple[Observable, str], tuple[str, str]] = {
+    (Observable.BRANCH, "depth"): (
+        "the branch multiplier is weaker than depth^-{alpha}",
+        "the last matrix keeps an initialization of its own that shrinks with depth, such as "
+        "GPT-2's 1/sqrt(2L): depth is counted twice",
+    ),
+    (Observable.BRANCH, "width"): _INITIALIZATION,
+    (Observable.PREACTIVATION, "width"): _INITIALIZATION,
+    (Observable.STREAM, "width"): _INITIALIZATION,
+    (Observable.ATTENTION_LOGITS, "width"): (
+        "the attention scale is 1/sqrt(head) while the head grows: it must be 1/head",
+        "the attention scale shrinks with width although the head does not grow, or twice",
+    ),
+    (Observable.READOUT, "width"): _READOUT,
+    (Observable.LOGITS, "width"): _READOUT,
+    (Observable.LOGITS, "depth"): _STREAM_IN_DEPTH,
+    (Observable.STREAM, "depth"): _STREAM_IN_DEPTH,
+    (Observable.PREACTIVATION, "depth"): _STREAM_IN_DEPTH,
+    (Observable.STREAM_CHANGE, "depth"): _TRAINING_IN_DEPTH,
+    (Observable.LOGITS_CHANGE, "depth"): _TRAINING_IN_DEPTH,
+    (Observable.STREAM_CHANGE, "width"): _TRAINING_IN_WIDTH,
+    (Observable.LOGITS_CHANGE, "width"): _TRAINING_IN_WIDTH,
+    (Observable.DECAY, ANY): _DECAY,
+    (Observable.READOUT_UPDATE, "width"): (
+        "the readout's learning rate (or its multiplier) is not scaled by 1/fan-in",
+        "the readout is scaled by 1/width twice: by its learning rate and by its multiplier, as "
+        "happens with tied embeddings",
+    ),
+}
+"""What makes an observable grow faster, and slower, than predicted, by observable and axis."""
+
 
 def likely_cause(
     observable: Observable,
@@ -28,86 +94,29 @@ def likely_cause(
         "the last matrix keeps an initialization of its own that shrinks with depth, such as \
 GPT-2's 1/sqrt(2L): depth is counted twice"
     """
-    more = deviation > 0
-    alpha, gamma = float(scheme.alpha), float(scheme.gamma)
-    match observable, axis:
-        case Observable.BRANCH, "depth" if not more:
-            return (
-                "the last matrix keeps an initialization of its own that shrinks with depth, such "
-                "as GPT-2's 1/sqrt(2L): depth is counted twice"
-            )
-        case Observable.BRANCH, "depth":
-            return (
-                "the branch multiplier is missing"
-                if deviation > alpha - 0.25
-                else f"the branch multiplier is weaker than depth^-{scheme.alpha}"
-            )
-        case ((Observable.BRANCH | Observable.PREACTIVATION | Observable.STREAM), "width"):
-            return (
-                "a matrix of the branch is initialized too large in wide models: its standard "
-                "deviation must follow 1/sqrt(fan-in)"
-                if more
-                else "a matrix of the branch is initialized too small in wide models: its standard "
-                "deviation must follow 1/sqrt(fan-in), once"
-            )
-        case Observable.ATTENTION_LOGITS, "width":
-            return (
-                "the attention scale is 1/sqrt(head) while the head grows: it must be 1/head"
-                if more
-                else "the attention scale shrinks with width although the head does not grow, or "
-                "twice"
-            )
-        case ((Observable.READOUT | Observable.LOGITS), "width"):
-            return (
-                "the readout starts at the standard 1/sqrt(fan-in): it must start at 1/fan-in, or "
-                "be multiplied by 1/fan-in"
-                if more
-                else "the readout is scaled down twice, by its initialization and by a multiplier"
-            )
-        case ((Observable.LOGITS | Observable.STREAM | Observable.PREACTIVATION), "depth"):
-            return (
-                "the stream grows with depth at initialization: the branch multiplier is too large"
-                if more
-                else "something outside branches shrinks with depth"
-            )
-        case ((Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE), "depth"):
-            return (
-                "updates inside branches are too large in deep models: branch multiplier times "
-                f"learning rate must shrink as depth^-1 (alpha + gamma = {alpha + gamma:g})"
-                if more
-                else "training moves deep models less: a learning rate or a multiplier is scaled "
-                "down by depth twice"
-            )
-        case ((Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE), "width"):
-            return (
-                "some learning rate is too large in wide models; see which update effect grows"
-                if more
-                else "training moves wide models less: some learning rate is scaled down by width "
-                "twice, or a tied embedding is multiplied by 1/width twice"
-            )
-        case Observable.DECAY, _:
-            return (
-                "weight decay is multiplied by more than 1/(learning rate's factor): lr * decay "
-                f"grows with {axis}"
-                if more
-                else f"weight decay is not divided by the learning rate's factor: lr * decay falls "
-                f"with {axis}"
-            )
-        case Observable.READOUT_UPDATE, "width":
-            return (
-                "the readout's learning rate (or its multiplier) is not scaled by 1/fan-in"
-                if more
-                else "the readout is scaled by 1/width twice: by its learning rate and by its "
-                "multiplier, as happens with tied embeddings"
-            )
+    if (observable, axis) == (Observable.BRANCH, "depth") and deviation > scheme.alpha - 0.25:
+        return "the branch multiplier is missing"
+    causes = CAUSES.get((observable, axis)) or CAUSES.get((observable, ANY))
+    if causes is None:
+        return _of_update(axis, deviation, scheme=scheme, family=family, role=role)
+    faster, slower = causes
+    return (faster if deviation > 0 else slower).format(
+        axis=axis, alpha=scheme.alpha, sum=float(scheme.alpha) + float(scheme.gamma)
+    )
+
+
+def _of_update(
+    axis: str, deviation: float, *, scheme: Scheme, family: Family, role: Role | None
+) -> str:
+    """Why the effect of a parameter's update grows faster or slower than predicted."""
     part = f"the learning rate of this {role}" if role is not None else "this learning rate"
-    if axis == "width" and more:
+    if axis == "width" and deviation > 0:
         rule = "1/fan-in" if role is not None and role.kind is Kind.HIDDEN else "its law"
         return f"{part} does not follow {rule}: it is too large in wide models"
-    if axis == "depth" and more:
+    if axis == "depth" and deviation > 0:
         return (
             f"{part} does not shrink as depth^-{scheme.gamma}"
-            if gamma
+            if scheme.gamma
             else f"{part} grows with depth, or its gradient does"
         )
     if family.serving(role.kind if role else Kind.HIDDEN) is Family.ENTRYWISE:

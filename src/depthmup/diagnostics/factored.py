@@ -33,6 +33,65 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """The blocks of a network of any size, and how SGD trains them.
+
+    ``x^l = x^{l-1} + a L^-alpha MS(phi(W^l x^{l-1}))`` or, with ``block_depth=2``,
+    ``x^{l-1} + a L^-alpha W2 phi(W1 x^{l-1})`` with ``width_ratio`` times as many hidden neurons as
+    the width. With the identity there is no MS. A matrix moves by ``lr a L^-gamma (1/n) d x^T``;
+    with ``sign`` by the sign of every entry of it (signSGD), of one sample per step.
+
+    ``multiplier`` is a, ``lr_second`` the learning rate of W2, the same as W1's unless given.
+
+    Raises:
+        ValueError: an unknown activation, or settings of two matrices for blocks of one.
+
+    >>> Blocks(lr=0.5, block_depth=2, lr_second=0.25).rates
+    (0.5, 0.25)
+
+    *Source:* arXiv 2310.02244, Definition 6.1; blocks with two matrices as in docs/limits.md.
+    """
+
+    lr: float = 1.0
+    multiplier: float = 1.0
+    alpha: Exponent = "1/2"
+    gamma: Exponent = "1/2"
+    activation: str = "identity"
+    block_depth: int = 1
+    lr_second: float | None = None
+    width_ratio: float = 1.0
+    sign: bool = False
+
+    def __post_init__(self) -> None:
+        if self.activation != "identity" and self.activation not in _ACTIVATIONS:
+            raise ValueError(
+                f"activation must be identity or one of {', '.join(_ACTIVATIONS)}; got "
+                f"{self.activation!r}."
+            )
+        if self.block_depth not in (1, 2):
+            raise ValueError(f"block_depth is 1 or 2 matrices per block; got {self.block_depth}.")
+        if self.block_depth == 1 and (self.lr_second is not None or self.width_ratio != 1.0):
+            raise ValueError("lr_second and width_ratio are of blocks with two matrices.")
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rate of every matrix of a block, from the first to multiply the stream."""
+        second = self.lr if self.lr_second is None else self.lr_second
+        return (self.lr, second)[: self.block_depth]
+
+    def shapes(self, width: int) -> tuple[tuple[int, int], ...]:
+        """(fan_out, fan_in) of every matrix of a block.
+
+        Args:
+            width: n.
+        """
+        if self.block_depth == 1:
+            return ((width, width),)
+        hidden = round(width * self.width_ratio)
+        return (hidden, width), (width, hidden)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trained:
     """One trained network: ``outputs`` (N, d_out) of every training vector at its own step, and
     ``rms`` (depth + 1, N) of x at every layer."""
@@ -78,44 +137,25 @@ class _Matrix:
 
 def train_factored(
     steps: Sequence[limits.Step],
+    blocks: Blocks,
     *,
     width: int,
     depth: int,
     seed: int,
-    lr: float,
-    multiplier: float = 1.0,
-    alpha: Exponent = "1/2",
-    gamma: Exponent = "1/2",
-    activation: str = "identity",
-    block_depth: int = 1,
-    lr_second: float | None = None,
-    width_ratio: float = 1.0,
-    sign: bool = False,
     memory: int = 4 * 2**30,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Trained:
     """Train one network by SGD; weights are random matrices, updates are kept as factors.
 
-    ``x^0 = U xi, f = V^T x^L``, U and V frozen, and blocks
-    ``x^l = x^{l-1} + a L^-alpha MS(phi(W^l x^{l-1}))`` or, with ``block_depth=2``,
-    ``x^{l-1} + a L^-alpha W2 phi(W1 x^{l-1})`` with ``width_ratio * width`` hidden neurons. With
-    the identity there is no MS.
+    ``x^0 = U xi, f = V^T x^L``, U and V frozen, with ``blocks`` between them.
 
     Args:
         steps: what to train on.
+        blocks: the L blocks, their parametrization and their learning rates.
         width: n.
         depth: L, the number of blocks.
         seed: of the weights.
-        lr: learning rate, of the first matrix of a block where there are two.
-        multiplier: the branch multiplier a.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-        activation: identity, or a nonlinearity by name.
-        block_depth: matrices per block, 1 or 2.
-        lr_second: learning rate of the second matrix; the same by default.
-        width_ratio: hidden width over the width.
-        sign: take the sign of every entry of a gradient (signSGD), of one sample per step.
         memory: bytes for initial weights; the others are resampled from their seeds, once per pass.
         device: where to train.
         dtype: of weights and activations.
@@ -124,21 +164,20 @@ def train_factored(
         Outputs and the RMS of x at every layer, before each update.
 
     Raises:
-        ValueError: signs with a minibatch, an unknown activation, or settings of two matrices for
-            blocks of one.
+        ValueError: signs with a minibatch.
+
+    Example:
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        >>> train_factored(steps, Blocks(lr=0.5), width=32, depth=2, seed=0).outputs.shape
+        (2, 1)
     """
-    if sign and max(len(step.inputs) for step in steps) > 1:
+    if blocks.sign and max(len(step.inputs) for step in steps) > 1:
         raise ValueError(
             "Signs of gradients are kept as factors for one sample per step only; got a minibatch."
         )
-    if activation != "identity" and activation not in _ACTIVATIONS:
-        raise ValueError(
-            f"activation must be identity or one of {', '.join(_ACTIVATIONS)}; got {activation!r}."
-        )
-    blocks_of(block_depth, lr_second, width_ratio)
-    branch = multiplier * depth ** -float(exponent(alpha, name="alpha"))
-    kick = multiplier * depth ** -float(exponent(gamma, name="gamma")) / width
-    target, hidden = torch.device(device), round(width * width_ratio)
+    branch = blocks.multiplier * depth ** -float(exponent(blocks.alpha, name="alpha"))
+    kick = blocks.multiplier * depth ** -float(exponent(blocks.gamma, name="gamma")) / width
+    target, shapes = torch.device(device), blocks.shapes(width)
     d_in, d_out = steps[0].inputs.shape[1], steps[0].loss.shape[1]
 
     def draw(stream: int, *shape: int) -> Tensor:
@@ -146,17 +185,15 @@ def train_factored(
         return torch.randn(*shape, generator=generator, device=target, dtype=dtype)
 
     u, v = draw(0, width, d_in), draw(1, width, d_out)  # v is n V
-    shapes = [(width, width)] if block_depth == 1 else [(hidden, width), (width, hidden)]
-    rates = [lr, lr if lr_second is None else lr_second]
     fit = int(memory // (shapes[0][0] * shapes[0][1] * u.element_size()))
     matrices = [
         [
             _Matrix(
-                partial(draw, 2 + layer * block_depth + i, *shape),
+                partial(draw, 2 + layer * blocks.block_depth + i, *shape),
                 shape[1],
-                rates[i] * kick,
-                in_memory=layer * block_depth + i < fit,
-                sign=sign,
+                blocks.rates[i] * kick,
+                in_memory=layer * blocks.block_depth + i < fit,
+                sign=blocks.sign,
             )
             for i, shape in enumerate(shapes)
         ]
@@ -167,7 +204,7 @@ def train_factored(
         x = torch.tensor(step.inputs, device=target, dtype=dtype) @ u.T
         stream, ways_back = [x], []
         for block in matrices:
-            out, back = _block(block, activation, x)
+            out, back = _block(block, blocks.activation, x)
             x = x + branch * out
             stream.append(x)
             ways_back.append(back)
@@ -209,18 +246,3 @@ def _activate(name: str, h: Tensor, *, centered: bool) -> tuple[Tensor, Callable
         return torch.autograd.grad(out, leaf, d)[0]
 
     return out.detach(), back
-
-
-def blocks_of(block_depth: int, lr_second: float | None, width_ratio: float) -> dict[str, object]:
-    """What only blocks with two matrices have, and ``block_depth``.
-
-    Args:
-        block_depth: matrices per block, 1 or 2.
-        lr_second: learning rate of the second matrix.
-        width_ratio: hidden width over the width.
-    """
-    if block_depth not in (1, 2):
-        raise ValueError(f"block_depth is 1 or 2 matrices per block; got {block_depth}.")
-    if block_depth == 1 and (lr_second is not None or width_ratio != 1.0):
-        raise ValueError("lr_second and width_ratio are of blocks with two matrices.")
-    return {"block_depth": block_depth, "lr_second": lr_second, "width_ratio": width_ratio}

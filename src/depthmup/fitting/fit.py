@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.fitting.clean import Excluded, Group, clean
+from depthmup.fitting.clean import clean
 from depthmup.fitting.columns import Columns, checked, propose
+from depthmup.fitting.group import Group
 from depthmup.fitting.judge import at_target, judgements
 from depthmup.fitting.measure import (
     exponent_of,
@@ -27,8 +28,9 @@ from depthmup.fitting.measure import (
 from depthmup.fitting.predict import checked_target, predict
 from depthmup.fitting.read import Table, names_of, read
 from depthmup.fitting.report import FitReport
+from depthmup.fitting.rows import Excluded
 from depthmup.fitting.where import Comparison, parse_filter
-from depthmup.records import Certificate
+from depthmup.records import Certificate, worded
 from depthmup.records.fit import EXCLUDED, Defect, Fit, GroupFit, RuleAtTarget
 from depthmup.records.printable import printable
 from depthmup.rules import Scheme, canonical
@@ -237,6 +239,7 @@ def _group_fit(
     judged = [
         judgement
         for slices, exponent in zip(along, exponents, strict=True)
+        if worded(tuned).is_learning_rate  # of which published rules speak
         for judgement in judgements(group, slices, exponent, scheme=scheme, tolerance=tolerance)
     ]
     prediction, rules = _at_target(group, question)
@@ -273,12 +276,13 @@ def _at_target(
             "title": ", ".join(part for part in (question.reading.title, group.name) if part),
             "scheme": "" if scheme is None else scheme.title,
             "measure": question.columns.loss,
+            "tuned": worded(question.reading.tuned),
         },
     )
     if prediction is None:
         return None, ()
     start = next(o for o in prediction.optima if dict(o.size) == dict(prediction.base))
-    if not start.log2_lr.known:
+    if not start.log2_lr.known or not prediction.tuned.is_learning_rate:
         return prediction, ()
     return prediction, at_target(prediction.base, target, start.log2_lr.value, scheme)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from depthmup.fitting.columns import Columns, checked
 from depthmup.fitting.read import Table, names_of, read
+from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
 from depthmup.statistics.intervals import Index
@@ -39,12 +40,13 @@ def next_runs(
     sizes: Mapping[str, Sequence[int]],
     seed: str = "",
     base: Mapping[str, int] | None = None,
-    start: float = 2.0**-8,
+    start: float | None = None,
     cost: Mapping[str, float] | None = None,
     seeds: int = LOOKS[-1],
     precision: float | None = None,
     chance: float = math.inf,
     tolerance: float = TOLERANCE,
+    tuned: str = LEARNING_RATE.name,
 ) -> NextRuns:
     """The runs that tell most next, from the results so far; trains nothing.
 
@@ -61,13 +63,14 @@ def next_runs(
         sizes: the values wanted along each axis, the others at the base's.
         seed: the column of the seed; without one, every run is a seed of its own.
         base: where the arms of the axes meet; the smallest values unless given.
-        start: learning rate from which the first optimum is looked for.
+        start: value from which the first optimum is looked for; by default the usual one.
         cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
             unless given, 2 for width.
         seeds: most seeds of a rate.
         precision: half-width of every drift's interval that is wanted, instead of a verdict.
         chance: the loss of guessing.
         tolerance: octaves per doubling within which a value counts as staying.
+        tuned: what the column ``lr`` holds, in words, if not learning rates.
 
     Returns:
         The runs, and why.
@@ -83,7 +86,7 @@ def next_runs(
         >>> [row["lr"] for row in proposal.rows][:3]
         [0.000244141, 0.000488281, 0.000976562]
     """
-    columns = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed)
+    columns, what = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed), worded(tuned)
     checked(columns, names_of(table))
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
@@ -93,11 +96,12 @@ def next_runs(
         costs=tuple(_cost(size, cost) for size in wanted),
         base=smallest,
         axes=tuple(axis for axis in sizes if len(sizes[axis]) > 1),
-        start=round(math.log2(start), 9),
+        start=round(math.log2(what.start if start is None else start), 9),
         seeds=seeds,
         tolerance=tolerance,
         precision=precision,
         chance=chance,
+        tuned=what,
     )
     step = next_round(search, _losses(source, columns, wanted, number))
     if isinstance(step, Done):

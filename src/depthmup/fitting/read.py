@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
 
@@ -130,6 +131,7 @@ def read(
 
 
 def _is_frame(source: Any) -> bool:
+    need("A table of results", "pandas")
     import pandas as pd
 
     return isinstance(source, pd.DataFrame)

@@ -46,11 +46,18 @@ def _two_matrix(steps: Sequence[limits.Step], **settings: Any) -> limits.Solutio
     return limits.two_matrix(steps, **rest)
 
 
-def network_of(*, width: int, run: int, **settings: Any) -> dict[str, Any]:
-    """The outputs of one trained network, by training step."""
-    from depthmup.diagnostics import train_factored
+def network_of(*, width: int, depth: int, run: int, **settings: Any) -> dict[str, Any]:
+    """The outputs of one trained network, by training step.
 
-    trained = train_factored(reference(), width=width, seed=run, **settings)
+    Args:
+        width: of the network.
+        depth: of the network.
+        run: which of the repetitions, the seed.
+        settings: of its blocks, as fields of ``diagnostics.Blocks``.
+    """
+    from depthmup.diagnostics import Blocks, train_factored
+
+    trained = train_factored(reference(), Blocks(**settings), width=width, depth=depth, seed=run)
     return {"outputs": trained.outputs[:, 0].tolist()}
 
 

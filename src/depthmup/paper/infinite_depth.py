@@ -215,19 +215,11 @@ def nonlinear_outputs(
         alpha: exponent of the branch multiplier.
         gamma: exponent of an update's size.
     """
-    from depthmup.diagnostics import train_factored
+    from depthmup.diagnostics import Blocks, train_factored
 
     steps, options = nonlinear_problem(activation)
-    trained = train_factored(
-        steps,
-        width=width,
-        depth=depth,
-        seed=run,
-        alpha=alpha,
-        gamma=gamma,
-        activation=activation,
-        **options,
-    )
+    blocks = Blocks(alpha=alpha, gamma=gamma, activation=activation, **options)
+    trained = train_factored(steps, blocks, width=width, depth=depth, seed=run)
     return {"outputs": trained.outputs[:, 0].tolist()}
 
 

@@ -45,13 +45,12 @@ def stream_of(
         gamma: exponent of an update's size.
         data: what is trained on, as fields of ``Data``.
     """
-    from depthmup.diagnostics import train_factored
+    from depthmup.diagnostics import Blocks, train_factored
 
     steps = images(Data(**data), count=STEPS)
     exact_outputs, exact_rms = _limit(Data(**data), depth)
-    trained = train_factored(
-        steps, width=width, depth=depth, seed=run, lr=lr, alpha=alpha, gamma=gamma
-    )
+    blocks = Blocks(lr=lr, alpha=alpha, gamma=gamma)
+    trained = train_factored(steps, blocks, width=width, depth=depth, seed=run)
     layers = _quarters(depth)
     return {
         "outputs": float(np.mean((trained.outputs - exact_outputs) ** 2)),
@@ -246,11 +245,10 @@ def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> di
         alpha: exponent of the branch multiplier.
         gamma: exponent of an update's size.
     """
-    from depthmup.diagnostics import train_factored
+    from depthmup.diagnostics import Blocks, train_factored
 
-    trained = train_factored(
-        reference(), width=width, depth=depth, seed=run, lr=1.0, alpha=alpha, gamma=gamma
-    )
+    blocks = Blocks(alpha=alpha, gamma=gamma)
+    trained = train_factored(reference(), blocks, width=width, depth=depth, seed=run)
     return {
         "kernel": (trained.rms[-1] ** 2).tolist(),
         "below": (trained.rms[-2] ** 2).tolist(),

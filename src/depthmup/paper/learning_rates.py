@@ -187,9 +187,9 @@ def shifts_more(
     import numpy as np
 
     from depthmup.statistics import (
-        DRIFT_UNIT,
         Curves,
         around,
+        drift_unit,
         jackknife_error,
         optima,
         slope_weights,
@@ -198,7 +198,7 @@ def shifts_more(
 
     inside = [depths_at(study, rule, Place.INTERIOR) for rule in (scheme, other)]
     depths = [depth for depth in depths_of(sweep) if all(depth in of_rule for of_rule in inside)]
-    less = replace(UNKNOWN, unit=DRIFT_UNIT.format(axis="depth"))
+    less = replace(UNKNOWN, unit=drift_unit("depth"))
     if len(depths) > 1:
         weights = slope_weights(np.log2(depths))
         fits = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from depthmup.planning.comparison import read_both, untraced
+from depthmup.planning.comparison import Numbers, read_both, unsure_numbers, untraced
 from depthmup.planning.declared import (
     BranchHints,
     RoleHints,
@@ -17,11 +17,13 @@ from depthmup.planning.declared import (
 )
 from depthmup.planning.depth_ratios import StreamDepth, from_dataflow, from_declarations
 from depthmup.planning.matching import match_models, tied_names
+from depthmup.planning.mixtures import MixtureGrowth, containers, mixture_sites, mixtures_of
 from depthmup.planning.own_constants import unattributed_note
 from depthmup.planning.places import (
     Place,
     growth_of,
     mixed_growth,
+    mixed_inputs,
     no_depth_rule,
     on_the_stream,
     places,
@@ -39,7 +41,8 @@ class Anatomy:
     """A model measured against its base.
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
-    branches of deeper streams that end in a nonlinearity of positive mean.
+    branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
+    of experts.
     """
 
     places: tuple[Place, ...]
@@ -48,6 +51,7 @@ class Anatomy:
     temperatures: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
 
 
 def anatomy(
@@ -60,6 +64,7 @@ def anatomy(
     roles: RoleHints | None = None,
     depth: float | None = None,
     read_before: tuple[Facts, Facts] | None = None,
+    numbers: Numbers = ({}, {}),
 ) -> Anatomy:
     """Compare a model with its base, parameter by parameter.
 
@@ -72,6 +77,7 @@ def anatomy(
         roles: what single parameters are, if their use does not show it.
         depth: how many times as deep the model is, in place of the additions that are counted.
         read_before: what ``tracing.read`` gave for the model and for the base.
+        numbers: what buffers of one value hold in both, where they are on meta.
 
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
@@ -83,7 +89,7 @@ def anatomy(
     names, base_of = tied_names(model, base, match)
     declared = declared_roles(roles, names)
     hints = declared_branches(model, branches), declared_branches(base, branches)
-    reading = read_both(model, base, example_inputs, base_inputs, read_before)
+    reading = read_both(model, base, example_inputs, base_inputs, read_before, numbers)
     if not reading.complete and not hints[0]:
         raise reading.failure or ValueError(
             "Expected example_inputs, the arguments of one forward pass (only shapes and types "
@@ -101,37 +107,45 @@ def anatomy(
     else:
         membership = from_dataflow(traced, base_of, depth)
     notes += membership.notes
-    if not membership.sites and match.deeper:
+    growth = growth_of(model, base, base_of)
+    mixtures = mixtures_of(comparison, growth, base_of)
+    deeper = [
+        name for name in match.deeper if name not in containers(match.deeper, mixtures.parts, names)
+    ]
+    if not membership.sites and deeper:
         raise NotUnderstood(
-            f"The model repeats {', '.join(map(repr, match.deeper))} more often than the base, but "
+            f"The model repeats {', '.join(map(repr, deeper))} more often than the base, but "
             "no residual addition was found in its forward pass, so no depth rule applies. Give "
             "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
         )
-    outside = repeated_outside(base_of, uses, membership, declared)
+    outside = repeated_outside(base_of, uses, membership, {*declared, *mixtures.parts})
     if outside and not hints[0] and branches is None:
         raise NotUnderstood(no_depth_rule(outside))
     notes += [no_depth_rule(outside)] if outside else []
     if traced is not None:
         notes += on_the_stream(names, base_of, traced, membership, declared)
-    growth = growth_of(model, base, base_of)
     frozen = frozenset(plain_name(n) for n, p in model.named_parameters() if not p.requires_grad)
-    located = places(names, base_of, growth, uses, membership, declared, frozen)
+    located = places(names, base_of, growth, uses, membership, declared, frozen, mixtures.parts)
     if comparison is not None:
         notes += unused(uses, {n: g for n, g in growth.items() if n not in declared}, frozen)
     notes += mixed_growth(growth)
     sites = [*membership.sites]
     if comparison is not None:
+        mixed_inputs(names, base_of, comparison, declared)
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
+        sites += mixture_sites(comparison, mixtures)
         notes += growing_sums(comparison)
     gains = temperatures(comparison) if comparison is not None else ()
     if comparison is not None:
         notes += unattributed_note(comparison.own, match)
-    deeper = any(stream.ratio > 1 for stream in membership.depths)
+        notes += unsure_numbers(comparison.facts)
+    grows = any(stream.ratio > 1 for stream in membership.depths)
     return Anatomy(
         places=located,
         sites=tuple(sites),
         notes=tuple(notes),
         temperatures=gains,
-        positive=reading.facts.positive_branches if reading.facts is not None and deeper else (),
+        positive=reading.facts.positive_branches if reading.facts is not None and grows else (),
         depths=membership.depths,
+        mixtures=mixtures.growth,
     )

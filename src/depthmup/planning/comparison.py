@@ -1,12 +1,18 @@
 """Comparison: the forward pass of a model beside that of its base."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from torch import nn
 
 from depthmup.planning.matching import Match
 from depthmup.planning.own_constants import OwnConstants, attributed, counterparts, in_logits
-from depthmup.tracing import ExampleInputs, Facts, Product, TraceError, read
+from depthmup.planning.roles import NotUnderstood
+from depthmup.tracing import ExampleInputs, Facts, Product, TraceError, patterns_of, read
+
+# What buffers of one value hold, by name, in a model and in its base.
+Numbers: TypeAlias = tuple[Mapping[str, float], Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,7 @@ def read_both(
     example_inputs: ExampleInputs | None,
     base_inputs: ExampleInputs | None,
     read_before: tuple[Facts, Facts] | None,
+    numbers: Numbers = ({}, {}),
 ) -> Reading:
     """Follow one forward pass of each model, unless that was done before.
 
@@ -76,6 +83,10 @@ def read_both(
         example_inputs: arguments of the model's forward pass; None: nothing is followed.
         base_inputs: those of the base, where they differ.
         read_before: what ``tracing.read`` gave for both.
+        numbers: what buffers of one value hold in either, where they are on meta.
+
+    Raises:
+        NotUnderstood: the forward pass multiplies by a number whose value is not at hand.
     """
     if read_before is not None:
         return Reading(facts=read_before[0], base_facts=read_before[1])
@@ -83,11 +94,38 @@ def read_both(
         return Reading()
     facts = None
     try:
-        facts = read(model, example_inputs)
-        base_facts = read(base, base_inputs if base_inputs is not None else example_inputs)
+        facts = read(model, example_inputs, numbers[0])
+        given = base_inputs if base_inputs is not None else example_inputs
+        base_facts = read(base, given, numbers[1])
     except TraceError as problem:
         return Reading(facts=facts, failure=problem)
+    _refuse_unknown(facts, "model")
+    _refuse_unknown(base_facts, "base")
     return Reading(facts=facts, base_facts=base_facts)
+
+
+def _refuse_unknown(facts: Facts, which: str) -> None:
+    names = [name or "a tensor that is no buffer" for name in facts.graph.unknown]
+    if names:
+        raise NotUnderstood(
+            f"The {which} multiplies by a number that has no value on the meta device: "
+            f"{patterns_of(names, most=3)}. Whether it follows the size of the model cannot be "
+            "told. Build the model inside depthmup.planning.recorded and pass what it saw as "
+            "drawn=, give that buffer its value (module.scale = torch.tensor(...)), make the "
+            "number a float, or plan a model on the CPU."
+        )
+
+
+def unsure_numbers(facts: Facts) -> Iterator[str]:
+    """A note on buffers of several entries by which the model multiplies, on the meta device."""
+    names = [name or "a tensor that is no buffer" for name in facts.graph.unsure]
+    if names:
+        yield (
+            f"The model multiplies by {patterns_of(names, most=3)}, whose values are not at hand "
+            "on the meta device. If that is one number which follows the size of the model, the "
+            "plan does not see it: plan on the CPU, or build the model inside "
+            "depthmup.planning.recorded and pass what it saw as drawn=."
+        )
 
 
 def untraced(failure: TraceError | None) -> str:

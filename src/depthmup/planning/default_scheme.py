@@ -2,20 +2,36 @@
 
 from collections.abc import Iterator, Sequence
 
+from depthmup.planning.mixtures import MixtureGrowth
 from depthmup.planning.places import Place
-from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep
+from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep, with_experts
 from depthmup.tracing import pattern_of
 
 
-def default_scheme(places: Sequence[Place]) -> tuple[Scheme, str]:
+def default_scheme(
+    places: Sequence[Place], mixtures: Sequence[MixtureGrowth] = ()
+) -> tuple[Scheme, str]:
     """The scheme that block depth asks for, and a note that says so.
 
     Branches of one matrix (or of several side by side, all of them the last): Depth-muP, which is
     proven for them. Two matrices in series or more: no rule keeps everything, and alpha = 1
-    transfers most reliably.
+    transfers most reliably. Where the number of experts grows, it has the rule ``moe`` for them.
+
+    Args:
+        places: the parameters.
+        mixtures: how mixtures of experts grew.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 4 and 9; arXiv 2603.00541 for blocks of two or more.
     """
+    scheme, why = _by_block_depth(places)
+    if any(mixture.experts != mixture.base_experts for mixture in mixtures):
+        return with_experts(scheme, "moe"), (
+            f"{why} The number of experts grows, for which the rule 'moe' is taken."
+        )
+    return scheme, why
+
+
+def _by_block_depth(places: Sequence[Place]) -> tuple[Scheme, str]:
     matrices: dict[tuple[str, ...], list[Place]] = {}
     for parameter in places:
         if parameter.role.in_branch and parameter.role.kind is not Kind.VECTOR:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.measured import Measured
+from depthmup.planning.mixtures import MixtureGrowth
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.planning.sites import Where
-from depthmup.rules import Family, Kind, Laws, Power, Ratios, Role
+from depthmup.rules import Family, Kind, Laws, Part, Power, Ratios, Role
 from depthmup.tracing import Hook
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _check_types(kind: type, values: Mapping[str, Any]) -> None:
             )
 
 
-_ADDED = frozenset({"base_default", "model_init", "depths"})
+_ADDED = frozenset({"base_default", "model_init", "depths", "mixtures", "log_beta2"})
 """Fields that plans of version 0.1 do not have: what was read, and not measured, is later."""
 
 _TUPLES: dict[Any, type] = {tuple[str, ...]: str, tuple[int, ...]: int}
@@ -181,12 +182,14 @@ def _values(content: dict[str, Any]) -> dict[str, Any]:
             for field in ("base_init", "base_default", "model_init")
         },
         "depths": tuple(StreamDepth(**d) for d in content.get("depths", ())),
+        "mixtures": tuple(MixtureGrowth(**m) for m in content.get("mixtures", ())),
         "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
     }
 
 
 def _prescription(content: dict[str, Any]) -> Prescription:
     role = content["role"]
+    part = role.get("part")
     return Prescription(
         **{
             **content,
@@ -194,7 +197,9 @@ def _prescription(content: dict[str, Any]) -> Prescription:
             "shape": tuple(content["shape"]),
             "base_shape": tuple(content["base_shape"]),
             "branches": tuple(content["branches"]),
-            "role": Role(**{**role, "kind": Kind(role["kind"])}),
+            "role": Role(
+                **{**role, "kind": Kind(role["kind"]), "part": None if part is None else Part(part)}
+            ),
             "ratios": Ratios(**content["ratios"]),
             "family": Family(content["family"]),
             "laws": Laws(**{k: Power(**v) for k, v in content["laws"].items()}),

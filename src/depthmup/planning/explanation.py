@@ -39,6 +39,11 @@ def explain(plan: "Plan", name: str) -> str:
     ]
     if p.role.tied:
         lines.append(f"It is one tied parameter: {', '.join(p.names)}.")
+    if p.ratios.experts != 1 or p.ratios.active != 1:
+        lines.append(
+            f"There are {p.ratios.experts:g} times as many experts as in the base, of which "
+            f"{p.ratios.active:g} times as many are active; that is no fan-in and no fan-out."
+        )
     if p.role.shared:
         lines.append("All branches share it, so its gradient is the sum of theirs.")
     for m in plan.multipliers:
@@ -88,6 +93,8 @@ def _factor(p: Prescription, value: float, law: str) -> str:
         "m_in": p.ratios.fan_in,
         "m_out": p.ratios.fan_out,
         "r": p.ratios.depth,
+        "E": p.ratios.experts,
+        "K": p.ratios.active,
         "A": p.folded,
     }
     letters = {word.partition("^")[0] for word in law.split()}

@@ -76,7 +76,7 @@ def param_groups(
         weight_decay: at the base.
         eps: epsilon at the base. Adafactor's is a pair, as in torch: what is added to squares, and
             the smallest size of a weight that steps are proportional to.
-        betas: at the base; needed where a scheme scales 1 - beta.
+        betas: at the base; needed where a scheme or a rule of the run moves them.
         decoupled: whether lr * weight_decay * w is subtracted from the weight.
         independent_decay: the optimizer subtracts ``weight_decay * w`` and not
             ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
@@ -99,11 +99,16 @@ def param_groups(
     if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
         options["decoupled_weight_decay"] = True
     if betas is not None:
-        options["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
-    elif plan.one_minus_beta != 1.0 and plan.family is Family.ENTRYWISE:
+        options["betas"] = betas_at(plan, betas)
+    elif (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0) and plan.family is Family.ENTRYWISE:
+        moves = (
+            f"scales 1 - beta by {plan.one_minus_beta:.6g}"
+            if plan.one_minus_beta != 1.0
+            else f"takes beta2 to the power {plan.log_beta2:.6g}"
+        )
         raise ValueError(
-            f"{plan.title} scales 1 - beta by {plan.one_minus_beta:.6g} at this batch size and "
-            "duration. Pass the base run's betas=(..., ...)."
+            f"{plan.title} {moves} at this batch size and duration. Pass the base run's "
+            "betas=(..., ...)."
         )
     sizes = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
     if plan.optimizer == "adafactor" or isinstance(eps, tuple):
@@ -164,16 +169,12 @@ def muon_groups(
             "plan.param_groups, or plan with optimizer='muon'."
         )
     if weight_decay and plan.family is Family.SPHERE:
-        raise ValueError(
-            f"{plan.optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
-            "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
-            "adamw_weight_decay for the rest."
-        )
+        refuse_decay_on_a_sphere(plan.optimizer, weight_decay)
     tensors = check(plan, model)
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
     beside: dict[str, Any] = {}
     if betas is not None:
-        beside["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
+        beside["betas"] = betas_at(plan, betas)
     return MuonGroups(
         muon=_groups(
             tensors,
@@ -194,6 +195,19 @@ def muon_groups(
             options=beside,
         ),
     )
+
+
+def betas_at(plan: "Plan", betas: Iterable[float]) -> tuple[float, ...]:
+    """Decay rates of averages as a plan has them; an average over less than a step is that step.
+
+    Args:
+        plan: which knows how 1 - beta and log beta2 move.
+        betas: at the base, beta2 the second of them.
+    """
+    moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
+    if plan.log_beta2 != 1.0 and len(moved) > 1:
+        moved[1] = moved[1] ** plan.log_beta2
+    return tuple(moved)
 
 
 def check_decay(
@@ -237,6 +251,19 @@ def check_decay(
         f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
         "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
         "decay added to the gradient cannot transfer in this family."
+    )
+
+
+def refuse_decay_on_a_sphere(optimizer: str, weight_decay: float) -> None:
+    """Raise the error of a decay of matrices whose norm is kept.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(
+        f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
+        "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
+        "a decay of the AdamW beside it for the rest."
     )
 
 

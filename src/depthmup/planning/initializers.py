@@ -97,11 +97,18 @@ class Recorder:
         self._stack.close()
 
     def drawn(self, model: nn.Module) -> dict[str, Drawn]:
-        """What the parameters of a model were drawn from, where that is known."""
+        """What the parameters of a model were drawn from, where that is known.
+
+        Buffers that hold one value are among them: constants of the forward pass.
+        """
         result = {}
         for name, parameter in model.named_parameters():
             drawn = self._drawn(parameter.detach())
             if drawn is not None:
+                result[name] = drawn
+        for name, buffer in model.named_buffers():
+            drawn = self._drawn(buffer) if buffer.is_floating_point() else None
+            if drawn is not None and drawn.constant is not None:
                 result[name] = drawn
         return result
 
@@ -164,9 +171,10 @@ class Recorder:
 
 
 class _Skipped(TorchFunctionMode):
-    """Initializers of ``nn.init`` that return at once on meta, after asking whether they are there.
+    """What is done with numbers on meta without any operation that could be seen.
 
-    They call no operation that could be seen, so their question is what shows them.
+    Initializers of ``nn.init`` return at once on meta, after asking whether they are there: their
+    question is what shows them. ``torch.tensor`` drops the numbers that it is given.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -177,6 +185,10 @@ class _Skipped(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        told = func in (torch.tensor, torch.as_tensor) and args and result.is_meta
+        if told and not isinstance(args[0], Tensor):
+            with _unwatched():
+                self._recorder.write(result, _told(args[0]))
         if result is True and getattr(getattr(func, "__self__", None), "__name__", "") == "is_meta":
             caller = sys._getframe(1)
             while caller.f_globals.get("__name__") in _MODES and caller.f_back is not None:
@@ -376,7 +388,8 @@ def by_default(model: nn.Module) -> dict[str, Drawn]:
 
 
 def _without_values(module: nn.Module) -> Any:
-    copied = module.__class__.__new__(module.__class__)
+    # Not ``module.__class__.__new__``: that of fully_shard's classes constructs a module anew.
+    copied: Any = object.__new__(module.__class__)
     copied.__dict__ = dict(module.__dict__)
     copied._parameters = {
         # Not ``p.to("meta")``: shards stand for whole parameters.
@@ -399,6 +412,13 @@ def _unwatched() -> Iterator[None]:
     """Compute with tensors of our own, on the CPU and unseen."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
+
+
+def _told(numbers: Any) -> Law | None:
+    """The law of a tensor that is made of numbers, if they are all the same."""
+    leaves = set(tree_flatten(numbers)[0])
+    one = leaves.pop() if len(leaves) == 1 else None
+    return constant(float(one)) if isinstance(one, int | float) else None
 
 
 def _key(tensor: Tensor) -> int:

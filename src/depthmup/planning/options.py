@@ -14,12 +14,13 @@ class PlanOptions:
     ``base_inputs``: arguments of one forward pass of the base, where they differ from the model's.
     ``facts``: what ``depthmup.tracing.read`` gave for the model and for the base, where they were
     read before. ``multiplier``: of every branch at the base, beside the model's own; the paper's a.
+    ``init_scale``: of the initial weights inside branches, beside the model's own.
     ``batch`` and ``duration``: batch size and examples seen, as multiples of the base run's.
     ``run``: by which rule learning rate, decay, epsilon and betas follow them, such as ``"sde"``;
     by default the scheme's own.
 
     Raises:
-        ValueError: a multiplier that is not positive and finite.
+        ValueError: a multiplier or a scale that is not positive and finite.
 
     Example:
         >>> PlanOptions(run="sde", batch=8, duration=2).multiplier
@@ -29,6 +30,7 @@ class PlanOptions:
     base_inputs: ExampleInputs | None = None
     facts: tuple[Facts, Facts] | None = None
     multiplier: float = 1.0
+    init_scale: float = 1.0
     batch: float = 1.0
     duration: float = 1.0
     run: str | RunRule | None = None
@@ -38,4 +40,9 @@ class PlanOptions:
             raise ValueError(
                 f"Expected multiplier, that of the branches at the base, to be positive; got "
                 f"{self.multiplier}."
+            )
+        if not 0 < self.init_scale < math.inf:
+            raise ValueError(
+                f"Expected init_scale, of the initial weights inside branches, to be positive; got "
+                f"{self.init_scale}."
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from depthmup.planning.matching import Match
 from depthmup.tracing import Constants, Facts, Product, Use, pattern_of
 
+# Constants that models compute in double precision agree to 1e-15; different ones differ by more.
 _TOLERANCE = 1e-9
 
 
@@ -30,7 +31,10 @@ class OwnConstants:
 
 
 def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
-    """Give every number to one place; those of ``owned`` nodes are the logits'."""
+    """Give every number to one place; those of ``owned`` nodes are the logits'.
+
+    What is added to logits is multiplied by their numbers as well, which are then also its own.
+    """
     factors, taken = constants.factors, set(owned | constants.stream)
 
     def product(nodes: tuple[int, ...]) -> float:
@@ -40,11 +44,17 @@ def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
     for alpha, nodes in zip(constants.alphas, constants.branches, strict=True):
         branches.append(alpha * product(nodes))
         taken.update(nodes)
-    uses = {key: product(nodes) for key, nodes in constants.behind.items()}
+    logits = {
+        key: math.prod(factors[n] for n in (term.behind | term.before) & owned if n in factors)
+        for key, term in constants.terms.items()
+    }
+    uses = {key: product(nodes) * logits.get(key, 1.0) for key, nodes in constants.behind.items()}
     taken.update(*constants.behind.values())
     # Several matrices may read one scaled tensor (queries, keys and values): it scales them all.
     uses = {key: scale * product(constants.before[key]) for key, scale in uses.items()}
     taken.update(*constants.before.values())
+    # A vector of length one that no matrix reads is compared by its direction, or is an output.
+    taken |= constants.lengths
     others = tuple((constants.modules[n], f) for n, f in factors.items() if n not in taken)
     return OwnConstants(branches=tuple(branches), uses=uses, others=others)
 

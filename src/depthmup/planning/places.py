@@ -1,7 +1,7 @@
 """Places: what each parameter of a model is, how it grew from the base, and where it stands."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -9,8 +9,15 @@ from torch import nn
 from depthmup.planning.comparison import Comparison
 from depthmup.planning.declared import DeclaredRole
 from depthmup.planning.depth_ratios import Membership
-from depthmup.planning.roles import Growth, kind_and_ratios, lookup_use, matrix_use
-from depthmup.rules import Kind, Ratios, Role
+from depthmup.planning.roles import (
+    Growth,
+    MixturePart,
+    NotUnderstood,
+    kind_and_ratios,
+    lookup_use,
+    matrix_use,
+)
+from depthmup.rules import Kind, Part, Ratios, Role
 from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of, plain_name
 
 
@@ -59,6 +66,7 @@ def places(
     membership: Membership,
     declared: Mapping[str, DeclaredRole],
     frozen: frozenset[str],
+    parts: Mapping[str, MixturePart],
 ) -> tuple[Place, ...]:
     """The place of every parameter.
 
@@ -70,6 +78,7 @@ def places(
         membership: which branches it lies in.
         declared: roles that need not be found out.
         frozen: parameters that are not trained.
+        parts: of mixtures of experts, by name.
 
     Raises:
         NotUnderstood: a parameter is used in a way that fixes no role.
@@ -77,7 +86,12 @@ def places(
     result = []
     for name in names:
         role, ratios, branches = _role(
-            growth[name], uses.get(name, ()), membership, declared.get(name), frozen=name in frozen
+            growth[name],
+            uses.get(name, ()),
+            membership,
+            declared.get(name),
+            parts.get(name),
+            frozen=name in frozen,
         )
         result.append(
             Place(
@@ -100,6 +114,7 @@ def _role(
     uses: tuple[Use, ...],
     membership: Membership,
     declared: DeclaredRole | None,
+    mixture: MixturePart | None,
     *,
     frozen: bool,
 ) -> tuple[Role, Ratios, tuple[str, ...]]:
@@ -111,13 +126,21 @@ def _role(
             return Role(kind=Kind.VECTOR), Ratios(fan_out=growth.along(growth.growing)), ()
     name = growth.name
     labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
-    kind, fans, tied = kind_and_ratios(growth, uses, declared, stacked=name in membership.stacked)
+    kind, fans, tied = kind_and_ratios(
+        growth,
+        uses,
+        declared,
+        stacked=name in membership.stacked,
+        # A shared expert is a dense layer.
+        mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
+    )
     role = Role(
         kind=kind,
         in_branch=bool(labels),
         last=name in membership.last and bool(labels),
         tied=tied and kind is Kind.READOUT,
         shared=shared,
+        part=mixture.part if mixture is not None and declared is None else None,
     )
     return role, replace(fans, depth=depth), labels
 
@@ -125,6 +148,50 @@ def _role(
 def _is_vector(growth: Growth) -> bool:
     """Whether a shape has one dimension at most, so that its role needs no use to show it."""
     return sum(size != 1 for size in growth.shape) <= 1
+
+
+def mixed_inputs(
+    names: Iterable[str],
+    base_of: Mapping[str, str],
+    comparison: Comparison,
+    declared: Iterable[str],
+) -> None:
+    """Refuse a matrix that reads coordinates of which some grow and others do not.
+
+    What reads n growing coordinates learns at 1/n and what reads fixed ones at 1: one learning rate
+    for both would let the fixed ones vanish.
+
+    Args:
+        names: of the parameters.
+        base_of: the name of each one's counterpart.
+        comparison: the dataflow of both models.
+        declared: parameters whose role was declared.
+
+    Raises:
+        NotUnderstood: there is such a matrix.
+    """
+    for name in set(names) - {*declared}:
+        base_uses = comparison.base.uses[base_of[name]]
+        for i, use in enumerate(comparison.facts.uses[name]):
+            base_use = base_uses[min(i, len(base_uses) - 1)] if base_uses else use
+            if len(use.pieces) != len(base_use.pieces):
+                continue
+            growth = [a / b for a, b in zip(use.pieces, base_use.pieces, strict=True)]
+            if len(set(growth)) > 1:
+                raise NotUnderstood(_mixed(name, use.pieces, growth))
+
+
+def _mixed(name: str, pieces: Sequence[int], growth: Sequence[float]) -> str:
+    parts = ", ".join(
+        f"{size} ({ratio:g}-fold)" for size, ratio in zip(pieces, growth, strict=True)
+    )
+    return (
+        f"{name} reads coordinates put together from parts that grow differently: {parts}. The "
+        "learning rate that is right for those that grow lets the others vanish, and no rate "
+        "serves both. Give each part a matrix of its own and add the results, which computes the "
+        "same: self.a(x) + self.b(y) in place of self.linear(torch.cat([x, y], -1)). To plan it "
+        f"by its whole fan-in all the same, declare it: roles={{{name!r}: 'hidden'}} (or readout)."
+    )
 
 
 def repeated_outside(

@@ -5,7 +5,8 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,12 @@ from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.default_scheme import default_scheme, positive_branch
 from depthmup.planning.depth_ratios import StreamDepth
 from depthmup.planning.measured import Measured
+from depthmup.planning.mixtures import MixtureGrowth, not_covered
 from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.starts import Draws, own_start
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
+from depthmup.planning.starts import Draws, numbers_of, own_start
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
@@ -62,12 +64,14 @@ class Plan:
     multipliers: tuple[Multiplier, ...]
     notes: tuple[str, ...] = ()
     one_minus_beta: float = 1.0
+    log_beta2: float = 1.0
     own_init: OwnInit | None = None
     base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
     depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
 
     def __getitem__(self, name: str) -> Prescription:
         """The prescription of one parameter, under any of its names."""
@@ -165,11 +169,9 @@ class Plan:
         """Verify now and again while the optimizer steps; see ``verification.watch``."""
         return verification.watch(self, model, optimizer, **options)
 
-    def clip_grad_norm_(
-        self, model: nn.Module, max_norm: float, *, norm_type: float = 2.0
-    ) -> Tensor:
-        """Clip by the norm of the gradients that the unfolded model would have."""
-        return clipping.clip_grad_norm_(self, model, max_norm, norm_type=norm_type)
+    def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
+        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``."""
+        return clipping.clip_grad_norm_(self, model, max_norm, **options)
 
 
 def plan(
@@ -252,14 +254,35 @@ def plan(
         roles=roles,
         depth=depth,
         read_before=options.facts,
+        numbers=numbers_of(drawn),
     )
-    chosen, why = (given, "") if given is not None else default_scheme(compared.places)
-    chosen = chosen if options.run is None else with_run(chosen, options.run)
+    chosen, why = (
+        (given, "") if given is not None else default_scheme(compared.places, compared.mixtures)
+    )
+    grown = Fraction(0)
+    if options.run is not None:
+        chosen, grown = with_run(chosen, options.run), run_rule(options.run).laws.of_parameters
+    uncovered = tuple(not_covered(compared.mixtures, chosen))
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
-        compared, chosen, family, run=run, folding=folding, multiplier=options.multiplier
+        compared,
+        chosen,
+        family,
+        run=run,
+        folding=folding,
+        multiplier=options.multiplier,
+        init_scale=options.init_scale,
     )
+    counts = [sum(p.numel() for p in m.parameters()) for m in (model, base)]
+    if grown and counts[0] != counts[1]:
+        factor = (counts[0] / counts[1]) ** float(grown)
+        prescriptions = tuple(replace(p, decay=p.decay * factor) for p in prescriptions)
+        uncovered += (
+            f"Weight decay has a factor of {factor:.4g} beside its law: the rule "
+            f"{run_rule(options.run).key} lets it follow the number of parameters, "  # type: ignore[arg-type]
+            f"{counts[0]:,} for the base's {counts[1]:,}, to the power {float(grown):g}.",
+        )
     start = own_start(
         model,
         base,
@@ -278,14 +301,16 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *said, *coherent, *start.notes),
+        notes=(*compared.notes, *uncovered, *said, *coherent, *start.notes),
         one_minus_beta=chosen.run.one_minus_beta.at(run),
+        log_beta2=chosen.run.log_beta2.at(run),
         own_init=own_init,
         base_init=start.base.measured if start.base is not None else {},
         base_default=start.base.defaults if start.base is not None else {},
         model_init=start.model,
         own_laws=start.laws,
         depths=compared.depths,
+        mixtures=compared.mixtures,
     )
 
 

@@ -9,7 +9,19 @@ from depthmup.planning.anatomy import Anatomy
 from depthmup.planning.places import Place
 from depthmup.planning.roles import NotUnderstood
 from depthmup.planning.sites import Site, Where
-from depthmup.rules import ONE, Family, Kind, Laws, Power, Ratios, Role, Scheme, fold
+from depthmup.rules import (
+    ONE,
+    Family,
+    Kind,
+    Laws,
+    Part,
+    Power,
+    Ratios,
+    Role,
+    Scheme,
+    fold,
+    sized_as_router,
+)
 from depthmup.tracing import Hook
 
 
@@ -83,6 +95,7 @@ def prescribe(
     run: Ratios,
     folding: bool,
     multiplier: float = 1.0,
+    init_scale: float = 1.0,
 ) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
     """Evaluate a scheme's laws on a model's anatomy.
 
@@ -93,13 +106,14 @@ def prescribe(
         run: the ratios of batch size and duration.
         folding: False keeps every multiplier in the forward pass.
         multiplier: that of every branch at the base, beside the model's own.
+        init_scale: of the initial weights of matrices inside branches, beside the model's own.
 
     Returns:
         One prescription for every parameter, and the multipliers other than 1.
 
     Raises:
         NotUnderstood: a multiplier can neither be folded nor put on a module, or that of a tied
-            readout has no known place.
+            readout has no known place; or an initial scale without matrices inside branches.
     """
     roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
     located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
@@ -125,7 +139,29 @@ def prescribe(
         )
         for parameter in anatomy.places
     )
+    if init_scale != 1.0:
+        prescriptions = _rescaled(prescriptions, init_scale)
     return prescriptions, tuple(multipliers)
+
+
+def _rescaled(
+    prescriptions: tuple[Prescription, ...], init_scale: float
+) -> tuple[Prescription, ...]:
+    """Prescriptions in which matrices inside branches start from so many times their scale.
+
+    Gains and biases keep theirs: a gain of one and a bias of zero are no random weights. Which
+    dimensions grow plays no part, so that sweeps of depth alone scale the same weights.
+    """
+    concerned = [p.role.in_branch and len(p.shape) > 1 for p in prescriptions]
+    if not any(concerned):
+        raise NotUnderstood(
+            "The initial scale is that of matrices inside residual branches, and none was found. "
+            "Tune something else, or declare the branches."
+        )
+    return tuple(
+        replace(p, init=p.init * init_scale) if inside else p
+        for p, inside in zip(prescriptions, concerned, strict=True)
+    )
 
 
 def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
@@ -138,11 +174,15 @@ def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     served = served_by(family, parameter.role.kind, len(parameter.shape))
     laws, ratios = scheme.laws(parameter.role, served), parameter.ratios
     concerned = served in _BY_LONGER_SIDE and scheme.follows_width
-    if not concerned or ratios.fan_in == ratios.fan_out:
+    router = parameter.role.part is Part.ROUTER and scheme.experts is not None
+    if not concerned or ratios.fan_in == ratios.fan_out * (ratios.experts if router else 1.0):
         return laws
     (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
-    grow = [Power(fan_out=Fraction(1)), Power(fan_in=Fraction(1))]
-    if rows != rows_before * ratios.fan_out:  # stored as (in, out)
+    out = Power(fan_out=Fraction(1))
+    if router:
+        out = sized_as_router(out)
+    grow = [out, Power(fan_in=Fraction(1))]
+    if rows != rows_before * out.at(ratios):  # stored as (in, out)
         grow.reverse()
     wide = rows <= columns and rows_before <= columns_before
     if not wide and (rows < columns or rows_before < columns_before):
@@ -156,7 +196,10 @@ def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     else:
         own = grow[1 if wide else 0] ** Fraction(1, 2)
     # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
-    taken = served.response.size(Kind.HIDDEN) * Power(fan_out=Fraction(1, 2), fan_in=Fraction(1, 2))
+    size = served.response.size(Kind.HIDDEN)
+    if router:
+        size = sized_as_router(size)
+    taken = size * (out * Power(fan_in=Fraction(1))) ** Fraction(1, 2)
     lacking = taken / own
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
@@ -216,6 +259,8 @@ def _multiplier(
         law = scheme.width.attention_logits
     elif site.where is Where.READOUT:
         law = laws[str(site.parameter)].forward
+    elif site.where is Where.EXPERTS:
+        law = ONE if scheme.experts is None else Power(active=Fraction(-1))
     else:  # the tied embedding's forward law is the readout's, not the lookup's
         law = ONE
     value = base * law.at(site.ratios) / own

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.apply import PlanMismatch, check
-from depthmup.planning.groups import check_decay
+from depthmup.planning.groups import betas_at, check_decay, refuse_decay_on_a_sphere
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Family, named
-from depthmup.tracing import parameters
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -55,7 +55,8 @@ def rescale(
         independent_decay: whether the optimizer subtracts ``weight_decay * w``, and not
             ``lr * weight_decay * w``.
         strict: whether the model must have all parameters of the plan and no others; False for a
-            part of it, such as a pipeline stage.
+            part of it, such as a pipeline stage, and for a model with adapters (PEFT), whose own
+            parameters keep the rates that they have.
 
     Returns:
         The groups, which an optimizer already has.
@@ -113,7 +114,7 @@ def _parameters(plan: "Plan", model: nn.Module, strict: bool) -> dict[str, nn.Pa
     shapes = {p.name: p.shape for p in plan.prescriptions}
     return {
         name: tensor
-        for name, tensor in parameters(model).items()
+        for name, tensor in planned_parameters(plan, model).items()
         if shapes.get(name) == tuple(tensor.shape)
     }
 
@@ -200,7 +201,12 @@ def _scale(group: dict[str, Any], plan: "Plan", p: Prescription, independent: bo
             "pass defaults=dict(lr=..., weight_decay=..., eps=...), or rescale the optimizer."
         )
     decay = group.get("weight_decay", 0.0)
-    check_decay(plan.optimizer, p.family, float(decay), _decouples(group, independent))
+    # Muon and AdamW beside it decouple their decay; a group may say that its own does not.
+    name = "adamw" if plan.family.matrices_only else plan.optimizer
+    if p.family is not Family.SPHERE:
+        check_decay(name, p.family, float(decay), _decouples(group, independent))
+    elif decay:
+        refuse_decay_on_a_sphere(plan.optimizer, float(decay))
     for key in rates:
         group[key] = group[key] * p.lr
     if decay:
@@ -216,8 +222,8 @@ def _scale(group: dict[str, Any], plan: "Plan", p: Prescription, independent: bo
             f"The group of {p.name} has no eps, whose factor is {p.epsilon:.4g}. Give every group "
             "its eps, pass defaults=dict(eps=...), or rescale the optimizer."
         )
-    if "betas" in group and plan.one_minus_beta != 1.0:
-        group["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in group["betas"])
+    if "betas" in group and (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0):
+        group["betas"] = betas_at(plan, group["betas"])
 
 
 def _decouples(group: Mapping[str, Any], independent: bool) -> bool | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from depthmup.planning.declared import DeclaredRole
-from depthmup.rules import Kind, Ratios
+from depthmup.rules import Kind, Part, Ratios
 from depthmup.tracing import How, Use, inner, plain_name
 
 
@@ -25,6 +25,7 @@ class Growth:
 
     @property
     def ratios(self) -> tuple[float, ...]:
+        """How each axis grew."""
         return tuple(a / b for a, b in zip(self.shape, self.base_shape, strict=True))
 
     def along(self, axes: Sequence[int]) -> float:
@@ -39,12 +40,27 @@ class Growth:
         return f"{self.name} {list(self.shape)} against {list(self.base_shape)}"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MixturePart:
+    """Which part of a mixture of experts a parameter is.
+
+    ``axes`` are those that count experts; ``experts`` and ``active`` are the ratios of their
+    numbers.
+    """
+
+    part: Part
+    axes: tuple[int, ...] = ()
+    experts: float = 1.0
+    active: float = 1.0
+
+
 def kind_and_ratios(
     growth: Growth,
     uses: tuple[Use, ...],
     declared: DeclaredRole | None,
     *,
     stacked: bool = False,
+    mixture: MixturePart | None = None,
 ) -> tuple[Kind, Ratios, bool]:
     """The kind of a parameter, its fan ratios, and whether it is a readout tied to an embedding.
 
@@ -53,13 +69,15 @@ def kind_and_ratios(
     several branches that end alike. A matrix from a growing to a fixed size inside the network
     (a router, a low-rank factor) is hidden with a fan-out ratio of 1: the network behind it needs
     outputs of order one from the start, while a readout may begin at zero. If neither dimension
-    grows, its place decides: first, last, or between.
+    grows, its place decides: first, last, or between. Matrices of routers and experts are hidden,
+    whichever of their dimensions grow; the number of experts is no dimension of theirs.
 
     Args:
         growth: the parameter's shape in both models.
         uses: what the forward pass does with it.
         declared: its role, if that was declared.
         stacked: whether it lies in one of several branches that end alike.
+        mixture: which part of a mixture of experts it is, if it is one.
 
     Raises:
         NotUnderstood: the uses contradict each other, or a dimension grows that no rule covers.
@@ -72,6 +90,11 @@ def kind_and_ratios(
             f"Pass inputs that use it, freeze or remove it, or declare it: "
             f"roles={{{growth.name!r}: 'hidden'}} (or input, readout, vector)."
         )
+    if mixture is not None and not any(use.bent or use.how is How.UNKNOWN for use in uses):
+        alike = {_in_mixture(growth, use, mixture) for use in uses}
+        if len(alike) == 1:
+            kind, ratios = alike.pop()
+            return kind, ratios, False
     answers = {_one_use(growth, use, stacked=stacked) for use in uses}
     kinds = {kind for kind, _, _ in answers}
     hows = {use.how for use in uses}
@@ -94,9 +117,29 @@ def kind_and_ratios(
     )
 
 
+def _in_mixture(growth: Growth, use: Use, mixture: MixturePart) -> tuple[Kind, Ratios]:
+    """The kind and ratios of a part of a mixture, whose axes of experts are no fan."""
+    counting = {*mixture.axes}
+    if mixture.part is Part.ROUTER:
+        counting = {*use.fan_out}
+    vector = use.how is not How.MATRIX  # one of several, looked up or sliced
+    into = 1.0 if vector else growth.along([a for a in use.fan_in if a not in counting])
+    return (
+        Kind.VECTOR if vector else Kind.HIDDEN,
+        Ratios(
+            fan_in=into,
+            fan_out=growth.along([a for a in use.fan_out if a not in counting]),
+            experts=mixture.experts,
+            active=mixture.active,
+        ),
+    )
+
+
 def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, float]:
     into, out = growth.along(use.fan_in), growth.along(use.fan_out)
     repeated = growth.along(use.batch)
+    if use.grouped:  # a matrix for each head: the blocks of one matrix, of fixed fan-in
+        out, repeated = out * repeated, 1.0
     if use.bent and use.how is not How.ELEMENTWISE and (into, out) != (1, 1):
         raise NotUnderstood(
             f"Parameter {growth.name} ({growth.words}) acts as a matrix after a nonlinearity (exp, "
@@ -116,8 +159,9 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
         )
     if repeated != 1:
         raise NotUnderstood(
-            f"The number of matrices in {growth.name} grows ({growth.words}); no scaling rule is "
-            "known for the number of experts or heads of a batched matrix. "
+            f"The number of matrices in {growth.name} grows ({growth.words}), and they are no "
+            "experts that a router was seen to weight; no scaling rule is known for the number of "
+            "heads of a batched matrix, or of others. "
             f"{_how_to_declare(growth)}"
         )
     if use.how is How.LOOKUP:

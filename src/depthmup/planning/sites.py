@@ -1,6 +1,7 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,7 @@ class Where(StrEnum):
     READOUT = "readout"  # Laws.forward of the readout
     INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
     CONSTANT = "own constant"  # no law: there to undo a model's own scale of any other weight
+    EXPERTS = "sum over experts"  # 1/K, where nothing averages the active experts
     LOGITS = "attention logits"  # WidthRule.attention_logits
 
 
@@ -100,15 +102,19 @@ def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
 def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]]:
     """For each branch the outputs of modules to multiply.
 
-    A module that runs several times can carry a multiplier if it is the same each time.
+    A module that runs several times can carry a multiplier if it is the same each time. Where none
+    gives the branch's output, one that returns the stream with the branch added will do.
     """
     explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
     hooked: dict[object, set[int]] = {}
     for index, placement in explicit.items():
         for call, _ in placement.calls if placement is not None else ():
             hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
+    around = Counter(facts.around)
     return {
-        index: placement.hooks
+        index: (Hook(module=facts.around[index], side="addition"),)
+        if placement is None and around[facts.around[index]] == facts.runs.get(facts.around[index])
+        else placement.hooks
         if placement is not None
         and all(
             len(hooked[call.name, multipliers[index]]) == facts.runs[call.name]

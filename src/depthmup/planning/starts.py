@@ -11,7 +11,7 @@ from depthmup.planning.initializers import Drawn
 from depthmup.planning.measured import Measured, Sizes, known_sizes, set_numbers, sizes_of
 from depthmup.planning.own_init import OwnInit, OwnLaw, UnrecognizedInit, recognize
 from depthmup.planning.prescription import Prescription
-from depthmup.tracing import parameters, pattern_of
+from depthmup.tracing import parameters, pattern_of, plain_name
 
 Draws: TypeAlias = tuple[Mapping[str, Drawn], Mapping[str, Drawn]]
 
@@ -73,6 +73,15 @@ def own_start(
     except UnrecognizedInit as problem:  # parameter groups do not depend on it
         notes += (f"initialize would refuse: {problem}",)
     return Start(model=known, base=base_sizes, laws=laws, notes=notes)
+
+
+def numbers_of(drawn: Draws | None) -> tuple[dict[str, float], dict[str, float]]:
+    """What was drawn as one value, by name, for the model and for the base."""
+    model, base = (
+        {plain_name(name): d.constant for name, d in one.items() if d.constant is not None}
+        for one in drawn or ({}, {})
+    )
+    return model, base
 
 
 def _own_laws(

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from depthmup.planning import narrow
 from depthmup.planning.depth_ratios import StreamDepth
+from depthmup.planning.mixtures import MixtureGrowth
 from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.rules import Family, Power
 from depthmup.tracing import pattern_of
@@ -191,6 +192,7 @@ def caption(plan: "Plan") -> str:
         "fan-out as multiples of the base's, r: depth, A: multiplier folded into the parameter."
     ]
     lines += [_depth(stream) for stream in plan.depths]
+    lines += [_experts(mixture) for mixture in plan.mixtures]
     explicit = [m for m in plan.multipliers if m.hooks]
     if explicit:
         kinds = dict.fromkeys(str(m.where) for m in explicit)
@@ -208,9 +210,20 @@ def _depth(stream: StreamDepth) -> str:
     return f"{counted}; r = {stream.ratio:.4g}{', as declared' if declared else ''}."
 
 
+def _experts(mixture: MixtureGrowth) -> str:
+    shared = "; beside them a shared one, which is a dense layer" if mixture.shared else ""
+    mean = "" if mixture.averaged else "; their weights do not sum to one, so the sum takes 1/K"
+    return f"Experts of {mixture.router}: {mixture}{shared}{mean}."
+
+
 def frame(plan: "Plan") -> "pd.DataFrame":
     """One row per parameter, with numbers and laws."""
-    import pandas as pd
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "A table needs pandas, which is not installed here: pip install 'depthmup[tables]'."
+        ) from None
 
     return pd.DataFrame(
         [

@@ -18,11 +18,11 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from depthmup.planning import hooks
+from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.apply import PlanMismatch, initialized
 from depthmup.planning.prescription import Prescription
 from depthmup.planning.rescale import LR_ORIGIN
 from depthmup.rules import Family, Kind
-from depthmup.tracing import parameters
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
@@ -70,7 +70,7 @@ def verify(
         steps: how many steps of the scheduler to try, usually all.
         initialized_by_plan: False where weights come from a checkpoint and ``initialize`` was not
             called.
-        strict: False for a part of the model, such as a pipeline stage.
+        strict: False for a part of the model, such as a pipeline stage, or one with adapters.
 
     Raises:
         PlanMismatch: with every problem that was found, and what to do about each.
@@ -107,7 +107,12 @@ def verify(
 
 
 def watch(
-    plan: "Plan", model: nn.Module, optimizer: Optimizers, *, at: Iterable[int] = LOOKS
+    plan: "Plan",
+    model: nn.Module,
+    optimizer: Optimizers,
+    *,
+    at: Iterable[int] = LOOKS,
+    strict: bool = True,
 ) -> list[Any]:
     """Verify now, and the ratios again while the optimizer steps.
 
@@ -119,6 +124,7 @@ def watch(
         model: as it will be trained.
         optimizer: one, or all that train the model.
         at: numbers of the steps before which to verify, the first being 1.
+        strict: as in ``verify``.
 
     Returns:
         Handles whose ``remove()`` ends the watch.
@@ -126,7 +132,7 @@ def watch(
     Raises:
         PlanMismatch: now, or from ``optimizer.step()`` when a schedule has erased the ratios.
     """
-    verify(plan, model, optimizer, initialized_by_plan=False)
+    verify(plan, model, optimizer, initialized_by_plan=False, strict=strict)
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     steps = frozenset(at)
 
@@ -149,7 +155,7 @@ def _entries(
     plan: "Plan", model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> Iterator[_Entry]:
     prescribed = {p.name: p for p in plan.prescriptions}
-    names = {id(p): name for name, p in parameters(model).items()}
+    names = {id(p): name for name, p in planned_parameters(plan, model).items()}
     for number, one in enumerate(optimizers):
         for group in one.param_groups:
             for tensor in group["params"]:
@@ -161,7 +167,7 @@ def _entries(
 def _of_parameters(
     plan: "Plan", model: nn.Module, entries: Sequence[_Entry], strict: bool
 ) -> Iterator[str]:
-    present = parameters(model)
+    present = planned_parameters(plan, model)
     counts: dict[str, int] = {}
     for one in entries:
         counts[one.prescription.name] = counts.get(one.prescription.name, 0) + 1
@@ -234,7 +240,8 @@ _RATIO_LOST = {
 def _of_defaults(plan: "Plan", optimizer: torch.optim.Optimizer) -> Iterator[str]:
     """What was given to the optimizer beside groups that have values of their own."""
     usual = inspect.signature(type(optimizer)).parameters
-    groups = [group for group in optimizer.param_groups if "param_names" in group]
+    # Groups that were rescaled had values of their own before: nothing was meant for them.
+    groups = [g for g in optimizer.param_groups if "param_names" in g and LR_ORIGIN not in g]
     prescribed = {name: p for p in plan.prescriptions for name in p.names}
     for key, factor_of in (("lr", "lr"), ("weight_decay", "decay"), ("eps", "epsilon")):
         given = optimizer.defaults.get(key)

@@ -18,11 +18,14 @@ from depthmup.records.prediction import AxisPrediction, Prediction, SharpnessAt,
 from depthmup.records.run import NUMERICS, Cell, Data, Network, Optimizer, Record, Run, Status
 from depthmup.records.study import RUN_AXES, Axis, Curve, Point, Study, Window
 from depthmup.records.trial import BASE_SHAPE, Trial
+from depthmup.records.tuned import LEARNING_RATE, TUNED, Tuned, tuned, worded
 
 __all__ = [
     "BASE_SHAPE",
+    "LEARNING_RATE",
     "NUMERICS",
     "RUN_AXES",
+    "TUNED",
     "UNKNOWN",
     "Accepted",
     "Axis",
@@ -62,6 +65,7 @@ __all__ = [
     "Task",
     "Transfer",
     "Trial",
+    "Tuned",
     "Verdict",
     "Window",
     "cores",
@@ -69,5 +73,7 @@ __all__ = [
     "environment",
     "processor",
     "sentence",
+    "tuned",
+    "worded",
     "worker_count",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
+from depthmup.records.tuned import LEARNING_RATE, Tuned
 
 SCHEMA = 2
 """Version of the file's layout."""
@@ -125,7 +126,7 @@ class Certificate:
     ``rate_unit * 2**log2_lr``. ``predicted`` is the best log2 learning rate at the target.
     ``penalty`` is its excess loss there as a fraction of the best loss, ``base_regret`` that of the
     base's own best learning rate. Intervals hold 90%. A refused certificate has ``refusals`` and
-    predicts nothing.
+    predicts nothing. Where ``tuned`` is another hyperparameter, all of this is about its values.
     """
 
     target: Mapping[str, float]
@@ -153,6 +154,7 @@ class Certificate:
     config: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
+    tuned: Tuned = LEARNING_RATE
 
     def __repr__(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
@@ -170,10 +172,10 @@ class Certificate:
     def _answer(self) -> str:
         if not self.issued:
             return f"refused, {len(self.refusals)} reasons"
-        lr = self.learning_rate
+        best = self.value
         return (
-            f"learning rate {lr.value:.3g} [{lr.low:.3g}, {lr.high:.3g}] at {self.confidence:.0%}, "
-            f"{self.verdict}"
+            f"{self.tuned.name} {best.value:.3g} [{best.low:.3g}, {best.high:.3g}] at "
+            f"{self.confidence:.0%}, {self.verdict}"
         )
 
     @property
@@ -182,7 +184,21 @@ class Certificate:
 
     @property
     def learning_rate(self) -> Estimate:
-        """The learning rate to train the target with."""
+        """The learning rate to train the target with.
+
+        Raises:
+            AttributeError: something else was tuned; ``value`` has it.
+        """
+        if not self.tuned.is_learning_rate:
+            raise AttributeError(
+                f"This certificate is for {self.tuned.the}: read its value. The learning rate "
+                "was held; its config has it."
+            )
+        return self.value
+
+    @property
+    def value(self) -> Estimate:
+        """The value of what is tuned to train the target with, in units of the base."""
         if not self.predicted.known:
             return UNKNOWN
         low, value, high = (
@@ -209,9 +225,11 @@ class Certificate:
                 f"Expected a certificate of schema version {SCHEMA}; got {reprlib.repr(version)}. "
                 "Read it with the depthmup version that wrote it, or calibrate again."
             )
-        if lacking := {f.name for f in fields(Certificate)} - raw.keys():
+        names = {f.name for f in fields(Certificate)}
+        # Earlier ones are about learning rates, and do not say so.
+        if lacking := names - {"tuned"} - raw.keys():
             raise ValueError(f"Expected a certificate; it lacks {', '.join(sorted(lacking))}.")
-        known = {f.name: raw[f.name] for f in fields(Certificate)}
+        known = {name: raw[name] for name in raw if name in names}
         return decode(Certificate, known, "the certificate")
 
 
@@ -242,6 +260,11 @@ def compare(first: Certificate, second: Certificate) -> Change:
             f"Expected two certificates of the same code; they differ in {', '.join(pairs)}. "
             "Changes of the code cannot be separated from changes of training: calibrate both "
             "again."
+        )
+    if first.tuned != second.tuned:
+        raise ValueError(
+            f"Expected two certificates of one hyperparameter; got {first.tuned.the} and "
+            f"{second.tuned.the}."
         )
     for name in ("target", "base", "measure"):
         if getattr(first, name) != getattr(second, name):

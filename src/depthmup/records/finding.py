@@ -44,7 +44,8 @@ class Place(StrEnum):
 class Optimum:
     """The best log2 learning rate of one size, and the loss there.
 
-    A size has a value for every axis.
+    A size has a value for every axis. Where something else is tuned, it is the best log2 value of
+    that.
     """
 
     size: Mapping[str, int]
@@ -73,8 +74,8 @@ class Verdict(StrEnum):
 class Transfer:
     """How the optimum of one scheme moves with size along the study's axis.
 
-    ``drift`` is in octaves of learning rate per doubling of the size; ``regret`` is the excess
-    loss: the loss at the largest size with the base's learning rate, minus the best loss there.
+    ``drift`` is in octaves of what is tuned per doubling of the size; ``regret`` is the excess
+    loss: the loss at the largest size with the base's best value, minus the best loss there.
     """
 
     scheme: str

@@ -51,7 +51,11 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
-    """An optimizer with its effective settings for the weights inside branches."""
+    """An optimizer with its effective settings for the weights inside branches.
+
+    ``schedule`` is the shape of the learning rate after ``warmup``, the fraction of training over
+    which it first rises linearly.
+    """
 
     name: str
     lr: float
@@ -60,6 +64,8 @@ class Optimizer:
     epsilon: float = 1e-8
     momentum: float = 0.0
     weight_decay: float = 0.0
+    schedule: str = "constant"
+    warmup: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +96,7 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # versions keep their keys.
 _ADDED_TO_CELL: dict[str, Any] = {"order": "replacement", "precision": "float32"}
 _ADDED_TO_DATA: dict[str, Any] = {"digest": ""}
+_ADDED_TO_OPTIMIZER: dict[str, Any] = {"schedule": "constant", "warmup": 0.0}
 
 
 def _without(raw: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +131,8 @@ class Cell:
     def to_json(self) -> str:
         """Canonical JSON: the same text for equal cells on every machine."""
         raw = _without(_plain(self), _ADDED_TO_CELL)
-        raw["network"], raw["optimizer"] = _plain(self.network), _plain(self.optimizer)
+        raw["network"] = _plain(self.network)
+        raw["optimizer"] = _without(_plain(self.optimizer), _ADDED_TO_OPTIMIZER)
         raw["data"] = _without(_plain(self.data), _ADDED_TO_DATA)
         return canonical(raw)
 

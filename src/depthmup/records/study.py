@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
 from depthmup.records.search import SearchStory
+from depthmup.records.tuned import LEARNING_RATE, Tuned
 
 Axis = str
 """The axis along which sizes grow in a study, such as depth; the other axes stay at the base."""
@@ -30,6 +31,8 @@ def plural(axis: Axis) -> str:
 class Point:
     """The loss at one learning rate of one curve: the mean over seeds, with its interval.
 
+    ``log2_lr`` is log2 of the value at the base of what is tuned, the learning rate unless the
+    study says otherwise.
     ``diverged`` of ``seeds`` runs did not reach the end of the window; where none reached it, the
     loss is unknown.
     """
@@ -42,7 +45,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Loss against learning rate, for one scheme and size; a size has a value for every axis."""
+    """Loss against what is tuned, for one scheme and size; a size has a value for every axis."""
 
     scheme: str
     size: Mapping[str, int]
@@ -68,7 +71,8 @@ class Study:
     """A measurement of transfer: the windows in time order, the last one being the headline.
 
     ``config`` and ``environment`` say how it was run and on what, in values that JSON has.
-    ``search`` is how it went, where learning rates were found as the sweep went.
+    ``search`` is how it went, where learning rates were found as the sweep went. ``tuned`` is the
+    hyperparameter whose best value is followed: what is said of learning rates holds for it.
     """
 
     title: str
@@ -78,6 +82,7 @@ class Study:
     environment: Mapping[str, object]
     axis: Axis = "depth"
     search: SearchStory | None = None
+    tuned: Tuned = LEARNING_RATE
 
     @property
     def headline(self) -> Window:

@@ -36,7 +36,7 @@ _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the 
 def optimum_against_size(
     study: Study, *, window: int | None = None, width: Width = 560, height: int = 320
 ) -> Any:
-    """The best log2 learning rate against size, one line per scheme, beside the base's value.
+    """The best log2 value of what is tuned against size, a line per scheme, beside the base's.
 
     Args:
         study: to draw.
@@ -47,7 +47,7 @@ def optimum_against_size(
     import altair as alt
 
     axis, rates, base = study.axis, optimum_axis(study), base_size(study)
-    rows, places = _against_size(study, "log2_lr", "low", "high", rates)
+    rows, places = _against_size(study, study.tuned.column, "low", "high", rates)
     # Under every scheme the base is the same network, so one reference serves all; where noise
     # made them differ, their mean.
     wedge: list[Row] = []
@@ -69,7 +69,7 @@ def optimum_against_size(
                 )
     y = alt.Y(
         "value:Q",
-        title="best log2 learning rate",
+        title=f"best log2 {study.tuned.name}",
         scale=scale_of(rates, low=rates.at(-0.09)),
         axis=alt.Axis(values=list(rates.ticks), format=".4~g"),
     )
@@ -86,12 +86,12 @@ def optimum_against_size(
     return _by_scheme(study, rows, places, x, y, under, window).properties(
         width=width,
         height=height,
-        description=f"Best learning rate against {axis}, one line per scheme",
+        description=f"Best {study.tuned.name} against {axis}, one line per scheme",
         title=alt.TitleParams(
             text="Flat lines transfer, slopes drift",
             subtitle=[
-                f"Best learning rate against {axis}. Grey: up to {number(study.tolerance)} octaves "
-                f"per doubling away from {axis} {base}.",
+                f"Best {study.tuned.name} against {axis}. Grey: up to {number(study.tolerance)} "
+                f"octaves per doubling away from {axis} {base}.",
                 "Triangles: on the edge of the grid. Crosses: nothing trains.",
             ],
         ),
@@ -127,7 +127,7 @@ def loss_against_size(
         title=alt.TitleParams(
             text=is_larger_better(study.axis),
             subtitle=[
-                f"Loss at each {study.axis}'s own best learning rate. Crosses: nothing trains."
+                f"Loss at each {study.axis}'s own best {study.tuned.name}. Crosses: nothing trains."
             ],
         ),
     )
@@ -207,7 +207,7 @@ def _against_size(
         if location == Place.FAILED.value:
             # Where nothing trains there is no value to draw: the mark stands in the margin, below
             # the learning rates (all are too large), above the losses.
-            failed.append({**drawn, "value": axis.at(-0.05 if value == "log2_lr" else 1.05)})
+            failed.append({**drawn, "value": axis.at(1.05 if value == "loss" else -0.05)})
             drawn["value"] = None
         else:
             drawn["value"] = row[value]

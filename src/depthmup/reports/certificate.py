@@ -14,14 +14,14 @@ from depthmup.reports.style import VERDICT_COLOURS
 
 REFUSED = "#a83f00"
 _MOVES = {
-    Verdict.TRANSFERS: "The base's learning rate transfers",
-    Verdict.DRIFTS: "The best learning rate drifts",
-    Verdict.UNDECIDED: "Whether the best learning rate drifts is undecided",
+    Verdict.TRANSFERS: "The base's {} transfers",
+    Verdict.DRIFTS: "The best {} drifts",
+    Verdict.UNDECIDED: "Whether the best {} drifts is undecided",
 }
 
 
 def rate(value: float) -> str:
-    """A learning rate with two digits.
+    """A learning rate, or a value of what is tuned instead, with two digits.
 
     Example:
         >>> rate(0.0021), rate(0.25), rate(3.0), rate(math.inf)
@@ -55,10 +55,12 @@ def certificate_headline(certificate: Certificate) -> str:
     """What to do, in one sentence, or that nothing is certified."""
     where = size_text(certificate.target)
     if not certificate.issued:
-        return f"No learning rate is certified for {where}."
-    lr = certificate.learning_rate
+        return f"No {certificate.tuned.name} is certified for {where}."
+    best, name = certificate.value, certificate.tuned.name
+    sign = " " if name[0].isalpha() else " = "
     return (
-        f"Train at {where} with learning rate {rate(lr.value)} ({rate(lr.low)} to {rate(lr.high)})."
+        f"Train at {where} with {name}{sign}{rate(best.value)} ({rate(best.low)} to "
+        f"{rate(best.high)})."
     )
 
 
@@ -68,7 +70,7 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
     if not certificate.issued:
         return (*(f"{r.reason} {r.advice}" for r in certificate.refusals), measured)
     regret = certificate.base_regret
-    keeping = f"Keeping the learning rate of {size_text(certificate.base)} costs"
+    keeping = f"Keeping {certificate.tuned.the} of {size_text(certificate.base)} costs"
     if math.isinf(regret.high):
         base_cost = f"{keeping} {percent(regret.value)}, and may diverge."
         if math.isinf(regret.value):
@@ -82,16 +84,20 @@ def certificate_sentences(certificate: Certificate) -> tuple[str, ...]:
     bound = (
         f"Expected excess loss over retuning there: at most {percent(certificate.penalty.high)}."
         if math.isfinite(certificate.penalty.high)
-        else "The excess loss over retuning there has no bound: larger learning rates may diverge."
+        else (
+            "The excess loss over retuning there has no bound: "
+            f"{certificate.tuned.bound} may diverge."
+        )
     )
     slopes = ", ".join(
         f"{_signed(s.estimate.value)} octaves per doubling of {s.axis} {interval(s.estimate)}"
         for s in certificate.slopes
     )
+    moves = _MOVES[certificate.verdict].format(certificate.tuned.name)
     return (
         bound,
         base_cost,
-        f"{_MOVES[certificate.verdict]}: {slopes}{_up_to(certificate)}.",
+        f"{moves}: {slopes}{_up_to(certificate)}.",
         measured,
     )
 
@@ -113,7 +119,9 @@ def certificate_text(certificate: Certificate) -> str:
         for s in certificate_sentences(certificate)
     ]
     axes = tuple(certificate.base)
-    table = [(*axes, "best log2 rate", "interval", "curvature", "loss", "place")]
+    table = [
+        (*axes, f"best log2 {certificate.tuned.word}", "interval", "curvature", "loss", "place")
+    ]
     table += [
         (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
         for r in _rows(certificate)
@@ -156,6 +164,7 @@ def certificate_section(certificate: Certificate, *, identity: str = "certificat
         axes=list(certificate.base),
         rows=_rows(certificate),
         metrics=metric_facts(certificate),
+        tuned=certificate.tuned,
     )
     return Section(html=html, charts=specs)
 
@@ -174,7 +183,8 @@ def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:
         ("Fit: residual of the law", f"{number(metrics.fit_error, 3)} octaves"),
         ("Robustness: log2 of the curvature", robust),
         (
-            "Excess loss at the horizon: the base's rate at 16 times the largest size",
+            f"Excess loss at the horizon: the base's {certificate.tuned.word} at 16 times the "
+            "largest size",
             f"{percent(horizon.value)} ({percent(horizon.low)} to {percent(horizon.high)})",
         ),
     ]
@@ -199,10 +209,11 @@ def _measured_on(certificate: Certificate) -> str:
     sizes = ", ".join("x".join(f"{o.size[a]:g}" for a in axes) for o in certificate.optima)
     scheme = f" under {certificate.scheme}" if certificate.scheme else ""
     seeds = f"{certificate.seeds} seed{'s' if certificate.seeds > 1 else ''}"
+    values = "Rates" if certificate.tuned.is_learning_rate else "Values"
     return (
-        f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {len(certificate.log2_lrs)} learning "
-        f"rates, {seeds}, by {certificate.measure}. "
-        + ("Rates are those of the base, which the scheme scales; i" if scheme else "I")
+        f"Measured{scheme} on {sizes} ({' x '.join(axes)}), {len(certificate.log2_lrs)} "
+        f"{certificate.tuned.plural}, {seeds}, by {certificate.measure}. "
+        + (f"{values} are those of the base, which the scheme scales; i" if scheme else "I")
         + "ntervals hold 90%."
     )
 

@@ -57,11 +57,11 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
     )
     y = alt.Y(
         "value:Q",
-        title="best log2 learning rate",
+        title=f"best log2 {certificate.tuned.name}",
         scale=alt.Scale(domain=[low - air, high + air], nice=False, zero=False),
         axis=alt.Axis(format="~g"),
     )
-    y_low = alt.Y("low:Q", title="best log2 learning rate")
+    y_low = alt.Y("low:Q", title=f"best log2 {certificate.tuned.name}")
     law, dots = alt.Chart(data(band)), alt.Chart(data(points))
     predicted = []
     if certificate.predicted.known:
@@ -70,7 +70,7 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
     aim = alt.Chart(data(predicted))
     tips = [
         alt.Tooltip("size:N"),
-        alt.Tooltip("measured:Q", title="best log2 learning rate", format=".3f"),
+        alt.Tooltip("measured:Q", title=f"best log2 {certificate.tuned.name}", format=".3f"),
         alt.Tooltip("place:N"),
     ]
     return configured(
@@ -90,7 +90,9 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
         .properties(
             width=width,
             height=height,
-            description="Best learning rate against size with the fitted law, up to the target",
+            description=(
+                f"Best {certificate.tuned.name} against size with the fitted law, up to the target"
+            ),
             title=alt.TitleParams(
                 text="The law, and what it predicts at the target",
                 subtitle=["Dots: measured. Diamond: predicted. Grey: 90% band of the law."],
@@ -129,11 +131,11 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
         ),
         None,
     )
-    p = certificate.predicted
+    p, at_base = certificate.predicted, f"log2 {certificate.tuned.name} at the base"
     ends = [row["x"] for row in rows]
     x = alt.X(
         "x:Q",
-        title="log2 learning rate at the base",
+        title=at_base,
         scale=alt.Scale(domain=[min(ends), max(ends)], nice=False, zero=False),
         axis=alt.Axis(format="~g", grid=False),
     )
@@ -153,7 +155,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
         alt.layer(
             alt.Chart(data([{"low": p.low, "high": p.high}]))
             .mark_rect(color=BLUE, opacity=0.12)
-            .encode(x=alt.X("low:Q", title="log2 learning rate at the base"), x2="high:Q"),
+            .encode(x=alt.X("low:Q", title=at_base), x2="high:Q"),
             curve.mark_area(color=BAND, opacity=0.75, clip=True).encode(
                 x=x, y=alt.Y("low:Q", title="loss above the best"), y2="high:Q"
             ),
@@ -161,7 +163,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
                 x=x,
                 y=y,
                 tooltip=[
-                    alt.Tooltip("x:Q", title="log2 learning rate", format=".2f"),
+                    alt.Tooltip("x:Q", title=f"log2 {certificate.tuned.name}", format=".2f"),
                     alt.Tooltip("excess:Q", title="loss above the best", format=".2~p"),
                 ],
             ),
@@ -174,10 +176,15 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
         .properties(
             width=width,
             height=height,
-            description="Predicted loss above the best at the target against learning rate",
+            description=(
+                f"Predicted loss above the best at the target against {certificate.tuned.name}"
+            ),
             title=alt.TitleParams(
-                text="What a learning rate costs at the target",
-                subtitle=["Grey: 90% band. Blue: interval of the predicted best learning rate."],
+                text=f"What {certificate.tuned.one} costs at the target",
+                subtitle=[
+                    "Grey: 90% band. Blue: interval of the predicted best "
+                    f"{certificate.tuned.name}."
+                ],
             ),
         )
     )  # fmt: skip

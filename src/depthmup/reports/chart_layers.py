@@ -100,7 +100,7 @@ def optimum_tips(alt: Any, study: Study) -> list[Any]:
     return [
         alt.Tooltip("title:N", title="scheme"),
         alt.Tooltip(f"{study.axis}:O"),
-        alt.Tooltip("log2_lr:Q", title="best log2 learning rate", format=".3f"),
+        alt.Tooltip(f"{study.tuned.column}:Q", title=f"best log2 {study.tuned.name}", format=".3f"),
         alt.Tooltip("low:Q", title="from", format=".3f"),
         alt.Tooltip("high:Q", title="to", format=".3f"),
         alt.Tooltip("loss:Q", title="loss there", format=".4~g"),

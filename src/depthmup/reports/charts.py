@@ -48,7 +48,7 @@ from depthmup.reports.style import (
 
 
 def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
-    """Loss against log2 learning rate: one panel per scheme, one line per size."""
+    """Loss against log2 of what is tuned: one panel per scheme, one line per size."""
     import altair as alt
 
     schemes = transfers(study)
@@ -63,9 +63,9 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
         .add_params(window_param(study, window))
         .properties(
             title=alt.TitleParams(
-                text="Where the minima line up, the learning rate transfers",
+                text=f"Where the minima line up, {study.tuned.the} transfers",
                 subtitle=[
-                    "Training loss against learning rate. "
+                    f"Training loss against {study.tuned.name}. "
                     "Diamonds: the optimum, with its interval.",
                     f"Dashed: the optimum at {study.axis} {base_size(study)}. "
                     "Crosses on top: every seed diverged.",
@@ -90,6 +90,7 @@ def rate_panel(
     import altair as alt
 
     axis, measured = study.axis, sizes(study)
+    column, name = study.tuned.column, study.tuned.name
     rates, losses = rate_axis(study), study_loss_axis(study)
     # Above the losses, one row of marks per size: learning rates at which no run survived.
     row = min(0.035, 0.3 / max(len(measured), 1))
@@ -97,12 +98,12 @@ def rate_panel(
     rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
     points = [
         {
-            **{key: p[key] for key in (axis, *_DRAWN)},
+            **{key: p[key] for key in (axis, column, *_DRAWN)},
             "mark": rows[p[axis]],
             **band_of(p, "low", "high", losses),
         }
         for p in point_rows(study)
-        if p["scheme"] == scheme and rates.low <= p["log2_lr"] <= rates.high
+        if p["scheme"] == scheme and rates.low <= p[column] <= rates.high
     ]
     best = [
         {**o, **band_of(o, "low", "high", rates)}
@@ -111,8 +112,8 @@ def rate_panel(
     ]
 
     x = alt.X(
-        "log2_lr:Q",
-        title="log2 learning rate",
+        f"{column}:Q",
+        title=f"log2 {name}",
         scale=scale_of(rates),
         axis=alt.Axis(values=list(rates.ticks), grid=False, format=".4~g"),
     )
@@ -134,7 +135,7 @@ def rate_panel(
     )
     tips = [
         alt.Tooltip(f"{axis}:O"),
-        alt.Tooltip("log2_lr:Q", title="log2 learning rate", format="~g"),
+        alt.Tooltip(f"{column}:Q", title=f"log2 {name}", format="~g"),
         alt.Tooltip("loss:Q", format=".4~g"),
         alt.Tooltip("low:Q", title="from", format=".4~g"),
         alt.Tooltip("high:Q", title="to", format=".4~g"),
@@ -179,7 +180,7 @@ def rate_panel(
     return alt.layer(*layers).properties(
         width=width,
         height=height,
-        description=f"Training loss against learning rate by {axis}: {title_of(study, scheme)}",
+        description=f"Training loss against {name} by {axis}: {title_of(study, scheme)}",
     )
 
 
@@ -272,7 +273,7 @@ def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
     return rows, names, axis
 
 
-_DRAWN = ("window", "log2_lr", "loss", "low", "high", "seeds", "diverged")
+_DRAWN = ("window", "loss", "low", "high", "seeds", "diverged")
 
 CHARTS: dict[str, Callable[..., Any]] = {
     "drift": drift,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from depthmup.records import Study
+from depthmup.records.packages import need
 from depthmup.reports.study_rows import optimum_rows, point_rows, transfer_rows
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ class Frames:
     """Three tidy tables; ``window`` counts the windows of training from 0, in time order.
 
     ``points``: loss per window, scheme, depth and learning rate. ``optima``: the best learning
-    rate per window, scheme and depth. ``transfers``: drift, excess loss (column ``regret``)
+    rate per window, scheme and depth; where something else is tuned, its values and its best one.
+    ``transfers``: drift, excess loss (column ``regret``)
     and verdict per window and scheme. What could not be measured is NaN.
     """
 
@@ -26,6 +28,7 @@ class Frames:
 
 def to_pandas(study: Study) -> Frames:
     """The study's numbers as pandas frames, one row per observation."""
+    need("A table", "pandas")
     import pandas as pd
 
     return Frames(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
+from depthmup.records.packages import need
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.charts import drift, rate_panel
@@ -105,8 +106,14 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
         f"[{number(t.drift.low)}, {number(t.drift.high)}]"
         for t in transfers(study)
     )
+    named = {
+        "axis": study.axis,
+        "base": base_size(study),
+        "band": number(study.tolerance),
+        "tuned": study.tuned.name,
+    }
     caption = (
-        f"{says.format(axis=study.axis, base=base_size(study), band=number(study.tolerance))} "
+        f"{says.format(**named)} "
         f"{headline(study)} In octaves per doubling of {study.axis}: {verdicts}."
     )
     return Figure(chart=chart, caption=caption)
@@ -130,8 +137,8 @@ def certificate_figure(
     size = _size_of(kind)
     draw = law_chart if name == "law" else excess_loss_chart
     says = (
-        "The best learning rate of each size with its 90% interval over seeds; dashed, the fitted "
-        "law with its 90% band; diamond, the prediction."
+        f"The best {certificate.tuned.name} of each size with its 90% interval over seeds; dashed, "
+        "the fitted law with its 90% band; diamond, the prediction."
         if name == "law"
         else "The loss above the best at the target, as predicted, with its 90% band."
     )
@@ -197,22 +204,22 @@ def _rates(study: Study, size: _Size) -> Any:
 _STUDY: Mapping[str, tuple[Callable[[Study, _Size], Any], str]] = {
     "transfer": (
         _by_size(optimum_against_size),
-        "The best learning rate at each {axis}, with its interval over seeds. Grey: up to {band} "
+        "The best {tuned} at each {axis}, with its interval over seeds. Grey: up to {band} "
         "octaves per doubling away from {axis} {base}; triangles: on the edge of the grid; "
         "crosses: nothing trains.",
     ),
     "rates": (
         _rates,
-        "Training loss against learning rate; the band is the interval over seeds, diamonds are "
+        "Training loss against {tuned}; the band is the interval over seeds, diamonds are "
         "the optima, the dashed line stands at the optimum of {axis} {base}.",
     ),
     "loss": (
         _by_size(loss_against_size),
-        "The loss at each {axis}'s own best learning rate, with its interval over seeds.",
+        "The loss at each {axis}'s own best {tuned}, with its interval over seeds.",
     ),
     "drift": (
         lambda study, size: drift(study, width=size.width),
-        "Drift of the best learning rate per doubling of {axis}, with 95% intervals; the grey "
+        "Drift of the best {tuned} per doubling of {axis}, with 95% intervals; the grey "
         "band is plus or minus {band} octaves.",
     ),
 }
@@ -233,6 +240,7 @@ class _Spec:
         return json.dumps(self._spec)
 
     def save(self, path: str, *, format: str, scale_factor: float = 1) -> None:
+        need("A picture", "vl_convert")
         import vl_convert
 
         text = self.to_json()
@@ -279,8 +287,8 @@ def _walk(node: Any, size: _Size) -> None:
         return
     if "fontSize" in node and "mark" not in node:
         node["fontSize"] = size.type_size
-    if isinstance(title := node.get("title"), str) and "log2 learning rate" in title:
-        node["title"] = title.replace("log2 learning rate", "learning rate")
+    if isinstance(title := node.get("title"), str) and _LOG2.search(title):
+        node["title"] = _LOG2.sub("", title)
         node.setdefault("axis", {})
         if isinstance(node["axis"], dict):
             node["axis"]["labelExpr"] = _POWER_OF_TWO
@@ -302,6 +310,9 @@ _MARKS = {"size": 0.3, "strokeWidth": 0.55}
 _ANY_WIDTH = re.compile(r"width < \d+")
 """Pages drop labels in narrow charts, where a legend stands above; a figure has no other."""
 
+
+_LOG2 = re.compile(r"\blog2 ")
+"""What the titles of axes of log2 values say, whose ticks become powers of two."""
 
 _ROOM = re.compile(r"\? ([\d.e+]+) : ([\d.e+]+)")
 

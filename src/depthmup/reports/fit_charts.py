@@ -261,7 +261,7 @@ def span_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
             for r in sorted(group.at_target, key=lambda r: r.rate)]  # fmt: skip
     certificate = group.prediction
     if certificate is not None and certificate.issued:
-        lr = certificate.learning_rate
+        lr = certificate.value
         own = {"name": "this table", "rate": lr.value, "low": lr.low, "high": lr.high, "own": True}
         rows = [own, *rows]
     names = [str(row["name"]) for row in rows]

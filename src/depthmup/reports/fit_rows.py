@@ -119,7 +119,7 @@ def _predictions(group: GroupFit) -> Iterator[Row]:
     yield {
         "group": group.name,
         "rule": "this table",
-        **_interval("rate", certificate.learning_rate),
+        **_interval("rate", certificate.value),
         "penalty_bound": certificate.penalty.high,
         "refusals": " ".join(refusal.reason for refusal in certificate.refusals),
     }

@@ -62,11 +62,11 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         "page.html.j2",
         title=study.title,
         headline=" ".join(headline(s) for s in studies),
-        question=next(filter(None, map(question, studies)), ()),
+        question=max(map(question, studies), key=len),
         parts=parts,
         certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],
-        config=facts(study.config, leave={"command", "question"}),
+        config=facts(study.config, leave={"command", "question", "tuned"}),
         environment=facts(study.environment),
         command=_command(study),
         charts=script_json({name: spec for charts in specs for name, spec in charts.items()}),
@@ -81,6 +81,7 @@ def _part(study: Study, *, prefix: str) -> dict[str, Any]:
     schemes = scheme_colours(study)
     return {
         "prefix": prefix,
+        "tuned": study.tuned,
         "axis": study.axis,
         "is_larger_better": is_larger_better(study.axis),
         "base": base_size(study),

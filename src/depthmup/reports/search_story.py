@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from depthmup.records import Estimate, Study
+from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.chart_layers import Width, band_of, data, known, same, scale_of, window_param
 from depthmup.reports.sentences import interval, number
@@ -15,7 +15,7 @@ SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
 
 
-def saved_sentence(story: SearchStory) -> str:
+def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
     """How many runs were made, and what a grid would have taken.
 
     Example:
@@ -23,7 +23,7 @@ def saved_sentence(story: SearchStory) -> str:
         ...     grid_seeds=3, grid_runs=96, grid_work=9.0)))
         60 runs. A grid of 8 learning rates and 3 seeds at every size has 96 and 4.5 times the work.
     """
-    grid = f"A grid of {story.grid_rates} learning rates and {story.grid_seeds} seeds at every size"
+    grid = f"A grid of {story.grid_rates} {tuned.plural} and {story.grid_seeds} seeds at every size"
     if not story.work:
         return "Nothing was trained."
     return f"{story.runs} runs. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
@@ -35,7 +35,7 @@ def story_of(study: Study) -> dict[str, Any] | None:
     if story is None:
         return None
     return {
-        "saved": saved_sentence(story),
+        "saved": saved_sentence(story, study.tuned),
         "schemes": [
             {
                 "title": title_of(study, scheme),

@@ -77,7 +77,7 @@ def duration(seconds: float) -> str:
 
 
 def best_rate(optimum: Optimum) -> str:
-    """The best log2 learning rate; an optimum on the grid's edge is only a bound."""
+    """The best log2 value of what is tuned; one on the grid's edge is only a bound."""
     if optimum.place is Place.FAILED or not optimum.log2_lr.known:
         return UNKNOWN
     sign = {Place.LOW_EDGE: "≤ ", Place.HIGH_EDGE: "≥ "}.get(optimum.place, "")
@@ -92,36 +92,38 @@ def headline(study: Study) -> str:
     reach = f"from {study.axis} {base_size(study)} to {_largest(study, schemes)}"
     if not schemes:
         return "No scheme was measured."
+    best = f"best {study.tuned.name}"
     if len(schemes) == 1:
         return {
-            Verdict.TRANSFERS: f"The best learning rate transfers {reach}.",
-            Verdict.DRIFTS: f"The best learning rate drifts {reach}.",
-            Verdict.UNDECIDED: f"Whether the best learning rate transfers {reach} is undecided.",
+            Verdict.TRANSFERS: f"The {best} transfers {reach}.",
+            Verdict.DRIFTS: f"The {best} drifts {reach}.",
+            Verdict.UNDECIDED: f"Whether the {best} transfers {reach} is undecided.",
         }[schemes[0].verdict]
     if good:
         verb = "transfers its" if len(good) == 1 else "transfer their"
-        text = f"{_join(good)} {verb} best learning rate {reach}"
+        text = f"{_join(good)} {verb} {best} {reach}"
         others = len(schemes) - len(good) - len(open_)
         if others:
             text += f"; {others} other{'s drift' if others > 1 else ' drifts'}"
     elif len(open_) < len(schemes):
-        text = f"No scheme is shown to transfer its best learning rate {reach}"
+        text = f"No scheme is shown to transfer its {best} {reach}"
     else:
-        return f"Undecided: no scheme's best learning rate is known well enough {reach}."
+        return f"Undecided: no scheme's {best} is known well enough {reach}."
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
 
 
 def regret_sentence(study: Study, transfer: Transfer) -> str:
-    """The excess loss of the base's learning rate at the largest size; empty if nothing trains."""
+    """The excess loss of the base's best value at the largest size; empty if nothing trains."""
     axis, largest, base = study.axis, _largest(study, (transfer,)), base_size(study)
+    the = study.tuned.the
     if any(size_of(study, o) == largest and o.place is Place.FAILED for o in transfer.optima):
         return ""
     if math.isinf(transfer.regret.value):
-        return f"With the learning rate of {axis} {base}, training diverges at {axis} {largest}."
+        return f"With {the} of {axis} {base}, training diverges at {axis} {largest}."
     if not transfer.regret.known:
         return f"The excess loss at {axis} {largest} could not be measured."
     text = (
-        f"At {axis} {largest}, the learning rate of {axis} {base} costs "
+        f"At {axis} {largest}, {the} of {axis} {base} costs "
         f"{significant(transfer.regret.value)} in loss"
     )
     if not interval(transfer.regret):

@@ -12,7 +12,10 @@ Row = dict[str, Any]
 
 
 def point_rows(study: Study) -> list[Row]:
-    """Loss at each learning rate: one row per window, scheme, size and learning rate."""
+    """Loss at each value of what is tuned: one row per window, scheme, size and value.
+
+    The column is ``log2_lr``, or ``log2_weight_decay`` and so on.
+    """
     titles = _titles(study)
     return [
         {
@@ -22,7 +25,7 @@ def point_rows(study: Study) -> list[Row]:
             "scheme": curve.scheme,
             "title": titles[curve.scheme],
             **_size(curve),
-            "log2_lr": point.log2_lr,
+            study.tuned.column: point.log2_lr,
             "loss": point.loss.value,
             "low": point.loss.low,
             "high": point.loss.high,
@@ -36,7 +39,7 @@ def point_rows(study: Study) -> list[Row]:
 
 
 def optimum_rows(study: Study) -> list[Row]:
-    """The best learning rate: one row per window, scheme and size."""
+    """The best value of what is tuned: one row per window, scheme and size."""
     return [
         {
             "window": index,
@@ -45,7 +48,7 @@ def optimum_rows(study: Study) -> list[Row]:
             "scheme": transfer.scheme,
             "title": transfer.title,
             **_size(optimum),
-            "log2_lr": optimum.log2_lr.value,
+            study.tuned.column: optimum.log2_lr.value,
             "low": optimum.log2_lr.low,
             "high": optimum.log2_lr.high,
             "loss": optimum.loss.value,
@@ -85,9 +88,12 @@ def transfer_rows(study: Study) -> list[Row]:
 
 
 def question(study: Study) -> tuple[str, ...]:
-    """Which question was asked along batch or duration, a sentence each; none along others."""
-    sentences = study.config.get("question", ()) if study.axis in RUN_AXES else ()
-    return tuple(map(str, sentences)) if isinstance(sentences, list | tuple) else ()
+    """What was tuned, if not the learning rate, and which question was asked along batch or
+    duration: a sentence each, none of learning rates along other axes.
+    """
+    keys = ("tuned", "question") if study.axis in RUN_AXES else ("tuned",)
+    parts = [study.config.get(key, ()) for key in keys]
+    return tuple(str(s) for part in parts if isinstance(part, list | tuple) for s in part)
 
 
 def transfers(study: Study) -> tuple[Transfer, ...]:

@@ -158,12 +158,12 @@ def rate_axis(study: Study) -> Axis:
 
     Of a search, which may have begun far away, those within ``AROUND`` octaves of an optimum.
     """
-    rates = sorted({row["log2_lr"] for row in point_rows(study)})
-    best = [v for r in optimum_rows(study) if math.isfinite(v := r["log2_lr"])]
+    rates = sorted({row[study.tuned.column] for row in point_rows(study)})
+    best = [v for r in optimum_rows(study) if math.isfinite(v := r[study.tuned.column])]
     if study.search is not None and best:
         rates = [k for k in rates if min(best) - AROUND <= k <= max(best) + AROUND]
     if not rates:
-        rates = sorted(v for r in optimum_rows(study) if math.isfinite(v := r["log2_lr"]))
+        rates = sorted(v for r in optimum_rows(study) if math.isfinite(v := r[study.tuned.column]))
     low, high = (rates[0], rates[-1]) if rates else (-1.0, 1.0)
     step = (high - low) / max(len(rates) - 1, 1) or 1.0
     air = min(step, 1.0) / 2
@@ -175,7 +175,7 @@ def rate_axis(study: Study) -> Axis:
 def optimum_axis(study: Study) -> Axis:
     """The axis of the best learning rates: their range with half an octave, within the grid."""
     grid, rows = rate_axis(study), optimum_rows(study)
-    values = [row[key] for row in rows for key in ("log2_lr", "low", "high")]
+    values = [row[key] for row in rows for key in (study.tuned.column, "low", "high")]
     values = [grid.clamp(v) for v in values if math.isfinite(v)]
     if not values:
         return grid

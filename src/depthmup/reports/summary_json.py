@@ -18,20 +18,25 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
 
     Where learning rates were found as the sweep went, ``search`` has every round with its runs.
 
+    Where another hyperparameter than the learning rate is tuned, ``tuned`` names it, and
+    "log2_weight_decay" and the like replace "log2_lr".
+
     ``axis`` is what grows, such as "depth"; along width, "widths" replace "depths". An optimum has
     a value for every axis; its ``status`` is "interior", "low edge", "high edge" or "failed".
     ``regret`` is the excess loss. Numbers that could not be measured or are infinite are null, so
     that ``json.dumps(summary(study), allow_nan=False)`` never fails.
     """
+    what = study.tuned
     return {
+        **({} if what.is_learning_rate else {"tuned": what.key}),
         "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
         "config": strict(study.config),
         "environment": strict(study.environment),
-        **({"search": _search(study.search)} if study.search else {}),
+        **({"search": _search(study.search, study.tuned.column)} if study.search else {}),
     }
 
 
-def _search(story: SearchStory) -> dict[str, Any]:
+def _search(story: SearchStory, column: str) -> dict[str, Any]:
     """The rounds in order, and what a grid would have taken."""
     return {
         "runs": story.runs,
@@ -44,7 +49,7 @@ def _search(story: SearchStory) -> dict[str, Any]:
                 "scheme": one.scheme,
                 "why": one.why,
                 "runs": [
-                    {"size": dict(asked.size), "log2_lr": asked.log2_lr, "seeds": list(asked.seeds)}
+                    {"size": dict(asked.size), column: asked.log2_lr, "seeds": list(asked.seeds)}
                     for asked in one.asked
                 ],
                 "drift": {
@@ -67,7 +72,7 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
         "optimum": [
             {
                 **optimum.size,
-                "log2_lr": strict(optimum.log2_lr.value),
+                study.tuned.column: strict(optimum.log2_lr.value),
                 "low": strict(optimum.log2_lr.low),
                 "high": strict(optimum.log2_lr.high),
                 "loss": strict(optimum.loss.value),

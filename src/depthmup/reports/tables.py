@@ -75,8 +75,9 @@ def _letter(axis: Axis) -> str:
 def _caption(study: Study) -> str:
     axis = study.axis
     return (
-        f"Best log2 learning rate by {axis}{_letter(axis)}; drift in octaves per doubling of "
-        f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's rate."
+        f"Best log2 {study.tuned.name} by {axis}{_letter(axis)}; drift in octaves per doubling of "
+        f"{axis}, with its 95% interval; excess loss at the largest {axis} with the base's "
+        f"{study.tuned.word}."
     )
 
 

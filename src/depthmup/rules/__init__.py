@@ -12,6 +12,19 @@ from depthmup.rules.catalogue import (
     completep,
     general,
     scheme,
+    with_experts,
+)
+from depthmup.rules.experts import (
+    EXPERT_RULES,
+    MOE,
+    MSSP,
+    MSSP_FIXED,
+    MSSP_SMALL,
+    ExpertRule,
+    Held,
+    expert_rule,
+    moe,
+    sized_as_router,
 )
 from depthmup.rules.family import RESPONSES, Family, Response
 from depthmup.rules.fold import Folded, fold
@@ -19,7 +32,7 @@ from depthmup.rules.optimizers import BETAS, CAVEATS, EPSILON, OPTIMIZERS, famil
 from depthmup.rules.power import ONE, Exponent, Power, Ratios, exponent
 from depthmup.rules.predictions import Observable, Prediction, effect, predict
 from depthmup.rules.regimes import REGIONS, Regime, decided, regime, region
-from depthmup.rules.role import Kind, Role
+from depthmup.rules.role import Kind, Part, Role
 from depthmup.rules.run_rule import RunRule, canonical
 from depthmup.rules.run_rules import NO_RULE, RUN_RULES, rules_of, run_rule, with_run
 from depthmup.rules.said import Said, growth, said
@@ -34,8 +47,13 @@ __all__ = [
     "COMPLETE_DP",
     "DEPTH_MUP",
     "EPSILON",
+    "EXPERT_RULES",
     "HYPERP",
     "MAXIMAL_UPDATE",
+    "MOE",
+    "MSSP",
+    "MSSP_FIXED",
+    "MSSP_SMALL",
     "MUP",
     "NO_RULE",
     "ODE",
@@ -47,12 +65,15 @@ __all__ = [
     "SP",
     "STANDARD",
     "Departure",
+    "ExpertRule",
     "Exponent",
     "Family",
     "Folded",
+    "Held",
     "Kind",
     "Laws",
     "Observable",
+    "Part",
     "Power",
     "Prediction",
     "Ratios",
@@ -70,11 +91,13 @@ __all__ = [
     "completep",
     "decided",
     "effect",
+    "expert_rule",
     "exponent",
     "family",
     "fold",
     "general",
     "growth",
+    "moe",
     "named",
     "predict",
     "regime",
@@ -83,5 +106,7 @@ __all__ = [
     "run_rule",
     "said",
     "scheme",
+    "sized_as_router",
+    "with_experts",
     "with_run",
 ]

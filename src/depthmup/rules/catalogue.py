@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 
+from depthmup.rules.experts import ExpertRule, expert_rule
 from depthmup.rules.family import Family
 from depthmup.rules.power import ONE, Exponent, Power, exponent
 from depthmup.rules.role import Kind
@@ -171,6 +172,41 @@ _FIXED: dict[str, Scheme] = {
 _ALIASES = {"1/2,1/2": "depth-mup", "1/2,0": "block-multiplier"}
 
 
+def with_experts(name: "str | Scheme", experts: "str | ExpertRule") -> Scheme:
+    """A scheme of width and depth, with a rule for the routers and experts of mixtures.
+
+    Args:
+        name: of the scheme, or the scheme.
+        experts: name of the rule (``EXPERT_RULES``), or the rule.
+
+    Returns:
+        The scheme whose name is the two with a + between.
+
+    Raises:
+        ValueError: no such scheme or rule, or a scheme without a theory of width.
+
+    Example:
+        >>> with_experts("completep", "moe") == scheme("completep+moe")
+        True
+    """
+    dense, rule = scheme(name), expert_rule(experts)
+    if not dense.follows_width:
+        raise ValueError(
+            f"Expected a scheme with a theory of width to go with the experts' rule {rule.name}; "
+            f"got {dense.title}. Take 'mup+{rule.name}' or 'completep+{rule.name}'."
+        )
+    start = dense.name.partition("+")[0]
+    title = dense.title if dense.experts is None else dense.title.rpartition(" + ")[0]
+    source = dense.source.partition("; experts: ")[0]
+    return replace(
+        dense,
+        name=f"{start}+{rule.name}",
+        title=f"{title} + {rule.title}",
+        source=f"{source}; experts: {rule.source}",
+        experts=rule,
+    )
+
+
 def _compact(name: str) -> str:
     """A name without case, hyphens, underscores, spaces and brackets; mu for its letter."""
     plain = name.strip().lower().replace("\N{GREEK SMALL LETTER MU}", "mu")
@@ -194,7 +230,8 @@ def scheme(name: "str | Scheme") -> Scheme:
 
     Case, hyphens, underscores, spaces and brackets do not matter: ``"depth_mup"``, ``"muP"`` with
     either letter mu, ``"Complete(d)P"``. ``"alpha,gamma"`` names any pair of exponents,
-    ``"completep-alpha"`` CompleteP at another alpha.
+    ``"completep-alpha"`` CompleteP at another alpha. ``"completep+moe"`` is CompleteP with the rule
+    ``moe`` for the experts of mixtures (``EXPERT_RULES``), and any other scheme can have it, too.
 
     Raises:
         ValueError: not in the catalogue and not a pair of exponents.
@@ -207,6 +244,9 @@ def scheme(name: "str | Scheme") -> Scheme:
     """
     if isinstance(name, Scheme):
         return name
+    dense, plus, experts = str(name).partition("+")
+    if plus:
+        return with_experts(dense, experts)
     key = str(name).strip().lower()
     key = _ALIASES.get(key, _SPELLINGS.get(_compact(key), key))
     if key in _FIXED:

@@ -47,7 +47,8 @@ class Ratios:
 
     ``fan_in`` and ``fan_out`` are those of one weight matrix (1 where that dimension does not
     grow; a vector has only a ``fan_out``), ``depth`` is that of the residual stream, ``batch``
-    and ``duration`` (examples seen) are those of the run.
+    and ``duration`` (examples seen) are those of the run. ``experts`` and ``active`` are those of a
+    mixture of experts: how many there are, and how many of them each example passes through.
     """
 
     fan_in: float = 1.0
@@ -55,6 +56,8 @@ class Ratios:
     depth: float = 1.0
     batch: float = 1.0
     duration: float = 1.0
+    experts: float = 1.0
+    active: float = 1.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -67,7 +70,15 @@ class Ratios:
 
 
 # How each ratio is written in tables and explanations.
-_SYMBOLS = {"fan_in": "m_in", "fan_out": "m_out", "depth": "r", "batch": "b", "duration": "d"}
+_SYMBOLS = {
+    "fan_in": "m_in",
+    "fan_out": "m_out",
+    "depth": "r",
+    "batch": "b",
+    "duration": "d",
+    "experts": "E",
+    "active": "K",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +100,8 @@ class Power:
     depth: Fraction = Fraction(0)
     batch: Fraction = Fraction(0)
     duration: Fraction = Fraction(0)
+    experts: Fraction = Fraction(0)
+    active: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -18,6 +18,20 @@ class Kind(StrEnum):
     VECTOR = "vector"  # gains and biases
 
 
+class Part(StrEnum):
+    """Which part of a mixture of experts a parameter is.
+
+    Example:
+        >>> Part("expert down") is Part.DOWN
+        True
+    """
+
+    ROUTER = "router"  # its outputs weight the experts: one for each
+    EXPERT = "expert"  # a matrix or bias of an expert, but for the last
+    DOWN = "expert down"  # the last of an expert, behind which the router's weight stands
+    SHARED = "shared expert"  # of an expert that every example passes through
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
     """A parameter's kind and its place.
@@ -27,6 +41,7 @@ class Role:
     ``tied``: a readout that is also the embedding.
     ``shared``: one parameter serves every branch of its stream (layers tied across depth, one table
     of relative positions for all layers), so its gradient is a sum over them.
+    ``part``: the part of a mixture of experts that it is.
     """
 
     kind: Kind
@@ -34,6 +49,7 @@ class Role:
     last: bool = False
     tied: bool = False
     shared: bool = False
+    part: Part | None = None
 
     def __post_init__(self) -> None:
         if self.last and not self.in_branch:
@@ -52,6 +68,9 @@ class Role:
 
     def __str__(self) -> str:
         words = ["tied readout" if self.tied else str(self.kind)]
+        if self.part is not None:
+            hidden = self.kind is Kind.HIDDEN
+            words = [str(self.part) if hidden else f"{self.part} {self.kind}"]
         if self.in_branch:
             words.append("last of branch" if self.last else "in branch")
         if self.shared:

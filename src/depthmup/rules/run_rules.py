@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from depthmup.rules.power import ONE, Power
+from depthmup.rules.power import Power
 from depthmup.rules.run_rule import Batch, RunRule, Standing, Stated, canonical
 from depthmup.rules.scheme import RunLaws, Scheme
 
@@ -271,12 +271,15 @@ def run_rule(name: str | RunRule) -> RunRule:
 def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
     """A scheme whose laws of the run are another rule's, for plans.
 
+    Laws here are those of single parameters, of which none knows how many there are: a decay that
+    follows their number does so beside them (``RunLaws.of_parameters``).
+
     Args:
         of: the scheme, which keeps its laws of width and depth.
         rule: by its name, or itself.
 
     Raises:
-        ValueError: the rule asks for more than a plan can say.
+        ValueError: no such rule, or one that follows size other than by the number of parameters.
 
     Example:
         >>> from depthmup.rules import Ratios, scheme
@@ -286,11 +289,12 @@ def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
     """
     chosen = run_rule(rule)
     laws = chosen.laws
-    powers = (laws.lr, laws.epsilon, laws.decay, laws.one_minus_beta)
-    if laws.log_beta2 != ONE or any(power.fan_in or power.depth for power in powers):
+    powers = (laws.lr, laws.epsilon, laws.one_minus_beta, laws.log_beta2)
+    of_size = laws.decay / laws.of_run.decay
+    counted = Power(fan_in=Fraction(2), depth=Fraction(1)) ** laws.of_parameters
+    if of_size != counted or any(power.fan_in or power.depth for power in powers):
         raise ValueError(
-            f"Expected a run rule whose factors follow from batch and duration alone; "
-            f"{chosen.key!r} also follows the number of parameters, or takes beta2 to a power. Set "
-            "its decay or beta2 yourself: `depthmup rules` prints both."
+            f"Expected a run rule whose factors follow from batch, duration and the number of "
+            f"parameters alone; {chosen.key!r} follows width or depth, too."
         )
-    return replace(of, run=laws, title=f"{of.title}, run by {chosen.key}")
+    return replace(of, run=laws.of_run, title=f"{of.title}, run by {chosen.key}")

@@ -1,13 +1,14 @@
 """A scheme: the full set of laws, from a width rule and the depth exponents (alpha, gamma)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
+from depthmup.rules.experts import ExpertRule, sized_as_router
 from depthmup.rules.family import Family
 from depthmup.rules.power import ONE, Power, Ratios
-from depthmup.rules.role import Kind, Role
-from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthRule
+from depthmup.rules.role import Kind, Part, Role
+from depthmup.rules.width import MAXIMAL_UPDATE, Readout, WidthLaw, WidthRule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,18 @@ class RunLaws:
     decay: Power = ONE
     one_minus_beta: Power = ONE
     log_beta2: Power = ONE
+
+    @property
+    def of_parameters(self) -> Fraction:
+        """The exponent with which weight decay follows the number of parameters N, where laws of
+        the run take N to be width^2 depth.
+        """
+        return self.decay.depth
+
+    @property
+    def of_run(self) -> "RunLaws":
+        """The laws less what follows N."""
+        return replace(self, decay=Power(batch=self.decay.batch, duration=self.decay.duration))
 
     def betas(self, betas: tuple[float, float], ratios: Ratios) -> tuple[float, float]:
         """Decay rates of averages from those of the base.
@@ -110,7 +123,8 @@ class Scheme:
 
     Parameters outside branches take no depth factor. A parameter shared by all branches sums their
     gradients, which then scale as r^(1 - alpha). ``departures`` then replace single laws, and
-    the laws of the run (batch size, duration) multiply every parameter's.
+    the laws of the run (batch size, duration) multiply every parameter's. Routers and experts take
+    the scales of ``experts`` in place of the width rule's; without one they are dense layers.
 
     Example:
         >>> from depthmup.rules import Kind, Ratios, Role, family, scheme
@@ -131,6 +145,7 @@ class Scheme:
     readout: Readout = Readout.ABSORBED
     departures: tuple[Departure, ...] = ()
     run: RunLaws = RunLaws()
+    experts: ExpertRule | None = None
 
     def __repr__(self) -> str:
         return f"<Scheme {self.name}: alpha = {self.alpha}, gamma = {self.gamma}; {self.source}>"
@@ -150,6 +165,16 @@ class Scheme:
         """Whether the scheme has a theory of width; SP leaves a model's own constants alone."""
         return self.width.hidden.update != ONE
 
+    def scales(self, role: Role) -> WidthLaw:
+        """The scales of one parameter: a router's or an expert's own, or those of its kind.
+
+        Args:
+            role: of the parameter.
+        """
+        law = None if self.experts is None else self.experts.law(role)
+        form = Readout.MULTIPLIER if role.tied else self.readout
+        return law or self.width.law(role.kind, form)
+
     def laws(self, role: Role, family: Family) -> Laws:
         """The laws of one parameter under one optimizer family.
 
@@ -165,22 +190,24 @@ def _laws(scheme: Scheme, role: Role, family: Family) -> Laws:
     """See ``Scheme.laws``; models ask for few different ones, many times."""
     family = family.serving(role.kind)
     response = family.response
-    form = Readout.MULTIPLIER if role.tied else scheme.readout
-    width = scheme.width.law(role.kind, form)
+    width = scheme.scales(role)
+    size, epsilon = response.size(role.kind), response.epsilon
+    if role.part is Part.ROUTER and scheme.experts is not None:
+        size, epsilon = sized_as_router(size), sized_as_router(epsilon)
     gradient, update = width.gradient, width.update
     if role.in_branch:
         summed = role.shared and scheme.follows_depth
         gradient = gradient * Power(depth=int(summed) - scheme.alpha)
         update = update * Power(depth=-scheme.gamma)
     # Without a theory of width, nothing is known that a learning rate would have to undo.
-    own = width.init**response.weight * response.size(role.kind) if scheme.follows_width else ONE
+    own = width.init**response.weight * size if scheme.follows_width else ONE
     lr = update / (gradient**response.gradient * own)
     keeps_decay = role.kind is Kind.VECTOR and not response.gradient
     values = {
         "init": width.init,
         "forward": width.forward,
         "lr": lr,
-        "epsilon": gradient**response.epsilon_degree * response.epsilon,
+        "epsilon": gradient**response.epsilon_degree * epsilon,
         "decay": ONE if keeps_decay else ONE / lr,
     }
     for departure in scheme.departures:

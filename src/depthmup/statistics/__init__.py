@@ -8,9 +8,9 @@ from depthmup.statistics.certificate import calibrate, check_asked
 from depthmup.statistics.cost import centre_error, cost
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import (
-    DRIFT_UNIT,
     TOLERANCE,
     drift,
+    drift_unit,
     drifts,
     excess_loss,
     judge,
@@ -51,7 +51,6 @@ from depthmup.statistics.regression import Regression
 
 __all__ = [
     "CONFIDENCE",
-    "DRIFT_UNIT",
     "LOOKS",
     "TOLERANCE",
     "Array",
@@ -74,6 +73,7 @@ __all__ = [
     "cost",
     "curves_of",
     "drift",
+    "drift_unit",
     "drifts",
     "exact",
     "excess_loss",

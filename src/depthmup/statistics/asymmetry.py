@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.records import UNKNOWN, Estimate
+from depthmup.statistics.intervals import Array, Flags, Index, Numbers, around, student
 from depthmup.statistics.parabola import tricube
 
 POWERS = (1.0, 1.25, 1.5, 1.75, 2.0)
@@ -43,6 +44,7 @@ class Sides:
         level: log loss there; infinite where nothing is finite.
         power, left, right: p, A_left and A_right; NaN where the lowest point stands alone.
         row: weights (..., sizes, rates) of log losses in the level.
+        offset: distance of each minimum from its centre, octaves; NaN where there is none.
         asymmetry: mean distance of the minima from the centres, (...,).
         scatter: of the distances, as a standard error for a size that was not measured, (...,).
     """
@@ -53,6 +55,7 @@ class Sides:
     left: Array
     right: Array
     row: Array
+    offset: Array
     asymmetry: Array
     scatter: Array
 
@@ -109,9 +112,39 @@ def sides_of(
         left=left.reshape(shape),
         right=right.reshape(shape),
         row=row.reshape(log_losses.shape),
+        offset=offsets,
         asymmetry=asymmetry,
         scatter=scatter,
     )
+
+
+def asymmetry_trend(positions: Numbers, offset: Array) -> Estimate:
+    """How fast minima move away from their centres with size: by so much more do they drift.
+
+    Least squares, with Student's 95% interval from the scatter about the line.
+
+    Args:
+        positions: log2 of the sizes, (sizes,).
+        offset: ``Sides.offset`` of one experiment, (sizes,).
+
+    Returns:
+        Octaves per doubling; unknown with fewer than four sizes that have an offset, as the
+        interval of three is too wide to tell anything.
+
+    Example:
+        >>> trend = asymmetry_trend([3, 4, 5, 6, 7], np.array([-0.5, -0.41, -0.29, -0.2, -0.1]))
+        >>> round(trend.value, 3), round(trend.low, 2), round(trend.high, 2)
+        (0.101, 0.09, 0.11)
+    """
+    known = np.isfinite(offset)
+    if known.sum() < 4:
+        return UNKNOWN
+    x, y = np.asarray(positions, float)[known], offset[known]
+    x = x - x.mean()
+    value = float(x @ y / (x @ x))
+    freedom = len(x) - 2
+    error = math.sqrt(float(((y - y.mean() - value * x) ** 2).sum()) / freedom / float(x @ x))
+    return around(value, float(student(freedom)) * error)
 
 
 def _mean_offset(offsets: Array) -> tuple[Array, Array]:

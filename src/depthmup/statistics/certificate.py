@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.records import NUMERICS, UNKNOWN, Place
+from depthmup.records import LEARNING_RATE, NUMERICS, UNKNOWN, Place, Tuned
 from depthmup.records.certificate import (
     Certificate,
     Probe,
@@ -73,8 +73,9 @@ def calibrate(
             for that of seeds, and a shift that all runs of the one seed share is not seen.
         refusals: reasons against a certificate that the losses alone do not show.
         tolerance: octaves per doubling within which an optimum counts as staying.
-        about: further fields of ``Certificate``: title, scheme, measure, rate_unit, model (the
-            fingerprint of the code that was trained), config, environment.
+        about: further fields of ``Certificate``: title, scheme, measure, rate_unit, tuned (if not
+            the learning rate, what the values are of), model (the fingerprint of the code that was
+            trained), config, environment.
 
     Returns:
         The certificate; a refused one predicts nothing and says why.
@@ -99,6 +100,7 @@ def calibrate(
             + (f", and {len(early)} of the early window." if early is not None else ".")
         )
     base = base or min(sizes, key=volume)
+    tuned: Tuned = (about or {}).get("tuned", LEARNING_RATE)
     _check(sizes, target, base)
     order = sorted(range(len(sizes)), key=lambda i: (volume(sizes[i]), list(sizes[i].values())))
     sizes = [sizes[i] for i in order]
@@ -114,13 +116,13 @@ def calibrate(
         _size_optimum(size, fitted, i, location)
         for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
     )
-    lacks = refuse_measurements(measured, fitted, one_seed=one_seed)
+    lacks = refuse_measurements(measured, fitted, one_seed=one_seed, tuned=tuned)
     # Where a size has no optimum there is no law to judge.
     laws = laws_of(fitted, sizes, base) if not lacks else None
-    lacks += refuse_design(sizes, base, target, laws)
+    lacks += refuse_design(sizes, base, target, laws, tuned=tuned)
     if laws is not None and laws.optimum.freedom > 0:
         before = None if middle is None else laws_of(optima(middle), sizes, base)
-        lacks += refuse_law(laws, before) + refuse_breakdown(laws)
+        lacks += refuse_law(laws, before) + refuse_breakdown(laws, tuned)
     if probe is not None:
         lacks += refuse_probe(probe, target)
     common = {
@@ -132,8 +134,8 @@ def calibrate(
     }
     if laws is None or lacks:
         return Certificate(**common, refusals=(*refusals, *lacks))
-    conclusion = conclude(laws, fitted, sizes, base, target, tolerance)
-    if lacks := [*refusals, *refuse_excess_loss(conclusion["penalty"])]:
+    conclusion = conclude(laws, fitted, sizes, base, target, tolerance, tuned)
+    if lacks := [*refusals, *refuse_excess_loss(conclusion["penalty"], tuned)]:
         return Certificate(**common, refusals=tuple(lacks))
     return Certificate(**common, **conclusion)
 
@@ -166,16 +168,16 @@ def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> SizeOp
     return SizeOptimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=location)
 
 
-def check_asked(log2_lrs: Sequence[float], target: Size) -> None:
+def check_asked(log2_lrs: Sequence[float], target: Size, tuned: Tuned = LEARNING_RATE) -> None:
     """Refuse, before anything is trained, what no measurement could be calibrated for.
 
     Raises:
-        ValueError: fewer than two learning rates, or a target that is no size.
+        ValueError: fewer than two values, or a target that is no size.
     """
     _check_size("target", target)
     if len(log2_lrs) < 2:
         raise ValueError(
-            f"Expected at least two learning rates, to predict the best one of {dict(target)}; "
+            f"Expected at least two {tuned.plural}, to predict the best one of {dict(target)}; "
             f"got {list(log2_lrs)}."
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.records import Estimate, Verdict
+from depthmup.records import LEARNING_RATE, Estimate, Tuned, Verdict
 from depthmup.records.certificate import BandPoint, Metrics, Slope
 from depthmup.statistics.asymmetry import ASYMMETRY_WALK
 from depthmup.statistics.design_refusals import FARTHEST
@@ -47,6 +47,7 @@ def conclude(
     base: Size,
     target: Size,
     tolerance: float,
+    tuned: Tuned = LEARNING_RATE,
 ) -> dict[str, Any]:
     """Everything that an issued certificate says.
 
@@ -57,6 +58,7 @@ def conclude(
         base: the size from which learning rates are transferred.
         target: the size to predict for.
         tolerance: octaves per doubling within which an optimum counts as staying.
+        tuned: whose best values the optima are.
 
     Returns:
         The fields of an issued ``Certificate``, by name.
@@ -76,7 +78,7 @@ def conclude(
     slopes = tuple(_slope(laws.optimum, axis, base, target) for axis in laws.optimum.axes)
     at_target, handed_on = optimum(target), _handed_on(laws.optimum, base) + asymmetry
     best = predict(laws.loss, target).estimate()
-    predicted = at_target.estimate("log2 learning rate at the base")
+    predicted = at_target.estimate(f"log2 {tuned.name} at the base")
     # An octave and a half beyond both rates: the curve's walls are in view on either side.
     low, high = min(predicted.low, handed_on) - 1.5, max(predicted.high, handed_on) + 1.5
     there = excess_at(target)

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from depthmup.records import LEARNING_RATE, Tuned
 from depthmup.records.certificate import Lack, Refusal
 from depthmup.records.study import plural
 from depthmup.statistics.law import Size
@@ -16,15 +17,21 @@ FARTHEST = 16
 
 
 def refuse_design(
-    sizes: Sequence[Size], base: Size, target: Size, laws: Laws | None
+    sizes: Sequence[Size],
+    base: Size,
+    target: Size,
+    laws: Laws | None,
+    *,
+    tuned: Tuned = LEARNING_RATE,
 ) -> list[Refusal]:
     """Too few sizes, or a target too far away or beside the sizes measured.
 
     Args:
         sizes: values by axis of the sizes measured.
-        base: the size from which learning rates are transferred.
+        base: the size from which the best value is transferred.
         target: the size to predict for.
         laws: the fitted laws; None where the measurements allow none.
+        tuned: whose best values are predicted.
 
     Returns:
         The reasons; empty where the sizes can certify the target.
@@ -58,7 +65,7 @@ def refuse_design(
     refusals += _no_corner(sizes, base, target)
     # Where sizes are lacking that is the reason, and not what their law cannot reach.
     if laws is not None and not refusals:
-        refusals += _unreachable(laws, varied, target)
+        refusals += _unreachable(laws, varied, target, tuned)
     return refusals
 
 
@@ -107,7 +114,7 @@ def _no_corner(sizes: Sequence[Size], base: Size, target: Size) -> list[Refusal]
     return refusals
 
 
-def _unreachable(laws: Laws, varied: Sequence[str], target: Size) -> list[Refusal]:
+def _unreachable(laws: Laws, varied: Sequence[str], target: Size, tuned: Tuned) -> list[Refusal]:
     if not laws.optimum.reaches(target):
         return [
             Refusal(
@@ -124,7 +131,7 @@ def _unreachable(laws: Laws, varied: Sequence[str], target: Size) -> list[Refusa
             Refusal(
                 lack=Lack.NOISE,
                 reason="Leaving out one seed leaves no valley at some size.",
-                advice="Use more seeds, or a wider grid of learning rates.",
+                advice=f"Use more seeds, or a wider grid of {tuned.plural}.",
             )
         ]
     return []

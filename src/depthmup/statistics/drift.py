@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.records import UNKNOWN, Axis, Estimate, Optimum, Place, Verdict
+from depthmup.records import (
+    LEARNING_RATE,
+    UNKNOWN,
+    Axis,
+    Estimate,
+    Optimum,
+    Place,
+    Tuned,
+    Verdict,
+)
 from depthmup.records.study import plural
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
@@ -20,8 +29,17 @@ from depthmup.statistics.regression import PRIOR_FREEDOM, Regression
 TOLERANCE = 0.15
 """Octaves per doubling of size within which an optimum counts as staying where it is."""
 
-DRIFT_UNIT = "octaves of learning rate per doubling of {axis}"
 EXCESS_UNIT = "nats of training loss"
+
+
+def drift_unit(axis: Axis, tuned: Tuned = LEARNING_RATE) -> str:
+    """The unit of a drift.
+
+    Example:
+        >>> drift_unit("depth")
+        'octaves of learning rate per doubling of depth'
+    """
+    return f"{tuned.octaves} per doubling of {axis}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +93,7 @@ def drift(
     Returns:
         The drift with its 95% interval; unknown with fewer than two sizes.
     """
-    unit = DRIFT_UNIT.format(axis=axis)
+    unit = drift_unit(axis)
     if len(sizes) < 2:
         return Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)
     slope = drifts(np.log2(np.asarray(sizes, float)), optima(Curves.of(log2_lrs, losses)))
@@ -200,6 +218,7 @@ def judge(
     seeds: int,
     tolerance: float = TOLERANCE,
     axis: Axis = "depth",
+    tuned: Tuned = LEARNING_RATE,
 ) -> tuple[Verdict, str]:
     """Whether the optimum transfers along an axis, in one word and a sentence or two.
 
@@ -212,6 +231,7 @@ def judge(
         seeds: how many there are; with one the sentence says so.
         tolerance: octaves per doubling within which an optimum counts as staying.
         axis: along which sizes grow.
+        tuned: whose best values the optima are.
 
     Returns:
         The verdict and the sentence.
@@ -222,14 +242,14 @@ def judge(
 
     failed = at(Place.FAILED)
     span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
-    fails = f" At {axis} {', '.join(map(str, failed))} no learning rate trains." if failed else ""
+    fails = f" At {axis} {', '.join(map(str, failed))} no {tuned.name} trains." if failed else ""
     source = "" if seeds > 1 else " One seed: the interval is from the scatter of sizes."
     if at(Place.LOW_EDGE, Place.HIGH_EDGE):
         low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
         sides = [f"downwards ({axis} {', '.join(map(str, low))})"] * bool(low)
         sides += [f"upwards ({axis} {', '.join(map(str, high))})"] * bool(high)
         return Verdict.UNDECIDED, (
-            f"The best learning rate is at the edge of the grid: extend it {' and '.join(sides)}."
+            f"The best {tuned.name} is at the edge of the grid: extend it {' and '.join(sides)}."
             + fails
         )
     if not drift.known:
@@ -256,8 +276,31 @@ def judge(
         )
     return Verdict.UNDECIDED, (
         f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
-        f"±{tolerance:g}: use more seeds, more {plural(axis)}, or a finer grid of learning rates."
+        f"±{tolerance:g}: use more seeds, more {plural(axis)}, or a finer grid of {tuned.plural}."
         f"{source}"
+    )
+
+
+def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis: Axis) -> str:
+    """A sentence where minima drift otherwise than the centres of their valleys, else nothing.
+
+    Said where valleys certainly grow more or less lopsided with size, by enough to matter: a third
+    of the tolerance per doubling.
+
+    Args:
+        trend: of the distance from centre to minimum, as ``asymmetry_trend`` measures it.
+        drift: of the centres.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        axis: along which sizes grow.
+    """
+    certain = trend.known and trend.outside(0.0, 0.0)
+    if not certain or not drift.known or abs(trend.value) < tolerance / 3:
+        return ""
+    low, high = drift.value + trend.low, drift.value + trend.high
+    return (
+        f" The two sides of the valley change with {axis}: this is the drift of its middle, and its"
+        f" lowest point moves by {_signed(drift.value + trend.value)} [{_signed(low)}, "
+        f"{_signed(high)}] instead."
     )
 
 

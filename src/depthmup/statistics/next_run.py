@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from depthmup.records import Verdict
+from depthmup.records import LEARNING_RATE, Tuned, Verdict
 from depthmup.statistics.bracket import GRAIN, STEP, Bracket, Losses, second_valley
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
@@ -91,6 +91,7 @@ class Search:
         chance: the loss of guessing.
         grain: octaves to which rates are rounded, counted from the start, so that equal runs get
             equal keys.
+        tuned: whose best value is looked for.
     """
 
     sizes: tuple[Size, ...]
@@ -104,6 +105,7 @@ class Search:
     complete: bool = False
     chance: float = math.inf
     grain: float = GRAIN
+    tuned: Tuned = LEARNING_RATE
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -128,6 +130,11 @@ class Search:
     def position(self, i: int) -> Array:
         """log2 of a size over the base, (axes,)."""
         return np.array([math.log2(self.sizes[i][a] / self.base[a]) for a in self.base])
+
+    @property
+    def grid(self) -> str:
+        """The argument that gives a grid instead of a search."""
+        return "lrs" if self.tuned.is_learning_rate else "values"
 
     def rounded(self, log2_lr: float) -> float:
         """A rate rounded to the grain."""
@@ -206,7 +213,7 @@ class _State:
             bracket = self.brackets[i]
             if bracket.lowest is None:
                 if not reached:
-                    return Done(why=f"{self._named(i)}: no learning rate trains.")
+                    return Done(why=f"{self._named(i)}: no {search.tuned.name} trains.")
                 ended |= {axis: f"{self._named(i)} does not train" for axis in arms}
                 continue
             reached.append(i)
@@ -220,6 +227,7 @@ class _State:
         first = i == search.order[0]
         predicted = self._predicted(i)
         rates = [search.rounded(k) for k in bracket.next_rates(predicted, first=first)]
+        rates = [k for k in rates if k <= math.log2(search.tuned.most)]
         if rates:
             # The search itself takes one seed until the way is known; then all start together.
             known = sum(j in self.closed for axis in search.axes for j in search.arm(axis)) > 1
@@ -240,14 +248,14 @@ class _State:
         if not bracket.closed:
             way = "below" if bracket.at == bracket.rates[0] else "above"
             return Done(
-                why=f"{self._named(i)}: the optimum lies {way} the {len(bracket.rates)} learning "
-                "rates that were tried. Give lrs= a grid that holds it."
+                why=f"{self._named(i)}: the optimum lies {way} the {len(bracket.rates)} "
+                f"{search.tuned.plural} that were tried. Give {search.grid}= a grid that holds it."
             )
         if first and (valleys := second_valley(bracket.rates, bracket.averages)):
             one, other = (f"2^{k:g}" for k in valleys)
             return Done(
                 why=f"{self._named(i)}: the curve has two valleys, at {one} and {other}, and which "
-                "is lower may change with size. Give lrs= a grid that spans both."
+                f"is lower may change with size. Give {search.grid}= a grid that spans both."
             )
         if asks := self._asks(i, bracket.window, self.look):
             return self._round(asks, f"{self._named(i)}: {self.look} seeds", i)
@@ -433,7 +441,8 @@ class _Sharper:
         state = self.state
         if state.look < state.search.looks[-1]:
             return state.more_seeds(self.sizes)
-        return Done(why="seeds scatter more than the learning rate matters around some optimum")
+        what = state.search.tuned
+        return Done(why=f"seeds scatter more than {what.the} matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""

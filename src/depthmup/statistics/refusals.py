@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from depthmup.records import Estimate, Place
+from depthmup.records import LEARNING_RATE, Estimate, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name
 from depthmup.records.study import RUN_AXES, plural
 from depthmup.statistics.drift import TOLERANCE
@@ -15,6 +15,7 @@ from depthmup.statistics.laws import Laws, volume
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
 
+# A sound sweep is refused by chance in one of twenty cases, shared by all sizes or axes tested.
 SIGNIFICANCE = 0.05
 
 LARGEST_EXCESS = 1.0
@@ -33,7 +34,11 @@ scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/calibr
 
 
 def refuse_measurements(
-    measured: Sequence[SizeOptimum], fitted: Optima, *, one_seed: bool = False
+    measured: Sequence[SizeOptimum],
+    fitted: Optima,
+    *,
+    one_seed: bool = False,
+    tuned: Tuned = LEARNING_RATE,
 ) -> list[Refusal]:
     """What is wrong with the measurements, size by size; one seed is, unless it is enough.
 
@@ -41,6 +46,7 @@ def refuse_measurements(
         measured: the optimum of every size.
         fitted: the fits behind them.
         one_seed: whether one seed is enough.
+        tuned: whose best values the optima are.
 
     Returns:
         The reasons; empty where the measurements can carry a law.
@@ -62,7 +68,7 @@ def refuse_measurements(
         refusals.append(
             Refusal(
                 lack=Lack.FAILED,
-                reason=f"No learning rate trains at {named(failed)}.",
+                reason=f"No {tuned.name} trains at {named(failed)}.",
                 advice="Extend the grid downwards, or use a scheme under which these sizes train.",
             )
         )
@@ -71,8 +77,8 @@ def refuse_measurements(
             refusals.append(
                 Refusal(
                     lack=Lack.EDGE,
-                    reason=f"The best learning rate is at the edge of the grid at {named(edges)}.",
-                    advice=f"Extend the grid of learning rates {way}.",
+                    reason=f"The best {tuned.name} is at the edge of the grid at {named(edges)}.",
+                    advice=f"Extend the grid of {tuned.plural} {way}.",
                 )
             )
     interior = [i for i, o in enumerate(measured) if o.place is Place.INTERIOR]
@@ -81,25 +87,25 @@ def refuse_measurements(
             Refusal(
                 lack=Lack.WALL,
                 reason=(
-                    f"At {named(walls)} a learning rate next to the best one diverges, so that "
+                    f"At {named(walls)} {tuned.one} next to the best one diverges, so that "
                     "the optimum is known to a step of the grid only."
                 ),
-                advice="Use a finer grid of learning rates.",
+                advice=f"Use a finer grid of {tuned.plural}.",
             )
         )
     # A t test over sizes needs a curvature at each: it is made where nothing else is wrong.
     flat = [i for i in interior if not fitted.wall[i] and math.isnan(fitted.curvature[i])]
     noisy = flat if refusals or flat else noisy_sizes(fitted)
     if noisy:
-        refusals.append(_noise(named([measured[i] for i in noisy])))
+        refusals.append(_noise(named([measured[i] for i in noisy]), tuned))
     return refusals
 
 
-def _noise(where: str) -> Refusal:
+def _noise(where: str, tuned: Tuned) -> Refusal:
     return Refusal(
         lack=Lack.NOISE,
-        reason=f"At {where} seeds scatter more than the learning rate matters around its optimum.",
-        advice="Use more seeds, longer windows, or a wider spacing of learning rates.",
+        reason=f"At {where} seeds scatter more than {tuned.the} matters around its optimum.",
+        advice=f"Use more seeds, longer windows, or a wider spacing of {tuned.plural}.",
     )
 
 
@@ -201,7 +207,7 @@ def _half(law: Law, weights: Array, without: Array) -> float:
     )
 
 
-def refuse_breakdown(laws: Laws) -> list[Refusal]:
+def refuse_breakdown(laws: Laws, tuned: Tuned = LEARNING_RATE) -> list[Refusal]:
     """The largest size trains worse than a smaller one: the scheme breaks down on the way up.
 
     Beyond there no law of smaller sizes holds; under standard parametrization nothing may train at
@@ -226,7 +232,7 @@ def refuse_breakdown(laws: Laws) -> list[Refusal]:
         Refusal(
             lack=Lack.WORSE,
             reason=(
-                f"At its own best learning rate {size_name(law.sizes[largest])} ends "
+                f"At its own best {tuned.name} {size_name(law.sizes[largest])} ends "
                 f"{math.expm1(rise):.0%} above {size_name(law.sizes[best])}: the scheme breaks "
                 "down as the model grows."
             ),
@@ -259,15 +265,15 @@ def refuse_probe(probe: Probe, target: Size) -> list[Refusal]:
     ]
 
 
-def refuse_excess_loss(excess: Estimate) -> list[Refusal]:
-    """A prediction that bounds nothing: the loss may more than double at the learning rate."""
+def refuse_excess_loss(excess: Estimate, tuned: Tuned = LEARNING_RATE) -> list[Refusal]:
+    """A prediction that bounds nothing: the loss may more than double at the predicted value."""
     if excess.high <= LARGEST_EXCESS:
         return []
     return [
         Refusal(
             lack=Lack.UNCERTAIN,
             reason=(
-                "The target's best learning rate is so uncertain that the predicted one may cost "
+                f"The target's best {tuned.name} is so uncertain that the predicted one may cost "
                 f"more than {LARGEST_EXCESS:.0%} of the loss."
             ),
             advice="Use more seeds, more sizes, or a nearer target.",

@@ -1,4 +1,4 @@
-"""Learning rates and seeds that are found as the sweep goes."""
+"""Values of what is tuned, and seeds, that are found as the sweep goes."""
 
 import math
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ class Auto:
     """Train the runs that tell most, until the verdict is decided: ``Design(lrs=Auto(...))``.
 
     ``Design(lrs="auto")`` is ``Auto()``. The design's ``seeds`` is then the most that any learning
-    rate gets, 8 by default.
+    rate gets, 8 by default. Where something else is tuned, ``Design(values=Auto(...))``.
 
     Args:
-        start: learning rate at the base from which the optimum is looked for, by factors of two; by
-            default the usual one for the model.
+        start: learning rate at the base, or value of what is tuned, from which the optimum is
+            looked for, by factors of two; by default the usual one.
         precision: half-width of every drift's interval that is wanted, in octaves per doubling,
             instead of a verdict.
         runs: most runs of the whole sweep.
@@ -58,8 +58,8 @@ class Auto:
         if isinstance(given, str):
             if given != "auto":
                 raise ValueError(
-                    f"Expected lrs to be learning rates or 'auto'; got {given!r}. For a start of "
-                    "your own: depthmup.Auto(start=0.003)."
+                    f"Expected lrs to be learning rates or 'auto', and values likewise; got "
+                    f"{given!r}. For a start of your own: depthmup.Auto(start=0.003)."
                 )
             return Auto()
         return Auto(**given) if isinstance(given, Mapping) else None

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from depthmup.records import LEARNING_RATE, Tuned
+
 RUNS = 10**7
 """Most runs of a sweep: at a millisecond per run, the bookkeeping alone takes three hours."""
 
@@ -25,14 +27,14 @@ def check_runs(*factors: int) -> None:
         )
 
 
-def check_octaves(log2_lrs: Sequence[float]) -> None:
-    """Refuse learning rates that would overflow or vanish when a scheme scales them.
+def check_octaves(log2_values: Sequence[float], what: Tuned = LEARNING_RATE) -> None:
+    """Refuse values that would overflow or vanish when a scheme scales them.
 
     Raises:
         ValueError: one is beyond 2^500 or below 2^-500.
     """
-    if not all(abs(k) <= OCTAVES for k in log2_lrs):  # NaN fails this too
+    if not all(abs(k) <= OCTAVES for k in log2_values):  # NaN fails this too
         raise ValueError(
-            f"Expected learning rates from 2^-{OCTAVES} to 2^{OCTAVES}; got log2 rates of "
-            f"{', '.join(f'{k:g}' for k in log2_lrs)}."
+            f"Expected {what.plural} from 2^-{OCTAVES} to 2^{OCTAVES}; got log2 {what.word}s of "
+            f"{', '.join(f'{k:g}' for k in log2_values)}."
         )

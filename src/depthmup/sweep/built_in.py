@@ -13,6 +13,8 @@ from depthmup.sweep.cost import work
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
+from depthmup.sweep.tuning import INIT_SCALE, hyperparameters
+from depthmup.training.schedules import schedule
 
 HIDDEN = Role(kind=Kind.HIDDEN, in_branch=True)
 INPUT = Role(kind=Kind.INPUT)
@@ -25,8 +27,15 @@ USUAL_RATES = (-6.5, -5.5, -5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1)
 """log2 learning rates in units of 1 / width for Adam and 1 for SGD: half an octave apart around the
 optimum of networks with a = 1, which lies there for both."""
 
-SETTINGS: dict[str, Any] = {"betas": [0.9, 0.999], "eps": 1e-8, "momentum": 0.0}
-"""Optimizer settings that ``Design.settings`` may have, with their defaults."""
+SETTINGS: dict[str, Any] = {
+    "betas": [0.9, 0.999],
+    "eps": 1e-8,
+    "momentum": 0.0,
+    "schedule": "constant",
+    "warmup": 0.0,
+}
+"""Optimizer settings that ``Design.settings`` may have, with their defaults. ``init_scale``, of
+the initial weights inside branches, may stand beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +45,8 @@ class BuiltIn:
         x <- x + a multiplier(L) (phi(W x) - mean)
 
     At the base W has entries N(0, 1/width), U N(0, 1/inputs) and V N(0, 1/width^2); U and V are
-    not trained. ``Design.settings`` may have ``betas``, ``eps`` and ``momentum``.
+    not trained. ``Design.settings`` may have ``betas``, ``eps``, ``momentum``, ``schedule``
+    (constant, linear or cosine) and ``warmup``, the fraction of training before it.
 
     Args:
         activation: abs, relu, identity, tanh, gelu, silu, softplus, erf, sin or cos.
@@ -123,38 +133,40 @@ class BuiltIn:
                     f"Expected optimizer to be one of {', '.join(OPTIMIZER_NAMES)} for the "
                     f"built-in networks; got {name!r}."
                 )
-        if "adam" in (design.optimizers or ()) and any(design.weight_decays):
+        decays = any(design.weight_decays) or design.tune.key == "weight_decay"
+        if "adam" in (design.optimizers or ()) and decays:
             raise ValueError(
                 "Weight decay inside Adam's gradient cannot be made to transfer: its effect "
-                f"depends on the gradient's scale. Got weight_decays={design.weight_decays} with "
-                "optimizer 'adam'; use 'adamw', whose decay is decoupled."
+                "depends on the gradient's scale. Got weight decay with optimizer 'adam'; use "
+                "'adamw', whose decay is decoupled."
             )
         _check_settings(design.settings)
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Cell:
-        """The run that a scheme prescribes at this size and base learning rate."""
+        """The run that a scheme prescribes at this size and this value of what is tuned."""
+        chosen = hyperparameters(design, variant, log2_lr)
         inputs, outputs = DATA_SHAPES[self.data.name]
         base_width = design.base["width"]
         square, of_run = ratios_at(design, size), variant.run_laws
         optimizer, of_size = family(variant.optimizer), replace(variant.scheme, run=RunLaws())
         hidden, readout = of_size.laws(HIDDEN, optimizer), of_size.laws(READOUT, optimizer)
-        settings = {**SETTINGS, **design.settings}
+        settings = {**SETTINGS, **chosen.settings}
         settings = settings_under(of_run, square, variant.optimizer, settings)
         # Rounded, so that rates that are equal in theory get equal keys and are trained once.
         lr, decay = (
             getattr(hidden, name).at(square) * getattr(of_run, name).at(square)
             for name in ("lr", "decay")
         )
-        exponent = round(log2_lr + math.log2(lr), 9)
+        exponent = round(chosen.log2_lr + math.log2(lr), 9)
         return Cell(
             network=Network(
                 inputs=inputs,
                 outputs=outputs,
                 width=size["width"],
                 depth=size["depth"],
-                multiplier=variant.multiplier * variant.scheme.branch.at(square),
+                multiplier=chosen.multiplier * variant.scheme.branch.at(square),
                 input_std=inputs**-0.5,
-                hidden_std=base_width**-0.5 * hidden.init.at(square),
+                hidden_std=base_width**-0.5 * hidden.init.at(square) * chosen.init_scale,
                 # V is not trained, so a multiplier of the logits can be a factor of its entries.
                 readout_std=(readout.init * readout.forward).at(Ratios(fan_in=square.fan_in))
                 / base_width,
@@ -171,7 +183,9 @@ class BuiltIn:
                 beta2=settings["betas"][1],
                 epsilon=settings["eps"] * hidden.epsilon.at(square),
                 momentum=settings["momentum"],
-                weight_decay=variant.weight_decay * decay,
+                weight_decay=chosen.weight_decay * decay,
+                schedule=settings["schedule"],
+                warmup=float(settings["warmup"]),
             ),
             data=self.data,
             steps=design.steps_at(size),
@@ -272,12 +286,17 @@ def _check(model: BuiltIn) -> None:
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
-    unknown = sorted(set(settings) - set(SETTINGS))
+    known = (*SETTINGS, INIT_SCALE)
+    unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(
-            f"Expected settings of the built-in networks among {', '.join(SETTINGS)}; got "
+            f"Expected settings of the built-in networks among {', '.join(known)}; got "
             f"{', '.join(unknown)}."
         )
+    schedule(*(settings.get(name, SETTINGS[name]) for name in ("schedule", "warmup")))
+    scale = settings.get(INIT_SCALE, 1.0)
+    if not isinstance(scale, int | float) or not 0 < scale < math.inf:
+        raise ValueError(f"Expected init_scale to be positive; got {scale!r}.")
     betas = settings.get("betas", SETTINGS["betas"])
     if not isinstance(betas, list | tuple) or len(betas) != 2:
         raise ValueError(f"Expected betas to be two numbers; got {betas!r}.")

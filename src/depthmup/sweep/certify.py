@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from depthmup.records import RUN_AXES, Certificate, Place
+from depthmup.records import RUN_AXES, Certificate, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
@@ -58,13 +58,14 @@ def certificate(
         base=sweep.design.base,
         chance=losses.chance,
         probe=probe,
-        refusals=_too_coarse(curves) if losses.bracketed else (),
+        refusals=_too_coarse(curves, sweep.design.tune) if losses.bracketed else (),
         tolerance=tolerance,
         about={
             "rate_unit": 1.0,
             "title": variant.title,
             "scheme": variant.name,
             "model": sweep.model.code,
+            "tuned": sweep.design.tune,
             "measure": f"mean training loss over steps {late.start} to {late.stop}",
             "config": config or {},
             "environment": environment or {},
@@ -72,7 +73,7 @@ def certificate(
     )
 
 
-def _too_coarse(curves: Curves) -> tuple[Refusal, ...]:
+def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
     """Why three rates a factor of two apart, which decide a verdict, would hand out a wrong one.
 
     The lowest point of a lopsided valley lies beside the centre of three points, by up to 0.3
@@ -85,8 +86,8 @@ def _too_coarse(curves: Curves) -> tuple[Refusal, ...]:
         Refusal(
             lack=Lack.SEARCH,
             reason=(
-                f"Learning rates were found for the verdict, {spacing:g} octave apart around the "
-                "optimum: too far to see where in a lopsided valley the best one lies."
+                f"{tuned.begin(tuned.plural)} were found for the verdict, {spacing:g} octave apart "
+                "around the optimum: too far to see where in a lopsided valley the best one lies."
             ),
             advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
         ),

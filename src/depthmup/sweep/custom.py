@@ -10,6 +10,7 @@ from depthmup.records.codec import encode
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
+from depthmup.sweep.tuning import INIT_SCALE, hyperparameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,7 @@ class Custom:
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Trial:
         """The run of a variant at a size. At the base all schemes agree, so one run serves all."""
+        chosen = hyperparameters(design, variant, log2_lr)
         axes = set(design.base)
         # The steps are a field of every run, and the tokens follow. Where the plan is applied, the
         # batch and the steps of the base act through learning rate, decay and settings alone: then
@@ -56,12 +58,16 @@ class Custom:
             base={axis: n for axis, n in design.base.items() if axis in of_network},
             scheme=BASE_SHAPE if shared else variant.scheme.name,
             optimizer=variant.optimizer,
-            lr=2.0 ** round(log2_lr + math.log2(laws.lr.at(ratios)), 9),
-            multiplier=variant.multiplier,
-            weight_decay=variant.weight_decay * laws.decay.at(ratios),
+            lr=2.0 ** round(chosen.log2_lr + math.log2(laws.lr.at(ratios)), 9),
+            multiplier=chosen.multiplier,
+            weight_decay=chosen.weight_decay * laws.decay.at(ratios),
             steps=design.steps_at(size),
             seed=seed,
-            settings=settings_under(laws, ratios, variant.optimizer, design.settings),
+            settings={
+                **settings_under(laws, ratios, variant.optimizer, chosen.settings),
+                # A scale of one is no setting: such runs are those that never had one.
+                **({} if chosen.init_scale == 1.0 else {INIT_SCALE: chosen.init_scale}),
+            },
             numerics=self.numerics,
         )
 

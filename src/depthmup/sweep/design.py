@@ -10,9 +10,9 @@ from numbers import Number
 from operator import index
 from typing import Any, Literal, TypeAlias
 
-from depthmup.records import Axis
+from depthmup.records import LEARNING_RATE, TUNED, Axis, Tuned, tuned
 from depthmup.records.codec import encode
-from depthmup.rules import RunLaws, RunRule, Scheme, family, named, run_rule, scheme
+from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto
 from depthmup.sweep.bounds import check_octaves, check_runs
@@ -49,7 +49,7 @@ class Design:
     Sizes lie on arms that meet at the base: along one axis, the other axes are at the base's
     values. ``sizes`` adds others, such as a *corner* that grows along two axes at once, which no
     arm can show. At every size, each variant (scheme x optimizer x multiplier x weight decay) is
-    trained with every learning rate and seed.
+    trained with every learning rate and seed, or with every value of what is tuned instead.
 
     Axes are named as the model's functions name them. ``batch`` is the number of examples of a
     step, and ``steps`` or ``tokens`` the duration, whichever is to stay while the batch grows:
@@ -59,6 +59,10 @@ class Design:
         base: the size whose learning rate is known or cheap to tune, a value for every axis.
         lrs: learning rates at the base, increasing, usually a factor of 2 or sqrt(2) apart; or
             "auto" (the default) or ``depthmup.Auto(...)``: only what the verdict needs is trained.
+            The one learning rate that is held, where something else is tuned.
+        tune: what is tuned: "lr" (the default), "weight_decay", "multiplier" (of every branch),
+            "init_scale" (of the weights inside branches) or "one_minus_beta2".
+        values: of what is tuned, at the base, like ``lrs`` for learning rates.
         schemes: names as in ``depthmup.plan``, or ``Scheme`` values; one or several. By default
             Depth-muP if branches have one matrix, else CompleteP.
         optimizers: names as in ``depthmup.plan``; one or several. By default AdamW, or Adam for the
@@ -92,6 +96,8 @@ class Design:
 
     base: Size
     lrs: tuple[float, ...] | Auto | None
+    tune: Tuned
+    values: tuple[float, ...] | Auto | None
     schemes: tuple[Scheme, ...] | None
     optimizers: tuple[str, ...] | None
     multipliers: tuple[float, ...]
@@ -108,7 +114,9 @@ class Design:
         self,
         *,
         base: Size,
-        lrs: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
+        lrs: float | Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
+        tune: str | Tuned = LEARNING_RATE,
+        values: Sequence[float] | Auto | Literal["auto"] | Mapping[str, Any] | None = None,
         schemes: str | Scheme | Sequence[str | Scheme] | None = None,
         optimizers: str | type | Sequence[str | type] | None = None,
         multipliers: float | Sequence[float] = 1.0,
@@ -123,16 +131,24 @@ class Design:
     ) -> None:
         # ``dataclasses.replace`` passes the field itself.
         along = {**arms.pop("arms", {}), **arms}
+        what, rates = tuned(tune), _rates(lrs)
+        grid = rates if what.is_learning_rate else _rates(values, what)
         if seeds is None:
-            seeds = LOOKS[-1] if lrs is None or Auto.of(lrs) else 3
+            seeds = 3 if isinstance(grid, tuple) else LOOKS[-1]
         at_base = _whole_size(base, "base")
         if isinstance(steps, Iterable):
             along, steps = {**along, "steps": steps}, None
         _check_names(along, at_base)
         steps = _steps_of(at_base, steps)
-        values: dict[str, Any] = {
+        if what.is_learning_rate and values is not None:
+            raise ValueError(
+                "Design tunes the learning rate, whose values are lrs=; leave values=."
+            )
+        fields_by_name: dict[str, Any] = {
             "base": at_base,
-            "lrs": _rates(lrs),
+            "lrs": rates,
+            "tune": what,
+            "values": None if what.is_learning_rate else grid,
             "schemes": None if schemes is None else tuple(map(scheme, _several(schemes))),
             "optimizers": None
             if optimizers is None
@@ -147,7 +163,7 @@ class Design:
             "sizes": tuple(_whole_size(size, "sizes") for size in sizes),
             "arms": {axis: arm for axis, given in along.items() if (arm := _arm(axis, given))},
         }
-        for name, value in values.items():
+        for name, value in fields_by_name.items():
             object.__setattr__(self, name, value)
         _check(self)
 
@@ -157,8 +173,12 @@ class Design:
         # Schemes of the catalogue are stored by their names (see ``_check_named``).
         values["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
         values["run"] = None if self.run is None else [rule.key for rule in self.run]
+        values["tune"] = self.tune.key
+        # As designs were described before there were run rules, or anything else to tune.
         if self.run is None:
-            del values["run"]  # as designs were described before there were run rules
+            del values["run"]
+        if self.tune.is_learning_rate:
+            del values["tune"], values["values"]
         plain: dict[str, Any] = encode(values)
         return plain
 
@@ -169,13 +189,28 @@ class Design:
     @property
     def log2_lrs(self) -> tuple[float, ...]:
         """log2 of the learning rates at the base; none where they are found as the sweep goes."""
-        grid = self.lrs if isinstance(self.lrs, tuple) else ()
-        return tuple(round(math.log2(lr), 9) for lr in grid)
+        return _log2(self.lrs)
+
+    @property
+    def grid(self) -> tuple[float, ...] | Auto | None:
+        """The values of what is tuned, a search for them, or none yet."""
+        return self.lrs if self.tune.is_learning_rate else self.values
+
+    @property
+    def log2_values(self) -> tuple[float, ...]:
+        """log2 of the values of what is tuned; none where they are found as the sweep goes."""
+        return _log2(self.grid)
 
     @property
     def auto(self) -> Auto | None:
-        """How learning rates are found as the sweep goes; none where they are a grid."""
-        return self.lrs if isinstance(self.lrs, Auto) else None
+        """How values of what is tuned are found as the sweep goes; none where they are a grid."""
+        return self.grid if isinstance(self.grid, Auto) else None
+
+    def with_grid(self, grid: tuple[float, ...] | Auto) -> "Design":
+        """The design with other values of what is tuned, or another search for them."""
+        if self.tune.is_learning_rate:
+            return replace(self, lrs=grid)
+        return replace(self, values=grid)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -335,16 +370,24 @@ def _optimizer(given: str | type) -> str:
     return named(given)[0] if isinstance(given, type) else given
 
 
-def _rates(lrs: Any) -> tuple[float, ...] | Auto | None:
-    """Learning rates as a design holds them: a grid, a search for them, or none yet."""
-    return None if lrs is None else Auto.of(lrs) or tuple(_rate(lr) for lr in lrs)
+def _rates(values: Any, what: Tuned = LEARNING_RATE) -> tuple[float, ...] | Auto | None:
+    """Values as a design holds them: a grid, a search for them, or none yet."""
+    if values is None:
+        return None
+    return Auto.of(values) or tuple(_rounded(value, what) for value in _several(values))
 
 
-def _rate(lr: float) -> float:
-    """A learning rate with log2 rounded to nine decimals, so that equal rates have equal bits."""
-    if not 0 < lr < math.inf:
-        raise ValueError(f"Expected lrs to be positive; got {lr!r}.")
-    return float(2.0 ** round(math.log2(lr), 9))
+def _rounded(value: float, what: Tuned) -> float:
+    """A value with log2 rounded to nine decimals, so that equal ones have equal bits."""
+    if not 0 < value <= what.most or math.isinf(value):
+        name = "lrs" if what.is_learning_rate else f"values of the {what.name}"
+        expected = "positive" if math.isinf(what.most) else f"in (0, {what.most:g}]"
+        raise ValueError(f"Expected {name} to be {expected}; got {value!r}.")
+    return float(2.0 ** round(math.log2(value), 9))
+
+
+def _log2(grid: tuple[float, ...] | Auto | None) -> tuple[float, ...]:
+    return tuple(round(math.log2(v), 9) for v in grid) if isinstance(grid, tuple) else ()
 
 
 def _whole(value: Any, name: str) -> int:
@@ -415,7 +458,8 @@ _TAKEN = frozenset(
         "arms", "lrs", "schemes", "optimizers", "multipliers", "weight_decays", "settings", "seeds",
         "window", "sizes", "base", "run", "scheme", "title", "start", "stop", "log2_lr", "lr",
         "loss", "low", "high", "loss_low", "loss_high", "place", "diverged", "verdict", "why",
-        "drift", "regret", "mark", "seed", "model", "code",
+        "drift", "regret", "mark", "seed", "model", "code", "tune", "values",
+        *(one.column for one in TUNED),
     }
 )  # fmt: skip
 """Names that an axis cannot have: of arguments of ``Design``, and of columns beside the axes'."""
@@ -429,6 +473,8 @@ _MEANT = {
     "weight_decay": "weight_decays",
     "lr": "lrs",
     "log2_lrs": "lrs",
+    "tuned": "tune",
+    "value": "values",
     "seed": "seeds",
     "runs": "run",
     "run_rule": "run",
@@ -472,8 +518,9 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _check(design: Design) -> None:
     """Refuse a design that cannot be run, before any run."""
     _check_sizes(design)
-    _check_increasing("learning rates", design.log2_lrs)
-    check_octaves(design.log2_lrs)
+    _check_increasing(design.tune.plural, design.log2_values)
+    check_octaves(design.log2_values, design.tune)
+    _check_tuned(design)
     for name in ("schemes", "optimizers", "multipliers", "weight_decays", "run"):
         values = getattr(design, name)
         if values is None:
@@ -481,8 +528,8 @@ def _check(design: Design) -> None:
         shown = [v.name if isinstance(v, Scheme | RunRule) else v for v in values]
         if not shown or len(set(shown)) != len(shown):
             _refuse(name, "at least one, different from each other", shown)
-    if design.lrs == ():
-        _refuse("lrs", "at least one learning rate", [])
+    if design.grid == ():
+        _refuse("lrs" if design.tune.is_learning_rate else "values", "at least one value", [])
     for of_scheme in design.schemes or ():
         _check_named(of_scheme)
     for rule in design.run or ():
@@ -497,7 +544,7 @@ def _check(design: Design) -> None:
     check_runs(
         sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes),
         variants * len(design.multipliers) * len(design.weight_decays) * len(design.run or "1"),
-        max(len(design.log2_lrs), 1),
+        max(len(design.log2_values), 1),
         design.seeds,
     )
     if not 1 <= design.window <= design.steps:
@@ -506,6 +553,38 @@ def _check(design: Design) -> None:
         _refuse("multipliers", "positive", design.multipliers)
     if any(not 0 <= decay < math.inf for decay in design.weight_decays):
         _refuse("weight_decays", "finite and not negative", design.weight_decays)
+
+
+_OWN_LISTS = {"weight_decay": ("weight_decays", (0.0,)), "multiplier": ("multipliers", (1.0,))}
+"""Arguments that give a hyperparameter where it is not what is tuned, and their defaults."""
+
+
+def _check_tuned(design: Design) -> None:
+    """Refuse a design that tunes one thing and does not say what the others are."""
+    what = design.tune
+    if what.is_learning_rate:
+        return
+    if not isinstance(design.lrs, tuple) or len(design.lrs) != 1:
+        given = design.lrs if isinstance(design.lrs, tuple) else "none"
+        raise ValueError(
+            f"Expected one learning rate to hold at the base while {what.the} is tuned, such "
+            f"as lrs=0.003; got {given}. The best {what.name} is another one at another rate."
+        )
+    check_octaves(design.log2_lrs)
+    name, usual = _OWN_LISTS.get(what.key, ("", ()))
+    if name and getattr(design, name) != usual:
+        raise ValueError(
+            f"{what.begin(what.the)} is tuned, so that its values are values=; got {name}="
+            f"{getattr(design, name)}, too. Leave {name} out."
+        )
+    if what.key == "init_scale" and "init_scale" in design.settings:
+        raise ValueError("The initial scale is tuned: leave init_scale out of the settings.")
+    without = [name for name in design.optimizers or () if BETAS.get(name) is None]
+    if what.key == "one_minus_beta2" and without:
+        raise ValueError(
+            f"Expected optimizers with a beta2 to tune; {', '.join(without)} has none. Use adamw, "
+            "or tune something else."
+        )
 
 
 def _check_sizes(design: Design) -> None:

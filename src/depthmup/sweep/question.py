@@ -6,10 +6,12 @@ the decay, the averages of the optimizer. A design answers all of it, and its re
 
 from collections.abc import Iterator
 
+from depthmup.records import Tuned
 from depthmup.records.study import RUN_AXES
 from depthmup.rules import ONE, RunLaws
 from depthmup.sweep.design import Design, Variant
 from depthmup.sweep.run_laws import ratios_at
+from depthmup.sweep.tuning import law_of
 
 _QUANTITIES = {
     "lr": "learning rate",
@@ -39,6 +41,43 @@ def question(design: Design) -> tuple[str, ...]:
     if not varied & {*RUN_AXES}:
         return ()
     return (*_held(design, varied), *dict.fromkeys(map(_followed, design.variants)), *_cut(design))
+
+
+def tuning(design: Design) -> tuple[str, ...]:
+    """What is tuned and what is held instead, a sentence each; nothing of learning rates.
+
+    Args:
+        design: with schemes and optimizers.
+
+    Example:
+        >>> design = Design(base={"depth": 4}, tune="multiplier", lrs=0.0625, values=(0.5, 1, 2),
+        ...                 schemes="depth-mup", optimizers="adamw")
+        >>> print(*tuning(design), sep="\n")
+        The branch multiplier is tuned. The learning rate is held: 0.0625 at the base.
+        Depth-muP moves the branch multiplier by r^-1/2, and the learning rate by its own laws.
+    """
+    what = design.tune
+    if what.is_learning_rate:
+        return ()
+    held = f"{2.0 ** design.log2_lrs[0]:.4g}"
+    moves = dict.fromkeys(_moved(variant, what) for variant in design.variants)
+    return (
+        f"{what.begin(what.the)} is tuned. The learning rate is held: {held} at the base.",
+        *moves,
+    )
+
+
+def _moved(variant: Variant, what: Tuned) -> str:
+    """How the law of a variant moves what is tuned with size, inside branches."""
+    power = law_of(what, variant)
+    title = variant.scheme.title if variant.run is None else f"{variant.scheme.title}, "
+    if variant.run is not None:
+        title += f"run by {variant.run.key},"
+    if power == ONE:
+        return (
+            f"{title} keeps {what.the} at every size, and moves the learning rate by its own laws."
+        )
+    return f"{title} moves {what.the} by {power}, and the learning rate by its own laws."
 
 
 def _held(design: Design, varied: set[str]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from depthmup.sweep.sessions import read_session
 MAIN_STORE = "results.sqlite"
 """The main store of a folder, which may also contain stores of shards."""
 
+# Of the tables below; older stores are migrated when they are opened, newer ones refused.
 SCHEMA = 3
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 

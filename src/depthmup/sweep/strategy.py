@@ -28,7 +28,7 @@ from depthmup.statistics import (
     optima,
 )
 from depthmup.statistics.bracket import Bracket
-from depthmup.statistics.drift import DRIFT_UNIT
+from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.looks import line_of, misfit_part, seeds_part
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import positive_loss_over
@@ -146,7 +146,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     sweep, design = state.sweep, state.sweep.design
     auto = design.auto
     if auto is None or auto.start is None:
-        raise ValueError("Expected a design whose learning rates are found from a start; got none.")
+        raise ValueError("Expected a design whose values are found from a start; got none.")
     start = round(math.log2(auto.start), 9)
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     return Search(
@@ -160,6 +160,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         precision=auto.precision,
         complete=state.complete,
         chance=sweep.chance(state.records, variant) if at_base else math.inf,
+        tuned=design.tune,
     )
 
 
@@ -273,7 +274,7 @@ def drift_so_far(
         losses: of each size so far.
         axis: of the drift.
     """
-    unit = DRIFT_UNIT.format(axis=axis)
+    unit = drift_unit(axis, search.tuned)
     brackets = [Bracket(losses=of_size, chance=search.chance) for of_size in losses]
     sizes = [i for i in search.arm(axis) if brackets[i].closed]
     unknown = Estimate(value=math.nan, low=math.nan, high=math.nan, unit=unit)

@@ -30,7 +30,8 @@ from depthmup.statistics import (
     measured,
     optima,
 )
-from depthmup.statistics.drift import DRIFT_UNIT, EXCESS_UNIT
+from depthmup.statistics.asymmetry import asymmetry_trend
+from depthmup.statistics.drift import EXCESS_UNIT, change_of_shape, drift_unit
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -110,7 +111,7 @@ def studies(
     """
     return tuple(
         Study(
-            title=title or sweep.model.title,
+            title=title or sweep.title,
             windows=tuple(
                 _window(sweep, records, axis, steps, tolerance) for steps in sweep.design.windows
             ),
@@ -119,6 +120,7 @@ def studies(
             environment=environment,
             axis=axis,
             search=search,
+            tuned=sweep.design.tune,
         )
         for axis in sweep.design.axes
     )
@@ -194,10 +196,19 @@ def _transfer(
         regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
     elif base in inside and target in inside:
         regret = excess_loss(fitted, base, target)
-    drift = replace(drift, unit=DRIFT_UNIT.format(axis=axis))
+    what = sweep.design.tune
+    drift = replace(drift, unit=drift_unit(axis, what))
     verdict, why = judge(
-        at_sizes, drift, seeds=fitted.curves.fewest_seeds, tolerance=tolerance, axis=axis
+        at_sizes,
+        drift,
+        seeds=fitted.curves.fewest_seeds,
+        tolerance=tolerance,
+        axis=axis,
+        tuned=what,
     )
+    if drift.known:
+        trend = asymmetry_trend(positions, some.sides.offset)
+        why += change_of_shape(trend, drift, tolerance=tolerance, axis=axis)
     if len(along) < len(sweep.design.arm(axis)):
         largest = sweep.design.arm(axis)[-1]
         why += f" The search ended before {axis} {largest}: what happens there was not measured."

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from depthmup.records import Record
 from depthmup.statistics import Array, Curves, curves_of
 from depthmup.sweep.design import Design, Size, Variant
-from depthmup.sweep.question import question
+from depthmup.sweep.question import question, tuning
 
 Records: TypeAlias = Mapping[Any, Record[Any]]
 Asked: TypeAlias = Mapping[tuple[str, int], Mapping[float, int]]
@@ -67,7 +67,7 @@ class Sweepable(Protocol):
             design: of the sweep.
             variant: how to train.
             size: a value for every axis.
-            log2_lr: of the learning rate at the base.
+            log2_lr: of the learning rate at the base, or of what is tuned instead.
             seed: of the repetition.
         """
 
@@ -94,7 +94,8 @@ class Sweep:
     asked: Asked = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("lrs", "schemes", "optimizers"):
+        values = "lrs" if self.design.tune.is_learning_rate else "values"
+        for name in (values, "schemes", "optimizers"):
             if getattr(self.design, name) is None:
                 raise ValueError(f"Expected a design with {name}; this one leaves them open.")
         self.model.check(self.design)
@@ -104,18 +105,38 @@ class Sweep:
         return {"model": self.model.to_dict(), "design": self.design.to_dict()}
 
     @property
+    def title(self) -> str:
+        """Of the page, where none is given."""
+        what = self.design.tune
+        usual = self.model.title
+        if what.is_learning_rate:
+            return usual
+        return usual.replace("Learning-rate", what.begin(what.name))
+
+    @property
     def config(self) -> dict[str, Any]:
         """The settings that a page lists, by name."""
         design = self.design.to_dict()
+        what, lrs = self.design.tune, design.pop("lrs")
+        design.pop("values", None)
         design["log2_lrs"] = [round(k, 4) for k in self.design.log2_lrs]
-        if design.pop("lrs") and self.design.auto:
-            design["log2_lrs"] = "as the sweep went"
+        if not what.is_learning_rate:
+            design |= {"tune": what.name, "lr": lrs[0]}
+            for instead in ("log2_lrs", f"{what.key}s"):
+                design.pop(instead, None)
+            design["log2_values"] = [round(k, 4) for k in self.design.log2_values]
+        if self.design.auto:
+            name = "log2_lrs" if what.is_learning_rate else "log2_values"
+            design[name] = "as the sweep went"
         base, arms = design.pop("base"), design.pop("arms")
         at_base = {f"base_{axis}": value for axis, value in base.items()}
         model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
         empty = [name for name in ("settings", "sizes") if not design[name]]
-        asked = question(self.design)
+        asked, about = question(self.design), tuning(self.design)
+        if not getattr(self.model, "planned", True):
+            about = about[:1]  # what moves with size is then the person's own doing
         return {
+            **({"tuned": list(about)} if about else {}),
             **({"question": list(asked)} if asked else {}),
             **model,
             **at_base,
@@ -143,9 +164,9 @@ class Sweep:
         ]
 
     def rates(self, variant: Variant, size: Size) -> tuple[float, ...]:
-        """The log2 learning rates of a variant at a size, increasing."""
+        """The log2 values of what is tuned, of a variant at a size, increasing."""
         if self.design.auto is None:
-            return self.design.log2_lrs
+            return self.design.log2_values
         return tuple(sorted(self._asked(variant, size)))
 
     def _asked(self, variant: Variant, size: Size) -> Mapping[float, int]:

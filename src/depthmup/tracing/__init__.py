@@ -10,6 +10,7 @@ from depthmup.tracing.carriers import (
 from depthmup.tracing.constants import Constants
 from depthmup.tracing.facts import Facts, read
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
+from depthmup.tracing.mixtures import Mixture
 from depthmup.tracing.names import (
     filled,
     inner,
@@ -35,6 +36,7 @@ __all__ = [
     "Graph",
     "Hook",
     "How",
+    "Mixture",
     "ModuleCall",
     "Node",
     "Placement",

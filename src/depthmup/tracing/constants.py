@@ -6,10 +6,11 @@ its terms.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from depthmup.tracing.branches import Branch, Residuals
 from depthmup.tracing.graph import Graph, Node, Ref
+from depthmup.tracing.lengths import UnitLength, unit_length
 from depthmup.tracing.operations import (
     CONVOLUTIONS,
     MATRIX_PRODUCTS,
@@ -17,6 +18,8 @@ from depthmup.tracing.operations import (
     TRANSPARENT,
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use
+from depthmup.tracing.products import Product
+from depthmup.tracing.terms import Term, find_terms
 
 _ADDITIONS = frozenset({"add", "sub"})
 _TO_THE_ROOT = frozenset({"add", "mul", "div", "clamp", "clamp_min", "maximum"})
@@ -32,6 +35,9 @@ class Constants:
     ``alphas`` the numbers inside their additions, divided by those on the stream since the branch
     left it, which stand at the nodes ``stream``. ``behind`` and ``before`` are the nodes around
     each use of a parameter, by its name and node. ``modules`` says where each factor stands.
+    ``terms`` are the uses that are added to a product of activations, with the nodes of numbers
+    that multiply both. ``lengths`` are the nodes that normalize to length one: the number is the
+    size of an entry.
     """
 
     factors: Mapping[int, float]
@@ -41,6 +47,8 @@ class Constants:
     behind: Mapping[tuple[str, int], tuple[int, ...]]
     before: Mapping[tuple[str, int], tuple[int, ...]]
     stream: frozenset[int] = frozenset()
+    terms: Mapping[tuple[str, int], Term] = field(default_factory=dict)
+    lengths: frozenset[int] = frozenset()
 
 
 def scaled_behind(graph: Graph, node: int) -> list[int]:
@@ -63,7 +71,9 @@ def _behind(graph: Graph, node: int, passes: Callable[[int, Node], bool]) -> lis
     return chain
 
 
-def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constants:
+def find_constants(
+    graph: Graph, usage: Usage, residuals: Residuals, products: Iterable[Product] = ()
+) -> Constants:
     """Every constant factor of the forward pass, and to what it may belong.
 
     Constants that make a mean of a sum or stand in the statistics of a norm are left out.
@@ -72,8 +82,16 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
         graph: of a forward pass.
         usage: of its parameters.
         residuals: its branches.
+        products: those of two activations.
     """
     live = graph.live
+    lengths = {
+        node.index: unit
+        for node in graph.nodes
+        if node.index in live
+        and node.index not in usage.derived
+        and (unit := unit_length(graph, node)) is not None
+    }
     factors = {
         node.index: factor
         for node in graph.nodes
@@ -81,8 +99,9 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
         and node.index not in usage.constant
         and (factor := graph.factors.get(node.index)) is not None
         and (node.index in usage.derived or not _of_a_mean_or_norm(graph, node.index))
-    }
-    ends = [_end_of_branch(graph, usage, b.addition, b.output) for b in residuals.branches]
+    } | {index: unit.factor for index, unit in lengths.items()}
+    way = _Way(graph=graph, usage=usage, factors=factors, lengths=lengths)
+    ends = [_end_of_branch(way, b.addition, b.output) for b in residuals.branches]
     return Constants(
         factors=factors,
         modules={n: graph.nodes[n].module for n in factors},
@@ -92,8 +111,33 @@ def find_constants(graph: Graph, usage: Usage, residuals: Residuals) -> Constant
         ),
         stream=frozenset(n for b in residuals.branches for n in _on_stream(graph, b) & {*factors}),
         behind=_behind_uses(graph, usage, factors),
-        before=_before_uses(graph, usage, factors),
+        before=_before_uses(way),
+        terms=find_terms(graph, usage, products),
+        lengths=frozenset(lengths),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Way:
+    """What a walk back along numbers, gains and shapes may pass."""
+
+    graph: Graph
+    usage: Usage
+    factors: Mapping[int, float]
+    lengths: Mapping[int, UnitLength]
+
+    def back(self, node: int) -> int | None:
+        """The one tensor that a number, a gain or a length multiplies, or that changes its shape.
+
+        None if the operation does anything else.
+        """
+        this = self.graph.nodes[node]
+        if node in self.lengths:
+            return self.lengths[node].of.node
+        if this.op not in TRANSPARENT | {"mul", "div"}:
+            return None
+        operands = [r for r in this.inputs if not _is_weight(self.usage, r.node)]
+        return operands[0].node if len(operands) == 1 else None
 
 
 def _on_stream(graph: Graph, branch: Branch) -> set[int]:
@@ -104,21 +148,18 @@ def _on_stream(graph: Graph, branch: Branch) -> set[int]:
     return graph.between(branch.origin, branch.stream) if branch.scale != 1 else set()
 
 
-def _end_of_branch(
-    graph: Graph, usage: Usage, addition: int, output: int
-) -> tuple[list[int], float]:
+def _end_of_branch(way: _Way, addition: int, output: int) -> tuple[list[int], float]:
     """The nodes from a branch's output back over constants, gains and shapes; ``alpha`` in add."""
-    this, node = graph.nodes[addition], output
+    this, node = way.graph.nodes[addition], output
     alpha = this.kwargs.get("alpha", this.args[2] if len(this.args) > 2 else 1)
     second = isinstance(this.args[1], Ref) and this.args[1].node == output
     chain = []
-    while len(graph.consumers[node]) == 1:
+    while len(way.graph.consumers[node]) == 1:
         chain.append(node)
-        operands = [r for r in graph.nodes[node].inputs if not _is_weight(usage, r.node)]
-        passes = graph.nodes[node].op in TRANSPARENT | {"mul", "div"}
-        if not passes or len(operands) != 1:
+        before = way.back(node)
+        if before is None:
             break
-        node = operands[0].node
+        node = before
     return chain, float(alpha) if second and isinstance(alpha, (int, float)) else 1.0
 
 
@@ -178,35 +219,28 @@ def made_by(graph: Graph, node: int) -> int:
     return node
 
 
-def _before_uses(
-    graph: Graph, usage: Usage, factors: Mapping[int, float]
-) -> dict[tuple[str, int], tuple[int, ...]]:
+def _before_uses(way: _Way) -> dict[tuple[str, int], tuple[int, ...]]:
     """For every matrix the constants on what it reads, where matrices alone read that.
 
     A constant on the stream is nobody's: what the next branch adds to is multiplied by it, too.
     """
     before: dict[tuple[str, int], tuple[int, ...]] = {}
+    graph, usage, factors = way.graph, way.usage, way.factors
     matrices = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
 
     def for_matrices(node: int) -> bool:
         return all(
-            reader in matrices
-            or (
-                (reader in factors or graph.nodes[reader].op in TRANSPARENT)
-                and for_matrices(reader)
-            )
+            reader in matrices or (way.back(reader) == node and for_matrices(reader))
             for reader in graph.consumers[node]
         )
 
     for name, uses in usage.uses.items():
         for use in uses:
             node, nodes = use.activation if use.how is How.MATRIX else None, []
-            while node is not None and (node in factors or graph.nodes[node].op in TRANSPARENT):
+            while node is not None:
                 if node in factors and for_matrices(node):
                     nodes.append(node)
-                this = graph.nodes[node]
-                operands = [r for r in this.inputs if graph.number(r) is None] or this.inputs
-                node = operands[0].node if operands else None
+                node = way.back(node)
             before[name, use.node] = tuple(nodes)
     return before
 

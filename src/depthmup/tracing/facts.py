@@ -4,6 +4,7 @@ Reading a model is one phase, comparing two models another: what a number means 
 shows in how it differs between a model and its base, so nothing here knows of a second model.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +14,18 @@ from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
-from depthmup.tracing.operations import HOMOGENEOUS, LENGTHS, MAPS, POSITIVE, TRANSPARENT
+from depthmup.tracing.mixtures import Mixture, find_mixtures
+from depthmup.tracing.operations import (
+    CONVOLUTIONS,
+    ELEMENTWISE,
+    HOMOGENEOUS,
+    LENGTHS,
+    MAPS,
+    POSITIVE,
+    RESHAPES,
+    SAME,
+    TRANSPARENT,
+)
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
 from depthmup.tracing.trace import ExampleInputs, trace
@@ -29,6 +41,9 @@ class Facts:
     activations (queries and keys among them). ``constants`` are the model's own numbers and what
     they stand beside. ``tied`` says what can multiply the input of a readout that is also an
     embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
+    ``around`` names, for each branch, the module that takes in the stream and returns it with that
+    branch added ("" if there is none).
+    ``mixtures`` are the mixtures of experts.
     """
 
     graph: Graph = field(repr=False)
@@ -40,6 +55,8 @@ class Facts:
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+    around: tuple[str, ...] = field(repr=False)
+    mixtures: tuple[Mixture, ...] = ()
 
     @property
     def positive_branches(self) -> tuple[str, ...]:
@@ -57,13 +74,16 @@ class Facts:
         return tuple(product for product in self.products if product.softmax)
 
 
-def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
+def read(
+    model: nn.Module, inputs: ExampleInputs, numbers: Mapping[str, float] | None = None
+) -> Facts:
     """Follow one forward pass of ``model`` on ``inputs`` and say what it shows.
 
     Args:
         model: on any device, ``meta`` included; wrapped or not.
         inputs: the arguments of one call: a tensor, a sequence, or a mapping of keywords. Only
             shapes and types matter.
+        numbers: what buffers of one value hold, by their names, where they are on meta.
 
     Returns:
         The facts, which hold no tensor.
@@ -77,13 +97,14 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
         >>> facts.uses["weight"][0].fan_in, facts.residuals.branches
         ((1,), ())
     """
-    graph = trace(model, inputs)
+    graph = trace(model, inputs, numbers)
     usage = find_uses(graph)
     residuals = find_branches(graph, usage)
     runs: dict[str, int] = {}
     for call in graph.calls:
         runs[call.name] = runs.get(call.name, 0) + 1
     placed = _placed(graph, usage, residuals)
+    products = tuple(find_products(graph, usage, residuals))
     return Facts(
         graph=graph,
         usage=placed,
@@ -94,10 +115,29 @@ def read(model: nn.Module, inputs: ExampleInputs) -> Facts:
             carriers_of(graph, usage, _output(graph, b), b.addition, after=b.origin)
             for b in residuals.branches
         ),
-        products=tuple(find_products(graph, usage, residuals)),
-        constants=find_constants(graph, usage, residuals),
+        products=products,
+        constants=find_constants(graph, usage, residuals, products),
         runs=runs,
+        around=tuple(_around(graph, branch) for branch in residuals.branches),
+        mixtures=find_mixtures(graph, placed),
     )
+
+
+def _around(graph: Graph, branch: Branch) -> str:
+    """The module that returns x + f(x) of its first input x, which it leaves as it was.
+
+    There A f can be had from outside, as x + A (output - x).
+    """
+    stream, result = Ref(branch.stream), (Ref(branch.addition),)
+    for call in graph.calls:
+        adds = call.inputs[:1] == (stream,) and call.outputs == result and branch.scale == 1
+        written = any(
+            call.first <= n < call.end and stream in graph.nodes[n].inputs
+            for n in graph.overwriting
+        )
+        if adds and call.name and not written:
+            return call.name
+    return ""
 
 
 def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
@@ -160,6 +200,8 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             follows=use.activation is None or use.activation in following,
             reads_stream=use.node in downstream,
             branches=tuple(inside.get(use.node, ())),
+            pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
+            grouped=_is_grouped(graph, usage, use),
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)
@@ -170,6 +212,51 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     return replace(
         usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
     )
+
+
+def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
+    """Whether a matrix is repeated over groups of coordinates that a view has set apart."""
+    if use.how is not How.MATRIX or not use.batch or use.activation is None:
+        return False
+    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    groups = math.prod(shape[axis] for axis in use.batch)
+    size = math.prod(shape[axis] for axis in use.fan_in)
+    weights = usage.constant | usage.derived.keys()
+    node = use.activation
+    while True:
+        this = graph.nodes[node]
+        sources = [ref for ref in this.inputs if ref.node not in weights]
+        if this.op not in TRANSPARENT | {"add", "sub", "mul", "div"} or len(sources) != 1:
+            return False
+        before = graph.shape(sources[0])
+        if this.op == "expand" and math.prod(before) != math.prod(this.shape):
+            return False  # every matrix reads the same
+        if this.op in RESHAPES and before[-1:] == (groups * size,) and groups in this.shape:
+            return True
+        node = sources[0].node
+
+
+def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
+    """The sizes of the tensors whose coordinates, side by side, a matrix sums over."""
+    node = use.activation
+    convolves = graph.nodes[use.node].op in CONVOLUTIONS
+    while node is not None:
+        this = graph.nodes[node]
+        axis = 1 if convolves else len(this.shape) - 1
+        if this.op == "cat":
+            dim = (this.args[1] if len(this.args) > 1 else 0) % len(this.shape)
+            return tuple(graph.shape(ref)[dim] for ref in this.inputs) if dim == axis else ()
+        # Entry by entry: each coordinate stays where it is.
+        if this.op not in SAME | RESHAPES | MAPS | ELEMENTWISE | LENGTHS | {"native_dropout"}:
+            return ()
+        weights = usage.constant | usage.derived.keys()
+        sources = [ref for ref in this.inputs if ref.node not in weights]
+        if not sources or len(graph.shape(sources[0])) <= axis:
+            return ()
+        if graph.shape(sources[0])[1 if convolves else -1] != this.shape[axis]:
+            return ()
+        node = sources[0].node
+    return ()
 
 
 def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
+from depthmup.tracing.lengths import unit_length
 from depthmup.tracing.operations import HOMOGENEOUS, MATRIX_PRODUCTS, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage, alpha_of
 from depthmup.tracing.parts import part_hook
@@ -26,8 +27,6 @@ _DISTANCES = frozenset({"_cdist_forward", "_euclidean_dist", "cdist"})
 _TERMS = frozenset({"add", "sub", "cat", "stack"})
 # Shapes, an epsilon, limits and a count of terms stand between a sum and the root of it.
 _STATISTIC_STEPS = 6
-# From a root to what it divides: shapes, limits and an epsilon.
-_ROOT_STEPS = 8
 # From a softmax to what it weights: dropout, masks, renormalization; so many of them at most.
 _WEIGHT_STEPS = 20
 _KEEPS_WEIGHTS = TRANSPARENT | {"mul", "div", "where", "masked_fill", "add", "repeat", "slice"}
@@ -44,7 +43,8 @@ class Product:
     operand is itself a softmax, so that the sum is a mean. ``distance``: it is no product, but a
     distance. ``total``: it is a sum of the coordinates of one activation, and no product.
     ``carriers`` say where a multiplier of the query, or of the key, can go, and ``parts`` which
-    part of a module's output either is.
+    part of a module's output either is. ``behind`` are the nodes from the product to the next
+    operation that mixes or bends, in order.
     """
 
     module: str
@@ -64,6 +64,7 @@ class Product:
     after: int
     carriers: tuple[Carriers, Carriers] = field(repr=False)
     parts: tuple[tuple[Hook, ...], tuple[Hook, ...]] = ((), ())
+    behind: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def head(self) -> int:
@@ -94,7 +95,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
         query, key = operands
         size, constant = _size(graph, node, operands)
         behind = _behind(graph, usage, node, live)
-        ways = [_way(graph, usage, ref, size) for ref in (query, key)]
+        ways = [_way(graph, usage, ref) for ref in (query, key)]
         after = inside.get(node.index, -1)
         constant *= behind.scale
         carriers = [carriers_of(graph, usage, ref, node.index, after=after) for ref in (query, key)]
@@ -114,6 +115,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
             reader=node.index,
             after=after,
             carriers=(carriers[0], carriers[1]),
+            behind=behind.path,
             # Where a whole tensor can carry the multiplier, no part of one is needed.
             parts=((), ())
             if any(c.parameters or c.modules for c in carriers)
@@ -244,6 +246,7 @@ class _Way:
     nodes: frozenset[int] = frozenset()
     gains: frozenset[str] = frozenset()
     softmax: bool = False
+    path: tuple[int, ...] = ()
 
 
 def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
@@ -252,6 +255,7 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
     # Forwards, reader by reader: the first one that multiplies, or leaves the values alone, is
     # followed.
     node = product.index if product.op != "mul" else graph.consumers[product.index][0]
+    path: list[int] = []
     while True:
         readers = [graph.nodes[n] for n in graph.consumers[node] if n in live]
         following = None
@@ -282,8 +286,10 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
                 nodes=frozenset(nodes),
                 gains=frozenset(gains),
                 softmax=bool(ends & _SOFTMAX),
+                path=tuple(path),
             )
         node = following
+        path.append(node)
 
 
 def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
@@ -298,7 +304,7 @@ def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
     return scale, nodes
 
 
-def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
+def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
     """What multiplies an operand since a matrix or a norm made it."""
     scale, nodes = 1.0, set[int]()
     weights = usage.constant | usage.derived.keys()
@@ -311,8 +317,8 @@ def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
         if factor is not None:
             scale *= factor
             nodes.add(node.index)
-        elif node.op in ("mul", "div") and _unit_length(graph, node):
-            return _Way(scale=scale * size**-0.5, nodes=frozenset(nodes))
+        elif (unit := unit_length(graph, node)) is not None:
+            return _Way(scale=scale * unit.factor, nodes=frozenset({*nodes, node.index}))
         elif node.op in ("mul", "div"):  # a gain, a rotation's cosine
             if len(tensors) != 1:
                 break
@@ -324,21 +330,15 @@ def _way(graph: Graph, usage: Usage, ref: Ref, size: int) -> _Way:
     return _Way(scale=scale, nodes=frozenset(nodes))
 
 
-def _unit_length(graph: Graph, node: Node) -> bool:
-    """Whether an operation divides a tensor by its length (not by the root of its mean square)."""
-    if len(node.inputs) < 2:
-        return False
-    index = node.inputs[1].node
-    for _ in range(_ROOT_STEPS):
-        this = graph.nodes[index]
-        if this.op in ("linalg_vector_norm", "norm", "frobenius_norm"):
-            return True
-        if this.op == "sum":
-            return True
-        if this.op == "mean" or not this.inputs:
-            return False
-        index = this.inputs[0].node
-    return False
+def scaling_before(graph: Graph, usage: Usage, ref: Ref) -> frozenset[int]:
+    """The nodes on which numbers stand that multiply a tensor since a matrix or a norm made it.
+
+    Args:
+        graph: of a forward pass.
+        usage: of its parameters.
+        ref: the tensor.
+    """
+    return _way(graph, usage, ref).nodes
 
 
 def _is_softmax(graph: Graph, ref: Ref) -> bool:

@@ -41,9 +41,12 @@ class _Recorder(TorchDispatchMode):
         self.stack: list[tuple[str, int, tuple[Ref, ...]]] = []
         self._refs: dict[int, Ref] = {}
         self._alive: list[Tensor] = []  # an id is only unique among living tensors
+        self.absent: set[int] = set()  # constants whose values are not at hand
+        self.overwriting: set[int] = set()
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
 
     def leaf(self, tensor: Tensor, op: str, name: str = "", *, value: float | None = None) -> int:
+        """Write down a tensor that no operation made."""
         index = self._append(op, (), {}, (), (tuple(tensor.shape),), name=name, value=value)
         self.bind(tensor, Ref(index))
         return index
@@ -55,7 +58,10 @@ class _Recorder(TorchDispatchMode):
     def ref(self, tensor: Tensor) -> Ref:
         """Where this tensor's present value was made."""
         if id(tensor) not in self._refs:
-            self.leaf(tensor, "constant", value=_number(tensor))
+            value = _number(tensor)
+            index = self.leaf(tensor, "constant", value=value)
+            if value is None and _is_absent(tensor):
+                self.absent.add(index)
         ref = self._refs[id(tensor)]
         written = self._mutated.get(_storage(tensor), -1)
         if written > ref.node:  # another view of the same memory was written to since
@@ -116,6 +122,7 @@ class _Recorder(TorchDispatchMode):
         for output, tensor in enumerate(outputs):
             self.bind(tensor, Ref(index, output))
         if schema.is_mutable:
+            self.overwriting.add(index)
             for argument, value in zip(schema.arguments, args, strict=False):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     for tensor in _tensors(value):
@@ -178,6 +185,12 @@ def _number(tensor: Tensor) -> float | None:
     with _disable_current_modes():
         first = tensor.detach().flatten()[0]
         return _finite(first) if bool((tensor.detach() == first).all()) else None
+
+
+def _is_absent(tensor: Tensor) -> bool:
+    """Whether a tensor may be one number, once or in all its entries, and has no value."""
+    small = 0 < tensor.numel() <= _LARGEST_CONSTANT
+    return tensor.is_meta and small and tensor.is_floating_point()
 
 
 def _finite(tensor: Tensor) -> float | None:
@@ -274,7 +287,12 @@ def _call(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _attempt(
-    model: nn.Module, inputs: ExampleInputs, *, training: bool, dtype: torch.dtype | None
+    model: nn.Module,
+    inputs: ExampleInputs,
+    numbers: Mapping[str, float],
+    *,
+    training: bool,
+    dtype: torch.dtype | None,
 ) -> Graph:
     recorder = _Recorder()
     with FakeTensorMode(allow_non_fake_inputs=True) as fake, ExitStack() as stack:
@@ -294,7 +312,11 @@ def _attempt(
                 is_parameter = isinstance(tensor, nn.Parameter)
                 kind = "parameter" if is_parameter else "buffer"
                 value = None if is_parameter else _number(tensor)
+                if value is None and not is_parameter:
+                    value = numbers.get(plain_name(name))
                 index = recorder.leaf(stand_in, kind, plain_name(name), value=value)
+                if value is None and not is_parameter and _is_absent(tensor):
+                    recorder.absent.add(index)
                 recorder.bind(tensor, Ref(index))
                 if is_parameter:
                     parameters[plain_name(name)] = index
@@ -310,6 +332,7 @@ def _attempt(
         output = torch.func.functional_call(model, tensors, args, kwargs, tie_weights=False)
         outputs = recorder.refs(output)
         del fake
+    absent = _multiplied_by(recorder.nodes, recorder.absent)
     consumers: list[list[int]] = [[] for _ in recorder.nodes]
     for node in recorder.nodes:
         for ref in node.inputs:
@@ -322,7 +345,33 @@ def _attempt(
         outputs=outputs,
         consumers=tuple(tuple(c) for c in consumers),
         factors=_factors(recorder.nodes),
+        unknown=_names_of(recorder.nodes, absent, lambda size: size == 1),
+        unsure=_names_of(recorder.nodes, absent, lambda size: size > 1),
+        overwriting=frozenset(recorder.overwriting),
     )
+
+
+def _multiplied_by(nodes: Sequence[Node], absent: set[int]) -> set[int]:
+    """The constants without values by which weights or activations are multiplied."""
+    origins = {index: {index} for index in absent}
+    varying: set[int] = set()  # made from what is put in, or from parameters
+    multiplied: set[int] = set()
+    for node in nodes if absent else ():
+        sources = {ref.node for ref in node.inputs}
+        if node.op in ("input", "parameter") or sources & varying:
+            varying.add(node.index)
+        here = set().union(*(origins.get(n, ()) for n in sources))
+        if here and node.index not in varying and node.op in SCALAR_MAPS | SAME | RESHAPES:
+            origins[node.index] = here
+        elif here and node.op in ("mul", "div"):
+            multiplied |= here
+    return multiplied
+
+
+def _names_of(
+    nodes: Sequence[Node], leaves: set[int], of_size: Callable[[int], bool]
+) -> tuple[str, ...]:
+    return tuple(nodes[n].name for n in sorted(leaves) if of_size(math.prod(nodes[n].shape)))
 
 
 def _factors(nodes: Sequence[Node]) -> dict[int, float]:
@@ -343,13 +392,20 @@ def _factors(nodes: Sequence[Node]) -> dict[int, float]:
     return factors
 
 
-def trace(model: nn.Module, inputs: ExampleInputs) -> Graph:
+def trace(
+    model: nn.Module, inputs: ExampleInputs, numbers: Mapping[str, float] | None = None
+) -> Graph:
     """Follow one forward pass of ``model`` on ``inputs``, without memory or arithmetic.
 
     ``inputs`` are a tensor, a sequence of positional arguments, or a mapping of keyword arguments;
     only their shapes and types matter. The model may live on any device, ``meta`` included, and
     may be compiled, sharded or wrapped. It is traced in evaluation mode, where nothing is random;
     and in training mode where that leaves a parameter unused.
+
+    Args:
+        model: whose forward pass it is.
+        inputs: the arguments of one call.
+        numbers: what buffers of one value hold, by their names, where they have no values.
 
     Raises:
         TraceError: the forward pass depends on the values of its inputs.
@@ -372,7 +428,7 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> Graph:
         level = log.level
         log.setLevel(logging.CRITICAL)
         try:
-            graph = _attempt(model, inputs, training=training, dtype=dtype)
+            graph = _attempt(model, inputs, numbers or {}, training=training, dtype=dtype)
         except Exception as problem:  # whatever the user's code raises is the reason we report
             problems.append(problem)
             continue

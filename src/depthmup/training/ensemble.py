@@ -29,6 +29,7 @@ from depthmup.training.data_and_weights import Weights, batches, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.placement import check_precision
 from depthmup.training.precision import single_precision
+from depthmup.training.schedules import factors_of
 from depthmup.training.stack import Stack, stack_of
 
 Progress = Callable[[float], None]
@@ -167,11 +168,13 @@ def _train(
     members = list(cells)
     curves = [array("f") for _ in members]
     limits: list[float] = []
+    factors = factors_of(first)
 
     for t in range(first.steps):
         if record and play is step and t >= WARM_UP:
             play = record(step)
         step.index.copy_(order[t])
+        step.stack.rate.fill_(factors[t])
         play()
         values = step.losses.tolist()
         if t == 0:

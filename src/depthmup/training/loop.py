@@ -8,6 +8,7 @@ from torch.nn import functional
 from depthmup.records import Cell, Record, Status
 from depthmup.training.data_and_weights import batches, build, dataset
 from depthmup.training.divergence import ceiling, status_at_init
+from depthmup.training.schedules import factors_of
 
 
 def optimizer_of(cell: Cell, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -28,6 +29,12 @@ def optimizer_of(cell: Cell, parameters: list[torch.nn.Parameter]) -> torch.opti
     return result
 
 
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Give every parameter this learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
 def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
     """Train one cell step by step with autograd.
 
@@ -46,7 +53,7 @@ def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
     inputs, labels = data.inputs.to(dtype), data.labels
     model = build(cell).to(dtype)
     optimizer = optimizer_of(cell, [p for p in model.parameters() if p.requires_grad])
-    losses = array("f")
+    losses, factors = array("f"), factors_of(cell)
     for step in range(cell.steps):
         loss = functional.cross_entropy(model(inputs[order[step]]), labels[order[step]])
         value = float(loss.detach())
@@ -60,5 +67,6 @@ def train(cell: Cell, *, dtype: torch.dtype = torch.float32) -> Record[Cell]:
         losses.append(value)
         optimizer.zero_grad()
         loss.backward()
+        set_rate(optimizer, cell.optimizer.lr * factors[step])
         optimizer.step()
     return Record(cell=cell, status=Status.FINISHED, losses=losses)

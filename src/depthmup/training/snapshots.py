@@ -16,7 +16,8 @@ from depthmup.training.data_and_weights import batches, build, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.engine import engine_for
 from depthmup.training.ensemble import one_thread
-from depthmup.training.loop import optimizer_of
+from depthmup.training.loop import optimizer_of, set_rate
+from depthmup.training.schedules import factors_of
 
 # Takes steps [start, stop); the number of steps taken in all, fewer than ``stop`` if it diverged.
 _Advance = Callable[[int, int], int]
@@ -82,7 +83,7 @@ def _kernel(cell: Cell, model: ResidualMLP) -> _Advance:
 
 def _loop(cell: Cell, model: ResidualMLP) -> _Advance:
     optimizer = optimizer_of(cell, [p for p in model.parameters() if p.requires_grad])
-    data, order = dataset(cell.data), batches(cell)
+    data, order, factors = dataset(cell.data), batches(cell), factors_of(cell)
     limit = math.inf
 
     def advance(start: int, stop: int) -> int:
@@ -97,6 +98,7 @@ def _loop(cell: Cell, model: ResidualMLP) -> _Advance:
                 limit = _limit(value, data.classes)
             optimizer.zero_grad()
             loss.backward()
+            set_rate(optimizer, cell.optimizer.lr * factors[step])
             optimizer.step()
         optimizer.zero_grad()
         return stop

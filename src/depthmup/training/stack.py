@@ -34,6 +34,7 @@ class Stack:
     cell: Cell
     lrs: Tensor  # (E, 1, 1)
     decays: Tensor  # (E, 1, 1), decoupled: lr * weight decay; coupled: weight decay
+    rate: Tensor  # (), the schedule's factor of the learning rate in this step
     weights: Tensor  # (L, k, E, n, n), each member's divided by its learning rate
     moments: list[Tensor]  # like weights: Adam's two, or momentum's one
     x: Tensor  # (L + 1, E, n, B)
@@ -65,6 +66,8 @@ class Stack:
             else []
         )
         self.decaying = bool(self.decays.any())
+        o = self.cell.optimizer
+        self.scheduled = o.schedule != "constant" or o.warmup > 0
         self.exact = self.cell.precision == "float32"
         self.multiply = partial(multiply, precision=self.cell.precision)
         self.averaging = torch.full(
@@ -146,14 +149,15 @@ class Stack:
         weight = self.layers[layer][i]
         moments = self.states[layer][i] if self.states else []
         if self.decaying and o.name == "adamw":
-            weight.mul_(1 - self.lrs * self.decays)
+            rates = self.lrs * self.rate if self.scheduled else self.lrs
+            weight.mul_(1 - rates * self.decays)
         elif self.decaying:  # coupled: decay joins the gradient of W = lr * weight
             self.gradient.add_(weight * (self.lrs * self.decays))
         if o.name == "sgd":
             direction = self.gradient
             if moments:
                 direction = moments[0].mul_(o.momentum).add_(direction)
-            weight.sub_(direction)
+            weight.sub_(self.rate * direction if self.scheduled else direction)
             return
         # torch.optim.Adam(fused=True) calls this; it has no public form for one tensor at a time.
         torch._fused_adam_(
@@ -163,7 +167,7 @@ class Stack:
             [moments[1]],
             [],
             [self.step],
-            lr=1.0,
+            lr=self.rate if self.scheduled else 1.0,
             beta1=o.beta1,
             beta2=o.beta2,
             weight_decay=0.0,
@@ -185,6 +189,7 @@ class Stack:
             cell=self.cell,
             lrs=self.lrs[alive],
             decays=self.decays[alive],
+            rate=self.rate,
             weights=self.weights[:, :, :size],
             moments=[moment[:, :, :size] for moment in self.moments],
             x=self.x[:, :size],
@@ -220,6 +225,7 @@ def stack_of(cells: Sequence[Cell], device: torch.device) -> Stack:
         cell=cell,
         lrs=per_member([c.optimizer.lr for c in cells]),
         decays=per_member([c.optimizer.weight_decay for c in cells]),
+        rate=torch.ones((), device=device),
         weights=weights,
         moments=[torch.zeros_like(weights) for _ in range(moments)],
         x=torch.empty(network.depth + 1, members, n, cell.batch_size, device=device),

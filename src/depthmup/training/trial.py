@@ -21,11 +21,13 @@ from depthmup.records import BASE_SHAPE, Record, Status, Trial
 from depthmup.training.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
+from depthmup.training.schedules import schedule
 
 Tell = Callable[[float], None]
 
-OWN_INIT = "own_init"
-"""The only setting of a trial that goes to the plan; the others go to the optimizer."""
+OWN_INIT, INIT_SCALE = "own_init", "init_scale"
+OF_PLAN = (OWN_INIT, INIT_SCALE)
+"""Settings of a trial that go to the plan; the others go to the optimizer."""
 
 
 def run_trial(
@@ -101,7 +103,7 @@ def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
     own = resolved(model)
     network = network_at(own, trial.size)
     # One plan serves all seeds and rates of a shape: it holds names and factors.
-    declared = {k: v for k, v in trial.settings.items() if k == OWN_INIT}
+    declared = {k: v for k, v in trial.settings.items() if k in OF_PLAN}
     shape = replace(trial, seed=0, lr=0.0, weight_decay=0.0, steps=1, settings=declared)
     # A custom plan may depend on the whole trial.
     plan = _plan(trial if callable(own.plan) else shape, model)
@@ -126,7 +128,7 @@ def prepared(
     Raises:
         ValueError: a setting that the optimizer does not have, or a norm that is not positive.
     """
-    settings = {k: v for k, v in trial.settings.items() if k != OWN_INIT}
+    settings = {k: v for k, v in trial.settings.items() if k not in OF_PLAN}
     check_no_arguments(settings)
     rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
     clip = settings.pop("clip", None)
@@ -163,7 +165,11 @@ def _plan(shape: Trial, model: Model) -> Plan:
         scheme="depth-mup" if shape.scheme == BASE_SHAPE else shape.scheme,
         optimizer=shape.optimizer,
         example_inputs=_arguments(inputs),
-        options=PlanOptions(base_inputs=_arguments(of_base), multiplier=shape.multiplier),
+        options=PlanOptions(
+            base_inputs=_arguments(of_base),
+            multiplier=shape.multiplier,
+            init_scale=shape.settings.get(INIT_SCALE, 1.0),
+        ),
         own_init=shape.settings.get(OWN_INIT),
         drawn=(drawn, base_drawn),
     )
@@ -214,30 +220,6 @@ def check_loss(loss: Any) -> None:
             f"Expected a loss that is never negative; got {loss.item():.4g}. Curves are compared "
             "by the logarithm of the loss: add its lower bound."
         )
-
-
-def schedule(name: str, warmup: float) -> Callable[[float], float]:
-    """The learning rate's factor at a fraction of training: a linear warm-up, then as named.
-
-    Example:
-        >>> rate = schedule("linear", 0.5)
-        >>> rate(0.25), rate(0.5), rate(0.75)
-        (0.5, 1.0, 0.5)
-    """
-    shapes: dict[str, Callable[[float], float]] = {
-        "constant": lambda left: 1.0,
-        "linear": lambda left: left,
-        "cosine": lambda left: 0.5 - 0.5 * math.cos(math.pi * left),
-    }
-    if not isinstance(name, str) or name not in shapes:
-        raise ValueError(f"Expected schedule to be one of {', '.join(shapes)}; got {name!r}.")
-    if not 0 <= warmup < 1:
-        raise ValueError(f"Expected warmup to be a fraction of training in [0, 1); got {warmup}.")
-
-    def factor(at: float) -> float:
-        return at / warmup if at < warmup else shapes[name]((1 - at) / (1 - warmup))
-
-    return factor
 
 
 def _judged(trial: Trial, given: Any) -> Record[Trial]:

@@ -273,9 +273,10 @@ INLINE V smooth(int phi, V h, V *slope) {
 struct member {
   int64_t width, width_stride, batch, batch_stride, depth, block_depth, outputs;
   int64_t activation, post, mean_subtraction, layer_norm, sgd;
-  double multiplier, lr, beta1, beta2, epsilon, momentum;
-  double coupled;  /* weight decay that joins the gradient */
-  double retained; /* what a step leaves of W: 1 - lr * decoupled weight decay */
+  double multiplier, beta1, beta2, epsilon, momentum;
+  double coupled;         /* weight decay that joins the gradient */
+  const double *rates;    /* (steps): the learning rate, */
+  const double *retained; /* (steps): and what it leaves of W: 1 - rate * decoupled decay */
   const float *table;    /* (examples, nS): U x */
   const int64_t *order;  /* (steps, B): examples */
   const int64_t *labels; /* (examples) */
@@ -833,12 +834,12 @@ static struct update step_of(M m, int64_t t) {
       .beta2 = (float)m->beta2,
       .keep1 = (float)(1 - m->beta1),
       .keep2 = (float)(1 - m->beta2),
-      .step = (float)(m->lr / bias1),
+      .step = (float)(m->rates[t - 1] / bias1),
       .unbias = (float)(1 / sqrt(bias2)),
       .epsilon = (float)m->epsilon,
       .momentum = (float)m->momentum,
       .coupled = (float)m->coupled,
-      .retained = (float)m->retained,
+      .retained = (float)m->retained[t - 1],
   };
 }
 

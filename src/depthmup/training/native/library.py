@@ -24,8 +24,9 @@ ACTIVATIONS = (
 
 SIZES = ("width", "width_stride", "batch", "batch_stride", "depth", "block_depth", "outputs")
 OPTIONS = ("activation", "post", "mean_subtraction", "layer_norm", "sgd")
-SETTINGS = ("multiplier", "lr", "beta1", "beta2", "epsilon", "momentum", "coupled", "retained")
+SETTINGS = ("multiplier", "beta1", "beta2", "epsilon", "momentum", "coupled")
 ARRAYS = (
+    *("rates", "retained"),
     *("table", "order", "labels", "readout", "weights", "first", "second"),
     *("kept", "operands", "normalized", "scales"),
     *("x", "dx", "u", "d", "e", "mean", "logits"),

@@ -12,6 +12,7 @@ from depthmup.records import Cell
 from depthmup.training.data_and_weights import Weights, batches, dataset
 from depthmup.training.native.library import ACTIVATIONS, Library, Struct
 from depthmup.training.native.support import supports
+from depthmup.training.schedules import factors_of, schedule
 
 
 def check(cell: Cell) -> None:
@@ -32,6 +33,7 @@ def check(cell: Cell) -> None:
             raise ValueError(f"Expected {name} to be a whole number, at least 1; got {size!r}.")
     settings = ("lr", "beta1", "beta2", "epsilon", "momentum", "weight_decay")
     numbers = {name: getattr(optimizer, name) for name in settings}
+    schedule(optimizer.schedule, optimizer.warmup)
     for name, value in {**numbers, "multiplier": network.multiplier}.items():
         if not math.isfinite(value):
             raise ValueError(f"Expected {name} to be a finite number; got {value!r}.")
@@ -138,7 +140,12 @@ def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Me
     readout = torch.zeros(network.outputs, stride)
     readout[:, :n] = initial.readout()
     normalized = layers if network.layer_norm else 0
+    rates = optimizer.lr * torch.tensor(factors_of(cell), dtype=torch.float64)
+    # Only AdamW takes its decay past the gradient.
+    decoupled = optimizer.weight_decay if optimizer.name == "adamw" else 0.0
     arrays = {
+        "rates": rates,
+        "retained": 1 - rates * decoupled,
         "table": table,
         "order": order,
         "labels": data.labels.long().contiguous(),
@@ -178,14 +185,9 @@ def _settings(cell: Cell, stride: int, batch: int) -> dict[str, Any]:
         "layer_norm": network.layer_norm,
         "sgd": optimizer.name == "sgd",
         "multiplier": network.multiplier,
-        "lr": optimizer.lr,
         "beta1": optimizer.beta1,
         "beta2": optimizer.beta2,
         "epsilon": optimizer.epsilon,
         "momentum": optimizer.momentum,
-        # Only AdamW takes its decay past the gradient.
         "coupled": 0.0 if optimizer.name == "adamw" else optimizer.weight_decay,
-        "retained": (
-            1 - optimizer.lr * optimizer.weight_decay if optimizer.name == "adamw" else 1.0
-        ),
     }

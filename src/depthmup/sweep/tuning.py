@@ -1,0 +1,104 @@
+"""What a value of the tuned hyperparameter makes of a run's hyperparameters, at the base.
+
+A scheme and a rule of the run then move all of them with size, each by its own law.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from depthmup.records import Cell, Tuned
+from depthmup.rules import BETAS, Family, Kind, Power, Role, RunLaws, family
+from depthmup.sweep.design import Design, Variant
+
+IN_BRANCH = Role(kind=Kind.HIDDEN, in_branch=True)
+INIT_SCALE = "init_scale"
+"""The setting that scales the initial weights inside branches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hyperparameters:
+    """What a run of the base is trained with, and what schemes and rules of the run move."""
+
+    log2_lr: float
+    multiplier: float
+    weight_decay: float
+    init_scale: float
+    settings: Mapping[str, Any]
+
+
+def hyperparameters(design: Design, variant: Variant, log2_value: float) -> Hyperparameters:
+    """A variant's hyperparameters at the base, with one value of what is tuned.
+
+    Args:
+        design: which says what is tuned, and at which learning rate.
+        variant: of the design.
+        log2_value: of what is tuned.
+
+    Example:
+        >>> design = Design(base={"depth": 4}, tune="weight_decay", lrs=2.0**-8,
+        ...                 schemes="mup", optimizers="adamw")
+        >>> chosen = hyperparameters(design, design.variant(), -3.0)
+        >>> chosen.log2_lr, chosen.weight_decay
+        (-8.0, 0.125)
+    """
+    settings = {k: v for k, v in design.settings.items() if k != INIT_SCALE}
+    chosen = Hyperparameters(
+        log2_lr=log2_value if design.tune.is_learning_rate else design.log2_lrs[0],
+        multiplier=variant.multiplier,
+        weight_decay=variant.weight_decay,
+        init_scale=float(design.settings.get(INIT_SCALE, 1.0)),
+        settings=settings,
+    )
+    value = 2.0 ** round(log2_value, 9)
+    match design.tune.key:
+        case "weight_decay" | "multiplier" | "init_scale":
+            return replace(chosen, **{design.tune.key: value})
+        case "one_minus_beta2":
+            beta1, _ = settings.get("betas", BETAS.get(variant.optimizer, (0.9, 0.999)))
+            return replace(chosen, settings={**settings, "betas": [beta1, 1.0 - value]})
+    return chosen
+
+
+def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
+    """What a run has of the hyperparameter that is tuned, as columns, where a row lacks it.
+
+    Args:
+        run: a cell or a trial.
+        what: is tuned.
+    """
+    cell = isinstance(run, Cell)
+    match what.key:
+        case "init_scale" if cell:
+            return {"hidden_std": run.network.hidden_std}
+        case "init_scale":
+            return {INIT_SCALE: run.settings.get(INIT_SCALE, 1.0)}
+        case "one_minus_beta2" if cell:
+            return {"beta2": run.optimizer.beta2}
+        case "one_minus_beta2":
+            return {"beta2": run.settings["betas"][1]}
+    return {}
+
+
+def law_of(what: Tuned, variant: Variant) -> Power:
+    """How a variant moves what is tuned with size, inside residual branches.
+
+    Args:
+        what: is tuned.
+        variant: its scheme, optimizer and rule of the run.
+
+    Example:
+        >>> from depthmup.records import tuned
+        >>> design = Design(base={"depth": 4}, schemes="depth-mup", optimizers="adamw")
+        >>> print(law_of(tuned("multiplier"), design.variant()))
+        r^-1/2
+    """
+    of_run: Power = getattr(variant.run_laws, what.law, Power())
+    if what.law == "branch":
+        return variant.scheme.branch
+    if what.law == "one_minus_beta":
+        return of_run
+    optimizer: Family = family(variant.optimizer)
+    of_size = replace(variant.scheme, run=RunLaws()).laws(IN_BRANCH, optimizer)
+    power: Power = getattr(of_size, what.law)
+    return power * of_run

@@ -1,0 +1,104 @@
+"""Normalization to length one: the entries of such a vector shrink as its size grows.
+
+A vector of n coordinates that is divided by its p-norm has entries of size n^(-1/p), as if the
+model multiplied a vector of entries of order one by that number. A norm that divides by the root of
+the mean square (RMSNorm, LayerNorm) is no such thing.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from depthmup.tracing.graph import Graph, Node, Ref
+from depthmup.tracing.operations import RESHAPES, SAME
+
+# From a length to what it divides: shapes, limits, an epsilon and a root.
+_STEPS = 10
+_PASSES = SAME | RESHAPES | {"expand", "unsqueeze", "clamp", "clamp_min", "maximum", "add"}
+_NORMS = frozenset({"linalg_vector_norm", "norm"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitLength:
+    """What was normalized to length one, and the size of an entry: (coordinates)^(-1/p)."""
+
+    of: Ref
+    factor: float
+
+
+def unit_length(graph: Graph, node: Node) -> UnitLength | None:
+    """Whether an operation divides a tensor by its own length; None if it does not.
+
+    Args:
+        graph: of a forward pass.
+        node: a division, or a product with a reciprocal root.
+    """
+    if node.op not in ("mul", "div") or len(node.args) < 2:
+        return None
+    left, right = node.args[0], node.args[1]
+    if not (isinstance(left, Ref) and isinstance(right, Ref)):
+        return None
+    for whole, length in ((left, right), (right, left))[: 2 if node.op == "mul" else 1]:
+        norm = _norm(graph, length, inverse=node.op == "mul")
+        if norm is not None and _source(graph, norm.of) == _source(graph, whole):
+            return UnitLength(of=whole, factor=norm.factor)
+    return None
+
+
+def _norm(graph: Graph, ref: Ref, *, inverse: bool) -> UnitLength | None:
+    """The tensor of which another is the length (or, ``inverse``, one over the length)."""
+    root = False
+    for _ in range(_STEPS):
+        node = graph.nodes[ref.node]
+        if node.op in _NORMS and not inverse:
+            return _of_norm(graph, node)
+        if node.op == "sum" and root and not inverse:
+            return _of_sum(graph, node)
+        exponent = graph.number(node.args[1]) if node.op == "pow" else None
+        if node.op == "sqrt" or exponent == 0.5:
+            root = True
+        elif node.op == "rsqrt" or exponent == -0.5:
+            root, inverse = True, not inverse
+        elif node.op == "reciprocal":
+            inverse = not inverse
+        elif node.op not in _PASSES:
+            return None
+        operands = [r for r in node.inputs if graph.number(r) is None]
+        if len(operands) != 1:
+            return None
+        ref = operands[0]
+    return None
+
+
+def _of_norm(graph: Graph, node: Node) -> UnitLength | None:
+    order = node.args[1] if len(node.args) > 1 and node.args[1] is not None else 2
+    order = graph.number(order)
+    dims = node.args[2] if len(node.args) > 2 else None
+    if order is None or order <= 0:
+        return None
+    size = _size(graph, node.inputs[0], dims)
+    return UnitLength(of=node.inputs[0], factor=size ** (-1 / order) if order < math.inf else 1.0)
+
+
+def _of_sum(graph: Graph, node: Node) -> UnitLength | None:
+    square = graph.nodes[node.inputs[0].node]
+    squares = square.op == "square" or (
+        square.op == "pow" and len(square.args) > 1 and graph.number(square.args[1]) == 2
+    )
+    if not squares and not (square.op == "mul" and square.args[0] == square.args[1]):
+        return None
+    dims = node.args[1] if len(node.args) > 1 else None
+    return UnitLength(of=square.inputs[0], factor=_size(graph, node.inputs[0], dims) ** -0.5)
+
+
+def _size(graph: Graph, ref: Ref, dims: Any) -> int:
+    shape = graph.shape(ref)
+    chosen = range(len(shape)) if dims in (None, [], ()) else dims
+    return math.prod(shape[d] for d in ([chosen] if isinstance(chosen, int) else chosen))
+
+
+def _source(graph: Graph, ref: Ref) -> Ref:
+    """The tensor before copies and changes of type."""
+    while graph.nodes[ref.node].op in SAME | RESHAPES and graph.nodes[ref.node].inputs:
+        ref = graph.nodes[ref.node].inputs[0]
+    return ref

@@ -1,0 +1,302 @@
+"""Mixtures of experts: routers, the experts they weight, and how many of them are active.
+
+A router is a matrix whose output, one number for each expert, is squashed (softmax, sigmoid) and
+weights what the experts made; where not all of them are active, the largest numbers are picked on
+the way. It is followed forwards from the matrix: the router's numbers may be normalized, picked,
+sorted and reshaped, until they multiply an activation that they are no part of.
+"""
+
+import heapq
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from depthmup.tracing.graph import Graph, Node, Ref
+from depthmup.tracing.operations import MATRIX_PRODUCTS, TRANSPARENT, ZEROS
+from depthmup.tracing.parameter_uses import How, Usage, Use
+
+_SUM_TO_ONE = frozenset({"_softmax", "_safe_softmax", "softmax"})
+_SQUASHES = _SUM_TO_ONE | {"sigmoid"}
+_PICKS = frozenset({"topk", "argmax", "max"})
+# Of these the first argument is what the result is made of; the others say which part.
+_ROWS = frozenset({"index", "gather", "index_select"})
+_KEEPS_NUMBERS = (
+    TRANSPARENT
+    | _SQUASHES
+    | _PICKS
+    | _ROWS
+    | {"add", "sub", "mul", "div", "neg", "exp", "log", "sum", "mean", "amax", "pow", "sqrt"}
+    | {"clamp", "clamp_min", "where", "masked_fill", "scatter", "scatter_add", "index_put"}
+    | {"select", "slice", "split", "split_with_sizes", "unbind", "sort", "stack", "cat", "alias"}
+    | {"eq", "ne", "ge", "gt", "le", "lt", "one_hot", "any", "floor_divide", "abs", "maximum"}
+    | {"logical_and", "logical_not", "bitwise_and", "bitwise_not", "minimum", "cumsum"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """One router and the experts that it weights.
+
+    There are ``total`` experts, of which ``active`` take part. ``matrices`` and ``vectors`` are the
+    experts' parameters; those of ``last`` stand directly before the weighting. ``axes`` are the
+    axes of a parameter that count experts, where it holds several of them. ``shared`` are the
+    parameters of experts that everything passes through, ``biases`` those of the router.
+    ``averaged``: the weights sum to one, or to less; if not, their sum grows with ``active``.
+    """
+
+    router: str
+    total: int
+    active: int
+    averaged: bool
+    biases: frozenset[str] = frozenset()
+    matrices: frozenset[str] = frozenset()
+    vectors: frozenset[str] = frozenset()
+    last: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+    axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Numbers:
+    """What is known of a router's numbers at one node."""
+
+    squashed: bool = False
+    averaged: bool = False
+    picked: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Weighting:
+    """Where the router's numbers multiply an activation."""
+
+    activation: int
+    numbers: _Numbers
+
+
+def find_mixtures(graph: Graph, usage: Usage) -> tuple[Mixture, ...]:
+    """Every mixture of experts of a forward pass, by its router.
+
+    Args:
+        graph: of the forward pass.
+        usage: of its parameters, each use with the branches it lies in.
+    """
+    if not any(node.op in _SQUASHES for node in graph.nodes):
+        return ()
+    at: dict[int, list[Use]] = {}
+    for uses in usage.uses.values():
+        for use in uses:
+            at.setdefault(use.node, []).append(use)
+    mixtures = []
+    for uses in usage.uses.values():
+        if len(uses) == 1 and _may_route(graph, uses[0]):
+            mixture = _mixture(graph, usage, uses[0], at)
+            mixtures += [mixture] if mixture is not None else []
+    return tuple(mixtures)
+
+
+def _may_route(graph: Graph, use: Use) -> bool:
+    matrix = use.how is How.MATRIX and not use.batch and use.activation is not None
+    return matrix and len(use.fan_out) == 1 and graph.nodes[use.node].shape[-1] > 1
+
+
+def _mixture(
+    graph: Graph, usage: Usage, router: Use, at: Mapping[int, Sequence[Use]]
+) -> Mixture | None:
+    """The mixture that a matrix is the router of, if it is one."""
+    total = graph.nodes[router.node].shape[-1]
+    numbers, weightings = _followed(graph, usage, router.node)
+    if not weightings:
+        return None
+    assert router.activation is not None
+    root = _origin(graph, router.activation)
+    apart = graph.ancestors(root) | numbers.keys()
+    weightings = [one for w in weightings for one in _each(graph, w, total)]
+    sources = [graph.ancestors(w.activation) - apart for w in weightings]
+    matrices = _experts(graph, [[*_uses(at, nodes)] for nodes in sources], total)
+    if not matrices:
+        return None
+    nodes = {use.node for use in matrices}
+    before = frozenset[int]().union(*(graph.ancestors(n) - {n} for n in nodes))
+    last = {use for use in matrices if use.node not in before}
+    beside = {*_uses(at, frozenset[int]().union(*sources))}
+    vectors = _vectors(graph, beside, nodes, weightings)
+    ends = _vectors(graph, beside, {use.node for use in last}, weightings)
+    biases = {use.parameter for use in _uses(at, {*numbers}) if use.how is How.ELEMENTWISE}
+    parts = {use.parameter for use in matrices | vectors} | biases | {router.parameter}
+    return Mixture(
+        router=router.parameter,
+        total=total,
+        active=min((w.numbers.picked for w in weightings if w.numbers.picked), default=total),
+        averaged=any(w.numbers.averaged for w in weightings),
+        biases=frozenset(biases),
+        matrices=frozenset(use.parameter for use in matrices),
+        vectors=frozenset(use.parameter for use in vectors),
+        last=frozenset(use.parameter for use in last | ends),
+        shared=frozenset(_shared(graph, usage, router, root, parts)),
+        axes={
+            use.parameter: axes
+            for use in matrices | vectors
+            if (axes := _counting(graph, use, total))
+        },
+    )
+
+
+def _followed(
+    graph: Graph, usage: Usage, start: int
+) -> tuple[dict[int, _Numbers], list[_Weighting]]:
+    """The nodes that hold a router's numbers, and where these multiply an activation."""
+    numbers = {start: _Numbers()}
+    weightings: list[_Weighting] = []
+    fixed = usage.constant | usage.derived.keys()
+    # By index: when a node is reached, all that it was made of has been.
+    todo = list(graph.consumers[start])
+    heapq.heapify(todo)
+    reached = set(todo)
+    while todo:
+        node = graph.nodes[heapq.heappop(todo)]
+        inputs = {ref.node for ref in node.inputs} - fixed
+        foreign = inputs - numbers.keys()
+        known = _joined(node, [numbers[n] for n in sorted(inputs - foreign)])
+        activation = _weighted(node, numbers, foreign)
+        if activation is not None and known.squashed:
+            weightings.append(_Weighting(activation=activation, numbers=known))
+        elif not foreign and _kept(node, numbers):
+            numbers[node.index] = _behind_operation(node, known, numbers)
+            for reader in graph.consumers[node.index]:
+                if reader not in reached:
+                    reached.add(reader)
+                    heapq.heappush(todo, reader)
+    return numbers, weightings
+
+
+def _joined(node: Node, parts: Sequence[_Numbers]) -> _Numbers:
+    """What is known of numbers that an operation puts together."""
+    picked = [part.picked for part in parts] or [0]
+    if node.op in ("cat", "stack"):  # the first choice, and the second
+        number = sum(picked)
+    elif node.op in ("add", "sub", "div"):  # less the largest one: that picks none
+        number = min(picked)
+    else:
+        number = max(picked)
+    return _Numbers(
+        squashed=any(part.squashed for part in parts),
+        averaged=any(part.averaged for part in parts),
+        picked=number,
+    )
+
+
+def _weighted(node: Node, numbers: Mapping[int, _Numbers], foreign: Collection[int]) -> int | None:
+    """The activation that an operation multiplies by the router's numbers."""
+    if node.op != "mul" and node.op not in MATRIX_PRODUCTS:
+        return None
+    at = MATRIX_PRODUCTS.get(node.op, 0)
+    factors = [a.node for a in node.args[at : at + 2] if isinstance(a, Ref)]
+    if not any(n in numbers for n in factors):  # they only say which rows belong together
+        return None
+    return next((n for n in factors if n in foreign), None)
+
+
+def _kept(node: Node, numbers: Mapping[int, _Numbers]) -> bool:
+    """Whether what an operation gives is the router's numbers still."""
+    if node.op not in _KEEPS_NUMBERS or node.op in ZEROS:
+        return False
+    first = node.args[0] if node.args else None
+    return node.op not in _ROWS or (isinstance(first, Ref) and first.node in numbers)
+
+
+def _behind_operation(node: Node, known: _Numbers, numbers: Mapping[int, _Numbers]) -> _Numbers:
+    """What is known of the router's numbers behind one more operation."""
+    tensors = [a for a in node.args[:2] if isinstance(a, Ref) and a.node in numbers]
+    divided = node.op == "div" and len(tensors) == 2
+    picked = known.picked
+    if node.op == "topk":
+        picked = int(node.args[1])
+    elif node.op in _PICKS and len(node.args) > 1:
+        picked = 1
+    return _Numbers(
+        squashed=known.squashed or node.op in _SQUASHES,
+        averaged=known.averaged or node.op in _SUM_TO_ONE or divided,
+        picked=picked,
+    )
+
+
+def _each(graph: Graph, weighting: _Weighting, total: int) -> list[_Weighting]:
+    """A weighting of all experts at once as one for each, where their outputs were stacked."""
+    node = graph.nodes[_origin(graph, weighting.activation)]
+    if node.op not in ("stack", "cat") or len(node.inputs) != total:
+        return [weighting]
+    return [replace(weighting, activation=ref.node) for ref in node.inputs]
+
+
+def _experts(graph: Graph, sources: Sequence[Sequence[Use]], total: int) -> set[Use]:
+    """The matrices of experts among those that made what is weighted.
+
+    Either one tensor holds those of all experts, or every expert is weighted by itself, and is what
+    no other one is made of.
+    """
+    matrices = [{use for use in uses if use.how is How.MATRIX} for uses in sources]
+    every, first = set[Use]().union(*matrices), matrices[0]
+    counted = {use for use in every if _counting(graph, use, total)}
+    if counted or len(matrices) != total:
+        return counted
+    return every - first.intersection(*matrices)
+
+
+def _uses(at: Mapping[int, Sequence[Use]], nodes: Collection[int]) -> Iterator[Use]:
+    for node in sorted(set(nodes) & at.keys()):
+        yield from at[node]
+
+
+def _vectors(
+    graph: Graph,
+    beside: Collection[Use],
+    matrices: Collection[int],
+    weightings: Sequence[_Weighting],
+) -> set[Use]:
+    """What acts entry by entry between matrices of experts and the weighting of what they give."""
+    nodes = {*matrices}
+    for start in matrices:
+        for weighting in weightings:
+            if start <= weighting.activation:
+                nodes |= graph.between(start, weighting.activation)
+    return {
+        use
+        for use in beside
+        if (use.how is How.ELEMENTWISE and use.node in nodes)
+        # Biases of several experts, of which those of the active ones are looked up.
+        or (use.how is How.LOOKUP and nodes & {*graph.consumers[use.node]})
+    }
+
+
+def _counting(graph: Graph, use: Use, total: int) -> tuple[int, ...]:
+    """The axes of a parameter that count experts: over which a product repeats, or that are
+    sliced or looked up."""
+    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    if use.how is not How.MATRIX:
+        return (0,) if len(shape) > 1 and shape[0] == total else ()
+    axes = {*use.batch, *(axis for axis, _ in use.slices)}
+    axes |= {0} - {*use.fan_in, *use.fan_out} if use.picked else set()
+    return tuple(sorted(axis for axis in axes if shape[axis] == total))
+
+
+def _origin(graph: Graph, node: int) -> int:
+    """The activation behind changes of shape."""
+    while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
+        node = graph.nodes[node].inputs[0].node
+    return node
+
+
+def _shared(
+    graph: Graph, usage: Usage, router: Use, root: int, parts: Collection[str]
+) -> Iterator[str]:
+    """Parameters beside the experts: of the same branch, behind what the router reads."""
+    mine = {index for index, _ in router.branches}
+    behind: set[int] = set()
+    for node in graph.nodes[root + 1 :] if mine else ():
+        if any(ref.node == root or ref.node in behind for ref in node.inputs):
+            behind.add(node.index)
+    for name, uses in usage.uses.items():
+        inside = all(
+            use.node in behind and mine == {index for index, _ in use.branches} for use in uses
+        )
+        if uses and inside and name not in parts:
+            yield name

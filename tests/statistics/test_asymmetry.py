@@ -1,0 +1,68 @@
+"""Valleys whose sides change with size: the middle drifts, and the lowest point is named too."""
+
+import re
+
+import numpy as np
+import pytest
+
+from depthmup.records import UNKNOWN
+from depthmup.statistics import Curves, drifts, optima
+from depthmup.statistics.asymmetry import asymmetry_trend
+from depthmup.statistics.drift import change_of_shape
+from depthmup.statistics.intervals import around
+
+RATES = np.arange(-4.0, 3.5, 0.5)
+SIZES = np.arange(6)
+
+
+def valleys(right, *, shift=0.0, noise=0.0, seeds=4, rng=None, power=1.5):
+    """Losses (sizes, rates, seeds) of valleys with minima at shift * size, steeper on the right."""
+    u = RATES[None, :] - (shift * SIZES)[:, None]
+    y = np.where(u < 0, 0.05, np.asarray(right)[:, None]) * np.abs(u) ** power
+    y = y[..., None] + (noise * rng.standard_normal((*y.shape, seeds)) if rng else np.zeros(seeds))
+    return list(np.exp(y))
+
+
+def said(losses):
+    fitted = optima(Curves.of(RATES, losses))
+    slope = drifts(SIZES, fitted)
+    drift = around(float(slope.value), float(slope.half))
+    trend = asymmetry_trend(SIZES, fitted.sides.offset)
+    return change_of_shape(trend, drift, tolerance=0.15, axis="depth"), drift, trend
+
+
+def test_the_lowest_point_of_a_valley_that_becomes_symmetric():
+    """Minima stay; the middles move by what the steep side gives up."""
+    text, drift, _ = said(valleys(0.05 * 2.0 ** np.linspace(4, 0, 6)))
+    assert drift.low > 0.05
+    value, low, high = (
+        float(v.replace("−", "-"))
+        for v in re.search(r"moves by (\S+) \[(\S+), (\S+)\] instead", text).groups()
+    )
+    # The trial minima are a twentieth of the spacing apart.
+    assert abs(value) < 0.05
+    assert low <= value <= high
+
+
+def test_valleys_of_one_shape_say_nothing():
+    """Noise makes an interval of 95% miss zero in 1 of 20, and most of these are small."""
+    rng = np.random.default_rng(0)
+    texts = [said(valleys([0.4] * 6, shift=0.1, noise=0.01, rng=rng))[0] for _ in range(60)]
+    # 3 of 60 on average at most; 9 or more once in 300 such tests.
+    assert sum(map(bool, texts)) < 9
+    assert said(valleys([0.4] * 6))[0] == ""
+
+
+def test_too_few_sizes_have_no_trend():
+    assert asymmetry_trend([0, 1, 2], np.array([0.0, 0.1, 0.2])) == UNKNOWN
+    holes = np.array([0.0, np.nan, 0.2, 0.3])
+    assert asymmetry_trend([0, 1, 2, 3], holes) == UNKNOWN
+    assert asymmetry_trend(SIZES, 0.1 * SIZES - 0.3).value == pytest.approx(0.1)
+
+
+def test_a_small_change_is_not_worth_a_sentence():
+    drift = around(0.02, 0.01)
+    assert change_of_shape(around(0.04, 0.01), drift, tolerance=0.15, axis="depth") == ""
+    assert "+0.08 [+0.07, +0.09]" in change_of_shape(
+        around(0.06, 0.01), drift, tolerance=0.15, axis="depth"
+    )
