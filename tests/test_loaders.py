@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 import torch
+from clock import unit
 from records_mutations import texts
 from torch import nn
 
@@ -67,7 +68,7 @@ def sealed(raw):
 
 
 def attack(read, sources, error):
-    """How many texts were refused, each by the reader's own error; the slowest reading."""
+    """How many texts were refused, each by the reader's own error; the slowest reading in units."""
     refusals, slowest = [], 0.0
     for text in sources:
         start = time.process_time()
@@ -76,6 +77,7 @@ def attack(read, sources, error):
         except error as refusal:
             refusals.append(refusal)
         slowest = max(slowest, time.process_time() - start)
+    slowest /= unit()
     assert {type(each) for each in refusals} == {error}
     assert all(len(str(each)) < 2000 for each in refusals)
     assert all(str(each).replace("\n", " ").isprintable() for each in refusals)
@@ -87,7 +89,7 @@ def test_certificates(seed):
     raw = json.loads(certificate().to_json())
     refused, slowest = attack(Certificate.from_json, texts(raw, COUNT, seed), ValueError)
     assert refused > COUNT / 2
-    assert slowest < 5
+    assert slowest < 30
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -99,7 +101,7 @@ def test_plans(seed):
 
     refused, slowest = attack(read, texts(raw, COUNT, seed, seal=sealed), PlanDocumentError)
     assert refused > COUNT / 2
-    assert slowest < 5
+    assert slowest < 30
 
 
 def test_what_is_whole_is_read():
@@ -147,7 +149,7 @@ def test_fits(fitted, tmp_path):
 
     refused, slowest = attack(read, texts(fitted, COUNT // 3, 0), StoreError)
     assert refused > COUNT / 6
-    assert slowest < 5
+    assert slowest < 30
 
 
 def test_a_fit_whose_parts_contradict_each_other(fitted, tmp_path):
@@ -171,7 +173,7 @@ def test_summaries_of_measurements(tmp_path):
     whole = {"schemes": [{**row, "optimum": optima, "more": 1}]}
     refused, slowest = attack(read, texts(whole, COUNT, 0), ValueError)
     assert refused > COUNT / 4
-    assert slowest < 5
+    assert slowest < 30
     assert read(json.dumps(whole)).sizes == (2, 4, 8)
 
 
