@@ -228,3 +228,11 @@ def test_a_search_without_a_start_is_left_out(tmp_path):
         store.open_session(about)
         with pytest.warns(StoreWarning, match="left out"):
             assert store.sessions() == []
+
+
+def test_a_whole_number_beyond_double_precision_in_a_table(tmp_path):
+    rows = [{"depth": d, "lr": 2.0**k, "loss": 1.0 + k * k} for d in (4, 8) for k in (-2, -1, 0)]
+    rows[3]["loss"] = 10**400
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match="numbers in the column 'loss'; row 4 has '1000"):
+        fit(tmp_path / "runs.jsonl", axes=["depth"], lr="lr", loss="loss")

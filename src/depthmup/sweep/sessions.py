@@ -148,17 +148,18 @@ def _depth(value: Any) -> int:
     return deepest
 
 
+def engines_of(sessions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The engines that trained, each once, in the order in which they first did."""
+    named = [session["environment"].get("engine") for session in sessions]
+    return tuple(dict.fromkeys(str(engine) for engine in named if engine is not None))
+
+
 def environment_of(sessions: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """The environment and date of the last session, and the time of all of them.
 
     Engines agree to rounding but not to the bit, so if several engines trained, all are named.
     """
-    last = sessions[-1]
-    engines = dict.fromkeys(
-        str(session["environment"]["engine"])
-        for session in sessions
-        if "engine" in session["environment"]
-    )
+    last, engines = sessions[-1], engines_of(sessions)
     several = {"engine": "; and ".join(engines)} if len(engines) > 1 else {}
     return {
         **last["environment"],
