@@ -37,7 +37,13 @@ templates_path: list[str] = []
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # code blocks of pages are run by tests/docs
+# Tutorials that are notebooks are executed by the build; the code of other pages by tests/docs.
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_execution_show_tb = True
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

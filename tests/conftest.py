@@ -5,9 +5,11 @@ Set before anything imports torch, so that a bare ``pytest`` behaves as ``make t
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import browsers
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -48,3 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (chosen if in_slice is (part == "slice") else others).append(item)
     items[:] = chosen
     config.hook.pytest_deselected(items=others)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browsers.Browser]:
+    if browsers.CHROMIUM is None:
+        pytest.skip("No Chromium on the path: the page is not tested in a browser.")
+    started = browsers.Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
