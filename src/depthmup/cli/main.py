@@ -23,6 +23,7 @@ from depthmup.cli import (
     rules,
     transfer,
 )
+from depthmup.cli.help import printed
 from depthmup.cli.interrupts import interruptible, status_of
 from depthmup.cli.output import json_alone, show_everywhere
 from depthmup.cli.overview import overview
@@ -99,6 +100,8 @@ def _run(words: list[str]) -> int:
             print(f"depthmup: {unknown_command(verb, VERBS)}", file=sys.stderr)
             return REFUSED
         rest = with_commas(rest, VERBS[verb][0])
+    if {"-h", "--help"} & set(rest):
+        printed(lambda: parse([verb, *rest]))
     chosen = parse([verb, *rest])
     run = next(run for options, run in VERBS.values() if type(chosen) is options)
     with json_alone(getattr(chosen, "json", False)):
