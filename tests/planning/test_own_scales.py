@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import NotUnderstood, Where
+from depthmup.planning import Where
 
 HEADS = 4
 
