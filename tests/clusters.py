@@ -14,7 +14,7 @@ from pathlib import Path
 SHARED = ("--num-cpus=1", "--object-store-memory=80000000", "--block")
 
 
-def until(condition, seconds=60.0):
+def until(condition, seconds=300.0):
     """What a condition gives as soon as it is true, or at the end."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:

@@ -20,7 +20,7 @@ def _interrupted_in_a_callback(number):
     with interruptible():
         del referent
         assert reference() is None
-        time.sleep(10)
+        time.sleep(60)
 
 
 @pytest.mark.parametrize(

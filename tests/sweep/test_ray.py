@@ -105,7 +105,9 @@ def test_an_address_that_does_not_answer(unconnected, log, server):
         start = time.monotonic()
         with pytest.raises(ValueError, match=f"No Ray cluster answers at {address}"):
             Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
-    assert time.monotonic() - start < 20
+    # Limits of 5 s and 12 s, and a process to start, which takes long on a machine with other work;
+    # Ray's own limit is 120 s, tried several times.
+    assert time.monotonic() - start < 110
 
 
 @pytest.mark.parametrize("address", ["nonsense", "ray://127.0.0.1:10001", "host:", ":6379"])
@@ -168,7 +170,7 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
         1: 2,
         4: 3,
     }
-    assert until(lambda: 6 not in at_work(log), 20)
+    assert until(lambda: 6 not in at_work(log), 120)
 
 
 def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(cluster, log):
@@ -184,7 +186,7 @@ def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(clust
     with pytest.raises(KeyboardInterrupt, match="enough"):
         Ray()(jobs, Heard(stop))
     assert {0, 1} == {int(line.split()[1]) for line in lines(log)}
-    assert until(lambda: 0 not in at_work(log), 20)
+    assert until(lambda: 0 not in at_work(log), 120)
 
 
 SWEEP = """
@@ -216,9 +218,9 @@ def test_a_driver_that_is_killed_is_resumed(cluster, tmp_path, log):
             each.settings["number"] for each in store.missing(tasks)
         }
         assert 3 <= len(kept) < 12
-        assert until(lambda: not at_work(log), 30), "its workers end with the driver"
+        assert until(lambda: not at_work(log), 120), "its workers end with the driver"
         before = len(lines(log))
-        subprocess.run(command, env=environment, check=True, timeout=120)
+        subprocess.run(command, env=environment, check=True, timeout=600)
         assert not store.missing(tasks)
     assert sorted(int(line.split()[1]) for line in lines(log)[before:]) == sorted(
         set(range(12)) - kept
@@ -236,7 +238,7 @@ def test_the_command(cluster, tmp_path):
         [*command, *options.split()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
@@ -299,7 +301,7 @@ class TestOwnModels:
             sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"
         ]  # fmt: skip
         done = subprocess.run(
-            [*command, *options.split()], capture_output=True, text=True, timeout=180, check=True
+            [*command, *options.split()], capture_output=True, text=True, timeout=600, check=True
         )
         assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
 
