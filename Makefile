@@ -41,9 +41,10 @@ bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
 attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input, pages; two hours
 	$(BIN)/python -m benchmarks.attack
 
-docs: $(READY)  ## the site, in site/; a warning is an error
+docs: $(READY)  ## the site, in site/: a warning or a dead link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
+	$(BIN)/python -m pytest -n 0 -rs tests/docs/test_site.py
 
 # torchtitan's recipe needs few of its requirements, of which one contradicts transformers' datasets.
 integrations: $(READY)  ## the recipes of docs/how-to with the real trainers

@@ -6,9 +6,11 @@ Set before anything imports torch, so that a bare ``pytest`` behaves as ``make t
 import os
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import browsers
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -68,3 +70,12 @@ def _shuffle(items: list[pytest.Item], rng: random.Random) -> None:
         if not any(mark.args == ("ray",) for mark in tests[0].iter_markers("xdist_group")):
             rng.shuffle(tests)
     items[:] = [item for tests in order for item in tests]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browsers.Browser]:
+    if browsers.CHROMIUM is None:
+        pytest.skip("No Chromium on the path: the page is not tested in a browser.")
+    started = browsers.Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()

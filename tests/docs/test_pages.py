@@ -29,7 +29,9 @@ PAGES = sorted(
     for page in (DOCS / folder).glob("*.md")
 )
 LONG = {"ten-minutes", "transformer", "tuners"}
-_BLOCK = re.compile(r"(<!-- not run:[^>]*-->\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(page, language):

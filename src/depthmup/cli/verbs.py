@@ -22,6 +22,7 @@ from depthmup.cli import (
     rules,
     transfer,
 )
+from depthmup.cli.help import printed
 from depthmup.cli.output import json_alone
 from depthmup.cli.overview import overview
 from depthmup.cli.refusals import REFUSED, explained
@@ -76,6 +77,8 @@ def run(words: list[str]) -> int:
             print(f"depthmup: {unknown_command(verb, VERBS)}", file=sys.stderr)
             return REFUSED
         rest = with_commas(rest, VERBS[verb][0])
+    if {"-h", "--help"} & set(rest):
+        printed(lambda: parse([verb, *rest]))
     chosen = parse([verb, *rest])
     work = next(work for options, work in VERBS.values() if type(chosen) is options)
     with json_alone(getattr(chosen, "json", False)):

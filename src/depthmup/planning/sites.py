@@ -111,9 +111,10 @@ def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]
         for call, _ in placement.calls if placement is not None else ():
             hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
     around = Counter(facts.around)
+    alone = {name for name, count in around.items() if name and count == facts.runs[name]}
     return {
         index: (Hook(module=facts.around[index], side="addition"),)
-        if placement is None and around[facts.around[index]] == facts.runs.get(facts.around[index])
+        if placement is None and facts.around[index] in alone
         else placement.hooks
         if placement is not None
         and all(

@@ -28,6 +28,9 @@ _STEP_LAW = MappingProxyType(
     }
 )
 
+UNREAD = "not read here"
+"""The reach of a rule that is known here from notes on its source alone."""
+
 RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="one rate for all widths",
@@ -66,8 +69,8 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Step Law",
         exponents=_STEP_LAW,
-        setting="AdamW, standard parametrization, final rate held; intervals of their bootstrap",
-        reach="59M to 1B parameters, to 1e11 tokens",
+        setting="AdamW, one rate for all parameters, final rate held; intervals of their bootstrap",
+        reach="to 1e9 parameters and 1e11 tokens; too high below 59e6 (arXiv 2609.27581)",
         source="arXiv 2503.04715",
         standing=Standing.NOTES,
         batch=Batch.BEST,
@@ -76,7 +79,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         name="DeepSeek",
         exponents=_exactly(compute="-0.125"),
         setting="AdamW, multi-step schedule, batch by compute^0.3271",
-        reach="1e17 to 2e19 FLOPs",
+        reach=UNREAD,
         source="arXiv 2401.02954",
         standing=Standing.NOTES,
         batch=Batch.BEST,
@@ -84,11 +87,10 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Microsoft horizons",
         exponents=_exactly(parameters="-0.23", tokens="-0.32"),
-        setting="AdamW, cosine schedule; muP alone does not remove the drift with tokens",
-        reach="50M parameters and more, 25e9 tokens and more",
+        setting="AdamW; muP alone does not remove the drift with tokens",
+        reach=UNREAD,
         source="arXiv 2409.19913",
         standing=Standing.NOTES,
-        batch=Batch.FIXED,
     ),
     RunRule(
         name="Complete(d)P",
@@ -100,7 +102,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         ),
         exponents=_exactly(batch="1/2", tokens="-1/2"),
         setting="AdamW; decay, epsilon and betas follow by the same table",
-        reach="batch 1/8 to 4 times the base's; tokens to 32 times",
+        reach="batch 1/8 to 4 times the base's; the range of tokens was not read",
         source="arXiv 2512.22382 Table 1",
         standing=Standing.TABLE,
         batch=Batch.OWN,
@@ -152,10 +154,10 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Marin MuonH",
         exponents=_exactly(width="-0.15", batch="1/2", tokens="-0.395"),
-        setting="MuonH",
-        reach="17 runs, widths 512 to 2048",
-        source="marin-community/marin #5951",
-        standing=Standing.NOTES,
+        setting="MuonH, mixtures of experts; the batch's exponent is set, not fitted",
+        reach="widths 512 to 1280, 4 to 240 tokens per active parameter",
+        source="marin-community/marin #5951, as used in #6074",
+        standing=Standing.TEXT,
         batch=Batch.OWN,
     ),
     RunRule(
