@@ -29,8 +29,11 @@ STEPS = [Step([[1.0]], mse([[0.5]]))]
         (lambda: local_slopes([0, 2, 4], [1, 2, 8]), "positive sizes"),
         (lambda: local_slopes([2, 2, 4], [1, 2, 8]), "differ from one to the next"),
         (lambda: log_slopes([[4.0], [8.0]], [1.0, 2.0, 3.0], [0, 0]), "one size and one seed"),
-        (lambda: agreement_with_width(STEPS, widths=[0, 8]), "widths of at least 1"),
-        (lambda: agreement_with_width(STEPS, widths=[8], runs=HUGE), "at most 100,000 runs"),
+        (lambda: agreement_with_width(STEPS, widths=[0], depth=2), "widths of at least 1"),
+        (
+            lambda: agreement_with_width(STEPS, widths=[8], depth=2, runs=HUGE),
+            "at most 100,000 runs",
+        ),
         (lambda: share(0, 0), "one trial or more; got 0 of 0"),
         (lambda: share(3, 2), "got 3 of 2"),
         (lambda: next_round(SEARCH, [{}]), "each of the 2 sizes; got 1"),
