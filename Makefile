@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# What makes pins, bills of materials and audits, apart from what the package is tested with.
+TOOLS  := .venv-tools
+LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format wheel clean
+.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format
+.PHONY: lock locked sbom audit wheel clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -58,15 +62,41 @@ wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
 	cd build/clean && bin/depthmup transfer --preset tiny --out runs
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks requirements
+	$(BIN)/ruff format --check src tests benchmarks requirements
 
 types: $(READY)
 	$(BIN)/mypy
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks requirements
+	$(BIN)/ruff format src tests benchmarks requirements
+
+$(TOOLS)/.ready: requirements/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+# LINKS: a folder of wheels of PyTorch's builds without CUDA.
+lock: $(TOOLS)/.ready  ## pins with hashes, in requirements/, of what constraints.txt names
+	$(TOOLS)/bin/python requirements/lock.py $(LINKS)
+
+# A wheel in a folder has no hash by its name, so that pip would take the index's build instead.
+locked:  ## install exactly what is pinned, every file by its hash, and see that it works
+	$(PYTHON) -m venv .venv-locked
+	$(if $(LINKS),$(LOCKED) --no-index --no-deps --find-links $(LINKS) -r requirements/torch.txt)
+	$(LOCKED) $(foreach part,torch locked build,-r requirements/$(part).txt)
+	$(LOCKED) --no-deps -r requirements/oracles.txt
+	.venv-locked/bin/python -m pip install --quiet --no-deps --no-build-isolation .
+	.venv-locked/bin/depthmup doctor
+
+sbom: $(READY) $(TOOLS)/.ready  ## a bill of materials of what is installed, dist/sbom.cdx.json
+	mkdir -p dist
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--mc-type library --output-file dist/sbom.cdx.json $(BIN)/python
+
+audit: $(TOOLS)/.ready  ## known vulnerabilities of what is pinned; 2: not every one could be asked
+	$(TOOLS)/bin/python requirements/audit.py
 
 clean:
-	rm -rf $(VENV) runs site build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) .venv-locked runs site build dist .mypy_cache .ruff_cache .pytest_cache

@@ -57,7 +57,7 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def _receive(self, timeout: float = 60) -> dict:
+    def _receive(self, timeout: float = 300) -> dict:
         deadline = time.monotonic() + timeout
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], max(0, deadline - time.monotonic()))
@@ -78,7 +78,7 @@ class Browser:
                  deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         self.events.clear()
         tab.call("Page.navigate", url=path.as_uri())
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             if tab.run("document.readyState === 'complete' && location.protocol === 'file:'"):
                 tab.run("window.drawn")

@@ -26,7 +26,7 @@ from depthmup.sweep import (
     studies,
 )
 from depthmup.sweep.losses import loss_over
-from depthmup.sweep.sessions import environment_of, sweep_of
+from depthmup.sweep.sessions import engines_of, environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
 from depthmup.sweep.tuning import tuned_in
 
@@ -276,12 +276,19 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         sweep, search = state.sweep, story(state)
     records = store.records(sweep.runs)
     command = {"command": last["command"]} if "command" in last else {}
+    own = [session for session in sessions if session["sweep"] == last["sweep"]]
     about: dict[str, Any] = {
         "tolerance": last["tolerance"],
         "config": {**sweep.config, "tolerance": last["tolerance"], **command},
-        "environment": environment_of([s for s in sessions if s["sweep"] == last["sweep"]]),
+        "environment": environment_of(own),
     }
     judged = studies(sweep, records, title=last.get("title", ""), search=search, **about)
+    if len(engines := engines_of(own)) > 1:
+        note = (
+            f" Runs of {len(engines)} engines are mixed here, which agree to rounding and not to "
+            "the bit: where the verdict is close, train all runs by one of them."
+        )
+        judged = tuple(_with_note(study, note) for study in judged)
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
         certificates = certify(sweep, store, records, target, train=train, **about)
@@ -336,3 +343,17 @@ def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchS
     names = [variant.name for variant in sweep.design.variants]
     ended = {**dict.fromkeys(names, over), **state.ended}
     return replace(state, pending=(), ended=ended)
+
+
+def _with_note(study: Study, note: str) -> Study:
+    """The study, every verdict's reasons followed by a note."""
+    windows = tuple(
+        replace(
+            window,
+            transfers=tuple(
+                replace(transfer, why=transfer.why + note) for transfer in window.transfers
+            ),
+        )
+        for window in study.windows
+    )
+    return replace(study, windows=windows)

@@ -7,8 +7,8 @@ import pytest
 from own_models import SOURCE
 
 from depthmup.cli import main
-from depthmup.cli.main import parse
 from depthmup.cli.transfer import Options
+from depthmup.cli.verbs import parse
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--widths", "16", "32", "--seeds", "2"),

@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from benchmarks import adoption
-from depthmup.cli.main import VERBS, parse
 from depthmup.cli.spelling import with_commas
+from depthmup.cli.verbs import VERBS, parse
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(

@@ -406,7 +406,12 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
     if pd.api.types.is_numeric_dtype(column):
         values = np.array(column.to_numpy(dtype=float, na_value=math.nan), float)
         return values, np.isnan(values)
-    converted = pd.to_numeric(column, errors="coerce")
+    try:
+        converted = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # a whole number beyond double precision, in JSON
+        huge = (i for i, cell in enumerate(column) if isinstance(cell, int) and _is_beyond(cell))
+        row = next(huge, 0)
+        raise ValueError(_no_number(name, first_row + row, column.iloc[row])) from None
     values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
     unsaid = np.zeros(len(values), bool)
     for i in map(int, np.flatnonzero(np.isnan(values))):
@@ -419,6 +424,14 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
         elif text not in _MISSING:
             raise ValueError(_no_number(name, first_row + i, cell))
     return values, unsaid
+
+
+def _is_beyond(cell: int) -> bool:
+    try:
+        float(cell)
+    except OverflowError:
+        return True
+    return False
 
 
 def _no_number(name: str, row: int, cell: Any) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from depthmup.fitting.clean import Excluded
+from depthmup.fitting.rows import Excluded
 from depthmup.records import Certificate, Estimate, Fit, GroupFit, Verdict
 from depthmup.records.codec import encode
 from depthmup.records.packages import need

@@ -136,7 +136,7 @@ def anatomy(
     if comparison is not None:
         mixed_inputs(names, base_of, comparison, declared)
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
-        sites += mixture_sites(comparison, mixtures)
+        sites += mixture_sites(comparison, mixtures, base_of)
         notes += growing_sums(comparison)
     gains = temperatures(comparison) if comparison is not None else ()
     if comparison is not None:
