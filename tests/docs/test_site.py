@@ -86,7 +86,12 @@ def defined(stem):
     """The functions and classes of a package: aliases of types and constants have no source."""
     package = importlib.import_module(stem.replace("-", "."))
     values = {name: getattr(package, name) for name in package.__all__}
-    return {n for n, v in values.items() if inspect.isfunction(v) or inspect.isclass(v)}
+    return {
+        name
+        for name, value in values.items()
+        if (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__.startswith("depthmup")
+    }
 
 
 def opened(browser, path, width, theme, query=""):
