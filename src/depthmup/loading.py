@@ -25,7 +25,8 @@ def load(folder: str | Path) -> "Report | FitReport":
             none, or runs are missing.
 
     Example:
-        ``depthmup.load("runs/demo").figure("transfer").save("transfer.pdf")``
+        >>> report = depthmup.load("runs/demo")  # doctest: +SKIP
+        >>> report.figure("transfer").save("transfer.pdf")  # doctest: +SKIP
     """
     path = Path(folder)
     store = path if path.suffix == ".sqlite" else path / MAIN_STORE

@@ -1,6 +1,9 @@
 """The built site: links, search, themes in a real browser. `make docs` builds it, and runs this."""
 
+import importlib
+import inspect
 import os
+import re
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -64,6 +67,31 @@ def test_nothing_is_loaded_from_elsewhere(site):
             path = urlsplit(target).path
             if urlsplit(target).netloc:
                 assert not path.endswith((".js", ".css", ".woff2", ".png")), f"{page}: {target}"
+
+
+def test_every_public_name_stands_in_the_reference_with_its_source(site):
+    for page in (site / "reference").glob("depthmup*.html"):
+        text = page.read_text(encoding="utf-8")
+        names = re.findall(
+            r'<dt class="sig sig-object py" id="(depthmup[^"]+)">(.*?)</dt>', text, re.S
+        )
+        top = [
+            (name, head) for name, head in names if name.rpartition(".")[2] in defined(page.stem)
+        ]
+        assert top
+        assert [name for name, head in top if "viewcode-link" not in head] == []
+
+
+def defined(stem):
+    """The functions and classes of a package: aliases of types and constants have no source."""
+    package = importlib.import_module(stem.replace("-", "."))
+    values = {name: getattr(package, name) for name in package.__all__}
+    return {
+        name
+        for name, value in values.items()
+        if (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__.startswith("depthmup")
+    }
 
 
 def opened(browser, path, width, theme, query=""):

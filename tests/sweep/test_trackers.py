@@ -76,17 +76,14 @@ def from_wandb(folder):
     written("wandb:transfer")
     by_name = {}
     for path in folder.glob("wandb/offline-run-*/*.wandb"):
-        losses, values, name = [], {}, ""
+        losses, name = [], ""
         for entry in entries(path):
             line = pb.Record.FromString(entry)
-            for item in (*line.run.config.update, *line.config.update):
-                values[item.key or item.nested_key[0]] = item.value_json
             if line.WhichOneof("record_type") == "run":
                 name = line.run.display_name
             elif line.WhichOneof("record_type") == "history":
                 items = {i.key or "/".join(i.nested_key): i.value_json for i in line.history.item}
                 losses.append((int(items["_step"]), float(items["loss"])))
-        assert values["scheme"] == '"completep"'
         by_name[name] = losses
     for one in RECORDS:
         yield by_name[run_name(one)]

@@ -252,6 +252,9 @@ def approach(
         expected: the slope that the theory says.
         next_order: whether the interval has the bias of the next order (at least four sizes).
 
+    Returns:
+        The slope with its interval, beside the one that is expected.
+
     Raises:
         ValueError: one run per size, or fewer than four sizes for the next order.
     """

@@ -95,6 +95,9 @@ def likely_cause(
         family: of the optimizer.
         role: of the parameter that the observable is about.
 
+    Returns:
+        A sentence; empty where nothing is known.
+
     Example:
         >>> from depthmup.rules import DEPTH_MUP
         >>> likely_cause(Observable.BRANCH, "depth", -0.5, scheme=DEPTH_MUP, family=Family.RAW)

@@ -113,6 +113,13 @@ def logits_of(output: Any) -> Tensor:
 def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
     """The name of the first module whose output is not finite; None if all are.
 
+    Args:
+        model: to be run once.
+        inputs: of one forward pass.
+
+    Returns:
+        The name, or None.
+
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
         >>> first_nonfinite(net, torch.full((1, 2), float("inf")))

@@ -217,6 +217,9 @@ def plan(
             branch multiplier at the base; batch size and duration as multiples of the base run's,
             and the rule by which learning rate, decay, epsilon and betas follow them.
 
+    Returns:
+        What is prescribed for every parameter, and how to apply it.
+
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
 

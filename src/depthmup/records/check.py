@@ -115,6 +115,12 @@ _CONSEQUENCES = ("stream", "stream change", "branch change", "logits change", "l
 def deviation(exponent: Exponent) -> float:
     """Measured minus predicted; 0 where nothing is predicted.
 
+    Args:
+        exponent: measured and predicted.
+
+    Returns:
+        The difference of the exponents.
+
     Example:
         >>> from depthmup.records import Estimate, Exponent, Outcome
         >>> deviation(Exponent(observable="stream", module="x", axis="depth", expected="1/2",

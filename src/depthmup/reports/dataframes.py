@@ -27,7 +27,14 @@ class Frames:
 
 
 def to_pandas(study: Study) -> Frames:
-    """The study's numbers as pandas frames, one row per observation."""
+    """The study's numbers as pandas frames, one row per observation.
+
+    Args:
+        study: to be tabulated.
+
+    Returns:
+        Three frames.
+    """
     need("A table", "pandas")
     import pandas as pd
 

@@ -30,6 +30,12 @@ def page_spec(chart: Any) -> dict[str, Any]:
     """A chart for a page: as wide as its place, under the page's own heading, which wraps.
 
     Not checked against Vega-Lite's schema, which takes half of a page's time: the tests draw it.
+
+    Args:
+        chart: of Altair.
+
+    Returns:
+        Its Vega-Lite specification.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("title", None)

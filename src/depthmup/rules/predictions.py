@@ -71,6 +71,9 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
         family: of the optimizer.
         role: of the parameter.
 
+    Returns:
+        The exponents of the size ratios.
+
     Example:
         >>> from depthmup.rules import DEPTH_MUP, Kind, Role
         >>> str(effect(DEPTH_MUP, Family.ENTRYWISE, Role(kind=Kind.HIDDEN, in_branch=True)))

@@ -227,6 +227,12 @@ RUN_RULES: tuple[RunRule, ...] = (
 def rules_of(axis: str) -> tuple[RunRule, ...]:
     """The rules that speak of an axis, by its name here or a common other one.
 
+    Args:
+        axis: by its name here or a common other one.
+
+    Returns:
+        The rules, of which there may be none.
+
     Example:
         >>> [rule.name for rule in rules_of("depth")]
         ['one rate for all depths', 'one over the root of the depth']
@@ -254,6 +260,12 @@ NO_RULE = RunRule(
 def run_rule(name: str | RunRule) -> RunRule:
     """The rule by which training asks for it; ``"none"`` leaves everything as it is.
 
+    Args:
+        name: of the rule.
+
+    Returns:
+        The rule.
+
     Raises:
         ValueError: there is no such rule to train by.
 
@@ -279,6 +291,9 @@ def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
     Args:
         of: the scheme, which keeps its laws of width and depth.
         rule: by its name, or itself.
+
+    Returns:
+        The scheme with these laws.
 
     Raises:
         ValueError: no such rule, or one that follows size other than by the number of parameters.

@@ -149,6 +149,17 @@ def moderated(slopes: Sequence[Slope]) -> tuple[Slope, ...]:
     taken below what the residuals say, nor its degrees of freedom above theirs. Fewer than 12
     slopes are left as they are.
 
+    Args:
+        slopes: of one check, each with its own error.
+
+    Returns:
+        The same slopes with moderated errors.
+
+    Example:
+        >>> slopes = [Slope(value=0.0, error=0.1, freedom=2.0)]
+        >>> moderated(slopes) == tuple(slopes)  # one tells nothing of others
+        True
+
     *Source:* Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3:3, Sections
     4 and 6.2, but for that standard error and a prior variance that is proportional to that of the
     residuals.
@@ -214,6 +225,13 @@ def _own(x: Array, y: Array) -> Array | None:
 
 def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]:
     """Slopes between consecutive sizes on log-log axes.
+
+    Args:
+        sizes: increasing.
+        values: positive, one for each size.
+
+    Returns:
+        One slope for each step from size to size.
 
     Example:
         >>> local_slopes([1, 2, 4], [1, 2, 8])

@@ -235,6 +235,13 @@ def holm(p_values: Mapping[_Key, float], *, level: float = 1 - CONFIDENCE) -> se
     Sorted p-values are compared with level/m, level/(m-1), ... until one is not below. Holds under
     any dependence between the tests, which here share networks.
 
+    Args:
+        p_values: one for each hypothesis.
+        level: chance of any wrong rejection.
+
+    Returns:
+        The names of those that are rejected.
+
     Example:
         >>> sorted(holm({"a": 0.001, "b": 0.03, "c": 0.04}))
         ['a']
