@@ -64,8 +64,9 @@ TOP = {
     "_version": set(),
     "execution": {"records", "sweep"},
     "loading": {"sweep", "fitting", "records"},
-    "measure": {"model", "sweep", "statistics", "training", "reports", "records", "rules"},
+    "measure": {"model", "sweep", "statistics", "reports", "records"},
     "report": {"sweep", "reports", "records"},
+    "runner": {"model", "sweep", "training"},
 }
 
 

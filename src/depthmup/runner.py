@@ -1,0 +1,109 @@
+"""The runner of a sweep: the executor that does its jobs, and the trainer that makes them."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from depthmup.execution import Execution
+from depthmup.model import Model, by_reference
+from depthmup.sweep import BuiltIn, Executor, InProcess, Processes, Ray, Sweep, outline
+from depthmup.sweep.trainers import BuiltInTrainer, CustomTrainer, Trainer
+from depthmup.training.placement import Placement, check_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """An executor and the trainer whose jobs it does."""
+
+    executor: Executor
+    trainer: Trainer
+    environment: Mapping[str, object]
+    workers: int
+    shard: str
+
+
+def runner_of(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int) -> Runner:
+    """The executor that was asked for, and the trainer for a sweep's runs there.
+
+    Args:
+        model: that is swept.
+        sweep: of the model.
+        on: an ``Execution``, a number of worker processes, or an executor.
+
+    Raises:
+        ValueError: there is no such device or engine, or other processes cannot import the model.
+    """
+    execution = on if isinstance(on, Execution) else Execution()
+    if isinstance(on, int):
+        execution = Execution(workers=on)
+    chosen = execution.choose() if isinstance(on, Execution | int) else on
+    device = execution.place
+    elsewhere = isinstance(chosen, Ray)  # whose nodes have devices of their own
+    trainer: Trainer
+    where: dict[str, object] = {}
+    if isinstance(model, BuiltIn):
+        placement = Placement(
+            device=device, engine=execution.engine, cuda_graphs=execution.cuda_graphs
+        )
+        if not elsewhere:
+            check_device(device)
+        cell, *_ = outline(sweep) if sweep.design.auto else sweep.runs
+        trainer = BuiltInTrainer(
+            cell=cell,
+            placement=placement,
+            workers=_workers(chosen),
+            rounds=sweep.design.auto is not None,
+        )
+        where["engine"] = "each node's own" if elsewhere else trainer.engine
+    else:
+        if not elsewhere:
+            check_device(device)
+        chosen, model, where["executor"] = _sendable(chosen, model)
+        where["device"] = device
+        trainer = CustomTrainer(
+            model=model,
+            device=device,
+            threads=execution.threads,
+            stacked=_stacks(execution.engine),
+            time_limit=getattr(chosen, "trial_seconds", None),
+        )
+    return Runner(
+        executor=chosen,
+        trainer=trainer,
+        environment=where,
+        workers=_workers(chosen),
+        shard=execution.shard,
+    )
+
+
+def _workers(executor: Executor) -> int:
+    return executor.workers if isinstance(executor, Processes) else 1
+
+
+def _stacks(engine: str) -> bool:
+    if engine == "native":
+        raise ValueError(
+            "Expected the engine of a custom model to be auto, reference or stacked; got 'native', "
+            "which trains only the built-in networks."
+        )
+    return engine == "stacked"
+
+
+def _sendable(executor: Executor, model: Model) -> tuple[Executor, Model, str]:
+    """The executor, the model in the form that it can send, and the executor in words."""
+    if isinstance(executor, InProcess):
+        return executor, model, "in process"
+    try:
+        sent = by_reference(model)
+    except ValueError as problem:
+        if not isinstance(executor, Processes) or executor.trial_seconds:
+            raise ValueError(f"{problem}. Put it in a file and import it from there.") from None
+        warnings.warn(
+            f"{problem}: everything runs in this process. Put it in a file and import it from "
+            "there to use worker processes.",
+            stacklevel=4,
+        )
+        return InProcess(), model, f"in process: {problem}"
+    if isinstance(executor, Processes):
+        return executor, sent, f"{executor.workers} processes"
+    return executor, sent, type(executor).__name__

@@ -1,0 +1,177 @@
+"""Resolution: the sweep that a design asks for, with all that it leaves open filled in."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from depthmup.model import Model, check_axes, resolved
+from depthmup.rules import DEPTH_MUP, Family, Scheme, completep, family
+from depthmup.statistics import check_asked
+from depthmup.sweep.auto import Auto
+from depthmup.sweep.built_in import BuiltIn
+from depthmup.sweep.custom import Custom
+from depthmup.sweep.design import Design, Size
+from depthmup.sweep.sweep import Sweep
+
+USUAL_RATE = 2.0**-8
+"""Learning rate at the base from which the optimum of a custom model is looked for, unless another
+is given: within four octaves of that of most small models under Adam."""
+
+USUAL_RATES: Mapping[Family, float] = {Family.RAW: 2.0**-3, Family.SPECTRAL: 2.0**-6}
+"""The same for families whose updates are not of a size with Adam's: around the 0.1 that SGD is
+usually begun with, and the 0.02 that Muon is."""
+
+
+def resolved_sweep(
+    model: Model | BuiltIn,
+    design: Design,
+    target: Size | None = None,
+    *,
+    seconds: float | None = None,
+) -> tuple[Sweep, Size | None]:
+    """The sweep of a design, and the target with a value for every axis.
+
+    Optimizer and scheme that the design leaves open become the usual ones for the model; the scheme
+    follows from the depth of its branches. Learning rates become a search from the usual one.
+
+    Args:
+        model: to be swept.
+        design: of the sweep.
+        target: the size to predict for, if any.
+
+    Raises:
+        ValueError: the model has other axes, or the target is not one of its sizes.
+    """
+    if target is not None:
+        target = _target(design, target)
+        design = design.toward(target)
+    if isinstance(model, BuiltIn):
+        model.check_axes(design.base)
+        model = _batched(model, design.base)
+        # The decay of Adam itself stands in its gradient and cannot transfer.
+        usual = "adamw" if design.tune.key == "weight_decay" else "adam"
+        optimizers = design.optimizers or (usual,)
+        rule = DEPTH_MUP if model.block_depth == 1 else completep()
+        return Sweep(
+            model=model,
+            design=replace(
+                design,
+                optimizers=optimizers,
+                schemes=design.schemes or (rule,),
+            ).with_grid(_started(design, optimizers, partial(model.usual_rate, design.base))),
+        ), target
+    if not isinstance(model, Model):
+        raise TypeError(
+            "Expected a depthmup.Model(make, batch=batch) or depthmup.BuiltIn(); got "
+            f"{type(model).__name__}."
+        )
+    optimizers = design.optimizers or ("adamw",)
+    design = replace(
+        design,
+        optimizers=optimizers,
+    ).with_grid(_started(design, optimizers, _usual_rate))
+    check_axes(resolved(model), design.base)
+    custom = Custom(
+        name=model.name, code=model.code, planned=model.train is None and model.plan is None
+    )
+    if not design.schemes:
+        design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
+    custom = custom.with_costs(resolved(model).cost, design)
+    return Sweep(model=custom, design=design), target
+
+
+def _batched(model: BuiltIn, base: Size) -> BuiltIn:
+    """The built-in network with the batch of the base, where that is an axis."""
+    batch = base.get("batch", model.batch_size)
+    if model.batch_size not in (batch, BuiltIn().batch_size):
+        raise ValueError(
+            f"Expected one batch size; the base has {batch}, and the network {model.batch_size} "
+            "(batch_size, --batch-size). Leave it out of one of them."
+        )
+    return replace(model, batch_size=batch)
+
+
+def _started(
+    design: Design, optimizers: Sequence[str], usual: Callable[[str], float]
+) -> tuple[float, ...] | Auto:
+    """Values of what is tuned, or a search for them with its start, each optimizer's own.
+
+    Raises:
+        ValueError: the search names starts, and lacks an optimizer's.
+    """
+    if isinstance(design.grid, tuple):
+        return design.grid
+    auto = design.grid or Auto()
+    if auto.start is not None:
+        for optimizer in optimizers:
+            auto.start_of(optimizer)
+        return auto
+    if not design.tune.is_learning_rate:
+        return replace(auto, start=design.tune.start)
+    starts = {optimizer: usual(optimizer) for optimizer in optimizers}
+    first, *others = starts.values()
+    return replace(auto, start=starts if any(rate != first for rate in others) else first)
+
+
+def _usual_rate(optimizer: str) -> float:
+    """From which the optimum of a custom model is looked for."""
+    return USUAL_RATES.get(family(optimizer), USUAL_RATE)
+
+
+def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:
+    """The scheme that the blocks of a model ask for; Depth-muP where its plan is its own."""
+    if not custom.planned:
+        return DEPTH_MUP
+    from depthmup.training.preflight import suitable_scheme
+
+    optimizer, *_ = design.optimizers or ("adamw",)
+    return suitable_scheme(model, design.base, optimizer, design.settings, seconds=seconds)
+
+
+def _target(design: Design, target: Size) -> Size:
+    if not isinstance(target, Mapping) or not set(target) <= set(design.base):
+        raise ValueError(
+            f"Expected target to name values of {', '.join(design.base)}, such as "
+            f"{{'depth': 64}}; got {target!r}."
+        )
+    for axis, value in target.items():
+        if not hasattr(value, "__index__") or value < 1:
+            raise ValueError(
+                f"Expected the {axis} of the target to be a whole number of at least 1; got "
+                f"{value!r}."
+            )
+    for axis, value in target.items():
+        if value != design.base[axis] and len({size[axis] for size in design.all_sizes}) < 2:
+            raise ValueError(
+                f"The target has {axis} {value}, and the design has {axis} {design.base[axis]} "
+                f"alone: nothing would be known of {axis}. Vary it, such as {axis}="
+                f"{(design.base[axis], 2 * design.base[axis], 4 * design.base[axis])}, or leave it "
+                "out of the target."
+            )
+    whole = {**design.base, **{axis: int(value) for axis, value in target.items()}}
+    design.steps_at(whole)
+    return whole
+
+
+def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
+    """Refuse a sweep that can have no verdict, or a target without a certificate.
+
+    Args:
+        sweep: as it was resolved.
+        target: the size to predict for, if any.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+
+    Raises:
+        ValueError: says what was expected.
+    """
+    design = sweep.design
+    if not 0 < tolerance < math.inf:
+        raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")
+    if len(design.all_sizes) < 2:
+        raise ValueError(
+            f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "
+            "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16))."
+        )
+    if target is not None and design.auto is None:
+        check_asked(design.log2_values, target, design.tune)
