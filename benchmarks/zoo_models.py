@@ -102,6 +102,74 @@ def settings(width: int, depth: int) -> dict[str, Any]:
     return named
 
 
+def own_settings(class_name: str, width: int, depth: int) -> dict[str, Any]:
+    """What single classes need beside ``settings``: the smallest model must have every kind of
+    layer, and numbers that must agree with each other do."""
+    heads, halves = width // HEAD, width // 2
+    latent = {
+        "num_key_value_heads": heads,
+        "q_lora_rank": halves,
+        "kv_lora_rank": halves,
+        "qk_rope_head_dim": HEAD // 2,
+        "qk_nope_head_dim": HEAD // 2,
+        "v_head_dim": HEAD,
+        "head_dim": HEAD // 2,
+        "first_k_dense_replace": 1,
+        "n_group": 1,
+        "topk_group": 1,
+    }
+    vision = {
+        "hidden_size": width,
+        "intermediate_size": 4 * width,
+        "num_hidden_layers": depth,
+        "num_attention_heads": heads,
+        "image_size": 32,
+        "patch_size": 8,
+    }
+    widths = [width] * 4
+    stages = {"depths": [depth] * 4, "hidden_sizes": widths}
+    convolutions = stages | {"num_stages": 4, "num_hidden_layers": 4}
+    windows = {"embed_dim": width, "depths": [depth] * 2, "window_size": 4, "patch_size": 4}
+    windows |= {"num_attention_heads": [heads, 2 * heads]}
+    pyramid = {**stages, "num_attention_heads": [heads] * 4, "num_encoder_blocks": 4}
+    by_name: dict[str, dict[str, Any]] = {
+        "GPTNeo": {"attention_types": [[["global"], depth]]},
+        "GPTJ": {"rotary_dim": HEAD // 2},
+        "CodeGen": {"rotary_dim": HEAD // 2},
+        "DiffLlama": {"num_key_value_heads": heads},
+        "Mamba2": {"num_heads": 2 * heads, "head_dim": HEAD, "n_groups": 1},
+        "DeepseekV2": latent,
+        "DeepseekV3": latent,
+        "MiniCPM3": latent,
+        "Youtu": latent,
+        "Jamba": {
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 1,
+        },
+        "RecurrentGemma": {"block_types": ["recurrent", "attention"]},
+        "SwitchTransformers": {
+            "num_sparse_encoder_layers": max(depth // 2, 1),
+            "num_sparse_decoder_layers": max(depth // 2, 1),
+        },
+        "Xmod": {"default_language": "en_XX"},
+        "Siglip": {"vision_config": vision},
+        "CLIP": {"vision_config": vision},
+        "ConvNext": convolutions,
+        "ConvNextV2": convolutions,
+        "Swin": windows,
+        "Swinv2": windows,
+        "Pvt": pyramid,
+        "PvtV2": pyramid,
+        "Segformer": pyramid,
+        "Bit": {**stages, "embedding_size": width, "num_groups": 4},
+    }
+    endings = ("For", "LMHead", "WithLMHead")
+    names = {class_name.split(ending)[0] for ending in endings if ending in class_name}
+    return next((by_name[name] for name in names if name in by_name), {})
+
+
 def built(class_name: str, width: int, depth: int) -> nn.Module:
     """A model of transformers of this size, with what its configuration knows of the settings."""
     import transformers
@@ -114,7 +182,7 @@ def built(class_name: str, width: int, depth: int) -> nn.Module:
             del chosen[name]
         elif isinstance(value, list):
             chosen[name] = value[: len(known[name])]
-    return kind(kind.config_class(**chosen))
+    return kind(kind.config_class(**(chosen | own_settings(class_name, width, depth))))
 
 
 def of_transformers() -> Iterator[Architecture]:
@@ -304,6 +372,7 @@ def of_timm() -> Iterator[Architecture]:
             depths=(d, d, d, d),
             dims=(w, 2 * w, 2 * w, 4 * w),
             token_mixers=[mf.SepConv] * 2 + [mf.Attention] * 2,
+            norm_layers=[mf.LayerNorm2dNoBias] * 2 + [mf.LayerNormNoBias] * 2,
             head_dim=32,
             num_classes=10,
         ),
@@ -315,7 +384,7 @@ def of_timm() -> Iterator[Architecture]:
             num_classes=10,
         ),
         "ResNet, bottleneck": lambda w, d: rn.ResNet(
-            rn.Bottleneck, (d, d, d, d), channels=(w, 2 * w, 2 * w, 2 * w), num_classes=10
+            rn.Bottleneck, (d, d, d, d), channels=(2 * w, 2 * w, 4 * w, 4 * w), num_classes=10
         ),
         "PiT": lambda w, d: pit.PoolingVisionTransformer(
             img_size=32,

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import NotUnderstood, Where
+from depthmup.planning import Where
 
 HEADS = 4
 
@@ -331,8 +331,9 @@ def test_a_branch_multiplier_of_the_models_own_counts_once(how, scheme, value):
 
 
 def test_a_branch_multiplier_behind_a_nonlinearity_counts_once():
-    with pytest.raises(NotUnderstood, match=r"multiplied by 0\.5"):
-        scales("root of a nonlinearity", "completep")
+    """Its own 1/sqrt(L) stays, and what the whole block adds is multiplied by the rest."""
+    multipliers = scales("root of a nonlinearity", "completep").multipliers
+    assert {(m.value, m.hooks[0].side) for m in multipliers} == {(approx(0.5), "addition")}
     assert not scales("root of a nonlinearity", "depth-mup").multipliers
 
 

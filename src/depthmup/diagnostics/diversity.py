@@ -178,6 +178,8 @@ def diversity_at_infinite_depth(
             "Expected at least three depths, and the same number of runs at each; got depths "
             f"{list(depths)} with {[len(runs) for runs in distances]} runs."
         )
+    if min(depths) < 1:
+        raise ValueError(f"Expected depths of at least 1; got {list(depths)}.")
     power = float(exponent(alpha, name="alpha"))
     x = np.array([d ** (-1.0 if power == 0.5 else 1 - 2 * power) for d in depths])
     squares = np.array([[np.square(d).mean(axis=0) for d in runs] for runs in distances])

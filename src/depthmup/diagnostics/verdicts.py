@@ -28,6 +28,8 @@ from depthmup.rules import Family, Kind, Observable, Part, Prediction, Role, Sch
 from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
 
+# Exponents of rival schemes are half a power apart, sqrt(width) or sqrt(depth): nearer than a
+# quarter of a power to the prediction, no rival explains the measurement better.
 RIVAL = 0.5
 MARGIN = RIVAL / 2
 # What follows from all layers together. Each layer is judged on its own as well; the sum carries

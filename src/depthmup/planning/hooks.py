@@ -34,6 +34,22 @@ class MultiplyOutput:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MultiplyAddition:
+    """Forward hook: x + f(x) becomes x + factor * f(x), of a module that returns the former."""
+
+    factor: float
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if not args or output is args[0] or output.shape != args[0].shape:
+            raise RuntimeError(
+                f"A plan multiplies what {type(module).__name__} adds to its first argument, and "
+                "expected that argument by position, left as it was. Call the module as when the "
+                "plan was made."
+            )
+        return torch.lerp(args[0].to(output.dtype), output, self.factor)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MultiplyInput:
     """Forward pre-hook: multiply the first tensor a module is given."""
 
@@ -78,7 +94,13 @@ class RestoreParameter:
         module.__dict__.pop(self.parameter, None)
 
 
-_HOOKS = (MultiplyOutput, MultiplyInput, MultiplyParameter, RestoreParameter)
+_HOOKS = (
+    MultiplyOutput,
+    MultiplyAddition,
+    MultiplyInput,
+    MultiplyParameter,
+    RestoreParameter,
+)
 
 
 def _on_part(part: tuple[tuple[int, int], ...], factor: float, factors: Tensor) -> Tensor:
@@ -119,6 +141,9 @@ def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
             module.register_forward_hook(
                 MultiplyOutput(factor=factor, index=hook.index, part=hook.part)
             )
+        elif hook.side == "addition":
+            # Before any other: that one multiplies the stream and what was added to it alike.
+            module.register_forward_hook(MultiplyAddition(factor=factor), prepend=True)
         elif hook.side == "parameter":
             module.register_forward_pre_hook(
                 MultiplyParameter(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from depthmup.planning.matching import Match
 from depthmup.tracing import Facts, Product, Use, pattern_of
 
+# Constants that models compute in double precision agree to 1e-15; different ones differ by more.
 _TOLERANCE = 1e-9
 
 

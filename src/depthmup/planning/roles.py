@@ -138,6 +138,8 @@ def _in_mixture(growth: Growth, use: Use, mixture: MixturePart) -> tuple[Kind, R
 def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, float]:
     into, out = growth.along(use.fan_in), growth.along(use.fan_out)
     repeated = growth.along(use.batch)
+    if use.grouped:  # a matrix for each head: the blocks of one matrix, of fixed fan-in
+        out, repeated = out * repeated, 1.0
     if use.bent and use.how is not How.ELEMENTWISE and (into, out) != (1, 1):
         raise NotUnderstood(
             f"Parameter {growth.name} ({growth.words}) acts as a matrix after a nonlinearity (exp, "

@@ -1,6 +1,7 @@
 """Sites: the places of a forward pass that a scheme multiplies by a factor."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -101,15 +102,20 @@ def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
 def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]]:
     """For each branch the outputs of modules to multiply.
 
-    A module that runs several times can carry a multiplier if it is the same each time.
+    A module that runs several times can carry a multiplier if it is the same each time. Where none
+    gives the branch's output, one that returns the stream with the branch added will do.
     """
     explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
     hooked: dict[object, set[int]] = {}
     for index, placement in explicit.items():
         for call, _ in placement.calls if placement is not None else ():
             hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
+    around = Counter(facts.around)
+    alone = {name for name, count in around.items() if name and count == facts.runs[name]}
     return {
-        index: placement.hooks
+        index: (Hook(module=facts.around[index], side="addition"),)
+        if placement is None and facts.around[index] in alone
+        else placement.hooks
         if placement is not None
         and all(
             len(hooked[call.name, multipliers[index]]) == facts.runs[call.name]

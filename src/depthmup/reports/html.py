@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from depthmup.records.codec import strict
+from depthmup.records.packages import need
 
 
 def render(template: str, **values: Any) -> str:
@@ -81,6 +82,7 @@ def prepare() -> None:
 @cache
 def library() -> Any:
     """Vega, Vega-Lite and Vega-Embed as one script."""
+    need("A page", "altair", "vl_convert")
     import altair as alt
     import vl_convert
     from markupsafe import Markup

@@ -171,7 +171,12 @@ def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimat
         >>> none, every = share(0, 6), share(6, 6)
         >>> round(none.high, 3), round(every.low, 3)
         (0.459, 0.541)
+
+    Raises:
+        ValueError: no trials, or more successes than trials.
     """
+    if not 0 <= count <= trials or trials < 1:
+        raise ValueError(f"Expected successes among one trial or more; got {count} of {trials}.")
     tail = (1 - confidence) / 2
     return Estimate(
         value=count / trials,

@@ -1,5 +1,6 @@
 """Residual branches, found in the dataflow: where something is added to what it was made from."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -149,11 +150,14 @@ class _Finder:
                 continue
             if stream in self.ignored and not self.begins(stream):
                 continue
+            if self.gained(output) in streams:  # the stream itself, with a gain: no branch
+                continue
             for origin, scale in self.points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
-                    # Without parameters it is no branch: x + dropout(x), or a mean that is added.
-                    if any(node in self.used_at for node in path):
+                    # Without parameters it is no branch: x + dropout(x), or a mean that is added;
+                    # nor with a gain alone: a * x + b * x0 weighs two points of one stream.
+                    if any(node in self.used_at for node in path) and not self.gains_only(path):
                         return _Addition(
                             addition=addition.index,
                             stream=stream,
@@ -190,7 +194,8 @@ class _Finder:
         """The stream's operand, and what the stream was before each step that made it.
 
         Steps are residual additions, operations that leave the values alone (a copy before an
-        in-place addition), and multiplications by numbers, whose product comes with each point.
+        in-place addition), multiplications by gains, and those by numbers, whose product comes with
+        each point.
         """
         scale = 1.0
         yield stream, scale
@@ -202,10 +207,29 @@ class _Finder:
             else:
                 number, before = _step_back(self.graph, stream)
                 if before is None:
+                    before = self.gained(stream)
+                if before is None:
                     return
                 scale *= number
                 stream = before
             yield stream, scale
+
+    def gains_only(self, path: Iterable[int]) -> bool:
+        """Whether nothing happens along a path but multiplication by gains and numbers."""
+        return all(
+            self.gained(node) is not None or _step_back(self.graph, node)[1] is not None
+            for node in path
+        )
+
+    def gained(self, node: int) -> int | None:
+        """What a learned gain of one number, or one for each coordinate, multiplies."""
+        this = self.graph.nodes[node]
+        gains = [r for r in this.inputs if r.node in self.derived]
+        others = [r.node for r in this.inputs if r.node not in self.ignored]
+        if this.op != "mul" or len(gains) != 1 or len(others) != 1:
+            return None
+        entries = math.prod(self.graph.shape(gains[0]))
+        return others[0] if entries in (1, this.shape[-1], *this.shape[1:2]) else None
 
     def projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]

@@ -4,6 +4,7 @@ Reading a model is one phase, comparing two models another: what a number means 
 shows in how it differs between a model and its base, so nothing here knows of a second model.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,8 @@ class Facts:
     activations (queries and keys among them). ``constants`` are the model's own numbers and what
     they stand beside. ``tied`` says what can multiply the input of a readout that is also an
     embedding, and so cannot carry a multiplier itself. ``runs`` counts the calls of each module.
+    ``around`` names, for each branch, the module that takes in the stream and returns it with that
+    branch added ("" if there is none).
     ``mixtures`` are the mixtures of experts.
     """
 
@@ -52,6 +55,7 @@ class Facts:
     tied: Mapping[str, Carriers] = field(repr=False)
     constants: Constants = field(repr=False)
     runs: Mapping[str, int] = field(repr=False)
+    around: tuple[str, ...] = field(repr=False)
     mixtures: tuple[Mixture, ...] = ()
 
     @property
@@ -114,8 +118,26 @@ def read(
         products=products,
         constants=find_constants(graph, usage, residuals, products),
         runs=runs,
+        around=tuple(_around(graph, branch) for branch in residuals.branches),
         mixtures=find_mixtures(graph, placed),
     )
+
+
+def _around(graph: Graph, branch: Branch) -> str:
+    """The module that returns x + f(x) of its first input x, which it leaves as it was.
+
+    There A f can be had from outside, as x + A (output - x).
+    """
+    stream, result = Ref(branch.stream), (Ref(branch.addition),)
+    for call in graph.calls:
+        adds = call.inputs[:1] == (stream,) and call.outputs == result and branch.scale == 1
+        written = any(
+            call.first <= n < call.end and stream in graph.nodes[n].inputs
+            for n in graph.overwriting
+        )
+        if adds and call.name and not written:
+            return call.name
+    return ""
 
 
 def _tied(graph: Graph, usage: Usage) -> dict[str, Carriers]:
@@ -179,6 +201,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             reads_stream=use.node in downstream,
             branches=tuple(inside.get(use.node, ())),
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
+            grouped=_is_grouped(graph, usage, use),
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)
@@ -189,6 +212,28 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
     return replace(
         usage, uses={name: tuple(map(placed, uses)) for name, uses in usage.uses.items()}
     )
+
+
+def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
+    """Whether a matrix is repeated over groups of coordinates that a view has set apart."""
+    if use.how is not How.MATRIX or not use.batch or use.activation is None:
+        return False
+    shape = graph.nodes[graph.parameters[use.parameter]].shape
+    groups = math.prod(shape[axis] for axis in use.batch)
+    size = math.prod(shape[axis] for axis in use.fan_in)
+    weights = usage.constant | usage.derived.keys()
+    node = use.activation
+    while True:
+        this = graph.nodes[node]
+        sources = [ref for ref in this.inputs if ref.node not in weights]
+        if this.op not in TRANSPARENT | {"add", "sub", "mul", "div"} or len(sources) != 1:
+            return False
+        before = graph.shape(sources[0])
+        if this.op == "expand" and math.prod(before) != math.prod(this.shape):
+            return False  # every matrix reads the same
+        if this.op in RESHAPES and before[-1:] == (groups * size,) and groups in this.shape:
+            return True
+        node = sources[0].node
 
 
 def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:

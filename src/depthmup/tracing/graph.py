@@ -53,12 +53,13 @@ class ModuleCall:
 class Hook:
     """One tensor of a module's call: its first input, one of its outputs, or a parameter.
 
+    Or what it adds to its input: ``side`` is "addition" where a module returns x + f(x).
     ``part``: only these coordinates of dimension ``dim``, from each start to each stop; all of them
     if empty. ``parameter`` is the name that the module itself has for a parameter.
     """
 
     module: str
-    side: str  # "input", "output" or "parameter"
+    side: str  # "input", "output", "parameter" or "addition"
     index: int = 0
     part: tuple[tuple[int, int], ...] = ()
     dim: int = -1
@@ -72,7 +73,8 @@ class Graph:
     ``factors`` are the numbers by which nodes multiply their one other operand, where a node does
     just that. ``unknown`` are buffers (and other tensors, under no name) of one number by which
     the forward pass multiplies, and whose value is not at hand, as on the meta device; ``unsure``
-    those of several entries, which may or may not be one number.
+    those of several entries, which may or may not be one number. ``overwriting`` are the nodes
+    that write into the tensor they are given.
     """
 
     nodes: tuple[Node, ...]
@@ -83,6 +85,7 @@ class Graph:
     factors: Mapping[int, float] = field(repr=False)
     unknown: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+    overwriting: frozenset[int] = field(default=frozenset(), repr=False)
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         return self.nodes[ref.node].shapes[ref.output]

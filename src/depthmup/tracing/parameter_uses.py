@@ -47,7 +47,8 @@ class Use:
 
     The rest says where the operation stands, once the whole model is read: its name; whether it
     ``leads`` to a matrix and ``follows`` one (or a lookup); whether it is ``normalized`` behind;
-    ``pieces``, the sizes of the tensors that were put together into what a matrix reads;
+    ``pieces``, the sizes of the tensors that were put together into what a matrix reads; whether
+    it is ``grouped``: repeated over groups of coordinates, as a matrix for each head is;
     whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
     each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
     multiply where the parameter cannot be.
@@ -72,6 +73,7 @@ class Use:
     branches: tuple[tuple[int, bool], ...] = ()
     hooks: tuple[Hook, ...] = ()
     pieces: tuple[int, ...] = ()
+    grouped: bool = False
 
     @property
     def traced(self) -> bool:

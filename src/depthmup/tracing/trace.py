@@ -42,6 +42,7 @@ class _Recorder(TorchDispatchMode):
         self._refs: dict[int, Ref] = {}
         self._alive: list[Tensor] = []  # an id is only unique among living tensors
         self.absent: set[int] = set()  # constants whose values are not at hand
+        self.overwriting: set[int] = set()
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
 
     def leaf(self, tensor: Tensor, op: str, name: str = "", *, value: float | None = None) -> int:
@@ -121,6 +122,7 @@ class _Recorder(TorchDispatchMode):
         for output, tensor in enumerate(outputs):
             self.bind(tensor, Ref(index, output))
         if schema.is_mutable:
+            self.overwriting.add(index)
             for argument, value in zip(schema.arguments, args, strict=False):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     for tensor in _tensors(value):
@@ -345,6 +347,7 @@ def _attempt(
         factors=_factors(recorder.nodes),
         unknown=_names_of(recorder.nodes, absent, lambda size: size == 1),
         unsure=_names_of(recorder.nodes, absent, lambda size: size > 1),
+        overwriting=frozenset(recorder.overwriting),
     )
 
 
