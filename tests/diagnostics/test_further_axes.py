@@ -118,10 +118,24 @@ def test_experts_in_one_tensor_are_judged_by_their_entries():
 
 
 def test_the_width_of_experts_is_an_axis_like_any_other():
-    result = checked(along={"expert_width": (16, 32, 64, 128)}, steps=2)
-    judged = {e.observable for e in result.exponents if e.outcome is not Outcome.SHOWN}
+    """What a whole network does is judged; the same networks tell a planted mistake apart."""
+
+    def prepare(model, plan, lr):
+        optimizers = planned(model, plan, lr)
+        names = {id(p): name for name, p in model.named_parameters()}
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+            if any("experts" in names[id(p)] for p in group["params"]):
+                group["lr"] *= plan.mixtures[0].fan_in
+        return optimizers
+
+    along = {"expert_width": (16, 32, 64, 128)}
+    right, wrong = checked(along=along, steps=2), checked(along=along, steps=2, prepare=prepare)
+    judged = {e.observable for e in right.exponents if e.outcome is not Outcome.SHOWN}
     assert judged == {"stream", "stream change", "branch output", "branch change", "logits change"}
-    assert result.outcome is Outcome.PASS
+    assert right.outcome is not Outcome.FAIL
+    for observable in ("stream change", "branch change", "logits change"):
+        pairs = zip(slopes(right, observable), slopes(wrong, observable), strict=True)
+        assert all(b - a > 0.25 for a, b in pairs), observable
 
 
 def test_width_depth_and_experts_together_are_told_apart():
