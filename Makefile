@@ -38,7 +38,7 @@ sanitize: $(READY)  ## the compiled kernel: without warnings, and fuzzed under t
 bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
 	$(BIN)/python -m benchmarks
 
-attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input; an hour
+attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input, pages; two hours
 	$(BIN)/python -m benchmarks.attack
 
 docs: $(READY)  ## the site, in site/: a warning or a dead link is an error
@@ -90,10 +90,10 @@ locked:  ## install exactly what is pinned, every file by its hash, and see that
 	.venv-locked/bin/python -m pip install --quiet --no-deps --no-build-isolation .
 	.venv-locked/bin/depthmup doctor
 
-sbom: $(READY) $(TOOLS)/.ready  ## a bill of materials of what is installed, dist/sbom.cdx.json
-	mkdir -p dist
+sbom: $(READY) $(TOOLS)/.ready  ## a bill of materials of what is installed, build/sbom.cdx.json
+	mkdir -p build
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
-		--mc-type library --output-file dist/sbom.cdx.json $(BIN)/python
+		--mc-type library --output-file build/sbom.cdx.json $(BIN)/python
 
 audit: $(TOOLS)/.ready  ## known vulnerabilities of what is pinned; 2: not every one could be asked
 	$(TOOLS)/bin/python requirements/audit.py

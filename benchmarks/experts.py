@@ -165,8 +165,8 @@ def transfers(out: Path) -> None:
         )  # fmt: skip
         report = depthmup.transfer(MINE, design, out=out / axis)
         finding = report.finding(axis=axis)
-        optima = ", ".join(f"{o.size[axis]}: {o.estimate.value:.2f}" for o in finding.optima)
-        print(f"{title} | {scheme} | {optima} | {finding.drift} | {finding.excess} | "
+        optima = ", ".join(f"{o.size[axis]}: {o.log2_lr.value:.2f}" for o in finding.optima)
+        print(f"{title} | {scheme} | {optima} | {finding.drift} | {finding.regret} | "
               f"{finding.verdict} | {time.process_time() - start:.0f} s")  # fmt: skip
 
 

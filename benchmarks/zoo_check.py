@@ -52,7 +52,7 @@ def subject(architecture: Architecture) -> Model:
         if isinstance(given, dict) and "input_ids" in given:
             return {name: tokens() for name in given}, tokens()
         images = torch.randn(EXAMPLES, *PIXELS.shape[1:], generator=generator)
-        labels = torch.randint(10, (EXAMPLES,), generator=generator)
+        labels = torch.randint(2, (EXAMPLES,), generator=generator)
         return ({"pixel_values": images} if isinstance(given, dict) else images), labels
 
     return Model(make=architecture.make, batch=batch, loss=loss)

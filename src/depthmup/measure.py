@@ -236,6 +236,7 @@ def resolved_sweep(
     )
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
+    custom = custom.with_costs(resolved(model).cost, design)
     return Sweep(model=custom, design=design), target
 
 

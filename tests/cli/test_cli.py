@@ -272,3 +272,16 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
         assert load_report(store, sweep).study().config["seeds"] == sweep.design.seeds
         with pytest.raises(StoreError, match="runs are not in"):
             load_report(store)
+
+
+def test_a_verdict_says_that_its_runs_are_of_several_engines(finished, tmp_path):
+    copy = tmp_path / "results.sqlite"
+    copy.write_bytes((finished[0] / "results.sqlite").read_bytes())
+    with Store(copy) as store:
+        session = store.sessions()[-1]
+        alone = load_report(store).finding().why
+        store.open_session({**session, "environment": {"engine": "stacked"}})
+        report = load_report(store)
+    assert alone in report.finding().why
+    assert "Runs of 2 engines are mixed" in report.finding().why
+    assert "mixed" not in alone

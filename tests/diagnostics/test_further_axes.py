@@ -118,7 +118,7 @@ def test_experts_in_one_tensor_are_judged_by_their_entries():
 
 
 def test_the_width_of_experts_is_an_axis_like_any_other():
-    result = checked(along={"expert_width": (16, 32, 64)}, steps=2)
+    result = checked(along={"expert_width": (16, 32, 64, 128)}, steps=2)
     judged = {e.observable for e in result.exponents if e.outcome is not Outcome.SHOWN}
     assert judged == {"stream", "stream change", "branch output", "branch change", "logits change"}
     assert result.outcome is Outcome.PASS

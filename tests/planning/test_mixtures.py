@@ -1,8 +1,12 @@
 """Mixtures of experts: routers and experts found in the dataflow, planned by published rules."""
 
 import dataclasses
+import gzip
+import json
 from math import sqrt
+from pathlib import Path
 
+import planning_zoo
 import pytest
 import torch
 from mixtures import Layer, custom, stacked
@@ -303,6 +307,35 @@ def test_of_fixed_sizes_a_mixture_is_planned_as_dense_layers_are():
         kind=Kind.HIDDEN, in_branch=True, part=Part.EXPERT
     )
     assert without["1.experts.0.up.weight"].ratios == Ratios(fan_in=2, fan_out=2)
+
+
+DENSE = json.loads(
+    gzip.decompress((Path(__file__).parent / "fixtures" / "dense-plans.json.gz").read_bytes())
+)
+
+
+@pytest.mark.parametrize("block", sorted({key.split("/")[0] for key in DENSE}))
+def test_plans_of_dense_models_are_what_they_were_before_mixtures_were_known(block):
+    """Roles, factors, laws and multipliers, as they were written down then."""
+    make, inputs = planning_zoo.tower(getattr(planning_zoo, block)), planning_zoo.vectors()
+    model, base = make(16, 4), make(8, 2)
+    assert read(model, inputs).mixtures == ()
+    cases = [key for key in DENSE if key.startswith(f"{block}/")]
+    assert len(cases) == 6
+    for key in cases:
+        _, scheme, optimizer = key.split("/")
+        plan = depthmup.plan(
+            model, base=base, scheme=scheme, optimizer=optimizer, example_inputs=inputs,
+            own_init="fixed",
+        )  # fmt: skip
+        laws = ("init", "lr", "epsilon", "decay", "forward")
+        rows = [
+            [p.name, str(p.role), p.init, p.lr, p.epsilon, p.decay, p.folded,
+             [str(getattr(p.laws, law)) for law in laws]]
+            for p in plan.prescriptions
+        ]  # fmt: skip
+        rows += [[str(m.where), m.label, m.value, list(m.folds)] for m in plan.multipliers]
+        assert rows == DENSE[key], key
 
 
 REFUSED = [

@@ -332,8 +332,10 @@ def test_a_branch_multiplier_of_the_models_own_counts_once(how, scheme, value):
 
 def test_a_branch_multiplier_behind_a_nonlinearity_counts_once():
     """Its own 1/sqrt(L) stays, and what the whole block adds is multiplied by the rest."""
-    multipliers = scales("root of a nonlinearity", "completep").multipliers
-    assert {(m.value, m.hooks[0].side) for m in multipliers} == {(approx(0.5), "addition")}
+    plan = scales("root of a nonlinearity", "completep")
+    branches = [m for m in plan.multipliers if m.where is Where.BRANCH]
+    assert [m.value for m in branches] == [approx(0.5)] * 8
+    assert {m.hooks[0].side for m in branches} == {"addition"}
     assert not scales("root of a nonlinearity", "depth-mup").multipliers
 
 

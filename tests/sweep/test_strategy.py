@@ -149,6 +149,32 @@ def test_a_budget_of_runs_is_kept():
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
+def gpu_hours(size):
+    """A pipeline that is used up to the deepest size: depth costs nothing until then."""
+    return 8.0 if size["depth"] == 64 else 1.0
+
+
+def test_a_budget_in_units_of_ones_own(tmp_path):
+    """Spent by what the function says, and replayed by whoever opens the folder without it."""
+    model = depthmup.Model(train=train, version="1", cost=gpu_hours)
+    asked = design(lrs=depthmup.Auto(work=40.0), schemes="depth-mup")
+    report = depthmup.transfer(model, asked, out=tmp_path)
+    story = report.study().search
+    keys = len(TRAINED)
+    assert story.work == sum(
+        gpu_hours({"depth": d}) for d in (trial.depth for trial in report.records)
+    )
+    assert 20 < story.work <= 40
+    assert any("the budget is spent" in why for why in story.ended.values())
+    with Store(tmp_path / MAIN_STORE) as store:
+        assert load_report(store).study().search == story
+    depthmup.transfer(model, asked, out=tmp_path)
+    assert len(TRAINED) == keys
+    for wrong, message in ((lambda size: -1.0, "to be positive"), (lambda size: "1", "a number")):
+        with pytest.raises(ValueError, match=message):
+            depthmup.transfer(replace(model, cost=wrong), asked)
+
+
 def test_a_precision_that_was_asked_for():
     auto = depthmup.Auto(precision=0.05, start=2.0**-10)
     report = depthmup.transfer(MODEL, design(lrs=auto, schemes="depth-mup"))
@@ -188,7 +214,7 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
     assert design(lrs="auto").auto == depthmup.Auto()
     assert design(lrs="auto").seeds == design().seeds == 8
     assert design(lrs=[0.1, 0.2]).seeds == 3
-    with pytest.raises(ValueError, match="to be numbers or 'auto'"):
+    with pytest.raises(ValueError, match="learning rates or 'auto'"):
         design(lrs="automatic")
     with pytest.raises(ValueError, match="runs of Auto to be positive"):
         depthmup.Auto(runs=0)
@@ -210,7 +236,7 @@ def test_each_optimizer_begins_at_its_own_usual_rate():
     both = design(schemes="depth-mup", optimizers=("sgd", "adamw"))
     report = depthmup.transfer(depthmup.Model(train=train, version="1"), both)
     assert began["sgd"] / began["adamw"] == 2.0**5  # both begin as far below their start
-    rates = {o.log2_lr.value for f in report.findings for o in f.optima}
+    rates = {o.log2_lr.value for t in report.study().headline.transfers for o in t.optima}
     assert min(rates) < -7 < -4 < max(rates)
     began.clear()
     own = replace(both, lrs=depthmup.Auto(start={"sgd": 0.25, "adamw": 0.5**8}))

@@ -130,6 +130,8 @@ def test_a_scheme_and_a_rule_move_what_is_tuned_by_their_own_law(what, scheme):
     small, large = (
         QUANTITIES[what.key](BuiltIn().run(asked, variant, at, -6.0, 0)) for at in (base, size)
     )
+    twice = QUANTITIES[what.key](BuiltIn().run(asked, variant, base, -5.0, 0))
+    assert twice / small == approx(2)
     ratios = Ratios(fan_in=4, fan_out=4, depth=2, batch=2, duration=4)
     assert large / small == approx(law_of(what, variant).at(ratios), rel=1e-9)
 

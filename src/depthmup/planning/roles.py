@@ -149,7 +149,7 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
     if use.how is How.UNKNOWN:
         raise NotUnderstood(
             f"Parameter {growth.name} is used by {use.op}, in a way that does not tell fan-in from "
-            f"fan-out. {_how_to_declare(growth)}"
+            f"fan-out. {_COMPUTED if len(growth.shape) > 1 else ''}{_how_to_declare(growth)}"
         )
     if repeated != 1 and use.how is How.ELEMENTWISE:
         raise NotUnderstood(
@@ -194,6 +194,14 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
     if last:
         return Kind.READOUT, 1.0, 1.0
     return (Kind.HIDDEN if use.follows else Kind.INPUT), 1.0, 1.0
+
+
+_COMPUTED = (
+    "If a weight is computed from it (weight norm, spectral norm, a standardized or orthogonal "
+    "weight, DoRA), that weight's size is not its own, and no rule covers it by itself: plan the "
+    "plain layer (torch.nn.utils.parametrize.remove_parametrizations), or declare a direction as "
+    "'hidden' and its gain as 'vector', inside of the network only. "
+)
 
 
 def _how_to_declare(growth: Growth) -> str:

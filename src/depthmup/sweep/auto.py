@@ -21,7 +21,7 @@ class Auto:
             instead of a verdict.
         runs: most runs of the whole sweep.
         seconds: after which no further runs are begun; those that were are finished.
-        work: most work, in parameters times steps, as ``Sweep.work`` counts it.
+        work: most work, in parameters times steps, or in the units of ``Model(cost=...)``.
 
     Raises:
         ValueError: a value is not positive.

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -32,7 +33,13 @@ class TraceError(RuntimeError):
 
 
 class _Recorder(TorchDispatchMode):
-    """Writes down every operation that reaches the dispatcher."""
+    """Writes down every operation that reaches the dispatcher.
+
+    ``flex_attention`` is followed through the plain operations that define it, so that a person's
+    own function of its scores is seen as well.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,6 +109,9 @@ class _Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            with self:
+                return _plain_operations(func)(*args, **kwargs)
         inputs = self.refs((args, kwargs))
         as_refs = tree_map(lambda x: self.ref(x) if isinstance(x, Tensor) else x, (args, kwargs))
         result = func(*args, **kwargs)
@@ -155,6 +165,16 @@ class _Recorder(TorchDispatchMode):
             return _finite(given[1 if op == "copy" else 0])
 
 
+def _plain_operations(operator: HigherOrderOperator) -> Callable[..., Any]:
+    """What defines an operator that takes functions, as functions of tensors alone."""
+    # Only where it is met: it takes a while to load.
+    from torch._higher_order_ops.flex_attention import flex_attention, math_attention
+
+    if operator is flex_attention:
+        return math_attention
+    raise NotImplementedError(f"{operator} takes functions, and cannot be followed")
+
+
 # Where a tensor of one value has that value among its arguments; "ones" has none.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0} | dict.fromkeys(
     ("ones", "ones_like", "new_ones"), None
@@ -165,6 +185,8 @@ _LARGEST_CONSTANT = 1 << 20
 
 def _filled(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
     """The one value of a new tensor that has one."""
+    if op in SAME and args and isinstance(args[0], (int, float)):  # a number, made a tensor
+        return float(args[0])
     if op not in _FILLS:
         return None
     where = _FILLS[op]

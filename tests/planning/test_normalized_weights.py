@@ -1,0 +1,118 @@
+"""Weights that are computed from parameters by a norm: refused, and planned where declared."""
+
+import pytest
+import torch
+from planning_zoo import vectors
+from pytest import approx
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+
+import depthmup
+from depthmup.planning import NotUnderstood, Where
+
+
+class Rows(nn.Module):
+    def forward(self, weight):
+        return weight / weight.norm(dim=1, keepdim=True)
+
+
+class Standardized(nn.Module):
+    def forward(self, weight):
+        return (weight - weight.mean(1, keepdim=True)) / weight.std(1, keepdim=True)
+
+
+def by_rule(rule):
+    def wrap(layer):
+        parametrize.register_parametrization(layer, "weight", rule())
+        return layer
+
+    return wrap
+
+
+class DoRA(nn.Module):
+    """A frozen matrix, a correction of low rank, and a gain for each row of their sum."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base = layer.requires_grad_(False)
+        self.a = nn.Parameter(torch.randn(2, layer.in_features))
+        self.b = nn.Parameter(torch.zeros(layer.out_features, 2))
+        self.gain = nn.Parameter(layer.weight.detach().norm(dim=1, keepdim=True))
+
+    def forward(self, x):
+        weight = self.base.weight + self.b @ self.a
+        weight = self.gain * weight / weight.norm(dim=1, keepdim=True)
+        return nn.functional.linear(x, weight, self.base.bias)
+
+
+WRAPS = {
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "rows": by_rule(Rows),
+    "standardized": by_rule(Standardized),
+}
+
+
+class Block(nn.Module):
+    def __init__(self, width, wrap):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * width), wrap(nn.Linear(2 * width, width))
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class Network(nn.Module):
+    def __init__(self, width, depth, wrap):
+        super().__init__()
+        self.first, self.head = nn.Linear(6, width), nn.Linear(width, 4)
+        self.blocks = nn.ModuleList(Block(width, wrap) for _ in range(depth))
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def planned(wrap, **options):
+    return depthmup.plan(
+        Network(64, 8, wrap),
+        base=Network(16, 2, wrap),
+        example_inputs=vectors(),
+        scheme="depth-mup",
+        **options,
+    )
+
+
+@pytest.mark.parametrize("name", WRAPS)
+def test_a_weight_whose_size_is_not_the_parameters_is_refused(name):
+    with pytest.raises(NotUnderstood, match="weight norm, spectral norm"):
+        planned(WRAPS[name])
+
+
+def test_dora_is_refused():
+    with pytest.raises(NotUnderstood, match=r"as in LoRA|DoRA"):
+        planned(DoRA)
+
+
+def test_a_direction_and_its_gain_as_declared():
+    """W = g v / |v|: v keeps the matrix's law, and g that of a gain."""
+    weight = "blocks.*.down.parametrizations.weight"
+    plan = planned(
+        parametrizations.weight_norm,
+        roles={f"{weight}.original1": "hidden", f"{weight}.original0": "vector"},
+    )
+    direction, gain = (plan[f"blocks.0.down.parametrizations.weight.original{i}"] for i in (1, 0))
+    # A quarter for the width, a half for the depth; nothing is folded into either.
+    assert (direction.lr, gain.lr) == (approx(0.125), approx(0.5))
+    assert (direction.folded, gain.folded) == (1.0, 1.0)
+    branches = [m for m in plan.multipliers if m.where is Where.BRANCH]
+    assert [m.value for m in branches] == [approx(0.5)] * 8
+    # The matrix before the ReLU carries the multiplier, with the last bias: that is as exact.
+    assert {*branches[0].folds} == {
+        "blocks.0.up.weight",
+        "blocks.0.up.bias",
+        "blocks.0.down.bias",
+    }
