@@ -75,9 +75,9 @@ def test_every_public_name_stands_in_the_reference_with_its_source(site):
         names = re.findall(
             r'<dt class="sig sig-object py" id="(depthmup[^"]+)">(.*?)</dt>', text, re.S
         )
-        top = [
-            (name, head) for name, head in names if name.rpartition(".")[2] in defined(page.stem)
-        ]
+        package, values = page.stem.replace("-", "."), defined(page.stem)
+        own = {f"{at}.{name}" for name in values for at in (package, "depthmup")}
+        top = [(name, head) for name, head in names if name in own]
         assert top
         assert [name for name, head in top if "viewcode-link" not in head] == []
 
