@@ -51,7 +51,7 @@ integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[integrations]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
 	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
-	$(BIN)/python -m pytest -n 0 -rs tests/docs
+	$(BIN)/python -m pytest -n 0 -rs tests/docs tests/sweep/test_trackers.py
 
 wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
 	rm -rf dist build/clean

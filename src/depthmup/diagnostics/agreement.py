@@ -84,6 +84,10 @@ def agreement_with_width(
     Returns:
         Slopes of the errors of outputs and of the RMS of x, whose expected value is -1/2.
 
+    Raises:
+        ValueError: widths or a number of runs that cannot be trained, or no limit is known for
+            these networks.
+
     Example:
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
