@@ -111,7 +111,12 @@ class _Worker:
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
         self.process = context.Process(target=_work, args=(worker_end,))
-        self.process.start()
+        # Ctrl-C reaches the whole group: held back until the worker, which inherits that, ignores it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         worker_end.close()
 
     def give(self, attempt: Attempt, backlog: Backlog) -> None:
@@ -191,6 +196,7 @@ def _not_started(code: int) -> str:
 def _work(connection: Connection) -> None:
     """A worker: do jobs until this process is stopped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
