@@ -111,7 +111,8 @@ class _Worker:
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
         self.process = context.Process(target=_work, args=(worker_end,))
-        self.process.start()
+        with _holding_interrupts_back():
+            self.process.start()
         worker_end.close()
 
     def give(self, attempt: Attempt, backlog: Backlog) -> None:
@@ -161,6 +162,19 @@ class _Worker:
         self.connection.close()
 
 
+@contextmanager
+def _holding_interrupts_back() -> Iterator[None]:
+    """Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def leave_if_starting() -> None:
     """End this process if it is a worker that is still being started.
 
@@ -191,6 +205,8 @@ def _not_started(code: int) -> str:
 def _work(connection: Connection) -> None:
     """A worker: do jobs until this process is stopped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
