@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# What makes pins, bills of materials and audits, apart from what the package is tested with.
+TOOLS  := .venv-tools
+LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format clean
+.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format
+.PHONY: lock locked sbom audit wheel clean
 .DEFAULT_GOAL := test
 
 # mup is only tested against; its torchvision requirement would replace torch.
@@ -34,12 +38,13 @@ sanitize: $(READY)  ## the compiled kernel: without warnings, and fuzzed under t
 bench: $(READY)  ## every measurement of speed, for an idle machine; ten minutes
 	$(BIN)/python -m benchmarks
 
-attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input; an hour
+attack: $(READY)  ## interruptions, flipped bits, mutated files, bad input, pages; two hours
 	$(BIN)/python -m benchmarks.attack
 
-docs: $(READY)  ## the site, in site/; a warning is an error
+docs: $(READY)  ## the site, in site/: a warning or a dead link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
+	$(BIN)/python -m pytest -n 0 -rs tests/docs/test_site.py
 
 # torchtitan's recipe needs few of its requirements, of which one contradicts transformers' datasets.
 integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
@@ -48,16 +53,50 @@ integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
 	$(BIN)/python -m pytest -n 0 -rs tests/docs
 
+wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
+	rm -rf dist build/clean
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  "$$(ls dist/*.whl)[pages]"
+	cd build/clean && bin/depthmup transfer --preset tiny --out runs
+
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks requirements
+	$(BIN)/ruff format --check src tests benchmarks requirements
 
 types: $(READY)
 	$(BIN)/mypy
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks requirements
+	$(BIN)/ruff format src tests benchmarks requirements
+
+$(TOOLS)/.ready: requirements/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+# LINKS: a folder of wheels of PyTorch's builds without CUDA.
+lock: $(TOOLS)/.ready  ## pins with hashes, in requirements/, of what constraints.txt names
+	$(TOOLS)/bin/python requirements/lock.py $(LINKS)
+
+# A wheel in a folder has no hash by its name, so that pip would take the index's build instead.
+locked:  ## install exactly what is pinned, every file by its hash, and see that it works
+	$(PYTHON) -m venv .venv-locked
+	$(if $(LINKS),$(LOCKED) --no-index --no-deps --find-links $(LINKS) -r requirements/torch.txt)
+	$(LOCKED) $(foreach part,torch locked build,-r requirements/$(part).txt)
+	$(LOCKED) --no-deps -r requirements/oracles.txt
+	.venv-locked/bin/python -m pip install --quiet --no-deps --no-build-isolation .
+	.venv-locked/bin/depthmup doctor
+
+sbom: $(READY) $(TOOLS)/.ready  ## a bill of materials of what is installed, build/sbom.cdx.json
+	mkdir -p build
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--mc-type library --output-file build/sbom.cdx.json $(BIN)/python
+
+audit: $(TOOLS)/.ready  ## known vulnerabilities of what is pinned; 2: not every one could be asked
+	$(TOOLS)/bin/python requirements/audit.py
 
 clean:
-	rm -rf $(VENV) runs site build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) .venv-locked runs site build dist .mypy_cache .ruff_cache .pytest_cache

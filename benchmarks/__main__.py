@@ -20,7 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-PARTS = ("engines", "scaling", "limits", "planning", "imports")
+PARTS = ("engines", "batches", "scaling", "limits", "planning", "imports")
 HERE = Path(__file__).parent
 
 
@@ -33,7 +33,9 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="see that everything works")
     parser.add_argument("--rounds", type=int, default=0, help="0: 5, or 1 if quick")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of engines")
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="of engines, batches"
+    )
     parser.add_argument("--no-log", action="store_true", help="leave log and charts alone")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
@@ -88,7 +90,7 @@ def measured(
     charts: Path | None,
 ) -> list[str]:
     """A part's table; its chart is saved on the way."""
-    from benchmarks import engines, imports, scaling
+    from benchmarks import batches, engines, imports, scaling
     from benchmarks.team import Team
     from depthmup.records import cores
 
@@ -112,6 +114,11 @@ def measured(
             from benchmarks.charts import of_scaling
 
             drawn = of_scaling(costs, hardware)
+    elif part == "batches":
+        if not native:
+            return ["The compiled engine does not run here."]
+        shares = batches.run(rounds=rounds, clock=clock, cores=cores(), quick=quick)
+        lines = [f"By the {clock} clock.", "", *batches.table(shares)]
     elif part == "imports":
         lines = imports.table(rounds)
     else:

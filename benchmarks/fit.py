@@ -14,7 +14,7 @@ import argparse
 import math
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,13 @@ MISSING = 0.2
 EXPONENTS = (0.0, -0.25, -0.5, 0.2, 0.35)
 CLIFF = 0.3
 """Share of the tables whose runs diverge 0.6 to 2 octaves above their optimum."""
+
+SHOWN_BY = 3
+"""Rates of a size that must train for its losses to show a valley."""
+
+_NAMES = {Defect.UNIT: (Defect.UNIT, Defect.RATE), Defect.IMPOSSIBLE: (Defect.IMPOSSIBLE,)}
+"""As what a planted defect may be told: three rates a thousand times too large are also beyond
+sense."""
 
 AXES = {"depth": "n_layers", "width": "d_model"}
 TARGETS = ({"depth": 512, "width": 512}, {"depth": 128, "width": 2048})
@@ -79,13 +86,11 @@ def simulated(rng: np.random.Generator, *, seeds: int, planted: bool, edges: int
     cut = set(rng.choice(len(sizes), edges, replace=False).tolist())
     level = 0.03 * rng.standard_normal(seeds)
     shift = 0.05 * rng.standard_normal(seeds)
-    frames, clear = [], []
+    frames = []
     for number, (depth, width) in enumerate(sizes):
         best = base + slope["depth"] * math.log2(depth / DEPTHS[0])
         best += slope["width"] * math.log2(width / WIDTHS[0])
         spacing = float(rng.choice(SPACINGS))
-        inner = depth not in (DEPTHS[0], DEPTHS[-1]) or width == WIDTHS[1]
-        clear += [number] if spacing <= 1 and number not in cut and inner else []
         low, high = (best - 3, best + 3) if number not in cut else (best - 4, best)
         rates = np.arange(low + rng.uniform(0, spacing), high + 1e-9, spacing)
         u = rates[:, None] - best - shift
@@ -98,18 +103,21 @@ def simulated(rng: np.random.Generator, *, seeds: int, planted: bool, edges: int
         frames.append(pd.DataFrame({**frame, "loss": loss[there]}))
     runs = pd.concat(frames, ignore_index=True)
     truth = {"depth": slope["depth"], "width": slope["width"], "base": base}
-    defects = _plant(rng, runs, [sizes[i] for i in clear]) if planted else {}
+    defects = _plant(rng, runs) if planted else {}
     return Truth(runs=runs, planted=defects, **truth)
 
 
 def _plant(
-    rng: np.random.Generator, runs: "pd.DataFrame", sizes: Sequence[tuple[int, int]]
+    rng: np.random.Generator, runs: "pd.DataFrame", *, fewest: int = SHOWN_BY
 ) -> dict[Defect, list[set[int]]]:
     """Put two unit slips and two impossible rows into a table; the rows of each, from 1.
 
-    Slips are planted in sizes whose curve shows its optimum, and not in corners of the table, where
-    a trend ends: of a size with one run nothing can be told.
+    Slips are planted in any two sizes whose losses show a valley: in which runs at three rates end
+    below twice the size's best. Of one run nothing can be told.
     """
+    shown = runs["loss"] < 2 * runs.groupby(["n_layers", "d_model"])["loss"].transform("min")
+    rates_of = runs[shown].groupby(["n_layers", "d_model"])["lr"].nunique()
+    sizes = [size for size, count in rates_of.items() if count >= fewest]
     rates, bits = rng.choice(len(sizes), 2, replace=False)
     slipped = {}
     for number, column, factor in ((rates, "lr", 1000.0), (bits, "loss", 1 / math.log(2))):
@@ -169,7 +177,7 @@ def judged(truth: Truth, target: dict[str, int] | None = None) -> Outcome:
         covered=[e.low <= t <= e.high for e, t in known],
         halves=[(e.high - e.low) / 2 for e, _ in known],
         found=all(
-            rows_of & told.get(defect, set())
+            rows_of & set.union(*(told.get(name, set()) for name in _NAMES[defect]))
             for defect, slices in truth.planted.items()
             for rows_of in slices
         ),

@@ -26,7 +26,9 @@ TICKS = 3
 """Reports of progress before an engine's clock starts: its first steps touch new memory."""
 
 
-def cells(width: int, depth: int, steps: int, members: int = MEMBERS) -> list[Cell]:
+def cells(
+    width: int, depth: int, steps: int, members: int = MEMBERS, batch: int = BATCH
+) -> list[Cell]:
     """Residual MLPs (abs, Adam, the digits) that differ in learning rate and seed."""
     sweep = along_depth(
         schemes="depth-mup",
@@ -37,7 +39,7 @@ def cells(width: int, depth: int, steps: int, members: int = MEMBERS) -> list[Ce
         width=width,
         steps=steps,
         window=1,
-        batch_size=BATCH,
+        batch_size=batch,
     )
     return [cell for cell in sweep.runs if cell.network.depth == depth][:members]
 
@@ -48,7 +50,7 @@ def _prepared(row: str, width: int, depth: int) -> tuple[Train, int]:
     return make(cells(width, depth, 100, members)), members
 
 
-def _engine(row: str, width: int, depth: int, steps: int) -> Timing:
+def _engine(row: str, width: int, depth: int, steps: int, batch: int = BATCH) -> Timing:
     """Through the door that sweeps use; setting up is left out by starting at a report."""
     members = 1 if row == "native" else MEMBERS  # native trains one after another anyway
     ticks: list[tuple[float, float, float]] = []
@@ -57,7 +59,7 @@ def _engine(row: str, width: int, depth: int, steps: int) -> Timing:
         if not ticks or fraction > ticks[-1][0]:
             ticks.append((fraction, time.perf_counter(), time.process_time()))
 
-    for _ in ENGINES[row](cells(width, depth, steps, members), on_progress=tick):
+    for _ in ENGINES[row](cells(width, depth, steps, members, batch), on_progress=tick):
         pass
     first, last = ticks[max(0, min(TICKS, len(ticks) - 2))], ticks[-1]
     return Timing(
@@ -89,6 +91,24 @@ def _stream(repeat: int) -> Timing:
 
 
 PEAKS = {"sgemm": _sgemm, "stream": _stream}
+
+
+def engine_at(width: int, depth: int, batch: int, steps: int) -> Timing:
+    """Steps of the compiled engine at a batch."""
+    return _engine("native", width, depth, steps, batch)
+
+
+def own_product(width: int, batch: int, repeat: int) -> Timing:
+    """GFLOP of a batch of activations times a matrix of weights."""
+    a, b = torch.randn(batch, width), torch.randn(width, width)
+    out = torch.empty(batch, width)
+    flop = repeat * 2 * batch * width**2 / 1e9
+    return clocked(lambda: [torch.mm(a, b, out=out) for _ in range(repeat)], flop)
+
+
+def peak(repeat: int) -> Timing:
+    """GFLOP of the largest product."""
+    return _sgemm(repeat)
 
 
 def measure(row: str, width: int, depth: int, scale: int) -> Timing:

@@ -37,7 +37,13 @@ templates_path: list[str] = []
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # code blocks of pages are run by tests/docs
+# Tutorials that are notebooks are executed by the build; the code of other pages by tests/docs.
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_execution_show_tb = True
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
@@ -69,11 +75,30 @@ def _links(app, name, source):
     for outside, page in _OUTSIDE.items():
         source[0] = source[0].replace(f"]({outside})", f"]({up}{page})")
     source[0] = re.sub(r"\]\(\.\./examples[^)]*\)", f"]({up}examples.md)", source[0])
-    source[0] = re.sub(
-        r"\[([^\]]*)\]\(\.\./(?:tests|src|benchmarks)[^)]*\)", r"`\1`", source[0]
-    )
+    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./(?:tests|src|benchmarks)[^)]*\)", r"`\1`", source[0])
     source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", source[0])
     source[0] = source[0].replace("](log.md)", "](changelog.md)")
+
+
+def _mend_sources(app, exception):
+    """Links of the source pages that viewcode writes wrongly.
+
+    It remembers one package for each source file, so that where names of a file are documented in
+    two packages the links back from half of them have no anchor; and it lists ``builtins``.
+    """
+    folder = Path(app.outdir) / "_modules"
+    for page in [] if exception else folder.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+
+        def mended(link, page=page):
+            target = (page.parent / link[1]).resolve()
+            there = target.exists() and f'id="{link[2]}"' in target.read_text(encoding="utf-8")
+            return link[0] if there else f'href="{link[1]}"'
+
+        new = re.sub(r'href="([^"#:]*reference/[^"#]+)#([^"]+)"', mended, text)
+        new = new.replace('<li><a href="builtins.html">builtins</a></li>', "")
+        if new != text:
+            page.write_text(new, encoding="utf-8")
 
 
 def setup(app):
@@ -83,5 +108,6 @@ def setup(app):
     command_line(HERE / "reference" / "command-line.md")
     packages(HERE / "reference")
     app.connect("source-read", _links)
+    app.connect("build-finished", _mend_sources)
     app.connect("include-read", lambda app, path, name, source: _links(app, name, source))
     return {"parallel_read_safe": True}

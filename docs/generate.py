@@ -20,14 +20,15 @@ def command_line(path: Path) -> None:
     import os
 
     os.environ["COLUMNS"] = "88"
-    from depthmup.cli.main import VERBS, parse
+    from depthmup.cli.help import printed
     from depthmup.cli.overview import overview
+    from depthmup.cli.verbs import VERBS, parse
 
     parts = ["# Command line\n", f"```text\n{overview()}\n```\n"]
     for verb in VERBS:
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-            parse([verb, "--help"])
+            printed(lambda verb=verb: parse([verb, "--help"]))
         parts.append(f"## depthmup {verb}\n\n```text\n{shown.getvalue().strip()}\n```\n")
     _write(path, "\n".join(parts))
 

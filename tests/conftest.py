@@ -4,10 +4,13 @@ Set before anything imports torch, so that a bare ``pytest`` behaves as ``make t
 """
 
 import os
+import random
 from collections import Counter
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import browsers
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -31,9 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="all",
         help="variants of tests marked long: all, one in three, or those that the slice leaves out",
     )
+    parser.addoption("--shuffle", type=int, help="run in a random order, by this seed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (seed := config.getoption("--shuffle")) is not None:
+        _shuffle(items, random.Random(seed))
     part = config.getoption("--long")
     if part == "all":
         return
@@ -48,3 +54,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (chosen if in_slice is (part == "slice") else others).append(item)
     items[:] = chosen
     config.hook.pytest_deselected(items=others)
+
+
+def _shuffle(items: list[pytest.Item], rng: random.Random) -> None:
+    """Files in random order, and the tests of each, but for those on a Ray cluster.
+
+    Tests of a cluster begin with the whole of it and end with a node that is gone, as they say.
+    """
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(str(item.path), []).append(item)
+    order = list(files.values())
+    rng.shuffle(order)
+    for tests in order:
+        if not any(mark.args == ("ray",) for mark in tests[0].iter_markers("xdist_group")):
+            rng.shuffle(tests)
+    items[:] = [item for tests in order for item in tests]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browsers.Browser]:
+    if browsers.CHROMIUM is None:
+        pytest.skip("No Chromium on the path: the page is not tested in a browser.")
+    started = browsers.Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()

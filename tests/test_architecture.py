@@ -130,7 +130,7 @@ def loaded_by(statement, *, modules):
         "import depthmup.fitting",
         "import depthmup; depthmup.fit",
         "from depthmup.training import engine_for; engine_for()",
-        "from depthmup.cli.main import parse; parse(['transfer'])",
+        "from depthmup.cli.verbs import parse; parse(['transfer'])",
     ],
 )
 def test_light_imports_do_not_load_torch(statement):

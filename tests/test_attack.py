@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", ["bits", "readers", "inputs", "interruptions"])
+@pytest.mark.parametrize(
+    "part", ["bits", "commands", "pages", "readers", "soak", "functions", "interruptions"]
+)
 def test_nothing_gets_through(part):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.attack", "--slice", part],

@@ -7,12 +7,14 @@ from math import log2
 import numpy as np
 import pytest
 import torch
+from mixtures import Layer
 from own_models import Branch, make
 from pytest import approx
 from torch import nn
 
 import depthmup
 from depthmup.model import Model, batches_at, network_at, resolved
+from depthmup.planning import NotUnderstood
 from depthmup.records import Trial
 from depthmup.sweep import Custom, Store
 
@@ -63,6 +65,41 @@ def test_an_axis_that_is_not_known_is_measured_like_any_other(tmp_path):
         again = depthmup.report.load_report(store)
     assert again.finding() == report.finding()
     assert Trial.from_json(next(iter(report.records)).to_json()) in report.records
+
+
+def routed(width, depth, experts, share, expert_width):
+    """``share`` of every four experts are active."""
+    active = experts * share // 4
+    layers = (Layer(width, experts, active, expert_width, shared=False) for _ in range(depth))
+    return nn.Sequential(nn.Linear(16, width), *layers, nn.Linear(width, 8))
+
+
+ROUTED = Model(routed, batch=batch, version="1")
+ROUTED_BASE = {"width": 8, "depth": 1, "experts": 4, "share": 2, "expert_width": 8}
+
+
+def test_experts_and_their_width_are_arms_under_the_rule_for_them(tmp_path):
+    design = depthmup.Design(
+        base=ROUTED_BASE, experts=(4, 8), expert_width=(8, 16), steps=4,
+        **{**ASKED, "schemes": "completep+moe", "seeds": 1},
+    )  # fmt: skip
+    report = depthmup.transfer(ROUTED, design, out=tmp_path)
+    assert design.axes == ("experts", "expert_width")
+    for axis, values in (("experts", [4, 8]), ("expert_width", [8, 16])):
+        assert [o.size[axis] for o in report.finding(axis=axis).optima] == values
+    # What has the base's size is the same under any scheme.
+    assert {run.scheme for run in report.records} == {"completep+moe", "any"}
+
+
+def test_active_experts_alone_are_an_arm_of_a_dense_scheme_and_of_no_rule_for_experts(tmp_path):
+    asked = {**ASKED, "seeds": 1, "steps": 4}
+    design = depthmup.Design(base=ROUTED_BASE, share=(2, 4), **{**asked, "schemes": "completep"})
+    report = depthmup.transfer(ROUTED, design, out=tmp_path / "dense")
+    assert [o.size["share"] for o in report.finding(axis="share").optima] == [2, 4]
+    design = replace(design, schemes=("completep+moe",))
+    with pytest.raises(NotUnderstood, match="share of experts that are active, K/E"):
+        depthmup.transfer(ROUTED, design, out=tmp_path / "held")
+    assert not (tmp_path / "held" / "results.sqlite").exists()  # refused before training
 
 
 def test_batch_and_steps_are_axes():

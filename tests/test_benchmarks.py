@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 
 DRAWN = """
 import json
-from benchmarks import charts, engines, scaling
+from benchmarks import batches, charts, engines, scaling
 
 def rates(factor):
     return {size: [factor * 100.0, factor * 120.0, factor * 110.0] for size in engines.SIZES}
@@ -25,7 +25,13 @@ costs = scaling.Result(
     depth={(64, 4): 4.2, (64, 8): 4.3}, members={("native", m): 4.5 for m in scaling.MEMBERS},
     cores={(64, 8): (100.0, 190.0)}, memory={("native", (64, 64)): 6.0 * 2**20}, processes=2,
 )
+shares = batches.Shares(
+    engine={(64, 8, 16): [30.0, 40.0, 50.0], (64, 8, 512): [60.0, 80.0, 70.0]},
+    own={(64, 8, 16): [60.0, 50.0, 50.0], (64, 8, 512): [80.0, 80.0, 80.0]},
+    best=[90.0, 100.0],
+)
 print(json.dumps({
+    "batches": batches.table(shares),
     "engines": engines.table(result),
     "scaling": scaling.table(costs),
     "charts": [charts.of_engines(result, "Some CPU").to_dict(),
@@ -83,6 +89,11 @@ def test_tables_and_charts():
         f"| **native, share of sgemm** | {660 * 384 * 64**2 * 8 / 240e9:.0%} (75% wanted)" in table
     )
     assert "98% of a core" in table
+    assert found["batches"][0] == "| native engine, batch | 16 | 512 |"
+    # Of the best round; the forecast of 0.88 x 6 b / (6 b + 30).
+    assert "| n64 L8: share of sgemm (forecast) | 40% (67%) | 70% (87%) |" in found["batches"]
+    # The median of the rounds' own shares: 50%, 80%, 100%.
+    assert "share of its own products | 80% | 88% |" in "\n".join(found["batches"])
     assert "| n64 L8 | 100 | 190 | 95% |" in found["scaling"]
     assert "| native | 6.0 |" in found["scaling"]
     for chart in found["charts"]:
@@ -172,4 +183,4 @@ def test_the_command_runs_and_logs_nothing_when_quick():
 def test_parts_that_do_not_exist_are_refused():
     done = run("-m", "benchmarks", "speed")
     assert done.returncode == 2
-    assert "engines, scaling, limits, planning, imports; got speed" in done.stderr
+    assert "engines, batches, scaling, limits, planning, imports; got speed" in done.stderr

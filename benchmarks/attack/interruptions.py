@@ -1,8 +1,8 @@
 """Signals at random moments of sweeps, which must then resume to the same bits.
 
-The driver, one of its workers, or the whole group gets SIGINT, SIGTERM or SIGKILL. What was stored
-stays stored; no process is left behind; a driver that was asked to end does, within seconds and
-without a traceback; one whose worker died goes on.
+The driver or the whole group gets SIGINT, SIGTERM or SIGKILL; workers are killed beneath it. What
+was stored stays stored; no process is left behind; a driver that was asked to end does, within
+seconds and without a traceback; one whose worker died goes on.
 """
 
 import os
@@ -20,23 +20,27 @@ from pathlib import Path
 from benchmarks.attack.sweeps import SWEEPS, outcome, processes, start, stored
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+FATAL = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)
+"""What ends a worker, which leaves Ctrl-C to its driver."""
 PATIENCE = 60.0
 """Seconds in which a driver that got a signal ends, and then its workers."""
 
 
 def attack(count: int, folder: Path, seed: int) -> Counter[str]:
     rng, outcomes = random.Random(seed), Counter[str]()
-    whole = {}
+    whole, seconds = {}, {}
     for number, kind in zip(from_zero(), _kinds(), strict=False):
         if kind not in whole:
             out = folder / f"whole-{kind}"
-            if status := start(kind, out).wait():
+            begin = time.monotonic()
+            if status := start(kind, out, "--workers", "2").wait():
                 outcomes[f"NOT EVEN A WHOLE SWEEP: {kind}, status {status}"] += 1
                 return outcomes
-            whole[kind] = outcome(out)
+            whole[kind], seconds[kind] = outcome(out), time.monotonic() - begin
         out = folder / f"{kind}-{number}"
         signals = sum(n for name, n in outcomes.items() if name.startswith("signals"))
-        last = _interrupted(kind, out, count - signals, rng, outcomes)
+        most = min(count - signals, rng.choice([3, 10, 30]))
+        last = _interrupted(kind, out, most, seconds[kind], rng, outcomes)
         if last == 0:
             same = outcome(out) == whole[kind]
             name = f"sweeps finished, to the same bits ({kind})"
@@ -46,6 +50,7 @@ def attack(count: int, folder: Path, seed: int) -> Counter[str]:
             outcomes[f"A SWEEP ENDED WITH STATUS {last} ({kind})"] += 1
             print(f"{kind}: status {last}: {text}", file=sys.stderr, flush=True)
         shutil.rmtree(out, ignore_errors=True)
+        print(f"so far: {dict(outcomes)} {time.strftime('%H:%M')}", file=sys.stderr, flush=True)
         if sum(n for name, n in outcomes.items() if name.startswith("signals")) >= count:
             return outcomes
     return outcomes
@@ -57,50 +62,43 @@ def _kinds():
 
 
 def _interrupted(
-    kind: str, out: Path, most: int, rng: random.Random, outcomes: Counter[str]
+    kind: str, out: Path, most: int, seconds: float, rng: random.Random, outcomes: Counter[str]
 ) -> int:
-    """The exit status of a sweep that was started again until it ended by itself."""
+    """The exit status of a sweep that was started again until it ended by itself.
+
+    Args:
+        kind: of the sweep.
+        out: its folder.
+        most: signals after which it is left alone.
+        seconds: that it takes without interruption, within which they come.
+        rng: of moments and signals.
+        outcomes: to which what happens is added.
+    """
     records: dict[str, str] = {}
+    driver, deaths = start(kind, out, "--workers", "2"), 0
     for _ in range(most):
-        driver = start(kind, out, "--workers", "2")
         try:
-            return driver.wait(rng.uniform(0.2, 9.0))
+            return driver.wait(seconds * rng.uniform(0.01, 0.7))
         except subprocess.TimeoutExpired:
             pass
-        number, whom = rng.choice(SIGNALS), rng.choice(["driver", "worker", "group"])
-        if not _send(driver, number, whom, rng):
-            whom = "driver"
-            driver.send_signal(number)
+        # A job whose worker died three times is given up, and rightly.
+        workers = [pid for pid in processes(driver) if pid != driver.pid] if deaths < 2 else []
+        if workers and rng.random() < 0.6:
+            with suppress(ProcessLookupError):
+                os.kill(rng.choice(workers), rng.choice(FATAL))
+            outcomes["signals to a worker"] += 1
+            deaths += 1
+            continue  # the driver goes on
+        number, whom = rng.choice(SIGNALS), rng.choice(["driver", "group"])
+        with suppress(ProcessLookupError):
+            (os.kill if whom == "driver" else os.killpg)(driver.pid, number)
         outcomes[f"signals to the {whom}: {number.name}"] += 1
-        if whom == "worker":
-            # The driver goes on; half of the time it is left alone.
-            if rng.random() < 0.5 and (status := driver.wait(600)) is not None:
-                return status
-            time.sleep(rng.uniform(0.0, 2.0))
-            driver.kill()
         _ended(driver, number, out, outcomes)
         before, records = records, stored(out)
         if not before.items() <= records.items():
             outcomes["RECORDS LOST OR CHANGED"] += 1
-    return start(kind, out, "--workers", "2").wait()
-
-
-def _send(
-    driver: "subprocess.Popen[bytes]", number: signal.Signals, whom: str, rng: random.Random
-) -> bool:
-    """Whether there was somebody to send it to."""
-    with suppress(ProcessLookupError):
-        if whom == "driver":
-            driver.send_signal(number)
-            return True
-        if whom == "group":
-            os.killpg(driver.pid, number)
-            return True
-        workers = [pid for pid in processes(driver) if pid != driver.pid]
-        if workers:
-            os.kill(rng.choice(workers), signal.SIGKILL)
-            return True
-    return False
+        driver, deaths = start(kind, out, "--workers", "2"), 0
+    return driver.wait()
 
 
 def _ended(

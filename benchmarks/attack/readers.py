@@ -48,10 +48,12 @@ class Reader:
     sources: Iterable[Any]
 
 
-def attack(count: int, folder: Path, seed: int) -> Counter[str]:
+def attack(count: int, folder: Path, seed: int, only: str = "") -> Counter[str]:
     torch.manual_seed(0)
     outcomes = Counter[str]()
     for reader in _readers(count, folder, seed):
+        if only not in reader.name:
+            continue
         for source in reader.sources:
             start = time.process_time()
             outcomes[f"{reader.name}: {_outcome(reader, source)}"] += 1

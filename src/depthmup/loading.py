@@ -25,7 +25,8 @@ def load(folder: str | Path) -> "Report | FitReport":
             none, or runs are missing.
 
     Example:
-        ``depthmup.load("runs/demo").figure("transfer").save("transfer.pdf")``
+        >>> report = depthmup.load("runs/demo")  # doctest: +SKIP
+        >>> report.figure("transfer").save("transfer.pdf")  # doctest: +SKIP
     """
     path = Path(folder)
     store = path if path.suffix == ".sqlite" else path / MAIN_STORE
@@ -42,12 +43,19 @@ def load(folder: str | Path) -> "Report | FitReport":
     if fitted.is_file():
         from depthmup.fitting import FitReport
         from depthmup.records import Fit
+        from depthmup.records.printable import printable
 
         try:
             record = Fit.from_json(fitted.read_text(encoding="utf-8"))
-        except ValueError as error:  # a text that is no UTF-8, too
-            raise StoreError(f"{fitted} cannot be read: {error}") from error
-        return FitReport(record=record, excluded=(), cells={})
+            report = FitReport(record=record, excluded=(), cells={})
+            # Each value may be of its type and all of them contradict each other: optima without
+            # sizes, rows of another group. The table needs everything, and is kept.
+            _ = report.table
+        # A text that is no UTF-8 is a ValueError too.
+        except (ArithmeticError, LookupError, ValueError) as error:
+            said = printable(str(error)[:500])
+            raise StoreError(f"{fitted} cannot be read as a fit: {said}") from error
+        return report
     raise StoreError(
         f"Expected a folder of `depthmup transfer` or `depthmup fit`, with {MAIN_STORE} or "
         f"fit.json in it; {path} has neither."

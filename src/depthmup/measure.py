@@ -4,14 +4,16 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from depthmup.execution import Execution
 from depthmup.model import Model, by_reference, check_axes, resolved
 from depthmup.records import environment
+from depthmup.records.packages import need
 from depthmup.report import Report, load_report
-from depthmup.rules import DEPTH_MUP, Scheme, completep
+from depthmup.rules import DEPTH_MUP, Family, Scheme, completep, family
 from depthmup.statistics import TOLERANCE, check_asked
 from depthmup.sweep import (
     MAIN_STORE,
@@ -47,6 +49,10 @@ from depthmup.training.placement import Placement, check_device
 USUAL_RATE = 2.0**-8
 """Learning rate at the base from which the optimum of a custom model is looked for, unless another
 is given: within four octaves of that of most small models under Adam."""
+
+USUAL_RATES: Mapping[Family, float] = {Family.RAW: 2.0**-3, Family.SPECTRAL: 2.0**-6}
+"""The same for families whose updates are not of a size with Adam's: around the 0.1 that SGD is
+usually begun with, and the 0.02 that Muon is."""
 
 
 SEARCHES = (
@@ -119,6 +125,8 @@ def transfer(
         [2, 4]
     """
     leave_if_starting()
+    if out is not None:
+        need("The page in a folder", "altair", "vl_convert")
     seconds = getattr(on, "trial_seconds", None) or None
     sweep, target = resolved_sweep(model, design, target, seconds=seconds)
     _check_asked(sweep, target, tolerance)
@@ -210,23 +218,25 @@ def resolved_sweep(
                 design,
                 optimizers=optimizers,
                 schemes=design.schemes or (rule,),
-            ).with_grid(_started(design, model.usual_rate(design.base, optimizers[0]))),
+            ).with_grid(_started(design, optimizers, partial(model.usual_rate, design.base))),
         ), target
     if not isinstance(model, Model):
         raise TypeError(
             "Expected a depthmup.Model(make, batch=batch) or depthmup.BuiltIn(); got "
             f"{type(model).__name__}."
         )
+    optimizers = design.optimizers or ("adamw",)
     design = replace(
         design,
-        optimizers=design.optimizers or ("adamw",),
-    ).with_grid(_started(design, USUAL_RATE))
+        optimizers=optimizers,
+    ).with_grid(_started(design, optimizers, _usual_rate))
     check_axes(resolved(model), design.base)
     custom = Custom(
         name=model.name, code=model.code, planned=model.train is None and model.plan is None
     )
     if not design.schemes:
         design = replace(design, schemes=(_scheme_for(model, custom, design, seconds),))
+    custom = custom.with_costs(resolved(model).cost, design)
     return Sweep(model=custom, design=design), target
 
 
@@ -241,13 +251,31 @@ def _batched(model: BuiltIn, base: Size) -> BuiltIn:
     return replace(model, batch_size=batch)
 
 
-def _started(design: Design, usual_rate: float) -> tuple[float, ...] | Auto:
-    """Values of what is tuned, or a search for them with its start."""
+def _started(
+    design: Design, optimizers: Sequence[str], usual: Callable[[str], float]
+) -> tuple[float, ...] | Auto:
+    """Values of what is tuned, or a search for them with its start, each optimizer's own.
+
+    Raises:
+        ValueError: the search names starts, and lacks an optimizer's.
+    """
     if isinstance(design.grid, tuple):
         return design.grid
     auto = design.grid or Auto()
-    usual = usual_rate if design.tune.is_learning_rate else design.tune.start
-    return auto if auto.start is not None else replace(auto, start=usual)
+    if auto.start is not None:
+        for optimizer in optimizers:
+            auto.start_of(optimizer)
+        return auto
+    if not design.tune.is_learning_rate:
+        return replace(auto, start=design.tune.start)
+    starts = {optimizer: usual(optimizer) for optimizer in optimizers}
+    first, *others = starts.values()
+    return replace(auto, start=starts if any(rate != first for rate in others) else first)
+
+
+def _usual_rate(optimizer: str) -> float:
+    """From which the optimum of a custom model is looked for."""
+    return USUAL_RATES.get(family(optimizer), USUAL_RATE)
 
 
 def _scheme_for(model: Model, custom: Custom, design: Design, seconds: float | None) -> Scheme:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from depthmup import reports
 from depthmup.records import Axis, Estimate, Record, Study, Transfer, Tuned, Verdict
 from depthmup.records.certificate import Certificate, Probe
+from depthmup.records.packages import installed, need
 from depthmup.sweep import (
     Losses,
     SearchState,
@@ -25,7 +26,7 @@ from depthmup.sweep import (
     studies,
 )
 from depthmup.sweep.losses import loss_over
-from depthmup.sweep.sessions import environment_of, sweep_of
+from depthmup.sweep.sessions import engines_of, environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
 from depthmup.sweep.tuning import tuned_in
 
@@ -190,6 +191,7 @@ class Report:
         ``transfers``: drift, excess loss (column ``regret``) and verdict. ``trials``: every run
         with its last loss.
         """
+        need("A table", "pandas")
         import pandas as pd
 
         if kind == "trials":
@@ -239,7 +241,9 @@ class Report:
     def __str__(self) -> str:
         return self.table if self.studies else f"A shard: {len(self.records)} runs"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not installed("altair", "vl_convert"):
+            return None  # a notebook shows the text
         if not self.studies:
             return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
@@ -272,12 +276,19 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         sweep, search = state.sweep, story(state)
     records = store.records(sweep.runs)
     command = {"command": last["command"]} if "command" in last else {}
+    own = [session for session in sessions if session["sweep"] == last["sweep"]]
     about: dict[str, Any] = {
         "tolerance": last["tolerance"],
         "config": {**sweep.config, "tolerance": last["tolerance"], **command},
-        "environment": environment_of([s for s in sessions if s["sweep"] == last["sweep"]]),
+        "environment": environment_of(own),
     }
     judged = studies(sweep, records, title=last.get("title", ""), search=search, **about)
+    if len(engines := engines_of(own)) > 1:
+        note = (
+            f" Runs of {len(engines)} engines are mixed here, which agree to rounding and not to "
+            "the bit: where the verdict is close, train all runs by one of them."
+        )
+        judged = tuple(_with_note(study, note) for study in judged)
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
         certificates = certify(sweep, store, records, target, train=train, **about)
@@ -332,3 +343,17 @@ def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchS
     names = [variant.name for variant in sweep.design.variants]
     ended = {**dict.fromkeys(names, over), **state.ended}
     return replace(state, pending=(), ended=ended)
+
+
+def _with_note(study: Study, note: str) -> Study:
+    """The study, every verdict's reasons followed by a note."""
+    windows = tuple(
+        replace(
+            window,
+            transfers=tuple(
+                replace(transfer, why=transfer.why + note) for transfer in window.transfers
+            ),
+        )
+        for window in study.windows
+    )
+    return replace(study, windows=windows)

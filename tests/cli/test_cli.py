@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import sqlite3
 import subprocess
@@ -15,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
-from depthmup.cli.main import parse
 from depthmup.cli.transfer import asked
+from depthmup.cli.verbs import parse
 from depthmup.report import load_report
 from depthmup.sweep import Store, StoreError
 from depthmup.sweep.sessions import sweep_of
@@ -197,17 +198,21 @@ def records_in(path):
     return 0
 
 
-def interrupted(out, number=signal.SIGINT, **streams):
-    """A sweep that gets a signal, by default Ctrl-C, once its first record is stored."""
+def sweeping(out, **streams):
+    """A sweep of half a minute, if it is left alone."""
     command = [sys.executable, "-m", "depthmup", "transfer", "--preset", "tiny", "--out", str(out)]
-    # Long enough to be stopped in the middle: half a minute if it were left alone.
     # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
-    sweep = subprocess.Popen(
+    return subprocess.Popen(
         [*command, "--workers", "1", "--steps", "1000"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **streams,
     )
-    until = time.monotonic() + 60
+
+
+def interrupted(out, number=signal.SIGINT, **streams):
+    """A sweep that gets a signal, by default Ctrl-C, once its first record is stored."""
+    sweep = sweeping(out, **streams)
+    until = time.monotonic() + 300
     while time.monotonic() < until and not records_in(out / "results.sqlite"):
         time.sleep(0.05)
     sweep.send_signal(number)
@@ -219,7 +224,7 @@ def interrupted(out, number=signal.SIGINT, **streams):
 def test_it_stops_cleanly_and_says_how_to_resume(tmp_path, number, status):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     sweep = interrupted(tmp_path, number, **streams)
-    _, shown = sweep.communicate(timeout=60)
+    _, shown = sweep.communicate(timeout=300)
     assert sweep.returncode == status
     assert "the same command continues from there" in shown
     assert "Traceback" not in shown
@@ -230,17 +235,21 @@ def test_it_stops_cleanly_and_says_how_to_resume(tmp_path, number, status):
 def test_a_terminal_sees_live_progress(tmp_path):
     """On a terminal: a bar that is redrawn, with the number of runs and where the search is."""
     ours, theirs = pty.openpty()
-    sweep = interrupted(tmp_path, stdout=theirs, stderr=theirs, stdin=theirs)
+    sweep = sweeping(tmp_path, stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
-    shown = b""
+    shown, interrupted_at = b"", None
     try:
         while chunk := os.read(ours, 4096):
             shown += chunk
+            # Of a search, this is all that is known after one run; more of it, later.
+            if interrupted_at is None and re.search(rb"the smallest size first|or less", shown):
+                interrupted_at = len(shown)
+                sweep.send_signal(signal.SIGINT)
     except OSError:  # the other side of the terminal is gone
         pass
-    assert sweep.wait(timeout=60) == 130
+    assert interrupted_at is not None
+    assert sweep.wait(timeout=300) == 130
     assert b"training" in shown
-    assert b"the smallest size first" in shown  # which is all that is known after one run
     assert b"\x1b[" in shown
 
 
@@ -263,3 +272,16 @@ def test_a_study_is_of_its_own_grid_when_another_sweep_began_since(finished, tmp
         assert load_report(store, sweep).study().config["seeds"] == sweep.design.seeds
         with pytest.raises(StoreError, match="runs are not in"):
             load_report(store)
+
+
+def test_a_verdict_says_that_its_runs_are_of_several_engines(finished, tmp_path):
+    copy = tmp_path / "results.sqlite"
+    copy.write_bytes((finished[0] / "results.sqlite").read_bytes())
+    with Store(copy) as store:
+        session = store.sessions()[-1]
+        alone = load_report(store).finding().why
+        store.open_session({**session, "environment": {"engine": "stacked"}})
+        report = load_report(store)
+    assert alone in report.finding().why
+    assert "Runs of 2 engines are mixed" in report.finding().why
+    assert "mixed" not in alone

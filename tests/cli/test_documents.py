@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from depthmup.cli import main
-from depthmup.cli.main import VERBS, parse
 from depthmup.cli.spelling import with_commas
+from depthmup.cli.verbs import VERBS, parse
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -9,10 +9,10 @@ import pytest
 
 from depthmup import __version__
 from depthmup.cli import main
-from depthmup.cli.main import VERBS, parse
 from depthmup.cli.overview import EXAMPLES, GROUPS
 from depthmup.cli.spelling import with_commas
 from depthmup.cli.transfer import Options
+from depthmup.cli.verbs import VERBS, parse
 
 
 def test_the_bare_command_shows_the_commands_in_80_columns(capsys):
@@ -216,3 +216,17 @@ def test_examples_of_a_help_are_commands(verb, capsys):
     for _, named, *words in examples:
         assert named == verb
         parse([named, *with_commas(words, VERBS[named][0])])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_help_fits_the_page_and_shows_options_as_typed(verb, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    text = capsys.readouterr().out
+    assert "{None}" not in text
+    head, box, rest = text.partition("options")
+    prose = [line for line in head.splitlines() if not line.startswith((" ", "usage"))]
+    assert box
+    assert max(map(len, prose)) <= 80
+    assert len({len(line) for line in rest.splitlines()[2:-1] if line}) == 1  # columns stay

@@ -1,6 +1,8 @@
 """Ctrl-C and SIGTERM reach a command wherever it is."""
 
 import signal
+import subprocess
+import sys
 import time
 import weakref
 
@@ -18,7 +20,7 @@ def _interrupted_in_a_callback(number):
     with interruptible():
         del referent
         assert reference() is None
-        time.sleep(10)
+        time.sleep(60)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,28 @@ def test_afterwards_everything_is_as_before():
     with interruptible():
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+IMPORTING = """
+import sys, signal
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "tyro":
+            signal.raise_signal(signal.%s)
+sys.meta_path.insert(0, Interrupting())
+from depthmup.cli import main
+sys.exit(main(["regimes"]))
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", INTERRUPTED), ("SIGTERM", TERMINATED)])
+def test_an_interrupt_while_modules_are_loaded_is_no_traceback(number, status):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTING % number],
+        capture_output=True,
+        text=True,
+        # Whoever runs the tests in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr

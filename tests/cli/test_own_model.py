@@ -7,8 +7,8 @@ import pytest
 from own_models import SOURCE
 
 from depthmup.cli import main
-from depthmup.cli.main import parse
 from depthmup.cli.transfer import Options
+from depthmup.cli.verbs import parse
 
 TINY = [
     *("--base", "16x2", "--depths", "2", "4", "--widths", "16", "32", "--seeds", "2"),
@@ -113,7 +113,7 @@ def test_options_of_a_model_are_refused_for_the_built_in_networks(folder, capsys
         (["--warmup", "2"], "warmup to be a fraction"),
         (["--batch", "nothing"], "no function 'nothing'"),
         (["--train", "mine_own:train"], "either --model"),
-        (["--log", "wandb:x"], "tensorboard:FOLDER"),
+        (["--log", "neptune:x"], "tensorboard:FOLDER"),
         (["--shard", "3/2"], "a shard i/k"),
         (["--workers", "-1"], "Expected workers"),
         (["--tolerance", "0"], "tolerance to be positive"),

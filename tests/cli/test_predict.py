@@ -137,7 +137,7 @@ def test_measured_optima_stand_beside(summary, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--optimum", "--measured", "nowhere.json"], "there is no nowhere.json"),
+        (["--optimum", "--measured", "nowhere.json"], "nowhere.json is no file"),
         (["--optimum", "--measured", "{summary}", "--scheme", "ode"], "no measurement of ODE"),
         (["--optimum", "--measured", "{summary}", "--base-depth", "4"], "--base-depth"),
         (["--optimum", "--depths", "0"], "positive integers"),

@@ -30,7 +30,7 @@ def own(tmp_path):
     return written
 
 
-def depthmup(*words, env=None, cwd=None, timeout=120):
+def depthmup(*words, env=None, cwd=None, timeout=600):
     return subprocess.run(
         [sys.executable, "-m", "depthmup", *map(str, words)],
         capture_output=True,
@@ -208,7 +208,7 @@ def test_a_script_that_workers_cannot_run_again_is_told_so(tmp_path, how):
         )
     script.write_text(text)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, cwd=tmp_path
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert done.returncode == 1
     assert 'if __name__ == "__main__":' in done.stderr

@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from benchmarks import adoption
-from depthmup.cli.main import VERBS, parse
 from depthmup.cli.spelling import with_commas
+from depthmup.cli.verbs import VERBS, parse
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(
@@ -28,8 +28,10 @@ PAGES = sorted(
     for folder in ("tutorials", "how-to", "explanation")
     for page in (DOCS / folder).glob("*.md")
 )
-LONG = {"ten-minutes", "transformer"}
-_BLOCK = re.compile(r"(<!-- not run:[^>]*-->\n)?^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LONG = {"ten-minutes", "transformer", "tuners"}
+_BLOCK = re.compile(
+    r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(page, language):

@@ -1,10 +1,9 @@
 """Fits of simulated tables whose truth is known: coverage, planted defects, sound rows, speed."""
 
-import time
-
 import numpy as np
 import pandas as pd
 import pytest
+from clock import unit, units
 from pytest import approx
 
 import depthmup
@@ -71,9 +70,14 @@ def test_every_planted_defect_is_found_and_kept_on_request(seeds):
     assert wrong[0] < 0.1 < wrong[1]  # a slip of a factor of 1000 ruins the law
 
 
+def test_every_planted_defect_of_thirty_tables_is_found(spoiled):
+    assert all(outcome.found for outcome in spoiled)
+
+
 @pytest.mark.long
-def test_almost_every_planted_defect_is_found(spoiled):
-    assert sum(outcome.found for outcome in spoiled) >= 0.8 * len(spoiled)
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_every_planted_defect_of_a_hundred_tables_is_found(seeds):
+    assert all(outcome.found for outcome in outcomes(100, seeds=seeds, planted=True))
 
 
 @pytest.mark.long
@@ -114,9 +118,9 @@ def test_the_published_synthetic_law_from_a_tenth_of_its_grid(whole):
 def test_ten_thousand_rows_take_seconds(tmp_path):
     path = tmp_path / "runs.csv"
     benchmark.many_rows(10_000).to_csv(path, index=False)
-    start = time.process_time()
-    report = depthmup.fit(path, axes=benchmark.AXES, lr="lr", loss="loss", seed="seed")
-    assert time.process_time() - start < 5
+    asked = {"axes": benchmark.AXES, "lr": "lr", "loss": "loss", "seed": "seed"}
+    report, cost = units(lambda: depthmup.fit(path, **asked))
+    assert cost < 10  # it takes 1.2
     assert report.exponent("depth").value == approx(-0.3, abs=0.02)
     assert report.exponent("width").value == approx(0, abs=0.02)
     assert report.verdict is Verdict.DRIFTS
@@ -139,7 +143,7 @@ def test_a_million_rows_take_less_than_a_minute_and_two_gigabytes(tmp_path):
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
     seconds, kilobytes = map(float, done.stdout.split())
-    assert seconds < 60
+    assert seconds / unit() < 400  # a minute, of units of a sixth of a second
     assert kilobytes < 2 * 2**20
 
 

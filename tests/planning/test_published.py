@@ -233,9 +233,49 @@ def test_a_run_rule_goes_with_every_scheme():
     none, _ = plan_of("llama", "complete-dp", options=PlanOptions(batch=8, duration=2, run="none"))
     own, _ = plan_of("llama", "complete-dp")
     assert [p.lr for p in none.prescriptions] == [p.lr for p in own.prescriptions]
-    for rule in ("power-lines", "beta2-half-life"):
-        with pytest.raises(ValueError, match="from batch and duration alone"):
-            plan_of("llama", "depth-mup", options=PlanOptions(run=rule))
+
+
+def test_a_half_life_of_beta2_moves_beta2_alone(tmp_path):
+    """beta2^b: the same number of tokens until a square's weight has halved."""
+    plan, target = plan_of(
+        "llama", "completep", options=PlanOptions(batch=8, run="beta2-half-life")
+    )
+    plain, _ = plan_of("llama", "completep")
+    assert [(p.lr, p.decay) for p in plan.prescriptions] == [
+        (p.lr, p.decay) for p in plain.prescriptions
+    ]
+    groups = plan.param_groups(target, lr=1.0, betas=(0.9, 0.999))
+    assert groups[0]["betas"] == approx((0.9, 0.999**8), rel=1e-12)
+    with pytest.raises(
+        ValueError, match=r"takes beta2 to the power 8 .* Pass the base run's betas"
+    ):
+        plan.param_groups(target, lr=1.0)
+    optimizer = torch.optim.AdamW(target.parameters(), lr=1.0, betas=(0.9, 0.999))
+    plan.rescale(target, optimizer)
+    assert optimizer.param_groups[0]["betas"] == approx((0.9, 0.999**8), rel=1e-12)
+    plan.save(tmp_path / "plan.json")
+    assert depthmup.Plan.load(tmp_path / "plan.json").log_beta2 == 8
+
+
+def test_power_lines_lets_the_decay_follow_the_parameters():
+    """tau = B / (lr decay D) = 1.084 (D / N)^-0.527, N counted in the model."""
+    run = {"run": "power-lines", "batch": 2, "duration": 16}
+    plan, target = plan_of("llama", "completep", options=PlanOptions(**run))
+    plain, _ = plan_of("llama", "completep")
+    base = PARTS["llama"]["make"](8, 2)
+    grown = sum(p.numel() for p in target.parameters()) / sum(p.numel() for p in base.parameters())
+    assert grown > 8
+    factor = 2 / 16 * (16 / grown) ** 0.527
+    for p, q in zip(plan.prescriptions, plain.prescriptions, strict=True):
+        assert p.lr == q.lr
+        assert p.decay == approx(q.decay * factor, rel=1e-12)
+    assert any("follow the number of parameters" in note for note in plan.notes)
+
+
+def test_an_average_over_less_than_a_step_is_that_step():
+    plan, target = plan_of("llama", "completep", options=PlanOptions(batch=16, run="sde"))
+    groups = plan.param_groups(target, lr=1.0, betas=(0.9, 0.999))
+    assert groups[0]["betas"] == approx((0.0, 0.984))  # and not −0.6, which AdamW refuses
 
 
 def test_a_scheme_of_ones_own():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest import approx
 from valleys import NAMES, SHAPES, STEEP, World, intervals
 
-from depthmup.records import Estimate, Optimum, Place, Verdict
+from depthmup.records import Estimate, Optimum, Place, Verdict, tuned
 from depthmup.statistics import (
     TOLERANCE,
     Curves,
@@ -533,3 +533,11 @@ def test_the_slope_is_that_of_least_squares():
     losses = [np.exp(0.1 * (HALF[:, None] - at) ** 2) for at in best]
     line = np.polyfit([log2(d) for d in DEPTHS], best, 1)
     assert drift(DEPTHS, HALF, losses).value == approx(line[0])
+
+
+def test_a_drift_without_bounds_is_undecided_and_says_why():
+    unknown = Estimate(value=0.37, low=-inf, high=inf)
+    verdict, why = judge([], unknown, seeds=8, tuned=tuned("weight_decay"))
+    assert verdict is Verdict.UNDECIDED
+    assert "has no bounds: seeds scatter more than the weight decay matters" in why
+    assert "inf" not in why

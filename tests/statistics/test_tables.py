@@ -6,7 +6,7 @@ from pytest import approx
 
 from benchmarks.coverage import SHAPES, World
 from depthmup.statistics import Curves, Regression, cost, drifts, optima, pooled_law
-from depthmup.statistics.cleaning import beyond_sense, far_above, impossible
+from depthmup.statistics.strays import beyond_sense, far_above, impossible
 from depthmup.statistics.table import MOST_SEEDS, confounded, curves_of, merged, slices
 
 RATES = np.arange(-8.0, 0.0, 0.5)

@@ -3,15 +3,12 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +16,7 @@ from unittest.mock import MagicMock
 
 import own_models
 import pytest
+from clusters import Cluster, kill, processes, until
 from misbehaviour import Several, lines, task
 from sweeps import measure, residual
 
@@ -62,83 +60,18 @@ class Heard:
         return sorted(result.task.settings["number"] for result in self.results)
 
 
-def until(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
-
-
-def answers(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port():
-    """One that Ray gives to nobody: its workers have 10002 to 19999."""
-    for port in range(26379, 32000):
-        if not answers(port):
-            return port
-    raise RuntimeError("no port is free")
-
-
-def processes(node):
-    """All processes of a node: workers leave its process group, and stay in its session."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(ProcessLookupError):
-            if os.getsid(int(folder.name)) == node.pid:
-                found.append(int(folder.name))
-    return found
-
-
-def kill(node):
-    """What unplugging does: nothing of it is left, and nothing said goodbye."""
-    for process in processes(node):
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    node.wait()
-
-
 @pytest.fixture(scope="module")
 def cluster():
     """The address of a cluster, and its processes: a head and another node, of a core each."""
-    port, folder = free_port(), tempfile.mkdtemp(prefix="ray", dir="/tmp")
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # A token that another cluster has left in the home folder would be asked for.
-        "RAY_AUTH_MODE": "disabled",
-        # A node that is gone is noticed after three seconds, not fifteen.
-        "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_failure_threshold": "3",
-    }
-    shared = ["--num-cpus=1", "--object-store-memory=80000000", "--block"]
-
-    def start(*where):
-        with open(Path(folder) / "output", "a") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "ray.scripts.scripts", "start", *where, *shared],
-                env=environment,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # by which its processes are found
-            )
-
-    nodes = [start("--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")]
+    started = Cluster()
     try:
-        assert until(lambda: answers(port)), (Path(folder) / "output").read_text()
-        nodes.append(start(f"--address=127.0.0.1:{port}"))
-        address = f"127.0.0.1:{port}"
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        started.join()
+        ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
         assert until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
-        yield address, nodes
+        yield started.address, started.nodes
     finally:
         ray.shutdown()
-        for node in nodes:
-            kill(node)
-        shutil.rmtree(folder, ignore_errors=True)
+        started.close()
 
 
 @pytest.fixture
@@ -172,7 +105,9 @@ def test_an_address_that_does_not_answer(unconnected, log, server):
         start = time.monotonic()
         with pytest.raises(ValueError, match=f"No Ray cluster answers at {address}"):
             Ray(address=address)([Several(tasks=(task("add_one", log, 0),))], Heard())
-    assert time.monotonic() - start < 20
+    # Limits of 5 s and 12 s, and a process to start, which takes long on a machine with other work;
+    # Ray's own limit is 120 s, tried several times.
+    assert time.monotonic() - start < 110
 
 
 @pytest.mark.parametrize("address", ["nonsense", "ray://127.0.0.1:10001", "host:", ":6379"])
@@ -235,7 +170,7 @@ def test_whatever_goes_wrong_is_reported_and_the_rest_is_done_once(cluster, log)
         1: 2,
         4: 3,
     }
-    assert until(lambda: 6 not in at_work(log), 20)
+    assert until(lambda: 6 not in at_work(log), 120)
 
 
 def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(cluster, log):
@@ -251,7 +186,7 @@ def test_what_the_listener_raises_comes_through_and_leaves_nothing_at_work(clust
     with pytest.raises(KeyboardInterrupt, match="enough"):
         Ray()(jobs, Heard(stop))
     assert {0, 1} == {int(line.split()[1]) for line in lines(log)}
-    assert until(lambda: 0 not in at_work(log), 20)
+    assert until(lambda: 0 not in at_work(log), 120)
 
 
 SWEEP = """
@@ -283,9 +218,9 @@ def test_a_driver_that_is_killed_is_resumed(cluster, tmp_path, log):
             each.settings["number"] for each in store.missing(tasks)
         }
         assert 3 <= len(kept) < 12
-        assert until(lambda: not at_work(log), 30), "its workers end with the driver"
+        assert until(lambda: not at_work(log), 120), "its workers end with the driver"
         before = len(lines(log))
-        subprocess.run(command, env=environment, check=True, timeout=120)
+        subprocess.run(command, env=environment, check=True, timeout=600)
         assert not store.missing(tasks)
     assert sorted(int(line.split()[1]) for line in lines(log)[before:]) == sorted(
         set(range(12)) - kept
@@ -303,7 +238,7 @@ def test_the_command(cluster, tmp_path):
         [*command, *options.split()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
@@ -366,7 +301,7 @@ class TestOwnModels:
             sys.executable, "-c", "import sys; from depthmup.cli import main; sys.exit(main())"
         ]  # fmt: skip
         done = subprocess.run(
-            [*command, *options.split()], capture_output=True, text=True, timeout=180, check=True
+            [*command, *options.split()], capture_output=True, text=True, timeout=600, check=True
         )
         assert json.loads(done.stdout)["schemes"][0]["scheme"] == "depth-mup"
 

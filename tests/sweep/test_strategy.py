@@ -2,6 +2,12 @@
 
 import json
 import math
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -102,7 +108,7 @@ def test_an_unfinished_search_says_what_is_missing(tmp_path):
     with Store(tmp_path / MAIN_STORE) as store:
         with pytest.raises(StoreError, match="are to be trained next"):
             load_report(store)
-        runs, why = next_of(store)
+        runs, why, _ = next_of(store)
     assert runs
     assert "Round" in why
     assert not {run.key for run in runs} & set(TRAINED[:12])
@@ -141,6 +147,32 @@ def test_a_budget_of_runs_is_kept():
     assert "budget" in ended
     assert "twice the seeds" in ended
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
+
+
+def gpu_hours(size):
+    """A pipeline that is used up to the deepest size: depth costs nothing until then."""
+    return 8.0 if size["depth"] == 64 else 1.0
+
+
+def test_a_budget_in_units_of_ones_own(tmp_path):
+    """Spent by what the function says, and replayed by whoever opens the folder without it."""
+    model = depthmup.Model(train=train, version="1", cost=gpu_hours)
+    asked = design(lrs=depthmup.Auto(work=40.0), schemes="depth-mup")
+    report = depthmup.transfer(model, asked, out=tmp_path)
+    story = report.study().search
+    keys = len(TRAINED)
+    assert story.work == sum(
+        gpu_hours({"depth": d}) for d in (trial.depth for trial in report.records)
+    )
+    assert 20 < story.work <= 40
+    assert any("the budget is spent" in why for why in story.ended.values())
+    with Store(tmp_path / MAIN_STORE) as store:
+        assert load_report(store).study().search == story
+    depthmup.transfer(model, asked, out=tmp_path)
+    assert len(TRAINED) == keys
+    for wrong, message in ((lambda size: -1.0, "to be positive"), (lambda size: "1", "a number")):
+        with pytest.raises(ValueError, match=message):
+            depthmup.transfer(replace(model, cost=wrong), asked)
 
 
 def test_a_precision_that_was_asked_for():
@@ -190,6 +222,33 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
     assert again == design(lrs="auto")
 
 
+def test_each_optimizer_begins_at_its_own_usual_rate():
+    """Optima five octaves apart: from one rate for both, one of them would be looked for afar."""
+    began = {}
+
+    def train(trial):
+        began.setdefault(trial.optimizer, trial.lr)
+        best = {"sgd": -3.0, "adamw": -8.3}[trial.optimizer]
+        own = _noise(trial.seed, trial.depth, trial.lr / 64)
+        loss = math.exp(0.07 * (math.log2(trial.lr) - best) ** 2 + own)
+        return [4.0] + [loss] * (trial.steps - 1)
+
+    both = design(schemes="depth-mup", optimizers=("sgd", "adamw"))
+    report = depthmup.transfer(depthmup.Model(train=train, version="1"), both)
+    assert began["sgd"] / began["adamw"] == 2.0**5  # both begin as far below their start
+    rates = {o.log2_lr.value for t in report.study().headline.transfers for o in t.optima}
+    assert min(rates) < -7 < -4 < max(rates)
+    began.clear()
+    own = replace(both, lrs=depthmup.Auto(start={"sgd": 0.25, "adamw": 0.5**8}))
+    depthmup.transfer(depthmup.Model(train=train, version="1"), own)
+    assert began["sgd"] / began["adamw"] == 2.0**6
+    alone = replace(both, lrs=depthmup.Auto(start={"sgd": 0.25}))
+    with pytest.raises(ValueError, match="there is one for sgd, and adamw has none"):
+        depthmup.transfer(depthmup.Model(train=train, version="1"), alone)
+    with pytest.raises(ValueError, match="start for sgd of Auto to be positive"):
+        depthmup.Auto(start={"sgd": -1.0})
+
+
 def test_a_verdicts_three_rates_certify_nothing():
     report = depthmup.transfer(MODEL, design(schemes="depth-mup"))
     certificate = report.certificate({"depth": 256})
@@ -201,3 +260,76 @@ def test_one_seed_is_enough_for_a_clear_drift():
     report = depthmup.transfer(MODEL, design(schemes="sp", seeds=1))
     assert report.finding().verdict is Verdict.DRIFTS
     assert "One seed" in report.finding().why
+
+
+SEARCH = """
+import math, sys, time
+import numpy as np
+import depthmup
+
+LOG = sys.argv[2]
+
+
+def noise(*own):
+    return 0.009 * np.random.default_rng(list(own)).standard_normal()
+
+
+def train(trial):
+    with open(LOG, "a") as log:
+        print(trial.key, file=log, flush=True)
+    time.sleep(0.02)
+    best = -7.3 - 0.05 * math.log2(trial.depth / 4)
+    k = math.log2(trial.lr)
+    loss = math.exp(0.07 * (k - best) ** 2 + noise(trial.seed, trial.depth, round(-1e6 * k)))
+    return [4.0] + [loss] * (trial.steps - 1)
+
+
+def search(out):
+    design = depthmup.Design(
+        base={"width": 8, "depth": 4}, depth=(4, 8, 16), schemes="depth-mup", steps=10
+    )
+    return depthmup.transfer(depthmup.Model(train=train, version="1"), design, out=out)
+
+
+if __name__ == "__main__":
+    search(sys.argv[1])
+"""
+
+
+def stored(path):
+    """Every record of a store as it lies there: its key and its bits."""
+    if not path.exists():
+        return {}
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
+        return {key: tuple(rest) for key, *rest in database.execute("SELECT * FROM records")}
+
+
+@pytest.mark.long(slice=False)
+def test_a_search_that_is_killed_goes_on_to_the_same_bits_and_trains_nothing_twice(tmp_path):
+    """kill -9 at random moments: what had a record is never begun again."""
+    script, log = tmp_path / "search.py", tmp_path / "begun.txt"
+    script.write_text(SEARCH)
+
+    def begin(name):
+        return subprocess.Popen([sys.executable, script, tmp_path / name, log])
+
+    assert begin("whole").wait(timeout=120) == 0
+    whole = stored(tmp_path / "whole" / MAIN_STORE)
+    log.unlink()
+    rng, path, left = np.random.default_rng(0), tmp_path / "parts" / MAIN_STORE, []
+    for _ in range(3):
+        before = stored(path)
+        process = begin("parts")
+        while process.poll() is None and len(stored(path)) == len(before):
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, 0.15))
+        process.kill()
+        process.wait()
+        left.append(stored(path))
+        again = log.read_text().split() if log.exists() else []
+        log.write_text("")
+        assert not set(before) & set(again)
+    assert 0 < len(left[0]) < len(left[-1]) < len(whole), "kills must come amid the work"
+    assert begin("parts").wait(timeout=120) == 0
+    assert not set(left[-1]) & set(log.read_text().split())
+    assert stored(path) == whole

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from depthmup.cli.output import print_json
+from depthmup.cli.sizes import parse_arms
 
 PASSED, FAILED, UNDECIDED = 0, 1, 2
 
@@ -22,7 +23,8 @@ class Options:
     """
 
     model: str
-    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth). The
+    """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth), with
+    the axes of --along by name. The
     same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
     loss(outputs, targets)."""
 
@@ -42,6 +44,10 @@ class Options:
 
     depths: tuple[int, ...] = (4, 8, 16, 32)
     """Depths: at least three, or a single one to check width only."""
+
+    along: tuple[str, ...] = ()
+    """Values along further axes that your factory takes by name, as NAME=VALUE,VALUE,VALUE, such as
+    experts=4,8,16,32: each is varied at the smallest width and depth."""
 
     seeds: int = 3
     """Number of repetitions, from whose scatter intervals are computed."""
@@ -96,6 +102,7 @@ def run(options: Options) -> int:
         optimizer=options.optimizer,
         widths=options.widths,
         depths=options.depths,
+        along=parse_arms(options.along, option="--along"),
         seeds=options.seeds,
         steps=options.steps,
         lr=options.lr,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from depthmup.cli.limit import Options
     from depthmup.reports import Movement
 
+# Longer than this, a person wonders whether anything happens.
 SECONDS_OF_SILENCE = 2.0
 EXAMPLES = 128
 """Examples in the kernel. With more, its largest eigenvalue moves with depth in the same way: to a

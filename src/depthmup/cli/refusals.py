@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from depthmup.cli.folders import remove_unused
 from depthmup.cli.interrupts import INTERRUPTED, status_of
+from depthmup.records.packages import EXTRAS, without
 from depthmup.records.printable import printable
 
 REFUSED, OWN_CODE, DEFECT = 2, 3, 4
@@ -85,7 +86,8 @@ def _is_of_workers(error: BaseException) -> bool:
 
 def _has_message(error: BaseException) -> bool:
     if isinstance(error, ModuleNotFoundError):
-        return not error.name  # one that asks for an extra has no name; else this is broken
+        # One that asks for an extra has no name; a package that no extra installs is a defect.
+        return not error.name or error.name in EXTRAS
     return isinstance(error, _MESSAGES)
 
 
@@ -94,6 +96,8 @@ def _text(error: BaseException) -> str:
         return "there is not enough memory for this. Use smaller sizes, or fewer workers at once."
     if isinstance(error, OverflowError):
         return f"a number is too large to compute with: {error}. Use sizes and exponents nearer 1."
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return without("This", error.name)
     if isinstance(error, KeyError) and error.args:  # whose str() is in quotes
         return str(error.args[0])
     return str(error) or type(error).__name__

@@ -11,6 +11,7 @@ from rich.progress import Progress as Bar
 from depthmup.reports.sentences import duration
 from depthmup.sweep import Progress
 
+# In a log file: often enough to see that it goes on, seldom enough for a sweep of hours.
 SECONDS_BETWEEN_LINES = 10.0
 
 EARLY = 0.05

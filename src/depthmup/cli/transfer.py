@@ -224,7 +224,8 @@ class Options:
     """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
-    """tensorboard:FOLDER writes the losses of every run for TensorBoard."""
+    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, as it
+    ends."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""

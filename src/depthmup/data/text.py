@@ -15,6 +15,7 @@ from torch import Tensor
 
 Split: TypeAlias = Literal["train", "validation"]
 
+# Characters: more than a run of the small decoders here draws from, and quick to read.
 _LIMIT = 4_000_000
 # Parts of the standard library that are left out: packages that some distributions of Python lack
 # (the text would differ between machines), and tables of characters.

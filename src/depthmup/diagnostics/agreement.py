@@ -49,6 +49,9 @@ class Agreement:
     rms: Approach
 
 
+MOST_RUNS = 100_000
+
+
 def agreement_with_width(
     steps: Sequence[limits.Step],
     blocks: Blocks | None = None,
@@ -93,6 +96,11 @@ def agreement_with_width(
     *Source:* the theory's side of arXiv 2310.02244, Figure 8; expected slope -1/2 (a central limit
     theorem over the n entries).
     """
+    if not widths or min(widths) < 1 or runs > MOST_RUNS:
+        raise ValueError(
+            f"Expected widths of at least 1 and at most {MOST_RUNS:,} runs; got "
+            f"{list(widths)} and {runs if runs <= MOST_RUNS else 'more runs'}."
+        )
     blocks = blocks or Blocks()
     solution = _limit(steps, blocks, depth)
     exact = np.concatenate(solution.outputs), np.concatenate(solution.rms, axis=1)
@@ -243,6 +251,9 @@ def approach(
         squares: squared distances, (sizes, runs).
         expected: the slope that the theory says.
         next_order: whether the interval has the bias of the next order (at least four sizes).
+
+    Returns:
+        The slope with its interval, beside the one that is expected.
 
     Raises:
         ValueError: one run per size, or fewer than four sizes for the next order.

@@ -37,6 +37,13 @@ _DECAY = (
     "weight decay is not divided by the learning rate's factor: lr * decay falls with {axis}",
 )
 
+_ALONG_ANOTHER_AXIS = (
+    "{of} has an initialization or a learning rate that grows with {axis}, or a sum over more of "
+    "them should be a mean",
+    "{of} has an initialization or a learning rate that shrinks with {axis}, or its gradients sink "
+    "below epsilon",
+)
+
 CAUSES: dict[tuple[Observable, str], tuple[str, str]] = {
     (Observable.BRANCH, "depth"): (
         "the branch multiplier is weaker than depth^-{alpha}",
@@ -82,11 +89,14 @@ def likely_cause(
 
     Args:
         observable: whose exponent is wrong.
-        axis: width or depth.
+        axis: width, depth, or a further one.
         deviation: the measured exponent minus the predicted one.
         scheme: that was expected.
         family: of the optimizer.
         role: of the parameter that the observable is about.
+
+    Returns:
+        A sentence; empty where nothing is known.
 
     Example:
         >>> from depthmup.rules import DEPTH_MUP
@@ -94,6 +104,10 @@ def likely_cause(
         "the last matrix keeps an initialization of its own that shrinks with depth, such as \
 GPT-2's 1/sqrt(2L): depth is counted twice"
     """
+    if axis not in ("width", "depth"):
+        grows, sinks = _ALONG_ANOTHER_AXIS
+        of = f"the {role}" if role is not None else "some part"
+        return (grows if deviation > 0 else sinks).format(of=of, axis=axis)
     if (observable, axis) == (Observable.BRANCH, "depth") and deviation > scheme.alpha - 0.25:
         return "the branch multiplier is missing"
     causes = CAUSES.get((observable, axis)) or CAUSES.get((observable, ANY))

@@ -8,16 +8,20 @@ the exponents are fitted and judged (``verdicts``).
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from depthmup.diagnostics.networks import (
     Broken,
     Measurement,
+    Shape,
     TrainedNetwork,
+    beside,
     check_finite,
     distinct,
+    firsts,
     fresh,
     seeded,
     staircase,
@@ -44,6 +48,9 @@ RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
 }
 
 
+_NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
+
+
 def check(
     model: Model,
     *,
@@ -51,6 +58,7 @@ def check(
     optimizer: str | Family | type = "adamw",
     widths: Sequence[int] = (32, 64, 128, 256),
     depths: Sequence[int] = (4, 8, 16, 32),
+    along: Mapping[str, Sequence[int]] = _NONE,
     seeds: int = 3,
     steps: int = 5,
     lr: float | None = None,
@@ -59,13 +67,16 @@ def check(
     prepare: Prepare = planned,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Check:
-    """Check how a model's observables grow with width and depth.
+    """Check how a model's observables grow with width, depth and any other axis.
 
     Args:
         model: the factory and its data.
         scheme, optimizer: what is expected; as in ``depthmup.plan``, whose default of the scheme
             follows the depth of blocks.
         widths, depths: three sizes or more of each, or a single one to leave it out.
+        along: the same along further axes that the factory takes by name, such as
+            ``{"experts": (4, 8, 16, 32)}``: each is varied at the smallest width and depth, and
+            what the network computes, and what training does to it, should not grow with it.
         seeds, steps: repetitions, and training steps before the second observation.
         lr: the learning rate at the smallest size.
         modules: judge only observables of modules whose pattern of names matches.
@@ -102,6 +113,7 @@ def check(
             optimizer=optimizer,
             widths=tuple(widths),
             depths=tuple(depths),
+            along={axis: tuple(values) for axis, values in along.items()},
             seeds=seeds,
             steps=steps,
             lr=lr,
@@ -125,6 +137,7 @@ class Setup:
     optimizer: str | Family | type = "adamw"
     widths: tuple[int, ...]
     depths: tuple[int, ...]
+    along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     seeds: int = 3
     steps: int = 5
     lr: float | None = None
@@ -136,7 +149,15 @@ class Setup:
     def __post_init__(self) -> None:
         for name in ("widths", "depths"):
             object.__setattr__(self, name, distinct(getattr(self, name), name))
-        if len(self.widths) == len(self.depths) == 1:
+        if twice := {"width", "depth", "batch", "steps", "tokens"} & self.along.keys():
+            raise ValueError(
+                f"Expected along to name axes of the factory other than width and depth; got "
+                f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
+                "are the same at every size."
+            )
+        further = {axis: distinct(values, axis) for axis, values in self.along.items()}
+        object.__setattr__(self, "along", further)
+        if all(len(sizes) == 1 for sizes in (self.widths, self.depths, *further.values())):
             raise ValueError(
                 "Expected three widths or three depths at least; got one of each. An exponent is a "
                 "slope: give e.g. widths=(32, 64, 128)."
@@ -161,12 +182,13 @@ class Experiment:
         self.setup, self.functions = setup, resolved(setup.model)
         self.applied = setup.prepare is not as_is
         widths, depths = setup.widths, setup.depths
-        check_axes(self.functions, ("width", "depth"))
+        self._smallest = Shape(width=widths[0], depth=depths[0], along=firsts(setup.along))
+        check_axes(self.functions, tuple(self._smallest.size))
         self._inputs, _ = self.functions.batch(seeded(0))
         check_finite(self._inputs)
-        make = self.functions.make
-        self._base, self._base_draws = recorded(lambda: fresh(make, widths[0], depths[0], 0))
-        self._sites = survey(make, widths, depths, self._base, self._inputs)
+        own = self.functions
+        self._base, self._base_draws = recorded(lambda: fresh(own, self._smallest, 0))
+        self._sites = survey(own, widths, depths, setup.along, self._base, self._inputs)
         self._measurements: list[Measurement] = []
         self._losses: dict[str, list[tuple[float, ...]]] = {}
         self._nonfinite: NonFinite | None = None
@@ -178,28 +200,32 @@ class Experiment:
 
     def __iter__(self) -> Iterator[TrainedNetwork]:
         setup, done = self.setup, 0
-        grid = staircase(setup.widths, setup.depths)
-        for width, depth in grid:
-            size_plan = self._plan(width, depth)
+        grid = [
+            replace(self._smallest, width=width, depth=depth)
+            for width, depth in staircase(setup.widths, setup.depths)
+        ]
+        grid += beside(self._smallest, setup.along)
+        for shape in grid:
+            size_plan = self._plan(shape)
             for seed in range(setup.seeds):
                 if self._nonfinite is not None:  # the other sizes are planned, for their notes
                     break
-                network = self._trained(size_plan, width, depth, seed)
+                network = self._trained(size_plan, shape, seed)
                 if network is None:
                     break
                 yield network
                 done += 1
                 setup.progress(done, setup.seeds * len(grid))
 
-    def _points(self, depth: int) -> Points:
+    def _points(self, shape: Shape) -> Points:
         """Where to observe; modules have the same names at every width."""
-        return self._sites[self.setup.widths[0], depth].points
+        return self._sites[replace(shape, width=self.setup.widths[0])].points
 
-    def _plan(self, width: int, depth: int) -> Plan:
+    def _plan(self, shape: Shape) -> Plan:
         """The plan of one size, from the smallest; its notes are those of the check."""
-        setup, site = self.setup, self._sites.get((width, depth))
-        network, draws = recorded(partial(fresh, self.functions.make, width, depth, 0))
-        base_facts = self._sites[setup.widths[0], setup.depths[0]].facts
+        setup, site = self.setup, self._sites.get(shape)
+        network, draws = recorded(partial(fresh, self.functions, shape, 0))
+        base_facts = self._sites[self._smallest].facts
         further = dict(setup.plan_options or {})
         options = further.pop("options", PlanOptions())
         facts = site.facts if site is not None else read(network, self._inputs)
@@ -218,20 +244,20 @@ class Experiment:
         said = list(size_plan.notes) if self.applied else []
         said += [
             f"{name} is no input or output of a module and is not looked at."
-            for name in self._points(depth).hidden_from_view
+            for name in self._points(shape).hidden_from_view
         ]
         self._notes += [note for note in dict.fromkeys(said) if note not in self._notes]
         return size_plan
 
-    def _trained(self, size_plan: Plan, width: int, depth: int, seed: int) -> TrainedNetwork | None:
+    def _trained(self, size_plan: Plan, shape: Shape, seed: int) -> TrainedNetwork | None:
         """Train one network and keep what was observed; None if it produced NaN or infinity."""
         setup, own = self.setup, self.functions
-        network = fresh(own.make, width, depth, seed)
+        network = fresh(own, shape, seed)
         run = train(
             network,
             own.batch(seeded(seed)),
             size_plan,
-            self._points(depth),
+            self._points(shape),
             loss_of=own.loss,
             prepare=prepared_by(setup.prepare, own),
             applied=self.applied,
@@ -240,27 +266,32 @@ class Experiment:
         )
         if isinstance(run, Broken):
             self._nonfinite = NonFinite(
-                module=run.module, step=run.step, width=width, depth=depth, seed=seed
+                module=run.module,
+                step=run.step,
+                width=shape.width,
+                depth=shape.depth,
+                seed=seed,
+                along=dict(shape.along),
             )
             return None
-        self._losses.setdefault(f"{width} x {depth}", []).append(run.losses)
-        branches = self._points(depth).branches
+        further = "".join(f", {axis} {value}" for axis, value in shape.along)
+        self._losses.setdefault(f"{shape.width} x {shape.depth}{further}", []).append(run.losses)
+        branches = self._points(shape).branches
         for observation in (run.first, run.second):
             self._roles.update(observation.roles)
             self._measurements += [
-                Measurement(
-                    key=key, width=width, depth=depth, branches=branches, seed=seed, value=value
-                )
+                Measurement(key=key, shape=shape, branches=branches, seed=seed, value=value)
                 for key, value in observation.values.items()
             ]
         return TrainedNetwork(
             model=network,
             inputs=run.inputs,
-            width=width,
-            depth=depth,
+            width=shape.width,
+            depth=shape.depth,
             seed=seed,
             first=run.first,
             second=run.second,
+            along=dict(shape.along),
         )
 
     def conclude(self) -> Check:
@@ -268,7 +299,7 @@ class Experiment:
         setup, scheme = self.setup, self._scheme
         assert scheme is not None
         heads = tuple(head for site in self._sites.values() for head in site.points.heads)
-        widest = self._sites[setup.widths[-1], setup.depths[0]].points
+        widest = self._sites[replace(self._smallest, width=setup.widths[-1])].points
         exponents, notes = judge(
             self._measurements,
             scheme,
@@ -284,6 +315,7 @@ class Experiment:
             applied=self.applied,
             widths=setup.widths,
             depths=setup.depths,
+            along=setup.along,
             seeds=setup.seeds,
             steps=setup.steps,
             lr=RATES[self._family] if setup.lr is None else setup.lr,
@@ -301,7 +333,8 @@ class Experiment:
     def _limits_of(self, scheme: Scheme) -> Iterator[str]:
         """Notes on what these exponents do not say."""
         depths = self.setup.depths
-        branches = [self._points(depth).branches for depth in depths]
+        shapes = [replace(self._smallest, depth=depth) for depth in depths]
+        branches = [self._points(shape).branches for shape in shapes]
         if not any(m.key.observable is Observable.DECAY for m in self._measurements):
             yield "No optimizer has a weight decay here, so lr * decay is not looked at."
         if len({count / depth for count, depth in zip(branches, depths, strict=True)}) > 1:

@@ -43,6 +43,9 @@ def feature_distances(
         eps: distances along depth, as shares of it.
         at: starts, as shares of the depth.
 
+    Returns:
+        The distances, (starts, eps).
+
     Raises:
         ValueError: no module matches; a place that is no whole number of layers.
 
@@ -118,6 +121,12 @@ def diversity(
         eps: increasing.
         confidence: of the intervals.
 
+    Returns:
+        Kappa, its interval, and the distances behind it.
+
+    Raises:
+        ValueError: fewer than two runs or two distances.
+
     Example:
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]
         >>> round(diversity(runs, (1/16, 1/8, 1/4)).kappa.value, 6)
@@ -159,6 +168,16 @@ def diversity_at_infinite_depth(
     alpha = 1/2 the noise stays, and what is taken off is that layers are finitely many. Intervals
     are Student's over runs, one of each depth making one extrapolation.
 
+    Args:
+        depths: at which distances were measured.
+        distances: of each run at each depth, as ``feature_distances`` gives them.
+        eps: fractions of the depth.
+        alpha: of the branch multiplier.
+        confidence: of the intervals.
+
+    Returns:
+        Kappa and its interval at infinite depth.
+
     Raises:
         ValueError: fewer than three depths, unequally many runs, or distances that extrapolate to
             nothing: at those depths and eps there is only noise.
@@ -178,6 +197,8 @@ def diversity_at_infinite_depth(
             "Expected at least three depths, and the same number of runs at each; got depths "
             f"{list(depths)} with {[len(runs) for runs in distances]} runs."
         )
+    if min(depths) < 1:
+        raise ValueError(f"Expected depths of at least 1; got {list(depths)}.")
     power = float(exponent(alpha, name="alpha"))
     x = np.array([d ** (-1.0 if power == 0.5 else 1 - 2 * power) for d in depths])
     squares = np.array([[np.square(d).mean(axis=0) for d in runs] for runs in distances])
@@ -218,6 +239,13 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
     ``parameters`` is a pattern of names that matches one parameter per block, in order; gradients
     must have been computed. Neighbours in a network that is linear, or whose nonlinearity comes
     before the matrix, are alike; relu decorrelates them and abs entirely.
+
+    Args:
+        model: with gradients.
+        parameters: a pattern of names, whose ``*`` counts the blocks.
+
+    Returns:
+        One number for each pair of neighbours.
 
     Raises:
         ValueError: fewer than four blocks match, or there are no gradients.

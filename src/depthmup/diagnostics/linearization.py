@@ -37,6 +37,12 @@ def linearization_distance(
         initial: its parameters before training, by their names in the branch.
         kwargs: of its forward pass.
 
+    Returns:
+        The distance, 0 for a linear branch.
+
+    Raises:
+        ValueError: the initial values are not those of the branch's parameters.
+
     Example:
         >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
         <torch...>

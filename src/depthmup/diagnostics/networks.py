@@ -1,7 +1,7 @@
 """Networks of every size: built, observed, trained for a few steps, and observed again."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -10,12 +10,27 @@ from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_of
 from depthmup.diagnostics.points import points_of
-from depthmup.diagnostics.preparation import Make, Prepare
+from depthmup.diagnostics.preparation import Prepare
 from depthmup.diagnostics.probes import first_nonfinite, observe
 from depthmup.diagnostics.sharding import call
+from depthmup.model import Functions, network_at
 from depthmup.planning import Plan
 from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """The size of a network of a check; ``along`` are its values along further axes."""
+
+    width: int
+    depth: int
+    along: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The value along every axis."""
+        return {"width": self.width, "depth": self.depth, **dict(self.along)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +44,7 @@ class TrainedNetwork:
     seed: int
     first: Observation
     second: Observation
+    along: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,15 +52,14 @@ class Measurement:
     """One observable of one network; ``branches`` are those of its residual stream."""
 
     key: Key
-    width: int
-    depth: int
+    shape: Shape
     branches: int
     seed: int
     value: float
 
     def size(self, axis: str) -> float:
-        """What exponents of width, or of depth, refer to."""
-        return float(self.width if axis == "width" else self.branches)
+        """What exponents along an axis refer to: along depth, the number of branches."""
+        return float(self.branches if axis == "depth" else self.shape.size[axis])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +112,7 @@ def train(
         return Broken(module=module, step=0)
     first = observe(model, inputs, points, plan, applied=applied)
     # Before training: a schedule of its own may move the rates.
-    labels = labels_of(model)
+    labels = labels_of(model, {name: p.role for p in plan.prescriptions for name in p.names})
     for name, decay in decays(model, optimizers).items():
         key = Key(observable=Observable.DECAY, module=labels(name))
         first.values[key], first.roles[key] = decay, plan[name].role
@@ -145,23 +160,29 @@ def surveyed(model: nn.Module, inputs: Any) -> Surveyed:
 
 
 def survey(
-    make: Make, widths: Sequence[int], depths: Sequence[int], base: nn.Module, inputs: Any
-) -> dict[tuple[int, int], Surveyed]:
-    """Follow a forward pass of every width and of every depth.
+    own: Functions,
+    widths: Sequence[int],
+    depths: Sequence[int],
+    along: Mapping[str, Sequence[int]],
+    base: nn.Module,
+    inputs: Any,
+) -> dict[Shape, Surveyed]:
+    """Follow a forward pass of every width, of every depth, and of every value along other axes.
 
     Args:
-        make: the factory.
+        own: the model's functions.
         widths: from the smallest.
         depths: from the smallest.
+        along: values along further axes, from the smallest.
         base: the network of the smallest size.
         inputs: of the forward pass.
 
     Raises:
         ValueError: a factory that ignores a size, or a model without residual branches.
     """
-    shapes = {name: tuple(p.shape) for name, p in parameters(base).items()}
-    sites = {(widths[0], depths[0]): surveyed(base, inputs)}
-    branches = sites[widths[0], depths[0]].points.branches
+    smallest = Shape(width=widths[0], depth=depths[0], along=firsts(along))
+    sites = {smallest: surveyed(base, inputs)}
+    branches = sites[smallest].points.branches
     if branches == 0:
         raise ValueError(
             "No residual branch was found in the model's forward pass, so there is no depth to "
@@ -169,23 +190,57 @@ def survey(
             "with one block."
         )
     for width in widths[1:]:
-        wider = fresh(make, width, depths[0], 0)
-        if {n: tuple(p.shape) for n, p in parameters(wider).items()} == shapes:
+        shape = replace(smallest, width=width)
+        wider = fresh(own, shape, 0)
+        if _shapes(wider) == _shapes(base):
             raise ValueError(
                 f"The factory ignores width: at {widths[0]} and {width} every parameter has the "
                 "same shape. Expected factory(width, depth) to pass width on to the model."
             )
-        sites[width, depths[0]] = surveyed(wider, inputs)
+        sites[shape] = surveyed(wider, inputs)
+    for shape in beside(smallest, along):
+        sites[shape] = surveyed(fresh(own, shape, 0), inputs)
+        # What has no weights of its own (the number of active experts) shows in no shape.
+        if sites[shape].facts.graph.nodes == sites[smallest].facts.graph.nodes:
+            axis, value = next(p for p in shape.along if p not in smallest.along)
+            raise ValueError(
+                f"The factory ignores {axis}: at {dict(smallest.along)[axis]} and {value} the "
+                f"forward pass is the same. Expected factory(width, depth, {axis}) to pass it on."
+            )
     for depth in depths[1:]:
-        deeper = fresh(make, widths[0], depth, 0)
-        sites[widths[0], depth] = surveyed(deeper, inputs)
-        if sites[widths[0], depth].points.branches == branches:
+        shape = replace(smallest, depth=depth)
+        sites[shape] = surveyed(fresh(own, shape, 0), inputs)
+        if sites[shape].points.branches == branches:
             raise ValueError(
                 f"The factory ignores depth: at {depths[0]} and {depth} the residual stream has "
                 f"{branches} branches. Expected their number to grow with depth; exponents refer "
                 "to it."
             )
     return sites
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in parameters(model).items()}
+
+
+def firsts(along: Mapping[str, Sequence[int]]) -> tuple[tuple[str, int], ...]:
+    """The smallest value along every further axis."""
+    return tuple((axis, values[0]) for axis, values in along.items())
+
+
+def beside(smallest: Shape, along: Mapping[str, Sequence[int]]) -> list[Shape]:
+    """The sizes that differ from the smallest along one further axis.
+
+    Example:
+        >>> shapes = beside(Shape(width=8, depth=2, along=(("experts", 2),)), {"experts": (2, 4)})
+        >>> [shape.size["experts"] for shape in shapes]
+        [4]
+    """
+    return [
+        replace(smallest, along=tuple({**dict(smallest.along), axis: value}.items()))
+        for axis, values in along.items()
+        for value in values[1:]
+    ]
 
 
 def staircase(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, int]]:
@@ -236,19 +291,21 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
     return ordered
 
 
-def fresh(make: Make, width: int, depth: int, seed: int) -> nn.Module:
+def fresh(own: Functions, shape: Shape, seed: int) -> nn.Module:
     """The factory's model of this size and seed.
 
     Args:
-        make: the factory.
-        width: of the model.
-        depth: of the model.
+        own: the model's functions.
+        shape: its size.
         seed: of its initialization.
     """
     # The factory draws from torch's global generator; which numbers it gets is part of the seed.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(10_007 * seed + 101 * width + depth)
-        return make(width, depth)
+        further = sum(1_000_003 * i * value for i, (_, value) in enumerate(shape.along, start=1))
+        torch.manual_seed(10_007 * seed + 101 * shape.width + shape.depth + further)
+        network: nn.Module
+        network = network_at(own, shape.size) if shape.along else own.make(shape.width, shape.depth)
+        return network
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.sharding import whole
-from depthmup.rules import Observable, Role
+from depthmup.rules import Observable, Part, Role
 from depthmup.tracing import parameters, plain_name, unwrapped
 
 SAMPLE = 4096
@@ -30,9 +30,11 @@ class Labels:
 
     ``single`` names numbered children that are no repeated layer, by container and number: in
     ``Sequential(Linear, Block, ..., Block, Linear)`` the ends are ``0`` and ``-1`` at any depth.
+    ``experts`` are the containers of the experts of a mixture, which are alike at any number.
     """
 
     single: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    experts: frozenset[str] = frozenset()
 
     def __call__(self, name: str) -> str:
         """``name`` with the number of its layer replaced; later numbers tell parts apart.
@@ -48,10 +50,43 @@ class Labels:
                 break
             container = ".".join(name.split(".")[:i])
             segments[i] = self.single.get((container, segments[i]), "*")
+        for i in range(start, len(segments)):
+            if ".".join(name.split(".")[:i]) in self.experts:
+                segments[i] = "*"
         return ".".join(segments)
 
 
-def labels_of(model: nn.Module) -> Labels:
+def expert_containers(roles: Mapping[str, Role]) -> frozenset[str]:
+    """The modules whose numbered children are the experts of a mixture.
+
+    A container of experts has no router in it, as a container of layers has; what is numbered
+    within an expert lies deeper.
+
+    Args:
+        roles: of the parameters, by name.
+
+    Example:
+        >>> from depthmup.rules import Kind, Part
+        >>> expert = Role(kind=Kind.HIDDEN, part=Part.EXPERT)
+        >>> roles = {f"layers.0.experts.{i}.0.weight": expert for i in range(4)}
+        >>> roles["layers.0.router.weight"] = Role(kind=Kind.HIDDEN, part=Part.ROUTER)
+        >>> sorted(expert_containers(roles))
+        ['layers.0.experts']
+    """
+    routers = [name for name, role in roles.items() if role.part is Part.ROUTER]
+    containers = set()
+    for name, role in roles.items():
+        if role.part not in (Part.EXPERT, Part.DOWN):
+            continue
+        segments = name.split(".")
+        numbered = [i for i, segment in enumerate(segments) if segment.isdecimal() and i]
+        inside = (".".join(segments[:i]) for i in numbered)
+        outermost = (c for c in inside if not any(r.startswith(f"{c}.") for r in routers))
+        containers.update([*outermost][:1])
+    return frozenset(containers)
+
+
+def labels_of(model: nn.Module, roles: Mapping[str, Role] | None = None) -> Labels:
     """The labels of a model's modules.
 
     Children of one container that have numbers come in runs of one class. The longest run, and
@@ -61,6 +96,7 @@ def labels_of(model: nn.Module) -> Labels:
 
     Args:
         model: at any size.
+        roles: of its parameters, which tell the experts of a mixture from layers.
 
     Returns:
         A function from names to labels.
@@ -87,7 +123,7 @@ def labels_of(model: nn.Module) -> Labels:
             if len(run) == 1 and type(run[0][1]) is not layers:
                 position = i if i < middle else i - len(runs)
                 single[container, run[0][0]] = str(position)
-    return Labels(single=single)
+    return Labels(single=single, experts=expert_containers(roles or {}))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

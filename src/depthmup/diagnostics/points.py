@@ -27,6 +27,13 @@ def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
     Branches and points of the stream that no module takes in or gives out cannot be hooked; they
     are named in ``hidden_from_view``.
 
+    Args:
+        model: to be read.
+        inputs: of one forward pass.
+
+    Returns:
+        Where to observe the stream and the branches.
+
     Example:
         >>> import torch
         >>> from depthmup.models import ResidualMLP

@@ -16,7 +16,7 @@ import torch
 from scipy.special import stdtrit
 from torch import nn
 
-from depthmup.diagnostics.networks import check_finite, fresh, seeded, survey
+from depthmup.diagnostics.networks import Shape, check_finite, fresh, seeded, survey
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, resolved
 from depthmup.planning import Plan, plan
@@ -158,12 +158,12 @@ class _Task:
         inputs, _ = self.own.batch(seeded(0))
         check_finite(inputs)
         width, depth = self.base
-        model = fresh(self.own.make, width, depth, 0)
+        model = fresh(self.own, Shape(width=width, depth=depth), 0)
         wider = [w for w, _ in sizes.get("width", ()) if w != width]
         deeper = [d for _, d in sizes.get("depth", ()) if d != depth]
         if deeper:
-            survey(self.own.make, (width, *wider[:1]), (depth, *deeper), model, inputs)
-        elif _shapes(fresh(self.own.make, wider[0], depth, 0)) == _shapes(model):
+            survey(self.own, (width, *wider[:1]), (depth, *deeper), {}, model, inputs)
+        elif _shapes(fresh(self.own, Shape(width=wider[0], depth=depth), 0)) == _shapes(model):
             raise ValueError(
                 f"The factory ignores width: at {width} and {wider[0]} every parameter has the "
                 "same shape. Expected factory(width, depth) to pass width on to the model."
@@ -171,8 +171,8 @@ class _Task:
 
     def plan(self, size: tuple[int, int]) -> Plan:
         return plan(
-            fresh(self.own.make, *size, 0),
-            base=fresh(self.own.make, *self.base, 0),
+            fresh(self.own, Shape(width=size[0], depth=size[1]), 0),
+            base=fresh(self.own, Shape(width=self.base[0], depth=self.base[1]), 0),
             scheme=self.scheme,
             optimizer=self.optimizer,
             example_inputs=self.own.batch(seeded(0))[0],
@@ -181,7 +181,7 @@ class _Task:
 
     def sharpness(self, size: tuple[int, int], own_plan: Plan, seed: int) -> Sharpness:
         """That of one network, per unit of the base's learning rate."""
-        model = fresh(self.own.make, *size, seed)
+        model = fresh(self.own, Shape(width=size[0], depth=size[1]), seed)
         own_plan.initialize(model)
         generator = seeded(seed)
         data = [self.own.batch(generator) for _ in range(self.batches)]

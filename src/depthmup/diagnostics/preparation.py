@@ -21,6 +21,9 @@ def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimiz
         model: fresh.
         plan: of the model.
         lr: the learning rate at the base.
+
+    Returns:
+        The optimizers that train the model.
     """
     plan.initialize(model)
     return optimizers(plan, model, lr=lr)
@@ -33,6 +36,9 @@ def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer
         model: fresh.
         plan: of the model, which names the optimizer.
         lr: of all parameters.
+
+    Returns:
+        The optimizers that train the model.
 
     Raises:
         ValueError: an optimizer of matrices alone.

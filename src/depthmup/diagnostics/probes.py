@@ -54,8 +54,9 @@ def observe(
     """
     inner = unwrapped(model)
     modules = named_modules(inner)
-    collector = Collector(initial=initial, labels=labels_of(model))
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
+    roles = {name: p.role for name, p in prescriptions.items()}
+    collector = Collector(initial=initial, labels=labels_of(model, roles))
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]
     covered: set[str] = set()
@@ -111,6 +112,13 @@ def logits_of(output: Any) -> Tensor:
 
 def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
     """The name of the first module whose output is not finite; None if all are.
+
+    Args:
+        model: to be run once.
+        inputs: of one forward pass.
+
+    Returns:
+        The name, or None.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())

@@ -106,6 +106,9 @@ def measured_regime(
             ``"branches.*"``, for ``feature_distances``.
         options: further arguments of ``check``.
 
+    Returns:
+        What was measured, beside what the theory says.
+
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.5.
     """
     scheme: Scheme = general(alpha, gamma)
@@ -211,6 +214,9 @@ def measured_map(
             is stable. None: ``model`` does.
         progress: told how many pairs of how many are done.
         options: further arguments of ``measured_regime``.
+
+    Returns:
+        One measured regime for each pair.
     """
     result: list[MeasuredRegime] = []
     at_init: dict[Fraction, Property] = {}

@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from depthmup.diagnostics.probes import logits_of
 from depthmup.diagnostics.sharding import call
 
+# Lanczos without reorthogonalization is good for some dozens; what is left, the error says.
 MOST_PRODUCTS = 30
 TOLERANCE = 1e-3
 

@@ -21,13 +21,15 @@ import numpy as np
 import torch
 
 from depthmup.diagnostics.causes import likely_cause
-from depthmup.diagnostics.networks import Measurement
+from depthmup.diagnostics.networks import Measurement, Shape
 from depthmup.diagnostics.observations import Key, Points
 from depthmup.records import Exponent, NonFinite, Outcome, Size
-from depthmup.rules import Family, Kind, Observable, Prediction, Role, Scheme, predict
+from depthmup.rules import Family, Kind, Observable, Part, Prediction, Role, Scheme, predict
 from depthmup.statistics import CONFIDENCE, Slope, holm, log_slopes, moderated
 from depthmup.tracing import matches
 
+# Exponents of rival schemes are half a power apart, sqrt(width) or sqrt(depth): nearer than a
+# quarter of a power to the prediction, no rival explains the measurement better.
 RIVAL = 0.5
 MARGIN = RIVAL / 2
 # What follows from all layers together. Each layer is judged on its own as well; the sum carries
@@ -51,12 +53,20 @@ class _Fitted:
     @property
     def expected(self) -> Fraction | None:
         """The predicted exponent; None if there is none."""
-        return self.prediction.width if self.axis == "width" else self.prediction.depth
+        predicted = {
+            "width": self.prediction.width,
+            "depth": self.prediction.depth,
+            "experts": self.prediction.experts,
+        }
+        return predicted.get(self.axis, self.prediction.further)
 
     @property
     def bounded(self) -> bool:
         """Whether the prediction is an upper bound only."""
-        return self.prediction.at_most and self.axis == "depth"
+        if self.axis in ("width", "depth"):
+            return self.prediction.at_most and self.axis == "depth"
+        # A mean over more parts is smaller while they are independent: at the start.
+        return self.key.observable is Observable.BRANCH
 
 
 def judge(
@@ -105,7 +115,13 @@ def judge(
         )
         shown = _only_shown(key, role, family, covered, points)
         fitted += [
-            _Fitted(key=key, axis=axis, slope=slope, prediction=prediction, shown=shown)
+            _Fitted(
+                key=key,
+                axis=axis,
+                slope=slope,
+                prediction=prediction,
+                shown=shown and not _of_several_experts(key, axis, role, covered),
+            )
             for axis, slope in slopes.items()
         ]
     # All slopes say how seeds scatter, also those that are not asked for.
@@ -140,7 +156,8 @@ def _slopes(key: Key, group: Sequence[Measurement], notes: list[str]) -> dict[st
     if 2 * len(positive) < len(group):
         notes.append(f"{key} is zero at most sizes, so it has no slope.")
         return {}
-    varied = [axis for axis in ("width", "depth") if len({m.size(axis) for m in positive}) > 2]
+    axes = group[0].shape.size
+    varied = [axis for axis in axes if len({m.size(axis) for m in positive}) > 2]
     if not varied:
         return {}
     try:
@@ -220,6 +237,17 @@ def _only_shown(
     )
 
 
+def _of_several_experts(key: Key, axis: str, role: Role | None, covered: set[str]) -> bool:
+    """Whether one tensor holds many experts, which are no module whose effect could be measured.
+
+    The number of entries that an entry of the output sums over is the same for any number of
+    experts, so that their change says what their effect would.
+    """
+    expert = role is not None and role.part in (Part.EXPERT, Part.DOWN)
+    entry = key.observable is Observable.ENTRY_UPDATE
+    return axis == "experts" and expert and entry and key.module not in covered
+
+
 def _matches(pattern: str, module: str) -> bool:
     return matches(pattern, module) is not None or module.startswith(f"{pattern}.")
 
@@ -236,19 +264,20 @@ def outcome_of(exponents: Sequence[Exponent], nonfinite: NonFinite | None) -> Ou
 
 def summaries(measurements: Sequence[Measurement]) -> tuple[Size, ...]:
     """Means and spreads over seeds at every size."""
-    cells: dict[tuple[Key, int, int], list[float]] = {}
+    cells: dict[tuple[Key, Shape], list[float]] = {}
     for m in measurements:
         if m.value > 0:
-            cells.setdefault((m.key, m.width, m.depth), []).append(m.value)
+            cells.setdefault((m.key, m.shape), []).append(m.value)
     result = []
-    for (key, width, depth), values in cells.items():
+    for (key, shape), values in cells.items():
         logs = torch.tensor(values, dtype=torch.float64).log()
         result.append(
             Size(
                 observable=str(key.observable),
                 module=key.module,
-                width=width,
-                depth=depth,
+                width=shape.width,
+                depth=shape.depth,
+                along=dict(shape.along),
                 value=float(logs.mean().exp()),
                 spread=float(logs.std()) if len(values) > 1 else 0.0,
                 seeds=tuple(values),

@@ -71,9 +71,12 @@ def checked(columns: Columns, names: Sequence[str]) -> Columns:
     """
     checked_once(names)
     if not columns.axes:
+        # Whoever names nothing yet is best helped by all that can be named.
+        open_ones = [what for what in _OPTIONS if not getattr(columns, what)]
+        wanted = ("depth", "width", "batch", "tokens", *open_ones)
         raise ValueError(
             "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
-            f"depth=n_layers; got none. {_proposed(names, ('depth', 'width', 'batch', 'tokens'))}"
+            f"depth=n_layers; got none. {_proposed(names, wanted)}"
         )
     for what, option in (("lr", "the learning rate"), ("loss", "the loss")):
         if not getattr(columns, what):
@@ -170,7 +173,7 @@ def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
         f"--{what} {proposals[what]}" for what in wanted if what in proposals and what in _OPTIONS
     ]
     if axes:
-        options.append(f"--axes {' '.join(axes)}")
+        options.insert(0, f"--axes {' '.join(axes)}")
     if options:
         return f"By their names these look like it: {printable(' '.join(options))}."
     return f"The table has {_listed(names)}."

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.fitting.clean import Excluded, Group, clean
+from depthmup.fitting.clean import clean
 from depthmup.fitting.columns import Columns, checked, propose
+from depthmup.fitting.group import Group
 from depthmup.fitting.judge import at_target, judgements
 from depthmup.fitting.measure import (
     exponent_of,
@@ -27,6 +28,7 @@ from depthmup.fitting.measure import (
 from depthmup.fitting.predict import checked_target, predict
 from depthmup.fitting.read import Table, names_of, read
 from depthmup.fitting.report import FitReport
+from depthmup.fitting.rows import Excluded
 from depthmup.fitting.where import Comparison, parse_filter
 from depthmup.records import Certificate, worded
 from depthmup.records.fit import EXCLUDED, Defect, Fit, GroupFit, RuleAtTarget

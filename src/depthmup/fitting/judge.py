@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from depthmup.fitting.clean import Group
+from depthmup.fitting.group import Group
 from depthmup.fitting.measure import Slices, cost_of, fixed_of, widest
 from depthmup.records import UNKNOWN, Estimate
 from depthmup.records.fit import Answer, Exponent, Judgement, RuleAtTarget

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from depthmup.fitting.clean import FEWEST_RATES, Group
+from depthmup.fitting.group import FEWEST_RATES, Group
 from depthmup.records import UNKNOWN, Estimate, Place, Verdict
 from depthmup.records.certificate import SizeOptimum, Slope
 from depthmup.records.fit import CurvePoint, Exponent, JointLaw

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from depthmup.fitting.clean import Group
+from depthmup.fitting.group import Group
 from depthmup.fitting.measure import usable
 from depthmup.records import Certificate
 from depthmup.records.printable import printable

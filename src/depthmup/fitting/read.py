@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from depthmup.records.packages import need
 from depthmup.records.printable import printable
 from depthmup.statistics.intervals import Array, Flags, Index
 
@@ -130,6 +131,7 @@ def read(
 
 
 def _is_frame(source: Any) -> bool:
+    need("A table of results", "pandas")
     import pandas as pd
 
     return isinstance(source, pd.DataFrame)
@@ -404,7 +406,12 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
     if pd.api.types.is_numeric_dtype(column):
         values = np.array(column.to_numpy(dtype=float, na_value=math.nan), float)
         return values, np.isnan(values)
-    converted = pd.to_numeric(column, errors="coerce")
+    try:
+        converted = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # a whole number beyond double precision, in JSON
+        huge = (i for i, cell in enumerate(column) if isinstance(cell, int) and _is_beyond(cell))
+        row = next(huge, 0)
+        raise ValueError(_no_number(name, first_row + row, column.iloc[row])) from None
     values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
     unsaid = np.zeros(len(values), bool)
     for i in map(int, np.flatnonzero(np.isnan(values))):
@@ -417,6 +424,14 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
         elif text not in _MISSING:
             raise ValueError(_no_number(name, first_row + i, cell))
     return values, unsaid
+
+
+def _is_beyond(cell: int) -> bool:
+    try:
+        float(cell)
+    except OverflowError:
+        return True
+    return False
 
 
 def _no_number(name: str, row: int, cell: Any) -> str:

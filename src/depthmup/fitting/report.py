@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from depthmup.fitting.clean import Excluded
+from depthmup.fitting.rows import Excluded
 from depthmup.records import Certificate, Estimate, Fit, GroupFit, Verdict
 from depthmup.records.codec import encode
+from depthmup.records.packages import need
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,6 +106,7 @@ class FitReport:
         Raises:
             ValueError: another kind.
         """
+        need("A table", "pandas")
         import pandas as pd
 
         from depthmup.reports.fit_rows import ROWS

@@ -88,6 +88,9 @@ def smooth(
         third: phi'''.
         name: for messages and solutions.
 
+    Returns:
+        The activation, with the Gaussian averages that limits need.
+
     Example:
         >>> cube = smooth(lambda z: z**3, lambda z: 3 * z**2, lambda z: 6 * z, lambda z: 6 + 0 * z)
         >>> round(float(cube.single(np.array(1.0)).variance), 9)  # E z^6

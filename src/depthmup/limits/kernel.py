@@ -107,6 +107,10 @@ class Kernel:
         return float(np.linalg.eigvalsh(self.tangent)[-1]) / len(self.tangent)
 
 
+MOST_BRANCHES = 10_000_000
+"""A step for each is computed, so that more would take hours."""
+
+
 def kernel(
     inputs: ArrayLike,
     *,
@@ -147,6 +151,8 @@ def kernel(
     xi = _matrix(inputs, "inputs", "(N, d_in)")
     if not (isinstance(depth, int) and depth >= 1):
         raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
+    if depth > MOST_BRANCHES:
+        raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got more.")
     block = block or Block()
     stream = xi @ xi.T
     if block.layer_norm and not np.diag(stream).all():

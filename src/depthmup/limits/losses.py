@@ -35,6 +35,12 @@ def mse(targets: ArrayLike) -> Loss:
 
     ``1/(2B) sum_b |f_b - y_b|^2``; ``targets`` has shape (batch, d_out).
 
+    Args:
+        targets: (batch, d_out).
+
+    Returns:
+        The loss, with its gradient.
+
     >>> mse([[1.0]]).gradient(np.array([[0.25]]))
     array([[-0.75]])
     """
@@ -54,6 +60,16 @@ def cross_entropy(labels: ArrayLike, *, classes: int) -> Loss:
 
     ``1/B sum_b (log sum_k exp f_bk - f_b,label_b)``; ``labels`` are integers (batch,) in
     ``range(classes)``, and d_out = classes.
+
+    Args:
+        labels: class of each sample, (batch,).
+        classes: how many there are.
+
+    Returns:
+        The loss, with its gradient.
+
+    Raises:
+        ValueError: labels that are no integers in ``range(classes)``.
 
     >>> round(cross_entropy([1], classes=2).value(np.zeros((1, 2))), 6)
     0.693147

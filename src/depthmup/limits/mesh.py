@@ -10,6 +10,8 @@ import numpy as np
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
 
+# Picard's iteration converges like (panel length)^k / k!; what has not settled by then never will,
+# and the caller is told.
 _MOST_ITERATIONS = 200
 
 

@@ -22,6 +22,7 @@ from scipy.stats import qmc
 from depthmup.limits.losses import Array
 from depthmup.limits.solution import Solution, Status
 
+# Refused above it, before anything is allocated: the system would kill the process without a word.
 _MOST_MEMORY = 16 * 2**30
 
 _MOST_NODES = 2**22

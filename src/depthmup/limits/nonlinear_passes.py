@@ -28,6 +28,7 @@ from depthmup.limits.nonlinear_backward import Backward, pairs_among
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status, exploded
 
+# Newton doubles the digits each time, so that thirty rounds mean that it does not converge.
 _MOST_EXPANSIONS = 30
 _PART = 64  # held-out rows solved at a time
 

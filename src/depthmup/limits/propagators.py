@@ -60,6 +60,13 @@ class Propagators:
 def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
     """Gamma(p, q) of ``limits.linear(..., depth=math.inf, history=True)`` at Depth-muP.
 
+    Args:
+        solution: with its history, at infinite depth.
+        multiplier: the branch multiplier a of the solution.
+
+    Returns:
+        Gamma at every pair of positions.
+
     >>> from depthmup import limits
     >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
     >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)

@@ -39,6 +39,9 @@ class Model:
             arguments than the scheme, such as ``branches`` or ``roles``.
         optimizers: ``optimizers(model, lr)`` returns a list of optimizers; ``check`` needs it for a
             model whose own code follows a scheme already.
+        cost: ``cost(size)`` returns what a run of a size costs, in units of your own such as GPU
+            hours: a search then trains what tells most for it, and ``Auto(work=...)`` is a budget
+            in these units; by default parameters times steps.
         version: names the version of the code; by default its source is hashed, so that stored runs
             of other code are never reused.
 
@@ -64,6 +67,7 @@ class Model:
     train: Function | str | None = None
     plan: Function | str | None = None
     optimizers: Function | str | None = None
+    cost: Function | str | None = None
     version: str = ""
 
     def __post_init__(self) -> None:
@@ -144,6 +148,7 @@ class Functions:
     train: Any
     plan: Any
     optimizers: Any
+    cost: Any
 
 
 @lru_cache(maxsize=16)
@@ -167,7 +172,7 @@ def by_reference(model: Model) -> Model:
         name: value if isinstance(value, str) else _reference(value)
         for name, value in model.functions.items()
     }
-    return replace(model, optimizers=None, **references)
+    return replace(model, optimizers=None, cost=None, **references)
 
 
 def _reference(function: Function) -> str:

@@ -45,6 +45,9 @@ class Branch(nn.Module):
         return u - u.mean(-1, keepdim=True) if self.mean_subtraction else u
 
 
+MOST_BRANCHES = 10_000_000
+
+
 class ResidualMLP(nn.Module):
     """x^0 = U xi;  x^l = x^(l-1) + multiplier * branch_l(x^(l-1));  f = V^T x^L.
 
@@ -79,6 +82,8 @@ class ResidualMLP(nn.Module):
                 "Every size must be at least 1; got "
                 f"{inputs=}, {width=}, {depth=}, {outputs=}, {block_depth=}."
             )
+        if depth > MOST_BRANCHES:  # which no memory holds: it would be filled branch by branch
+            raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got more.")
         if nonlinearity not in ("post", "pre"):
             raise ValueError(
                 f"Expected nonlinearity 'post', phi(W x), or 'pre', W phi(x); got {nonlinearity!r}."

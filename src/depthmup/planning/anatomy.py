@@ -79,6 +79,9 @@ def anatomy(
         read_before: what ``tracing.read`` gave for the model and for the base.
         numbers: what buffers of one value hold in both, where they are on meta.
 
+    Returns:
+        Roles, ratios and branches of the model beside its base.
+
     Raises:
         UnrelatedModels: the base is not the same architecture in another size.
         TraceError: the forward pass cannot be followed, and no branches were declared.
@@ -133,7 +136,7 @@ def anatomy(
     if comparison is not None:
         mixed_inputs(names, base_of, comparison, declared)
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
-        sites += mixture_sites(comparison, mixtures)
+        sites += mixture_sites(comparison, mixtures, base_of)
         notes += growing_sums(comparison)
     gains = temperatures(comparison) if comparison is not None else ()
     if comparison is not None:

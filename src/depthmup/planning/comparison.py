@@ -43,7 +43,7 @@ def compare(facts: Facts, base: Facts, match: Match) -> Comparison:
         facts=facts,
         base=base,
         products=products,
-        own=(attributed(facts.constants, owned), attributed(base.constants, base_owned)),
+        own=(attributed(facts, owned), attributed(base, base_owned)),
     )
 
 

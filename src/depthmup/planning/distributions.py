@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+# Midpoints of this many equal shares stand for a distribution; its tails beyond are corrected for.
 _QUANTILES = 1024
 
 

@@ -163,7 +163,7 @@ def _check_types(kind: type, values: Mapping[str, Any]) -> None:
             )
 
 
-_ADDED = frozenset({"base_default", "model_init", "depths", "mixtures"})
+_ADDED = frozenset({"base_default", "model_init", "depths", "mixtures", "log_beta2"})
 """Fields that plans of version 0.1 do not have: what was read, and not measured, is later."""
 
 _TUPLES: dict[Any, type] = {tuple[str, ...]: str, tuple[int, ...]: int}

@@ -76,7 +76,7 @@ def param_groups(
         weight_decay: at the base.
         eps: epsilon at the base. Adafactor's is a pair, as in torch: what is added to squares, and
             the smallest size of a weight that steps are proportional to.
-        betas: at the base; needed where a scheme scales 1 - beta.
+        betas: at the base; needed where a scheme or a rule of the run moves them.
         decoupled: whether lr * weight_decay * w is subtracted from the weight.
         independent_decay: the optimizer subtracts ``weight_decay * w`` and not
             ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
@@ -99,11 +99,16 @@ def param_groups(
     if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
         options["decoupled_weight_decay"] = True
     if betas is not None:
-        options["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
-    elif plan.one_minus_beta != 1.0 and plan.family is Family.ENTRYWISE:
+        options["betas"] = betas_at(plan, betas)
+    elif (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0) and plan.family is Family.ENTRYWISE:
+        moves = (
+            f"scales 1 - beta by {plan.one_minus_beta:.6g}"
+            if plan.one_minus_beta != 1.0
+            else f"takes beta2 to the power {plan.log_beta2:.6g}"
+        )
         raise ValueError(
-            f"{plan.title} scales 1 - beta by {plan.one_minus_beta:.6g} at this batch size and "
-            "duration. Pass the base run's betas=(..., ...)."
+            f"{plan.title} {moves} at this batch size and duration. Pass the base run's "
+            "betas=(..., ...)."
         )
     sizes = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
     if plan.optimizer == "adafactor" or isinstance(eps, tuple):
@@ -169,7 +174,7 @@ def muon_groups(
     others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
     beside: dict[str, Any] = {}
     if betas is not None:
-        beside["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in betas)
+        beside["betas"] = betas_at(plan, betas)
     return MuonGroups(
         muon=_groups(
             tensors,
@@ -190,6 +195,19 @@ def muon_groups(
             options=beside,
         ),
     )
+
+
+def betas_at(plan: "Plan", betas: Iterable[float]) -> tuple[float, ...]:
+    """Decay rates of averages as a plan has them; an average over less than a step is that step.
+
+    Args:
+        plan: which knows how 1 - beta and log beta2 move.
+        betas: at the base, beta2 the second of them.
+    """
+    moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
+    if plan.log_beta2 != 1.0 and len(moved) > 1:
+        moved[1] = moved[1] ** plan.log_beta2
+    return tuple(moved)
 
 
 def check_decay(

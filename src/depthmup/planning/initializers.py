@@ -343,6 +343,9 @@ def _random(name: str, numbers: Sequence[Any], kwargs: Mapping[str, Any]) -> Law
 def recorded(make: Callable[[], _Model]) -> tuple[_Model, dict[str, Drawn]]:
     """Build a model, and read what its parameters are drawn from.
 
+    Args:
+        make: builds the model, as often as you like.
+
     Returns:
         The model, and what is known of its parameters by name.
 

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from depthmup.planning.initializers import Drawn, by_default
 from depthmup.tracing import parameters, plain_name, unwrapped
 
+# Entries at a time: 128 MiB in double precision, however large the tensor is.
 _CHUNK = 1 << 24
 # How far from what drew it a tensor may lie and still be thought to come from there: 5 sigma.
 _SIGMAS = 5.0

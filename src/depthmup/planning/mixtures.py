@@ -21,7 +21,8 @@ class MixtureGrowth:
 
     ``fan_in`` is the ratio of the widths of an expert, ``fan_out`` that of the widths of what it
     gives. ``averaged``: the weights of the active experts sum to one, or to less. ``shared``: there
-    is an expert that everything passes through.
+    is an expert that everything passes through. ``renormalized``: the weights of the active experts
+    sum to one, whatever the router says.
     """
 
     router: str
@@ -33,6 +34,7 @@ class MixtureGrowth:
     fan_out: float
     averaged: bool
     shared: bool
+    renormalized: bool = False
 
     @property
     def ratios(self) -> Ratios:
@@ -107,6 +109,7 @@ def _growth(
         fan_out=growth[last].along([axis for axis in use.fan_out if axis not in axes]),
         averaged=mixture.averaged,
         shared=bool(mixture.shared),
+        renormalized=mixture.renormalized,
     )
 
 
@@ -125,23 +128,29 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
         yield part(Part.DOWN if name in mixture.last else Part.EXPERT, name)
 
 
-def mixture_sites(comparison: Comparison, mixtures: Mixtures) -> Iterator[Site]:
+def mixture_sites(
+    comparison: Comparison, mixtures: Mixtures, base_of: Mapping[str, str]
+) -> Iterator[Site]:
     """Sums over active experts that nothing averages: each takes 1/K, in the experts' last layers.
 
     Args:
         comparison: the dataflow of the model beside that of its base.
         mixtures: of the model.
+        base_of: the name of each parameter's counterpart.
     """
-    uses = comparison.facts.uses
+    uses, (numbers, base_numbers) = comparison.facts.uses, comparison.own
     for mixture in comparison.facts.mixtures:
-        ratios = Ratios(active=mixtures.parts[mixture.router].active)
-        if mixture.averaged or equal(ratios.active, 1.0):
+        active = 1.0 if mixture.averaged else mixtures.parts[mixture.router].active
+        of_base = base_numbers.experts.get(base_of[mixture.router], 1.0)
+        own = numbers.experts[mixture.router] / of_base
+        if equal(active, 1.0) and equal(own, 1.0):
             continue
         alone = all(len(uses[name]) == 1 for name in mixture.last)
         yield Site(
             where=Where.EXPERTS,
             label=mixture.router,
-            ratios=ratios,
+            ratios=Ratios(active=active),
+            own=own,
             folds=tuple(sorted(mixture.last)) if alone else (),
         )
 
@@ -159,6 +168,11 @@ def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[s
     """
     for mixture in mixtures:
         ratios = mixture.ratios
+        if mixture.active == 1 and mixture.renormalized:
+            yield (
+                f"One expert is active at {mixture.router}, and its weight is divided by the sum "
+                "over the active ones, itself: it is always 1, and the router has no gradient."
+            )
         if scheme.experts is not None:
             for held in scheme.experts.broken(ratios):
                 raise NotUnderstood(

@@ -19,6 +19,7 @@ _STEPS = 3
 _SIZES = (32, 128)
 # Exponents of published optimizers are multiples of 1/2: what lies between is another one.
 _NEAR = 0.1
+# By which gradient, weight or shape is scaled: a power of two, so that scaling rounds nothing.
 _FACTOR = 8.0
 # Newton-Schulz leaves singular values between 0.7 and 1.2; gradients and signs have 0.1 and less.
 _FLAT = 0.4

@@ -8,32 +8,40 @@ the end of a branch, then the matrix or table before it, then the matrix behind 
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from depthmup.planning.matching import Match
-from depthmup.tracing import Constants, Facts, Product, Use, pattern_of
+from depthmup.tracing import Facts, Product, Use, pattern_of
 
+# Constants that models compute in double precision agree to 1e-15; different ones differ by more.
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnConstants:
     """The product of the numbers of each branch, of each use (by parameter and node), and the
-    numbers that belong to neither, each with its module."""
+    numbers that belong to neither, each with its module; ``experts`` those on sums over experts,
+    by their router."""
 
     branches: tuple[float, ...]
     uses: Mapping[tuple[str, int], float]
     others: tuple[tuple[str, float], ...]
+    experts: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, use: Use) -> float:
         return self.uses.get((use.parameter, use.node), 1.0) * use.scale
 
 
-def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
+def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
     """Give every number to one place; those of ``owned`` nodes are the logits'.
 
     What is added to logits is multiplied by their numbers as well, which are then also its own.
+
+    Args:
+        facts: of a model.
+        owned: the nodes of the logits' numbers.
     """
+    constants = facts.constants
     factors, taken = constants.factors, set(owned | constants.stream)
 
     def product(nodes: tuple[int, ...]) -> float:
@@ -54,8 +62,13 @@ def attributed(constants: Constants, owned: frozenset[int]) -> OwnConstants:
     taken.update(*constants.before.values())
     # A vector of length one that no matrix reads is compared by its direction, or is an output.
     taken |= constants.lengths
+    experts = {}
+    for mixture in facts.mixtures:
+        numbers = [facts.graph.factors[n] for n in mixture.scaling if n not in taken]
+        experts[mixture.router] = math.prod(numbers)
+    taken.update(*(mixture.scaling for mixture in facts.mixtures))
     others = tuple((constants.modules[n], f) for n, f in factors.items() if n not in taken)
-    return OwnConstants(branches=tuple(branches), uses=uses, others=others)
+    return OwnConstants(branches=tuple(branches), uses=uses, others=others, experts=experts)
 
 
 def counterparts(facts: Facts, base: Facts, match: Match) -> Iterator[tuple[Product, Product]]:

@@ -5,7 +5,8 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from depthmup.planning.options import PlanOptions
 from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.planning.starts import Draws, numbers_of, own_start
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, with_run
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
@@ -63,6 +64,7 @@ class Plan:
     multipliers: tuple[Multiplier, ...]
     notes: tuple[str, ...] = ()
     one_minus_beta: float = 1.0
+    log_beta2: float = 1.0
     own_init: OwnInit | None = None
     base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
     base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
@@ -215,6 +217,9 @@ def plan(
             branch multiplier at the base; batch size and duration as multiples of the base run's,
             and the rule by which learning rate, decay, epsilon and betas follow them.
 
+    Returns:
+        What is prescribed for every parameter, and how to apply it.
+
     Raises:
         UnrelatedModels, TraceError, NotUnderstood, UnrecognizedInit: each says what to do.
 
@@ -257,7 +262,9 @@ def plan(
     chosen, why = (
         (given, "") if given is not None else default_scheme(compared.places, compared.mixtures)
     )
-    chosen = chosen if options.run is None else with_run(chosen, options.run)
+    grown = Fraction(0)
+    if options.run is not None:
+        chosen, grown = with_run(chosen, options.run), run_rule(options.run).laws.of_parameters
     uncovered = tuple(not_covered(compared.mixtures, chosen))
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
@@ -270,6 +277,15 @@ def plan(
         multiplier=options.multiplier,
         init_scale=options.init_scale,
     )
+    counts = [sum(p.numel() for p in m.parameters()) for m in (model, base)]
+    if grown and counts[0] != counts[1]:
+        factor = (counts[0] / counts[1]) ** float(grown)
+        prescriptions = tuple(replace(p, decay=p.decay * factor) for p in prescriptions)
+        uncovered += (
+            f"Weight decay has a factor of {factor:.4g} beside its law: the rule "
+            f"{run_rule(options.run).key} lets it follow the number of parameters, "  # type: ignore[arg-type]
+            f"{counts[0]:,} for the base's {counts[1]:,}, to the power {float(grown):g}.",
+        )
     start = own_start(
         model,
         base,
@@ -290,6 +306,7 @@ def plan(
         multipliers=multipliers,
         notes=(*compared.notes, *uncovered, *said, *coherent, *start.notes),
         one_minus_beta=chosen.run.one_minus_beta.at(run),
+        log_beta2=chosen.run.log_beta2.at(run),
         own_init=own_init,
         base_init=start.base.measured if start.base is not None else {},
         base_default=start.base.defaults if start.base is not None else {},

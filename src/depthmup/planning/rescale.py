@@ -12,7 +12,7 @@ from torch import nn
 
 from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.apply import PlanMismatch, check
-from depthmup.planning.groups import check_decay, refuse_decay_on_a_sphere
+from depthmup.planning.groups import betas_at, check_decay, refuse_decay_on_a_sphere
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Family, named
 
@@ -222,8 +222,8 @@ def _scale(group: dict[str, Any], plan: "Plan", p: Prescription, independent: bo
             f"The group of {p.name} has no eps, whose factor is {p.epsilon:.4g}. Give every group "
             "its eps, pass defaults=dict(eps=...), or rescale the optimizer."
         )
-    if "betas" in group and plan.one_minus_beta != 1.0:
-        group["betas"] = tuple(1 - (1 - beta) * plan.one_minus_beta for beta in group["betas"])
+    if "betas" in group and (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0):
+        group["betas"] = betas_at(plan, group["betas"])
 
 
 def _decouples(group: Mapping[str, Any], independent: bool) -> bool | None:

@@ -218,7 +218,12 @@ def _experts(mixture: MixtureGrowth) -> str:
 
 def frame(plan: "Plan") -> "pd.DataFrame":
     """One row per parameter, with numbers and laws."""
-    import pandas as pd
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "A table needs pandas, which is not installed here: pip install 'depthmup[tables]'."
+        ) from None
 
     return pd.DataFrame(
         [

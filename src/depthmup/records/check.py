@@ -21,9 +21,9 @@ class Outcome(StrEnum):
 class Exponent:
     """How one observable of one kind of module grows with one dimension.
 
-    ``module`` is a pattern of names (repeated layers are measured together), ``axis`` is width or
-    depth, ``expected`` the exact exponent as text, empty where none is predicted. ``cause`` is the
-    likely reason of a failure.
+    ``module`` is a pattern of names (repeated layers are measured together), ``axis`` is width,
+    depth or a further one, ``expected`` the exact exponent as text, empty where none is predicted.
+    ``cause`` is the likely reason of a failure.
     """
 
     observable: str
@@ -41,6 +41,7 @@ class Size:
     """An observable at one size: geometric mean over seeds, and its spread (log, one sigma).
 
     ``seeds`` are the values of single seeds, in their order; empty in records from before 0.3.
+    ``along`` are the values along further axes.
     """
 
     observable: str
@@ -50,6 +51,11 @@ class Size:
     value: float
     spread: float
     seeds: tuple[float, ...] = ()
+    along: Mapping[str, int] = field(default_factory=dict)
+
+    def at(self, axis: str) -> int:
+        """The size along an axis."""
+        return int({"width": self.width, "depth": self.depth, **self.along}[axis])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +67,7 @@ class NonFinite:
     width: int
     depth: int
     seed: int
+    along: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,7 @@ class Check:
 
     ``margin`` is how far a measured exponent may lie from the predicted one; ``confidence`` is that
     of the intervals. ``losses`` are the mean losses before each step, by (width, depth) as text.
+    ``along`` are the values along further axes, each varied at the smallest width and depth.
     """
 
     title: str
@@ -89,6 +97,7 @@ class Check:
     losses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def failures(self) -> tuple[Exponent, ...]:
@@ -105,6 +114,12 @@ _CONSEQUENCES = ("stream", "stream change", "branch change", "logits change", "l
 
 def deviation(exponent: Exponent) -> float:
     """Measured minus predicted; 0 where nothing is predicted.
+
+    Args:
+        exponent: measured and predicted.
+
+    Returns:
+        The difference of the exponents.
 
     Example:
         >>> from depthmup.records import Estimate, Exponent, Outcome

@@ -65,6 +65,12 @@ def encode(value: Any) -> Any:
 def strict(value: Any) -> Any:
     """As ``encode``, with null for infinities too: for charts, tables and summaries.
 
+    Args:
+        value: a record, a dataclass, or what JSON has.
+
+    Returns:
+        Values that strict JSON holds.
+
     Example:
         >>> strict({"loss": float("inf"), "depths": (8, 16)})
         {'loss': None, 'depths': [8, 16]}

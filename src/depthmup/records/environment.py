@@ -12,6 +12,9 @@ from depthmup._version import __version__
 def environment() -> dict[str, object]:
     """Versions and hardware, without loading any of the libraries.
 
+    Returns:
+        What a record says about where it was made.
+
     Example:
         >>> sorted(environment())
         ['cores', 'depthmup', 'numpy', 'platform', 'processor', 'python', 'torch']
@@ -28,7 +31,15 @@ def environment() -> dict[str, object]:
 
 
 def processor() -> str:
-    """The processor's name, if the operating system has it."""
+    """The processor's name, if the operating system has it.
+
+    Returns:
+        The name, or the architecture.
+
+    Example:
+        >>> isinstance(processor(), str)
+        True
+    """
     listing = Path("/proc/cpuinfo")
     if listing.exists():
         for line in listing.read_text(errors="replace").splitlines():
@@ -40,8 +51,18 @@ def processor() -> str:
 def worker_count(asked: int) -> int:
     """The number of workers: as many as asked for, or one per core for 0.
 
+    Args:
+        asked: 0 for one per core.
+
+    Returns:
+        The number, at least 1.
+
     Raises:
         ValueError: it is negative.
+
+    Example:
+        >>> worker_count(3), worker_count(0) == cores()
+        (3, True)
     """
     if asked < 0:
         raise ValueError(f"Expected workers to be at least 1, or 0 for all cores; got {asked}.")
@@ -49,5 +70,13 @@ def worker_count(asked: int) -> int:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The cores that this process may use.
+
+    Returns:
+        Their number, at least 1.
+
+    Example:
+        >>> cores() >= 1
+        True
+    """
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

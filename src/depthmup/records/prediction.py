@@ -68,7 +68,15 @@ class Prediction:
 
 
 def sentence(prediction: Prediction, axis: Axis) -> str:
-    """What is predicted along an axis, in one sentence."""
+    """What is predicted along an axis, in one sentence.
+
+    Args:
+        prediction: of a network's optimum.
+        axis: width or depth.
+
+    Returns:
+        The sentence.
+    """
     drift = prediction.drift(axis)
     if not math.isfinite(drift.value):
         return f"Along {axis} nothing is predicted: a network explodes at initialization."

@@ -142,6 +142,12 @@ _OTHER_NAMES = {
 def tuned(given: str | Tuned) -> Tuned:
     """The hyperparameter that a name stands for.
 
+    Args:
+        given: a name, or the hyperparameter itself.
+
+    Returns:
+        The hyperparameter.
+
     Raises:
         ValueError: it is not one of those that can be tuned here.
 
@@ -164,6 +170,12 @@ def tuned(given: str | Tuned) -> Tuned:
 
 def worded(words: str) -> Tuned:
     """What a person's own table is about, in their words; one that is known here as it is.
+
+    Args:
+        words: for what is tuned.
+
+    Returns:
+        The hyperparameter.
 
     Example:
         >>> worded("weight decay").key, worded("clip norm").column

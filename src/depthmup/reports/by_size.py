@@ -43,6 +43,9 @@ def optimum_against_size(
         window: index of the window of training shown first, by default the last.
         width: in pixels, or "container".
         height: in pixels.
+
+    Returns:
+        The chart.
     """
     import altair as alt
 
@@ -108,6 +111,9 @@ def loss_against_size(
         window: index of the window of training shown first, by default the last.
         width: in pixels, or "container".
         height: in pixels.
+
+    Returns:
+        The chart.
     """
     import altair as alt
 

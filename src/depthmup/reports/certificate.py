@@ -111,7 +111,14 @@ def _up_to(certificate: Certificate) -> str:
 
 
 def certificate_text(certificate: Certificate) -> str:
-    """The certificate as aligned lines for the terminal."""
+    """The certificate as aligned lines for the terminal.
+
+    Args:
+        certificate: to be shown.
+
+    Returns:
+        Lines of text.
+    """
     name = certificate.title or certificate.scheme
     lines = [(f"{name}: " if name else "") + certificate_headline(certificate), ""]
     lines += [
@@ -142,7 +149,15 @@ class Section:
 
 
 def certificate_section(certificate: Certificate, *, identity: str = "certificate") -> Section:
-    """The certificate as a section for a page; ``identity`` tells sections of one page apart."""
+    """The certificate as a section for a page; ``identity`` tells sections of one page apart.
+
+    Args:
+        certificate: to be shown.
+        identity: of the section on its page.
+
+    Returns:
+        HTML, and the charts by the ids of their elements.
+    """
 
     charts = {}
     if certificate.law or any(o.log2_lr.known for o in certificate.optima):

@@ -48,7 +48,15 @@ from depthmup.reports.style import (
 
 
 def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
-    """Loss against log2 of what is tuned: one panel per scheme, one line per size."""
+    """Loss against log2 of what is tuned: one panel per scheme, one line per size.
+
+    Args:
+        study: to be drawn.
+        window: index of the window of training; by default a parameter of the chart selects it.
+
+    Returns:
+        The chart.
+    """
     import altair as alt
 
     schemes = transfers(study)
@@ -86,6 +94,9 @@ def rate_panel(
         width: in pixels, or "container".
         height: in pixels.
         legend: whether to show the colours of the sizes.
+
+    Returns:
+        The chart.
     """
     import altair as alt
 
@@ -115,7 +126,13 @@ def rate_panel(
         f"{column}:Q",
         title=f"log2 {name}",
         scale=scale_of(rates),
-        axis=alt.Axis(values=list(rates.ticks), grid=False, format=".4~g"),
+        axis=alt.Axis(
+            values=list(rates.ticks),
+            grid=False,
+            format=".4~g",
+            labelOverlap="greedy",
+            labelSeparation=6,
+        ),
     )
     y = alt.Y(
         "loss:Q",
@@ -191,6 +208,9 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         study: to draw.
         window: index of the window of training shown first, by default the last.
         width: in pixels, or "container".
+
+    Returns:
+        The chart.
     """
     import altair as alt
 

@@ -26,9 +26,10 @@ def check_headline(check: Check) -> str:
     start = f"{check.title} under {check.scheme} with {check.optimizer}: {check.outcome}."
     if check.nonfinite is not None:
         n = check.nonfinite
+        further = "".join(f", {axis} {value}" for axis, value in n.along.items())
         return (
-            f"{start} At width {n.width} and depth {n.depth}, {n.module} stopped being finite at "
-            f"step {n.step} (seed {n.seed})."
+            f"{start} At width {n.width} and depth {n.depth}{further}, {n.module} stopped being "
+            f"finite at step {n.step} (seed {n.seed})."
         )
     return f"{start} {good} of {len(judged)} exponents are as predicted."
 
@@ -70,7 +71,8 @@ def check_text(check: Check, *, everything: bool = False) -> str:
 def check_page(check: Check) -> str:
     """The check as one HTML page; opens offline and asks no server for anything."""
 
-    axes = [a for a, sizes in (("width", check.widths), ("depth", check.depths)) if len(sizes) > 1]
+    sizes = {"width": check.widths, "depth": check.depths, **check.along}
+    axes = [axis for axis, values in sizes.items() if len(values) > 1]
     judged = [e for e in _sorted(check) if e.outcome is not Outcome.SHOWN]
     shown = [e for e in judged if growth_rows(check, e)]
     multiples = {
@@ -93,6 +95,7 @@ def check_page(check: Check) -> str:
                 "plan applied": check.applied,
                 "widths": check.widths,
                 "depths": check.depths,
+                **check.along,
                 "seeds": check.seeds,
                 "steps": check.steps,
                 "learning rate": check.lr,

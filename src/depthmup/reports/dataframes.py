@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from depthmup.records import Study
+from depthmup.records.packages import need
 from depthmup.reports.study_rows import optimum_rows, point_rows, transfer_rows
 
 if TYPE_CHECKING:
@@ -26,7 +27,15 @@ class Frames:
 
 
 def to_pandas(study: Study) -> Frames:
-    """The study's numbers as pandas frames, one row per observation."""
+    """The study's numbers as pandas frames, one row per observation.
+
+    Args:
+        study: to be tabulated.
+
+    Returns:
+        Three frames.
+    """
+    need("A table", "pandas")
     import pandas as pd
 
     return Frames(

@@ -39,6 +39,12 @@ def evidence_page(evidence: Evidence) -> str:
     """All findings as one HTML page: a summary table, then every claim with its charts.
 
     Opens offline and asks no server for anything; text is escaped wherever it stands.
+
+    Args:
+        evidence: all findings.
+
+    Returns:
+        HTML that opens offline.
     """
 
     return render(
@@ -67,6 +73,12 @@ def evidence_page(evidence: Evidence) -> str:
 def evidence_headline(evidence: Evidence) -> str:
     """How many statements were reproduced, in one sentence.
 
+    Args:
+        evidence: all findings.
+
+    Returns:
+        The sentence.
+
     Example:
         >>> print(evidence_headline(Evidence(scale="laptop", findings=(), environment={})))
         0 of 0 figures and claims reproduced
@@ -87,7 +99,15 @@ def evidence_headline(evidence: Evidence) -> str:
 
 
 def evidence_markdown(evidence: Evidence, *, command: str) -> str:
-    """The summary table for a repository, with when, where and how it was obtained."""
+    """The summary table for a repository, with when, where and how it was obtained.
+
+    Args:
+        evidence: all findings.
+        command: that obtained them.
+
+    Returns:
+        Markdown.
+    """
     lines = [
         "# Evidence",
         "",
@@ -135,7 +155,14 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
 
 
 def evidence_text(evidence: Evidence) -> str:
-    """The verdicts as aligned lines."""
+    """The verdicts as aligned lines.
+
+    Args:
+        evidence: all findings.
+
+    Returns:
+        Lines of text.
+    """
     rows = [("claim", "verdict", "title")]
     rows += [(f.claim, _word(f), f.title) for f in evidence.findings]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
@@ -144,7 +171,14 @@ def evidence_text(evidence: Evidence) -> str:
 
 
 def evidence_summary(evidence: Evidence) -> dict[str, Any]:
-    """What a machine reads: every comparison with its interval and verdict."""
+    """What a machine reads: every comparison with its interval and verdict.
+
+    Args:
+        evidence: all findings.
+
+    Returns:
+        Values that strict JSON holds.
+    """
     return {
         "scale": evidence.scale,
         "headline": evidence_headline(evidence),

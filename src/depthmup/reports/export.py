@@ -26,6 +26,9 @@ def export(
         formats: pdf, png (with twice the resolution of a screen) or svg.
         window: index of the window of training, by default the last, which the verdicts are about.
 
+    Returns:
+        The paths that were written.
+
     Raises:
         ValueError: an unknown format, or none.
     """

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from depthmup.records import Check, Study
 from depthmup.records.certificate import Certificate
+from depthmup.records.packages import need
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.charts import drift, rate_panel
@@ -239,6 +240,7 @@ class _Spec:
         return json.dumps(self._spec)
 
     def save(self, path: str, *, format: str, scale_factor: float = 1) -> None:
+        need("A picture", "vl_convert")
         import vl_convert
 
         text = self.to_json()

@@ -29,7 +29,12 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step. What UTF-8 does not have, such as bytes of a path, is escaped."""
+    """Replace a file in one step. What UTF-8 does not have, such as bytes of a path, is escaped.
+
+    Args:
+        path: of the file.
+        text: its new content.
+    """
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
@@ -42,6 +47,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 def save_chart(chart: Any, path: Path) -> None:
     """Write one chart; the file's suffix says how. HTML is self-contained and opens offline;
     titles and data are escaped.
+
+    Args:
+        chart: of Altair.
+        path: ends in .html, .svg, .pdf or .png.
 
     Raises:
         ValueError: another suffix.

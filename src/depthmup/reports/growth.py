@@ -25,10 +25,16 @@ def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
         Rows with ``size``, ``value`` and ``seed``; none where the record has no sizes.
     """
     cells: dict[tuple[int, int], list[float]] = {}
+    # A further axis is varied at the smallest width and depth, and these at its smallest value.
+    fixed = {axis: min(values) for axis, values in check.along.items() if axis != exponent.axis}
+    if exponent.axis in check.along:
+        fixed |= {"width": min(check.widths), "depth": min(check.depths)}
     for size in check.sizes:
+        if any(size.at(axis) != value for axis, value in fixed.items()):
+            continue
         if (size.module, size.observable) == (exponent.module, exponent.observable):
             for seed, value in enumerate(size.seeds or (size.value,)):
-                at = int(getattr(size, exponent.axis))
+                at = size.at(exponent.axis)
                 cells.setdefault((seed, at), []).append(math.log(value))
     means = {key: sum(logs) / len(logs) for key, logs in sorted(cells.items())}
     if not means:
@@ -45,7 +51,7 @@ def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
 def growth_panel(
     check: Check, exponent: Exponent, *, width: int | str = "container", height: int = 150
 ) -> Any:
-    """One observable against width or depth, log-log: a line per seed, dashed what is predicted.
+    """One observable against one dimension, log-log: a line per seed, dashed what is predicted.
 
     Args:
         check: with its sizes.

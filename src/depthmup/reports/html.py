@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from depthmup.records.codec import strict
+from depthmup.records.packages import need
 
 
 def render(template: str, **values: Any) -> str:
@@ -29,6 +30,12 @@ def page_spec(chart: Any) -> dict[str, Any]:
     """A chart for a page: as wide as its place, under the page's own heading, which wraps.
 
     Not checked against Vega-Lite's schema, which takes half of a page's time: the tests draw it.
+
+    Args:
+        chart: of Altair.
+
+    Returns:
+        Its Vega-Lite specification.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("title", None)
@@ -81,6 +88,7 @@ def prepare() -> None:
 @cache
 def library() -> Any:
     """Vega, Vega-Lite and Vega-Embed as one script."""
+    need("A page", "altair", "vl_convert")
     import altair as alt
     import vl_convert
     from markupsafe import Markup

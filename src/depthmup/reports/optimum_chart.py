@@ -81,7 +81,14 @@ def optimum_chart(
 
 
 def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
-    """One panel for each axis of a prediction."""
+    """One panel for each axis of a prediction.
+
+    Args:
+        prediction: of a network's optimum.
+
+    Returns:
+        The chart.
+    """
     import altair as alt
 
     panels = [

@@ -43,6 +43,14 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     Several studies are those of one measurement along several axes, over the same windows of
     training. Scripts are inlined and a content security policy forbids all connections, so that the
     page can be mailed, archived and opened from a disk. Text from the study is escaped.
+
+    Args:
+        study: whose verdicts stand first.
+        more: further axes or variants.
+        certificates: of the target, shown before the verdicts.
+
+    Returns:
+        HTML that opens offline.
     """
     from markupsafe import Markup
 
@@ -118,14 +126,28 @@ def _part(study: Study, *, prefix: str) -> dict[str, Any]:
 
 
 def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Labels and colours of the sizes, and of the schemes."""
+    """Labels and colours of the sizes, and of the schemes.
+
+    Args:
+        study: to be shown.
+
+    Returns:
+        Labels with their colours.
+    """
     sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
     colours = scheme_colours(study)
     return sizes, tuple((t.title, colours[t.scheme]) for t in transfers(study))
 
 
 def study_specs(study: Study) -> dict[str, Any]:
-    """The Vega-Lite specification of every chart on the page, by its element's id."""
+    """The Vega-Lite specification of every chart on the page, by its element's id.
+
+    Args:
+        study: to be shown.
+
+    Returns:
+        Specifications by element.
+    """
     wide: dict[str, Any] = {"width": "container", "window": None}
     charts = {
         f"panel-{i}": configured(

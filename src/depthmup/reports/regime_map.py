@@ -36,6 +36,13 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
 
     Points that are not decided are hollow.
 
+    Args:
+        points: regimes, computed or measured.
+        title: of the chart.
+
+    Returns:
+        The chart.
+
     *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
     result: alt.Chart = configured(_map(points, title=title))
@@ -43,7 +50,14 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
 
 
 def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
-    """Maps beside each other, by their titles."""
+    """Maps beside each other, by their titles.
+
+    Args:
+        maps: points by the titles of the maps.
+
+    Returns:
+        The chart.
+    """
     import altair as alt
 
     result: alt.HConcatChart = configured(

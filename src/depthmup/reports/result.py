@@ -30,6 +30,9 @@ def write_result(
         folder: to write into.
         certificates: of the target, if there is one.
         formats: of chart files, such as "svg".
+
+    Returns:
+        The summary.
     """
     contents = summary(*studies)
     text = json.dumps(contents, indent=2, allow_nan=False)
@@ -52,7 +55,15 @@ def write_result(
 
 
 def notebook(study: Study, *more: Study) -> str:
-    """The verdicts and the charts as HTML without scripts, which any notebook shows and keeps."""
+    """The verdicts and the charts as HTML without scripts, which any notebook shows and keeps.
+
+    Args:
+        study: to be shown.
+        more: further studies.
+
+    Returns:
+        HTML.
+    """
     import vl_convert
 
     parts = []

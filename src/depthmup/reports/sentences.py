@@ -23,6 +23,13 @@ def is_larger_better(axis: Axis) -> str:
 def number(value: float, digits: int = 2) -> str:
     """A number with a true minus sign; a dash where it is unknown.
 
+    Args:
+        value: any number, or None.
+        digits: after the point.
+
+    Returns:
+        The text.
+
     Example:
         >>> number(-2.914), number(float("nan")), number(-0.001)
         ('−2.91', '–', '0.00')

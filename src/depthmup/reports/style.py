@@ -215,7 +215,14 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 
 
 def configured(chart: Any) -> Any:
-    """The chart with the style that all charts share."""
+    """The chart with the style that all charts share.
+
+    Args:
+        chart: of Altair.
+
+    Returns:
+        The chart.
+    """
     return (
         chart.configure(font=FONT, background="white", padding=6)
         .configure_view(stroke=None)

@@ -25,6 +25,13 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
     a value for every axis; its ``status`` is "interior", "low edge", "high edge" or "failed".
     ``regret`` is the excess loss. Numbers that could not be measured or are infinite are null, so
     that ``json.dumps(summary(study), allow_nan=False)`` never fails.
+
+    Args:
+        study: whose findings come first.
+        more: further axes or variants.
+
+    Returns:
+        Values that strict JSON holds.
     """
     what = study.tuned
     return {

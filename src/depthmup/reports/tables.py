@@ -14,7 +14,14 @@ _STYLES = {"transfers": "bold green", "drifts": "bold yellow", "undecided": "bol
 
 
 def table(study: Study) -> "Table":
-    """The best log2 learning rates, drift, excess loss and verdict, as a Rich table."""
+    """The best log2 learning rates, drift, excess loss and verdict, as a Rich table.
+
+    Args:
+        study: to be shown.
+
+    Returns:
+        A table that Rich prints.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -45,7 +52,14 @@ def table(study: Study) -> "Table":
 
 
 def plain_table(study: Study) -> str:
-    """The same table as aligned text without colour, for logs and pipes."""
+    """The same table as aligned text without colour, for logs and pipes.
+
+    Args:
+        study: to be shown.
+
+    Returns:
+        Lines of text.
+    """
     schemes = transfers(study)
     lines = [_header(study), *(_cells(study, transfer) for transfer in schemes)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]

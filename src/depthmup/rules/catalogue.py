@@ -18,6 +18,13 @@ _MATRICES_OUTSIDE = frozenset({Kind.INPUT, Kind.READOUT})
 def general(alpha: Exponent, gamma: Exponent) -> Scheme:
     """The scheme with branch multiplier r^-alpha and in-branch updates of size r^-gamma.
 
+    Args:
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update inside a branch.
+
+    Returns:
+        The scheme.
+
     Example:
         >>> general("1/2", 0).name
         '1/2,0'
@@ -82,6 +89,16 @@ def completep(alpha: Exponent = 1) -> Scheme:
     learning rate and epsilon unscaled; the embedding's epsilon is not scaled; inside branches
     every epsilon is m^-1 r^-alpha; only hidden matrices scale their decay, by m alone. The rows of
     epsilon and decay are AdamW's, so what other families train follows the principle.
+
+    Args:
+        alpha: the exponent, as a number or a text such as "3/4".
+
+    Returns:
+        The scheme.
+
+    Example:
+        >>> completep("3/4").title, completep().title
+        ('CompleteP (3/4)', 'CompleteP')
 
     *Source:* arXiv 2505.01618 Table 1, AdamW.
     """
@@ -232,6 +249,12 @@ def scheme(name: "str | Scheme") -> Scheme:
     either letter mu, ``"Complete(d)P"``. ``"alpha,gamma"`` names any pair of exponents,
     ``"completep-alpha"`` CompleteP at another alpha. ``"completep+moe"`` is CompleteP with the rule
     ``moe`` for the experts of mixtures (``EXPERT_RULES``), and any other scheme can have it, too.
+
+    Args:
+        name: of the catalogue, in any of its spellings; "alpha,gamma"; or a scheme.
+
+    Returns:
+        The scheme.
 
     Raises:
         ValueError: not in the catalogue and not a pair of exponents.

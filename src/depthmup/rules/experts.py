@@ -132,6 +132,13 @@ def moe(router: Exponent = 1) -> ExpertRule:
     Args:
         router: of the router's initialization, n^-router.
 
+    Returns:
+        The rule.
+
+    Example:
+        >>> moe("1/2").name
+        'moe-1/2'
+
     *Source:* arXiv 2601.20205 Table 1.
     """
     gamma = exponent(router, name="the router's exponent")
@@ -217,6 +224,12 @@ EXPERT_RULES: tuple[ExpertRule, ...] = (MOE, MSSP, MSSP_SMALL, MSSP_FIXED)
 def expert_rule(name: "str | ExpertRule") -> ExpertRule:
     """The expert rule of this name; ``"moe-1/2"`` is ``moe`` with a router that starts at n^-1/2.
 
+    Args:
+        name: of the rule.
+
+    Returns:
+        The rule.
+
     Raises:
         ValueError: no such rule.
 
@@ -243,5 +256,15 @@ def sized_as_router(power: Power) -> Power:
 
     What an optimizer of matrices makes of a gradient follows the whole matrix, of which the fan-out
     alone counts elsewhere.
+
+    Args:
+        power: of the area of a matrix.
+
+    Returns:
+        The power times the experts, to the exponent of its fan-out.
+
+    Example:
+        >>> print(sized_as_router(Power(fan_out=Fraction(1, 2))))
+        m_out^1/2 E^1/2
     """
     return power * Power(experts=power.fan_out) if power != ONE else power

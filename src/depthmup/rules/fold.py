@@ -29,6 +29,13 @@ def fold(multiplier: float, family: Family) -> Folded:
     (w <- w - lr * decay * w), or L2 coupled to SGD. Exact for every A > 0 when nothing nonlinear or
     normalizing stands between the weight and the multiplication.
 
+    Args:
+        multiplier: A, of the forward pass.
+        family: of the optimizer that trains the parameter.
+
+    Returns:
+        What A multiplies in initialization, learning rate, epsilon and decay.
+
     Raises:
         ValueError: the multiplier is not positive and finite.
 

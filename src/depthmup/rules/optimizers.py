@@ -168,6 +168,12 @@ def family(name: "str | Family | type") -> Family:
 
     ``"adam#shampoo"`` is grafting: the size of Adam's steps in the direction of Shampoo's.
 
+    Args:
+        name: of an optimizer, of a family, or a class.
+
+    Returns:
+        The family.
+
     Raises:
         ValueError: neither a known optimizer nor a family, or one for which no rule is known.
 
@@ -180,6 +186,12 @@ def family(name: "str | Family | type") -> Family:
 
 def named(optimizer: "str | Family | type") -> tuple[str, Family]:
     """The plain name and the family of an optimizer.
+
+    Args:
+        optimizer: a name (Trainer's too), a class, or a family.
+
+    Returns:
+        The name, and the family.
 
     Raises:
         ValueError: neither a known optimizer nor a family, or one for which no rule is known.

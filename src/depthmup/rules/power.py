@@ -18,6 +18,13 @@ def exponent(value: Exponent, *, name: str = "exponent") -> Fraction:
 
     Floats are read as they print, so ``0.6`` is 3/5 and not the nearest binary fraction.
 
+    Args:
+        value: a number, a Fraction, or a text such as "1/2".
+        name: of the exponent, for the message of an error.
+
+    Returns:
+        The rational.
+
     Raises:
         ValueError: not a finite rational number, or one beyond any sense.
 

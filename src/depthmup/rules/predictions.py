@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from depthmup.rules.experts import sized_as_router
 from depthmup.rules.family import Family
 from depthmup.rules.power import Power
-from depthmup.rules.role import Kind, Role
+from depthmup.rules.role import Kind, Part, Role
 from depthmup.rules.scheme import Scheme
-from depthmup.rules.width import Readout
 
 _HALF = Fraction(1, 2)
 _SUM = Power(fan_in=Fraction(1))  # of aligned terms
@@ -42,16 +42,20 @@ class Observable(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """Exponents of width and depth; None where theory predicts no power law.
+    """Exponents of width, depth and others; None where theory predicts no power law.
 
     ``at_most``: that of depth is a bound, which what is measured may lie below. ``why`` gives the
-    reason for a None, or the product that made the exponents.
+    reason for a None, or the product that made the exponents. ``experts`` is the exponent of the
+    number of experts at a held share of active ones, and ``further`` that of any other axis: what
+    the network computes as a whole should not grow.
     """
 
     width: Fraction | None
     depth: Fraction | None
     why: str
     at_most: bool = False
+    experts: Fraction | None = None
+    further: Fraction | None = None
 
 
 def effect(scheme: Scheme, family: Family, role: Role) -> Power:
@@ -67,6 +71,9 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
         family: of the optimizer.
         role: of the parameter.
 
+    Returns:
+        The exponents of the size ratios.
+
     Example:
         >>> from depthmup.rules import DEPTH_MUP, Kind, Role
         >>> str(effect(DEPTH_MUP, Family.ENTRYWISE, Role(kind=Kind.HIDDEN, in_branch=True)))
@@ -76,14 +83,16 @@ def effect(scheme: Scheme, family: Family, role: Role) -> Power:
     """
     served = family.serving(role.kind)
     laws = scheme.laws(role, served)
-    width = scheme.width.law(role.kind, Readout.MULTIPLIER if role.tied else scheme.readout)
-    gradient = width.gradient
+    width = scheme.scales(role)
+    gradient, size = width.gradient, served.response.size(role.kind)
+    if role.part is Part.ROUTER and scheme.experts is not None:
+        size = sized_as_router(size)
     if role.in_branch:
         summed = role.shared and scheme.follows_depth
         gradient = gradient * Power(depth=int(summed) - scheme.alpha)
     response = served.response
     total = laws.lr / scheme.run.lr * gradient**response.gradient * laws.forward
-    total = total * width.init**response.weight * response.size(role.kind)
+    total = total * width.init**response.weight * size
     return total * _SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else total
 
 
@@ -129,7 +138,7 @@ def predict(
         case Observable.BRANCH:
             depth, why = -scheme.alpha, "the branch multiplier"
         case Observable.PREACTIVATION:
-            width = _exponent(_init(scheme, _HIDDEN), Kind.HIDDEN)
+            width = _exponent(_init(scheme, role or _HIDDEN), Kind.HIDDEN)
             depth, why = Fraction(0), "a fresh matrix on a stream of order one"
         case Observable.ATTENTION_LOGITS:
             # The usual 1/sqrt(head) normalizes a random sum; the law comes on top.
@@ -160,9 +169,48 @@ def predict(
         why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): it does not grow"
     if not stable and depth is not None:
         depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
+    experts = further = Fraction(0) if observable in _OF_THE_WHOLE else None
     if not scheme.follows_width:
-        width, why = None, f"{why}; {scheme.title} has no theory of width"
-    return Prediction(width=width, depth=depth, why=why, at_most=at_most and depth is not None)
+        width, experts, further = None, None, None
+        why = f"{why}; {scheme.title} has no theory of width"
+    elif experts is None:
+        experts = _of_experts(scheme, family, observable, role)
+    return Prediction(
+        width=width,
+        depth=depth,
+        why=why,
+        at_most=at_most and depth is not None,
+        experts=experts,
+        further=further,
+    )
+
+
+_OF_THE_WHOLE = (
+    Observable.STREAM,
+    Observable.STREAM_CHANGE,
+    Observable.BRANCH,
+    Observable.BRANCH_CHANGE,
+    Observable.LOGITS_CHANGE,
+)
+
+
+def _of_experts(
+    scheme: Scheme, family: Family, observable: Observable, role: Role | None
+) -> Fraction | None:
+    """The exponent of the number of experts of what one parameter does, K growing as E does."""
+    if role is None:
+        return None
+    start = _init(scheme, role)
+    match observable:
+        case Observable.PREACTIVATION:
+            power = start
+        case Observable.UPDATE | Observable.SPECTRAL_UPDATE | Observable.ENTRY_UPDATE:
+            power = effect(scheme, family, role) / start
+        case Observable.READOUT_UPDATE:
+            power = effect(scheme, family, role)
+        case _:
+            return None
+    return power.experts + power.active
 
 
 # Unless a norm stands before it, the readout follows the stream's size.
@@ -193,12 +241,14 @@ def _of_parameter(
         width = None  # of full rank or not: as the batch has it
     if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
         width = None  # judged as an absolute part of the logits
+    if role.part is Part.ROUTER and role.kind is Kind.VECTOR and observable is Observable.UPDATE:
+        width = None  # beside what the router's matrix gives, which starts the smaller the wider
     return width, ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
 
 
 def _init(scheme: Scheme, role: Role) -> Power:
     """Size of W_0 x on an input of order one."""
-    law = scheme.width.law(role.kind, Readout.MULTIPLIER if role.tied else scheme.readout)
+    law = scheme.scales(role)
     size = law.init * law.forward
     return size * _RANDOM_SUM if role.kind in (Kind.HIDDEN, Kind.READOUT) else size
 

@@ -88,6 +88,11 @@ def region(
 
     Returns:
         The first region whose property fails; the last one where none does.
+
+    Example:
+        >>> everything = {"nontrivial": True, "faithful": True, "diverse": True}
+        >>> region(stable_at_init=True, stable_in_training=False, **everything)
+        'unstable in training'
     """
     good = (stable_at_init, stable_in_training, nontrivial, faithful, diverse)
     return next(
@@ -100,6 +105,12 @@ def decided(properties: Iterable[bool | None]) -> bool:
 
     The first that fails names it; one that is open before that leaves it open.
 
+    Args:
+        properties: stability, faithfulness and the others, in the order of the regions.
+
+    Returns:
+        False where an open property could still change it.
+
     Example:
         >>> decided([True, False, None]), decided([True, None, False])
         (True, False)
@@ -109,6 +120,13 @@ def decided(properties: Iterable[bool | None]) -> bool:
 
 def regime(alpha: Exponent, gamma: Exponent) -> Regime:
     """The regime of branch multiplier L^-alpha and in-branch updates of size L^-gamma.
+
+    Args:
+        alpha: exponent of the branch multiplier.
+        gamma: exponent of an update inside a branch.
+
+    Returns:
+        The regime, with its properties.
 
     Example:
         >>> regime("1/2", "1/2").name

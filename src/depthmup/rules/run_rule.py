@@ -151,6 +151,12 @@ class RunRule:
 def canonical(axis: str) -> str:
     """An axis by its name here; one that is unknown stays as it is.
 
+    Args:
+        axis: as a person or a paper calls it.
+
+    Returns:
+        The name used here.
+
     Example:
         >>> canonical("Params"), canonical("width"), canonical("vocabulary")
         ('parameters', 'width', 'vocabulary')

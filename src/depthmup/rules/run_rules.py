@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from depthmup.rules.power import ONE, Power
+from depthmup.rules.power import Power
 from depthmup.rules.run_rule import Batch, RunRule, Standing, Stated, canonical
 from depthmup.rules.scheme import RunLaws, Scheme
 
@@ -27,6 +27,9 @@ _STEP_LAW = MappingProxyType(
         "tokens": Stated(value=Fraction("0.307"), low=Fraction("0.271"), high=Fraction("0.345")),
     }
 )
+
+UNREAD = "not read here"
+"""The reach of a rule that is known here from notes on its source alone."""
 
 RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
@@ -66,8 +69,8 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Step Law",
         exponents=_STEP_LAW,
-        setting="AdamW, standard parametrization, final rate held; intervals of their bootstrap",
-        reach="59M to 1B parameters, to 1e11 tokens",
+        setting="AdamW, one rate for all parameters, final rate held; intervals of their bootstrap",
+        reach="to 1e9 parameters and 1e11 tokens; too high below 59e6 (arXiv 2609.27581)",
         source="arXiv 2503.04715",
         standing=Standing.NOTES,
         batch=Batch.BEST,
@@ -76,7 +79,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         name="DeepSeek",
         exponents=_exactly(compute="-0.125"),
         setting="AdamW, multi-step schedule, batch by compute^0.3271",
-        reach="1e17 to 2e19 FLOPs",
+        reach=UNREAD,
         source="arXiv 2401.02954",
         standing=Standing.NOTES,
         batch=Batch.BEST,
@@ -84,11 +87,10 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Microsoft horizons",
         exponents=_exactly(parameters="-0.23", tokens="-0.32"),
-        setting="AdamW, cosine schedule; muP alone does not remove the drift with tokens",
-        reach="50M parameters and more, 25e9 tokens and more",
+        setting="AdamW; muP alone does not remove the drift with tokens",
+        reach=UNREAD,
         source="arXiv 2409.19913",
         standing=Standing.NOTES,
-        batch=Batch.FIXED,
     ),
     RunRule(
         name="Complete(d)P",
@@ -100,7 +102,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         ),
         exponents=_exactly(batch="1/2", tokens="-1/2"),
         setting="AdamW; decay, epsilon and betas follow by the same table",
-        reach="batch 1/8 to 4 times the base's; tokens to 32 times",
+        reach="batch 1/8 to 4 times the base's; the range of tokens was not read",
         source="arXiv 2512.22382 Table 1",
         standing=Standing.TABLE,
         batch=Batch.OWN,
@@ -152,10 +154,10 @@ RUN_RULES: tuple[RunRule, ...] = (
     RunRule(
         name="Marin MuonH",
         exponents=_exactly(width="-0.15", batch="1/2", tokens="-0.395"),
-        setting="MuonH",
-        reach="17 runs, widths 512 to 2048",
-        source="marin-community/marin #5951",
-        standing=Standing.NOTES,
+        setting="MuonH, mixtures of experts; the batch's exponent is set, not fitted",
+        reach="widths 512 to 1280, 4 to 240 tokens per active parameter",
+        source="marin-community/marin #5951, as used in #6074",
+        standing=Standing.TEXT,
         batch=Batch.OWN,
     ),
     RunRule(
@@ -225,6 +227,12 @@ RUN_RULES: tuple[RunRule, ...] = (
 def rules_of(axis: str) -> tuple[RunRule, ...]:
     """The rules that speak of an axis, by its name here or a common other one.
 
+    Args:
+        axis: by its name here or a common other one.
+
+    Returns:
+        The rules, of which there may be none.
+
     Example:
         >>> [rule.name for rule in rules_of("depth")]
         ['one rate for all depths', 'one over the root of the depth']
@@ -252,6 +260,12 @@ NO_RULE = RunRule(
 def run_rule(name: str | RunRule) -> RunRule:
     """The rule by which training asks for it; ``"none"`` leaves everything as it is.
 
+    Args:
+        name: of the rule.
+
+    Returns:
+        The rule.
+
     Raises:
         ValueError: there is no such rule to train by.
 
@@ -271,12 +285,18 @@ def run_rule(name: str | RunRule) -> RunRule:
 def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
     """A scheme whose laws of the run are another rule's, for plans.
 
+    Laws here are those of single parameters, of which none knows how many there are: a decay that
+    follows their number does so beside them (``RunLaws.of_parameters``).
+
     Args:
         of: the scheme, which keeps its laws of width and depth.
         rule: by its name, or itself.
 
+    Returns:
+        The scheme with these laws.
+
     Raises:
-        ValueError: the rule asks for more than a plan can say.
+        ValueError: no such rule, or one that follows size other than by the number of parameters.
 
     Example:
         >>> from depthmup.rules import Ratios, scheme
@@ -286,11 +306,12 @@ def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
     """
     chosen = run_rule(rule)
     laws = chosen.laws
-    powers = (laws.lr, laws.epsilon, laws.decay, laws.one_minus_beta)
-    if laws.log_beta2 != ONE or any(power.fan_in or power.depth for power in powers):
+    powers = (laws.lr, laws.epsilon, laws.one_minus_beta, laws.log_beta2)
+    of_size = laws.decay / laws.of_run.decay
+    counted = Power(fan_in=Fraction(2), depth=Fraction(1)) ** laws.of_parameters
+    if of_size != counted or any(power.fan_in or power.depth for power in powers):
         raise ValueError(
-            f"Expected a run rule whose factors follow from batch and duration alone; "
-            f"{chosen.key!r} also follows the number of parameters, or takes beta2 to a power. Set "
-            "its decay or beta2 yourself: `depthmup rules` prints both."
+            f"Expected a run rule whose factors follow from batch, duration and the number of "
+            f"parameters alone; {chosen.key!r} follows width or depth, too."
         )
-    return replace(of, run=laws, title=f"{of.title}, run by {chosen.key}")
+    return replace(of, run=laws.of_run, title=f"{of.title}, run by {chosen.key}")

@@ -40,6 +40,9 @@ def growth(base: Mapping[str, float], target: Mapping[str, float]) -> dict[str, 
         base: a value for every axis.
         target: values of some of them; the others are the base's.
 
+    Returns:
+        The multiples, by axis.
+
     Raises:
         ValueError: the target names an axis that the base does not, or a size is not positive.
 
@@ -87,6 +90,9 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
         scheme: the parametrization by which width and depth are scaled already: rules of other
             parametrizations, which speak of width, depth or the number of parameters, are left out
             where these grow.
+
+    Returns:
+        A sentence's data for each rule, the least learning rate first.
 
     Example:
         >>> of = growth({"batch": 32, "tokens": 3200}, {"batch": 128})

@@ -1,6 +1,6 @@
 """A scheme: the full set of laws, from a width rule and the depth exponents (alpha, gamma)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -40,6 +40,18 @@ class RunLaws:
     decay: Power = ONE
     one_minus_beta: Power = ONE
     log_beta2: Power = ONE
+
+    @property
+    def of_parameters(self) -> Fraction:
+        """The exponent with which weight decay follows the number of parameters N, where laws of
+        the run take N to be width^2 depth.
+        """
+        return self.decay.depth
+
+    @property
+    def of_run(self) -> "RunLaws":
+        """The laws less what follows N."""
+        return replace(self, decay=Power(batch=self.decay.batch, duration=self.decay.duration))
 
     def betas(self, betas: tuple[float, float], ratios: Ratios) -> tuple[float, float]:
         """Decay rates of averages from those of the base.

@@ -257,6 +257,12 @@ def judge(
             Verdict.UNDECIDED,
             f"Fewer than two {plural(axis)} have an optimum to compare." + fails,
         )
+    if math.isinf(drift.high - drift.low):
+        return Verdict.UNDECIDED, (
+            f"The drift of {_signed(drift.value)} octaves per doubling of {axis} has no bounds: "
+            f"seeds scatter more than {tuned.the} matters around some optimum. Use more seeds, a "
+            f"longer window, or a wider spacing of {tuned.plural}.{fails}"
+        )
     if drift.outside(-tolerance, tolerance):
         way = "down" if drift.value < 0 else "up"
         return Verdict.DRIFTS, (

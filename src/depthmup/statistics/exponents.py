@@ -15,6 +15,7 @@ far this differs between slopes, so that few seeds are enough.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -98,6 +99,11 @@ def log_slopes(
     values_ = np.asarray(values, dtype=float)
     if not (np.isfinite(values_).all() and (values_ > 0).all()):
         raise ValueError(f"Logarithms need positive finite values; got {list(values)}.")
+    if values_.ndim != 1 or not len(values_) == len(x) == len(seeds):
+        raise ValueError(
+            f"Expected one size and one seed for every value; got {len(x)} sizes and {len(seeds)} "
+            f"seeds for values of shape {values_.shape}."
+        )
     y = np.log(values_)
     x = x[:, np.ptp(x, axis=0) > 0]
     names = sorted(set(seeds))
@@ -142,6 +148,17 @@ def moderated(slopes: Sequence[Slope]) -> tuple[Slope, ...]:
     than found, as slopes that pass for alike by chance would be trusted too much. V_i is never
     taken below what the residuals say, nor its degrees of freedom above theirs. Fewer than 12
     slopes are left as they are.
+
+    Args:
+        slopes: of one check, each with its own error.
+
+    Returns:
+        The same slopes with moderated errors.
+
+    Example:
+        >>> slopes = [Slope(value=0.0, error=0.1, freedom=2.0)]
+        >>> moderated(slopes) == tuple(slopes)  # one tells nothing of others
+        True
 
     *Source:* Smyth (2004), Statistical Applications in Genetics and Molecular Biology 3:3, Sections
     4 and 6.2, but for that standard error and a prior variance that is proportional to that of the
@@ -209,10 +226,24 @@ def _own(x: Array, y: Array) -> Array | None:
 def local_slopes(sizes: Sequence[float], values: Sequence[float]) -> list[float]:
     """Slopes between consecutive sizes on log-log axes.
 
+    Args:
+        sizes: increasing.
+        values: positive, one for each size.
+
+    Returns:
+        One slope for each step from size to size.
+
     Example:
         >>> local_slopes([1, 2, 4], [1, 2, 8])
         [1.0, 2.0]
+
+    Raises:
+        ValueError: sizes or values that are not positive, or a size twice in a row.
     """
+    if not all(number > 0 for number in (*sizes, *values)):
+        raise ValueError(f"Expected positive sizes and values; got {sizes} and {values}.")
+    if any(s1 == s2 for s1, s2 in pairwise(sizes)):
+        raise ValueError(f"Expected sizes that differ from one to the next; got {sizes}.")
     return [
         math.log(v2 / v1) / math.log(s2 / s1)
         for (s1, v1), (s2, v2) in zip(

@@ -171,7 +171,12 @@ def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimat
         >>> none, every = share(0, 6), share(6, 6)
         >>> round(none.high, 3), round(every.low, 3)
         (0.459, 0.541)
+
+    Raises:
+        ValueError: no trials, or more successes than trials.
     """
+    if not 0 <= count <= trials or trials < 1:
+        raise ValueError(f"Expected successes among one trial or more; got {count} of {trials}.")
     tail = (1 - confidence) / 2
     return Estimate(
         value=count / trials,
@@ -229,6 +234,13 @@ def holm(p_values: Mapping[_Key, float], *, level: float = 1 - CONFIDENCE) -> se
 
     Sorted p-values are compared with level/m, level/(m-1), ... until one is not below. Holds under
     any dependence between the tests, which here share networks.
+
+    Args:
+        p_values: one for each hypothesis.
+        level: chance of any wrong rejection.
+
+    Returns:
+        The names of those that are rejected.
 
     Example:
         >>> sorted(holm({"a": 0.001, "b": 0.03, "c": 0.04}))

@@ -157,7 +157,15 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:
         ...     base={"depth": 4}, axes=("depth",), start=-6.0)
         >>> [ask.log2_lr for ask in next_round(search, [{}, {}]).asks]
         [-10.0, -9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0]
+
+    Raises:
+        ValueError: losses of another number of sizes.
     """
+    if len(losses) != len(search.sizes):
+        raise ValueError(
+            f"Expected losses of each of the {len(search.sizes)} sizes; got {len(losses)}. Give an "
+            "empty mapping for a size without runs."
+        )
     return _State(search=search, losses=losses).next_round()
 
 

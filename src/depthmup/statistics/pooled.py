@@ -23,7 +23,9 @@ from depthmup.statistics.intervals import Array, Index, around, student
 REACH = 3.0
 """Octaves that the weights reach: sparse rates lie farther from their optimum than a grid's."""
 
+# Where the weights of runs at the taper's end keep moving, the last fit stands.
 PASSES = 20
+# Below it Student's factor is above 2.8 and the residual variance is hardly known.
 LEAST_FREEDOM = 4.0
 
 

@@ -15,12 +15,13 @@ class Auto:
 
     Args:
         start: learning rate at the base, or value of what is tuned, from which the optimum is
-            looked for, by factors of two; by default the usual one.
+            looked for, by factors of two; by default the usual one. Or one for each optimizer, by
+            name: ``{"sgd": 0.1, "adamw": 0.003}``.
         precision: half-width of every drift's interval that is wanted, in octaves per doubling,
             instead of a verdict.
         runs: most runs of the whole sweep.
         seconds: after which no further runs are begun; those that were are finished.
-        work: most work, in parameters times steps, as ``Sweep.work`` counts it.
+        work: most work, in parameters times steps, or in the units of ``Model(cost=...)``.
 
     Raises:
         ValueError: a value is not positive.
@@ -30,20 +31,42 @@ class Auto:
         (True, False)
     """
 
-    start: float | None = None
+    start: float | Mapping[str, float] | None = None
     precision: float | None = None
     runs: int | None = None
     seconds: float | None = None
     work: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        given: dict[str, Any] = asdict(self)
+        if isinstance(self.start, Mapping):
+            del given["start"]
+            given |= {f"start for {name}": value for name, value in self.start.items()}
+        for name, value in given.items():
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError(f"Expected {name} of Auto to be a number; got {value!r}.")
             if not 0 < value < math.inf:
                 raise ValueError(f"Expected {name} of Auto to be positive; got {value!r}.")
+
+    def start_of(self, optimizer: str) -> float:
+        """Where the search of one optimizer's variants begins.
+
+        Raises:
+            ValueError: no start is known for it.
+
+        Example:
+            >>> Auto(start={"sgd": 0.1, "adamw": 0.003}).start_of("sgd")
+            0.1
+        """
+        if self.start is None or (isinstance(self.start, Mapping) and optimizer not in self.start):
+            names = ", ".join(self.start) if isinstance(self.start, Mapping) else "none"
+            raise ValueError(
+                f"Expected the start of a search for every optimizer; there is one for {names}, "
+                f"and {optimizer} has none."
+            )
+        return self.start[optimizer] if isinstance(self.start, Mapping) else self.start
 
     @property
     def limited(self) -> bool:
@@ -58,8 +81,8 @@ class Auto:
         if isinstance(given, str):
             if given != "auto":
                 raise ValueError(
-                    f"Expected lrs, or values, to be numbers or 'auto'; got {given!r}. For a start "
-                    "of your own: depthmup.Auto(start=0.003)."
+                    f"Expected lrs to be learning rates or 'auto', and values likewise; got "
+                    f"{given!r}. For a start of your own: depthmup.Auto(start=0.003)."
                 )
             return Auto()
         return Auto(**given) if isinstance(given, Mapping) else None

@@ -1,9 +1,10 @@
 """A custom model in a sweep: its name and the fingerprint of its code, which identify its runs."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from depthmup.records import BASE_SHAPE, NUMERICS, RUN_AXES, Trial
 from depthmup.records.codec import encode
@@ -12,26 +13,37 @@ from depthmup.sweep.run_laws import ratios_at, settings_under
 from depthmup.sweep.sweep import Records, Sweep
 from depthmup.sweep.tuning import INIT_SCALE, hyperparameters
 
+Cost: TypeAlias = tuple[Mapping[str, int], int, float]
+"""A run's size, its steps and what it costs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Custom:
     """What a store holds of a custom model.
 
     ``name`` and ``code`` are those of ``Trial``; ``planned`` says whether the library's plan is
-    applied, under which all schemes agree at the base and share its runs.
+    applied, under which all schemes agree at the base and share its runs. ``costs`` holds what a
+    person's own function said of every size, as ``(size, steps, cost)``: the search is replayed
+    from it by whoever opens the store.
     """
 
     name: str
     code: str
     planned: bool = True
     numerics: int = NUMERICS
+    costs: tuple[Cost, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "custom", **encode(self)}
+        raw = {"kind": "custom", **encode(self)}
+        return raw if self.costs else {k: v for k, v in raw.items() if k != "costs"}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Custom":
-        return Custom(**{k: v for k, v in raw.items() if k != "kind"})
+        costs = tuple(
+            (dict(size), int(steps), float(cost)) for size, steps, cost in raw.get("costs", ())
+        )
+        named = {k: v for k, v in raw.items() if k not in ("kind", "costs")}
+        return Custom(**named, costs=costs)
 
     @property
     def title(self) -> str:
@@ -72,7 +84,41 @@ class Custom:
         )
 
     def work(self, run: Trial) -> float:
-        return run.step_work * run.steps
+        """Parameters times steps, or what the person's own function says."""
+        usual = run.step_work * run.steps
+        if not self.costs:
+            return usual
+        for size, steps, cost in self.costs:
+            if dict(run.size) == dict(size) and run.steps == steps:
+                return cost
+        # A probe of a few steps, or of another size: as the median size would have it.
+        return usual * statistics.median(
+            cost / (replace(run, size=size, steps=steps).step_work * steps)
+            for size, steps, cost in self.costs
+        )
+
+    def with_costs(self, cost: Callable[[Size], float] | None, design: Design) -> "Custom":
+        """The model with what a person's own function says of every size.
+
+        Args:
+            cost: of a run of a size, in units of its own; None for parameters times steps.
+            design: whose sizes are asked about.
+
+        Raises:
+            ValueError: the function does not return a positive number.
+        """
+        if cost is None:
+            return self
+        costs = []
+        for size in design.all_sizes:
+            run = self.run(design, design.variants[0], size, 0.0, 0)
+            value = cost(dict(size))
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"Expected cost(size) to return a number; got {value!r}.")
+            if not 0 < value < math.inf:
+                raise ValueError(f"Expected cost(size) to be positive; at {size} it is {value}.")
+            costs.append((dict(run.size), run.steps, float(value)))
+        return replace(self, costs=tuple(costs))
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
         """The base's loss before training, a geometric mean over seeds: what training must beat."""

@@ -227,7 +227,13 @@ class Design:
         Example:
             >>> Design(base={"depth": 4}, depth=(4, 8)).arm("depth")
             (4, 8)
+
+        Raises:
+            ValueError: the base does not name the axis.
         """
+        if axis not in self.base:
+            axes = ", ".join(self.base)
+            raise ValueError(f"Expected one of the base's axes, {axes}; got {axis[:60]!r}.")
         along = {self.base[axis], *self.arms.get(axis, ())}
         along |= {size[axis] for size in self.sizes if self._on_arm(size, axis)}
         if axis in self.arms and not (set(self.arms[axis]) ^ along):
@@ -399,6 +405,8 @@ def _steps_of(size: Size, steps: Any) -> int:
             f"got {dict(size)}. Name steps to ask about batch at held steps, or tokens to ask "
             "about batch at held tokens."
         )
+    if wrong := {axis: value for axis, value in size.items() if value < 1}:
+        raise ValueError(f"Expected values of at least 1 along every axis; got {wrong}.")
     if "tokens" in size and "batch" not in size:
         raise ValueError(
             f"Expected base to name the batch beside the tokens, which are steps times the batch; "

@@ -1,20 +1,15 @@
-"""Logs of finished runs for other programs, such as TensorBoard."""
+"""Logs: every run of a sweep, as it ends, in the tracker that a person has."""
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from depthmup.records import Record, Trial
+from depthmup.records import Record
 from depthmup.sweep.executors import Executor, Listener
 from depthmup.sweep.jobs import Job, Result
+from depthmup.sweep.trackers import Log, MLflow, TensorBoard, WandB
 
-
-class Log(Protocol):
-    """Receives each run of this session once, after it has ended and was stored."""
-
-    def write(self, record: Record[Any]) -> None: ...
+__all__ = ["Log", "Logged", "MLflow", "TensorBoard", "WandB", "log_named"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,68 +37,33 @@ class _Both:
         return getattr(self.listener, name)
 
 
-class TensorBoard:
-    """Writes the loss of every step of every run for TensorBoard, a folder per run.
-
-    Raises:
-        ValueError: TensorBoard is not installed, or the folder could not be written.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ValueError(
-                "Logging for TensorBoard needs the package: pip install 'depthmup[tensorboard]'."
-            ) from None
-        self._writer, self.folder = SummaryWriter, Path(folder)
-        _check_folder(self.folder)
-
-    def write(self, record: Record[Any]) -> None:
-        with self._writer(str(self.folder / run_name(record))) as writer:
-            for step, loss in enumerate(record.losses):
-                writer.add_scalar("loss", loss, step)
-            writer.add_text("run", f"    {record.cell.to_json()}\n\n{record.status.value}")
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written now, not when the first run ends after hours."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise ValueError(
-            f"Expected a writable folder for TensorBoard; got {folder}, where {existing} cannot be "
-            "written. Name another folder."
-        )
-
-
-_SHORT = {"width": "w", "depth": "d"}
-
-
-def run_name(record: Record[Any]) -> str:
-    """A run's folder: its size, learning rate and seed, and the start of its key.
-
-    Example:
-        >>> from array import array
-        >>> from depthmup.records import Status, Trial
-        >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
-        ...               base={"width": 64, "depth": 4}, scheme="sp",
-        ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
-        >>> run_name(Record(cell=trial, status=Status.FINISHED, losses=array("f", [1.0])))[:-8]
-        'w64-d8-lr0.01-s2-'
-    """
-    run: Any = record.cell
-    size = run.size if isinstance(run, Trial) else {a: run.row[a] for a in ("width", "depth")}
-    lengths = "-".join(f"{_SHORT.get(axis, axis)}{value}" for axis, value in size.items())
-    return f"{lengths}-lr{run.row['lr']:.4g}-s{run.seed}-{run.key[:8]}"
+_LOGS: dict[str, Callable[[str], Log]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
 
 
 def log_named(name: str) -> Log:
-    """The log that ``tensorboard:FOLDER`` names.
+    """The log that ``tensorboard:FOLDER``, ``wandb:PROJECT`` or ``mlflow:STORE`` names.
+
+    Args:
+        name: a store of MLflow is a folder, or a URI such as ``sqlite:///runs.db``.
+
+    Returns:
+        The log, which can be written to.
 
     Raises:
-        ValueError: the text is not of this form.
+        ValueError: the text is not of this form, the tracker is not installed, or its folder cannot
+            be written.
+
+    Example:
+        >>> log_named("tensorboard:/tmp/logs").folder.name  # doctest: +SKIP
+        'logs'
     """
-    kind, _, folder = name.partition(":")
-    if kind != "tensorboard" or not folder:
-        raise ValueError(f"Expected a log as tensorboard:FOLDER; got {name!r}.")
-    return TensorBoard(folder)
+    kind, _, place = name.partition(":")
+    if kind not in _LOGS or not place:
+        raise ValueError(
+            f"Expected a log as tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE; got {name!r}."
+        )
+    return _LOGS[kind](place)

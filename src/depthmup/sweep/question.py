@@ -4,11 +4,11 @@ The best learning rate for twice the batch depends on what else is held: the ste
 the decay, the averages of the optimizer. A design answers all of it, and its report says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from depthmup.records import Tuned
 from depthmup.records.study import RUN_AXES
-from depthmup.rules import ONE, RunLaws
+from depthmup.rules import ONE, Power, RunLaws
 from depthmup.sweep.design import Design, Variant
 from depthmup.sweep.run_laws import ratios_at
 from depthmup.sweep.tuning import law_of
@@ -19,6 +19,13 @@ _QUANTITIES = {
     "epsilon": "epsilon",
     "one_minus_beta": "1 - beta",
     "log_beta2": "log beta2",
+}
+_LETTERS = {
+    "m_in": "width of the input",
+    "m_out": "width of the output",
+    "r": "depth",
+    "b": "batch",
+    "d": "duration in tokens",
 }
 _USUAL = ("lr", "decay", "epsilon")
 """Of which it is said when they stay."""
@@ -52,9 +59,10 @@ def tuning(design: Design) -> tuple[str, ...]:
     Example:
         >>> design = Design(base={"depth": 4}, tune="multiplier", lrs=0.0625, values=(0.5, 1, 2),
         ...                 schemes="depth-mup", optimizers="adamw")
-        >>> print(*tuning(design), sep="\n")
+        >>> print(*tuning(design), sep="\\n")
         The branch multiplier is tuned. The learning rate is held: 0.0625 at the base.
         Depth-muP moves the branch multiplier by r^-1/2, and the learning rate by its own laws.
+        As multiples of the base's: r is the depth.
     """
     what = design.tune
     if what.is_learning_rate:
@@ -64,7 +72,15 @@ def tuning(design: Design) -> tuple[str, ...]:
     return (
         f"{what.begin(what.the)} is tuned. The learning rate is held: {held} at the base.",
         *moves,
+        *_letters([law_of(what, variant) for variant in design.variants]),
     )
+
+
+def _letters(powers: Iterable[Power]) -> Iterator[str]:
+    """What the letters of laws stand for."""
+    used = {part.partition("^")[0] for power in powers for part in str(power).split()}
+    if says := [f"{letter} is the {text}" for letter, text in _LETTERS.items() if letter in used]:
+        yield f"As multiples of the base's: {', '.join(says)}."
 
 
 def _moved(variant: Variant, what: Tuned) -> str:

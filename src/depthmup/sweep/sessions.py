@@ -5,7 +5,7 @@ checked when read: sessions from which no page could be made are left out, with 
 """
 
 import json
-import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
@@ -86,6 +86,8 @@ def _check_runs(sweep: Sweep) -> None:
         Exception: of any kind, if it cannot be a run's.
     """
     design = sweep.design
+    if design.auto is not None and design.auto.start is None:
+        raise ValueError("its learning rates are found from a start, and it has none")
     for variant, size in product(design.variants, design.all_sizes):
         for log2_lr in design.log2_lrs or (0.0,):
             run = sweep.run(variant, size, log2_lr, seed=0)
@@ -119,7 +121,9 @@ def _kind(session: Mapping[str, Any]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # not for NaN, nor for whole numbers beyond
 
 
 def _is_target(value: Any) -> bool:
@@ -144,17 +148,18 @@ def _depth(value: Any) -> int:
     return deepest
 
 
+def engines_of(sessions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The engines that trained, each once, in the order in which they first did."""
+    named = [session["environment"].get("engine") for session in sessions]
+    return tuple(dict.fromkeys(str(engine) for engine in named if engine is not None))
+
+
 def environment_of(sessions: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """The environment and date of the last session, and the time of all of them.
 
     Engines agree to rounding but not to the bit, so if several engines trained, all are named.
     """
-    last = sessions[-1]
-    engines = dict.fromkeys(
-        str(session["environment"]["engine"])
-        for session in sessions
-        if "engine" in session["environment"]
-    )
+    last, engines = sessions[-1], engines_of(sessions)
     several = {"engine": "; and ".join(engines)} if len(engines) > 1 else {}
     return {
         **last["environment"],

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Task
 from depthmup.records.key import digest
-from depthmup.records.printable import printable
 from depthmup.records.store_rows import (
     Damage,
     checksum,
@@ -26,6 +25,7 @@ from depthmup.sweep.sessions import read_session
 MAIN_STORE = "results.sqlite"
 """The main store of a folder, which may also contain stores of shards."""
 
+# Of the tables below; older stores are migrated when they are opened, newer ones refused.
 SCHEMA = 3
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 
@@ -204,11 +204,10 @@ class Store:
                 advice = "Make the file and its folder writable, or name another folder."
             else:
                 advice = "Finished runs are stored."
-            # SQLite quotes what it could not read.
-            said = printable(str(error)[:200])
+            said = _quoted(error)
             raise StoreError(f"The store {self.path} failed: {said}. {advice}") from error
         except (sqlite3.Error, UnicodeError) as error:
-            said = printable(str(error)[:200])
+            said = _quoted(error)
             raise StoreError(
                 f"{self.path} is not a readable store ({said}): it is damaged, truncated, or "
                 "another file. Move it away to start from scratch; nothing was changed."
@@ -454,3 +453,8 @@ def _problem(row: tuple[Any, ...]) -> str | None:
 
 def _warn(text: str) -> None:
     warnings.warn(text, StoreWarning, stacklevel=4)
+
+
+def _quoted(error: Exception) -> str:
+    """SQLite's message in ASCII: it quotes what it could not read."""
+    return str(error)[:200].encode("unicode_escape").decode()

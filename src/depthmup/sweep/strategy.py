@@ -30,7 +30,7 @@ from depthmup.statistics import (
 from depthmup.statistics.bracket import Bracket
 from depthmup.statistics.drift import drift_unit
 from depthmup.statistics.looks import line_of, misfit_part, seeds_part
-from depthmup.sweep.design import Size, Variant
+from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.store import Store
 from depthmup.sweep.sweep import Sweep
@@ -147,7 +147,7 @@ def search_of(state: SearchState, variant: Variant) -> Search:
     auto = design.auto
     if auto is None or auto.start is None:
         raise ValueError("Expected a design whose values are found from a start; got none.")
-    start = round(math.log2(auto.start), 9)
+    start = _start(design, variant)
     at_base = state.losses.get(variant.name) and sweep.rates(variant, design.base)
     return Search(
         sizes=design.all_sizes,
@@ -293,11 +293,10 @@ def drift_so_far(
 def story(state: SearchState) -> SearchStory:
     """How the search went, for the page."""
     sweep, design = state.sweep, state.sweep.design
-    start = round(math.log2((design.auto and design.auto.start) or 1.0), 9)
     grid: dict[Any, float] = {}
     for variant in design.variants:
         for size in design.all_sizes:
-            run = sweep.run(variant, size, start, 0)
+            run = sweep.run(variant, size, _start(design, variant), 0)
             grid[run] = sweep.model.work(run)  # once where variants share their runs
     each = GRID_RATES * GRID_SEEDS
     return SearchStory(
@@ -314,8 +313,18 @@ def story(state: SearchState) -> SearchStory:
 
 def outline(sweep: Sweep) -> tuple[Any, ...]:
     """A run of every variant at every size, for checks before anything is trained."""
-    auto = sweep.design.auto
-    start = round(math.log2((auto and auto.start) or 1.0), 9)
-    sizes: Sequence[Size] = sweep.design.all_sizes
-    unique = {sweep.run(v, size, start, 0): None for v in sweep.design.variants for size in sizes}
+    design = sweep.design
+    sizes: Sequence[Size] = design.all_sizes
+    unique = {
+        sweep.run(variant, size, _start(design, variant), 0): None
+        for variant in design.variants
+        for size in sizes
+    }
     return tuple(unique)
+
+
+def _start(design: Design, variant: Variant) -> float:
+    """log2 of the value from which a variant's optimum is looked for; of one for a grid."""
+    if design.auto is None or design.auto.start is None:
+        return 0.0
+    return round(math.log2(design.auto.start_of(variant.optimizer)), 9)

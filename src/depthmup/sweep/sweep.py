@@ -130,7 +130,8 @@ class Sweep:
             design[name] = "as the sweep went"
         base, arms = design.pop("base"), design.pop("arms")
         at_base = {f"base_{axis}": value for axis, value in base.items()}
-        model = {k: v for k, v in self.model.to_dict().items() if k != "kind"}
+        hidden = ("kind", "costs")
+        model = {k: v for k, v in self.model.to_dict().items() if k not in hidden}
         empty = [name for name in ("settings", "sizes") if not design[name]]
         asked, about = question(self.design), tuning(self.design)
         if not getattr(self.model, "planned", True):

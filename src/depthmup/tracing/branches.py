@@ -72,6 +72,13 @@ def find_branches(graph: Graph, usage: Usage) -> Residuals:
     another shape and the other by several matrices with a nonlinearity between (the projection
     shortcut of residual convolutional networks).
 
+    Args:
+        graph: of the traced model.
+        usage: which operations use which parameters.
+
+    Returns:
+        The additions, in the order of the dataflow.
+
     Example:
         >>> import torch
         >>> from depthmup.tracing.trace import trace

@@ -19,6 +19,9 @@ _SQUASHES = _SUM_TO_ONE | {"sigmoid"}
 _PICKS = frozenset({"topk", "argmax", "max"})
 # Of these the first argument is what the result is made of; the others say which part.
 _ROWS = frozenset({"index", "gather", "index_select"})
+_ADDS = frozenset(
+    {"add", "sum", "mean", "index", "index_add", "index_put", "stack", "cat", "alias"}
+)
 _KEEPS_NUMBERS = (
     TRANSPARENT
     | _SQUASHES
@@ -41,17 +44,21 @@ class Mixture:
     axes of a parameter that count experts, where it holds several of them. ``shared`` are the
     parameters of experts that everything passes through, ``biases`` those of the router.
     ``averaged``: the weights sum to one, or to less; if not, their sum grows with ``active``.
+    ``renormalized``: those of the active experts sum to one, whatever the router says. ``scaling``
+    are the nodes of the model's own numbers that multiply what one expert adds.
     """
 
     router: str
     total: int
     active: int
     averaged: bool
+    renormalized: bool = False
     biases: frozenset[str] = frozenset()
     matrices: frozenset[str] = frozenset()
     vectors: frozenset[str] = frozenset()
     last: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
+    scaling: frozenset[int] = frozenset()
     axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -61,13 +68,16 @@ class _Numbers:
 
     squashed: bool = False
     averaged: bool = False
+    renormalized: bool = False
     picked: int = 0
+    scaling: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Weighting:
     """Where the router's numbers multiply an activation."""
 
+    node: int
     activation: int
     numbers: _Numbers
 
@@ -112,26 +122,33 @@ def _mixture(
     weightings = [one for w in weightings for one in _each(graph, w, total)]
     sources = [graph.ancestors(w.activation) - apart for w in weightings]
     matrices = _experts(graph, [[*_uses(at, nodes)] for nodes in sources], total)
+    ahead = _ahead(graph, usage, [w.node for w in weightings], at, total)
+    matrices |= {use for use in ahead if use.how is How.MATRIX}
     if not matrices:
         return None
     nodes = {use.node for use in matrices}
     before = frozenset[int]().union(*(graph.ancestors(n) - {n} for n in nodes))
     last = {use for use in matrices if use.node not in before}
     beside = {*_uses(at, frozenset[int]().union(*sources))}
-    vectors = _vectors(graph, beside, nodes, weightings)
+    vectors = _vectors(graph, beside, nodes, weightings) | {*ahead} - matrices
     ends = _vectors(graph, beside, {use.node for use in last}, weightings)
+    ends |= {use for use in {*ahead} - matrices if use.node not in before}
+    starts = [use.node for use in last & {*ahead}] or [w.node for w in weightings]
+    after, mean = _summed(graph, usage, starts)
     biases = {use.parameter for use in _uses(at, {*numbers}) if use.how is How.ELEMENTWISE}
     parts = {use.parameter for use in matrices | vectors} | biases | {router.parameter}
     return Mixture(
         router=router.parameter,
         total=total,
         active=min((w.numbers.picked for w in weightings if w.numbers.picked), default=total),
-        averaged=any(w.numbers.averaged for w in weightings),
+        averaged=mean or any(w.numbers.averaged for w in weightings),
+        renormalized=any(w.numbers.renormalized for w in weightings),
         biases=frozenset(biases),
         matrices=frozenset(use.parameter for use in matrices),
         vectors=frozenset(use.parameter for use in vectors),
         last=frozenset(use.parameter for use in last | ends),
         shared=frozenset(_shared(graph, usage, router, root, parts)),
+        scaling=after | weightings[0].numbers.scaling,
         axes={
             use.parameter: axes
             for use in matrices | vectors
@@ -158,9 +175,9 @@ def _followed(
         known = _joined(node, [numbers[n] for n in sorted(inputs - foreign)])
         activation = _weighted(node, numbers, foreign)
         if activation is not None and known.squashed:
-            weightings.append(_Weighting(activation=activation, numbers=known))
+            weightings.append(_Weighting(node=node.index, activation=activation, numbers=known))
         elif not foreign and _kept(node, numbers):
-            numbers[node.index] = _behind_operation(node, known, numbers)
+            numbers[node.index] = _behind_operation(graph, node, known, numbers)
             for reader in graph.consumers[node.index]:
                 if reader not in reached:
                     reached.add(reader)
@@ -180,7 +197,9 @@ def _joined(node: Node, parts: Sequence[_Numbers]) -> _Numbers:
     return _Numbers(
         squashed=any(part.squashed for part in parts),
         averaged=any(part.averaged for part in parts),
+        renormalized=any(part.renormalized for part in parts),
         picked=number,
+        scaling=frozenset[int]().union(*(part.scaling for part in parts)),
     )
 
 
@@ -203,7 +222,9 @@ def _kept(node: Node, numbers: Mapping[int, _Numbers]) -> bool:
     return node.op not in _ROWS or (isinstance(first, Ref) and first.node in numbers)
 
 
-def _behind_operation(node: Node, known: _Numbers, numbers: Mapping[int, _Numbers]) -> _Numbers:
+def _behind_operation(
+    graph: Graph, node: Node, known: _Numbers, numbers: Mapping[int, _Numbers]
+) -> _Numbers:
     """What is known of the router's numbers behind one more operation."""
     tensors = [a for a in node.args[:2] if isinstance(a, Ref) and a.node in numbers]
     divided = node.op == "div" and len(tensors) == 2
@@ -212,10 +233,16 @@ def _behind_operation(node: Node, known: _Numbers, numbers: Mapping[int, _Number
         picked = int(node.args[1])
     elif node.op in _PICKS and len(node.args) > 1:
         picked = 1
+    averages = node.op in _SUM_TO_ONE or divided
     return _Numbers(
         squashed=known.squashed or node.op in _SQUASHES,
-        averaged=known.averaged or node.op in _SUM_TO_ONE or divided,
+        averaged=known.averaged or averages,
+        renormalized=known.renormalized or (averages and known.picked > 0),
         picked=picked,
+        # What multiplies them before they are normalized does not count.
+        scaling=frozenset()
+        if averages or not known.squashed
+        else known.scaling | ({node.index} & graph.factors.keys()),
     )
 
 
@@ -225,6 +252,61 @@ def _each(graph: Graph, weighting: _Weighting, total: int) -> list[_Weighting]:
     if node.op not in ("stack", "cat") or len(node.inputs) != total:
         return [weighting]
     return [replace(weighting, activation=ref.node) for ref in node.inputs]
+
+
+def _ahead(
+    graph: Graph,
+    usage: Usage,
+    starts: Sequence[int],
+    at: Mapping[int, Sequence[Use]],
+    total: int,
+) -> list[Use]:
+    """Parameters of experts behind the weighting: what they read was weighted, or what lies
+    between their matrices."""
+    weighted, result = {*starts}, []
+    todo = sorted({reader for start in starts for reader in graph.consumers[start]})
+    reached = {*todo}
+    while todo:
+        node = graph.nodes[heapq.heappop(todo)]
+        counted = [use for use in at.get(node.index, ()) if _counting(graph, use, total)]
+        own = {ref.node for ref in node.inputs if usage.derived.get(ref.node) in
+               {use.parameter for use in counted}}  # fmt: skip
+        if not {ref.node for ref in node.inputs} - usage.constant - own <= weighted:
+            continue
+        weighted.add(node.index)
+        result += counted
+        for reader in graph.consumers[node.index]:
+            if reader not in reached:
+                reached.add(reader)
+                heapq.heappush(todo, reader)
+    return result
+
+
+def _summed(graph: Graph, usage: Usage, starts: Sequence[int]) -> tuple[frozenset[int], bool]:
+    """The model's own numbers on the sum over experts, and whether it is a mean.
+
+    Every expert's part is multiplied alike: where parts are added, the numbers of one stand for
+    those of all.
+    """
+    numbers: dict[int, frozenset[int]] = {start: frozenset() for start in starts}
+    mean, last = False, starts[0]
+    todo = sorted({reader for start in starts for reader in graph.consumers[start]})
+    reached = {*todo}
+    while todo:
+        node = graph.nodes[heapq.heappop(todo)]
+        inputs = {ref.node for ref in node.inputs} - usage.constant
+        passes = node.op in TRANSPARENT | _ADDS or node.index in graph.factors
+        if not passes or not inputs <= numbers.keys():
+            continue
+        mean |= node.op == "mean"
+        own = {node.index} & graph.factors.keys()
+        numbers[node.index] = numbers[min(inputs)] | own
+        last = node.index
+        for reader in graph.consumers[node.index]:
+            if reader not in reached:
+                reached.add(reader)
+                heapq.heappush(todo, reader)
+    return numbers[last], mean
 
 
 def _experts(graph: Graph, sources: Sequence[Sequence[Use]], total: int) -> set[Use]:
@@ -274,6 +356,9 @@ def _counting(graph: Graph, use: Use, total: int) -> tuple[int, ...]:
     if use.how is not How.MATRIX:
         return (0,) if len(shape) > 1 and shape[0] == total else ()
     axes = {*use.batch, *(axis for axis, _ in use.slices)}
+    for fan in (use.fan_in, use.fan_out):
+        # One product for all of them: they read the same, or what they give is summed.
+        axes |= {0} & {*fan} if len(fan) > 1 and len(shape) == 3 else set()
     axes |= {0} - {*use.fan_in, *use.fan_out} if use.picked else set()
     return tuple(sorted(axis for axis in axes if shape[axis] == total))
 

@@ -184,6 +184,12 @@ class _Tensor:
 def find_uses(graph: Graph) -> Usage:
     """Follow every parameter to the operations that use it.
 
+    Args:
+        graph: of the traced model.
+
+    Returns:
+        The uses of every parameter.
+
     Example:
         >>> import torch
         >>> from depthmup.tracing.trace import trace

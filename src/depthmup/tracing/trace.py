@@ -429,6 +429,9 @@ def trace(
         inputs: the arguments of one call.
         numbers: what buffers of one value hold, by their names, where they have no values.
 
+    Returns:
+        The dataflow as a graph.
+
     Raises:
         TraceError: the forward pass depends on the values of its inputs.
 

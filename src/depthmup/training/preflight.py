@@ -15,7 +15,15 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.data_and_weights import stream
-from depthmup.training.trial import OWN_INIT, called, check_loss, planned, prepared, seeded
+from depthmup.training.trial import (
+    INIT_SCALE,
+    OWN_INIT,
+    called,
+    check_loss,
+    planned,
+    prepared,
+    seeded,
+)
 
 
 def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = None) -> None:
@@ -40,7 +48,9 @@ def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = 
         _try_functions(own, trials)
     smallest: dict[tuple[Any, ...], Trial] = {}
     for trial in sorted(trials, key=lambda t: (t.at_base, t.step_work)):
-        variant = (trial.scheme, trial.optimizer, trial.multiplier, trial.weight_decay)
+        # Of what is tuned there may be many values; one shows whether it is understood.
+        changed = (trial.multiplier != 1.0, trial.weight_decay != 0.0, INIT_SCALE in trial.settings)
+        variant = (trial.scheme, trial.optimizer, *changed)
         smallest.setdefault(variant, replace(trial, seed=0))
     for trial in smallest.values():
         with time_limit(seconds, f"Planning {trial.scheme}"), seeded(0):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ELSEWHERE = ("mnist", "cifar10")
 HUB = "hf"
+# Without label noise networks of the sizes swept here fit 1,797 digits within the run, and a curve
+# of vanishing losses has no valley.
 DIGITS_NOISE = 0.3
 
 

@@ -11,6 +11,7 @@ from depthmup.training.native.library import Library
 from depthmup.training.native.library import library as default_library
 from depthmup.training.native.member import Member, check, drawn, member
 
+# Ctrl-C and progress wait for the end of a call; a tenth of a second is not noticed.
 SECONDS_PER_CALL = 0.1
 OPERATIONS_PER_SECOND = 4e10  # of one core, roughly: it only sets how often progress is reported
 

@@ -1,0 +1,187 @@
+"""Mixtures of experts, measured: the coordinate check along the number of experts, and transfer.
+
+python -m benchmarks.experts check         # the first table of docs/experts.md
+python -m benchmarks.experts transfer OUT  # the second: what OUT does not hold yet is trained
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import depthmup
+from depthmup.diagnostics import check, planned
+from depthmup.model import Model
+from depthmup.planning import Plan
+from depthmup.records import Check, environment
+
+SHOWN = ("stream change", "branch change", "logits change", "update effect", "entry update")
+
+
+class Experts(nn.Module):
+    """x + the weighted mean of K of E experts, all in two tensors; each runs on everything."""
+
+    def __init__(self, width: int, experts: int, active: int, hidden: int) -> None:
+        super().__init__()
+        self.norm, self.router = nn.LayerNorm(width), nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, width, hidden) * width**-0.5)
+        self.down = nn.Parameter(torch.randn(experts, hidden, width) * hidden**-0.5)
+        self.active = active
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x)
+        chances = self.router(y).softmax(-1)
+        largest, which = chances.topk(self.active, -1)
+        weights = torch.zeros_like(chances).scatter(-1, which, largest / largest.sum(-1, True))
+        hidden = torch.einsum("bn,enm->ebm", y, self.up).relu()
+        return x + torch.einsum("be,ebm,emn->bn", weights, hidden, self.down)
+
+
+def make(width: int, depth: int, experts: int, share: int, expert_width: int) -> nn.Module:
+    """``share`` of every 8 experts are active."""
+    active = experts * share // 8
+    layers = (Experts(width, experts, active, expert_width) for _ in range(depth))
+    return nn.Sequential(nn.Linear(16, width), *layers, nn.LayerNorm(width), nn.Linear(width, 8))
+
+
+def batch(generator: torch.Generator, batch: int = 64) -> tuple[Tensor, Tensor]:
+    """Which of 8 sums of two products of inputs is the largest."""
+    x = torch.randn(batch, 16, generator=generator)
+    pairs = x * x.roll(1, -1)
+    return x, (pairs[:, :8] + pairs[:, 8:]).argmax(-1)
+
+
+MINE = Model(make, batch=batch, version="1")
+BASE = {"width": 32, "depth": 2, "experts": 8, "share": 4, "expert_width": 32}
+
+
+def too_fast(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
+    """A planted mistake: routers and experts learn E times as fast."""
+    (mixture,) = plan.mixtures
+    optimizers = planned(model, plan, lr)
+    names = {id(p): name for name, p in model.named_parameters()}
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        if any(plan[names[id(p)]].role.part for p in group["params"]):
+            group["lr"] *= mixture.experts / mixture.base_experts
+    return optimizers
+
+
+def small(width: int, depth: int, experts: int) -> nn.Module:
+    return make(width, depth, experts, 4, width)
+
+
+def decoder(kind: str) -> Callable[[int, int, int], nn.Module]:
+    """A decoder of transformers, of whose experts one half is active."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+
+    def build(width: int, depth: int, experts: int) -> nn.Module:
+        number, inner = {
+            "Mixtral": ("num_local_experts", "intermediate_size"),
+            "Qwen3Moe": ("num_experts", "moe_intermediate_size"),
+        }[kind]
+        config = getattr(transformers, f"{kind}Config")(
+            vocab_size=64, use_cache=False, hidden_size=width, num_hidden_layers=depth,
+            num_attention_heads=width // 8, num_key_value_heads=width // 16, head_dim=8,
+            num_experts_per_tok=experts // 2, bos_token_id=0, eos_token_id=0,
+            **{number: experts, inner: width},
+        )  # fmt: skip
+        model: nn.Module = getattr(transformers, f"{kind}ForCausalLM")(config)
+        return model
+
+    return build
+
+
+def text(generator: torch.Generator) -> tuple[dict[str, Tensor], Tensor]:
+    ids = torch.randint(0, 64, (4, 16), generator=generator)
+    return {"input_ids": ids}, ids
+
+
+def next_token(output: Any, ids: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(output.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def checked(model: Model, **options: Any) -> Check:
+    return check(
+        model, scheme="completep+moe", widths=(32,), depths=(2,),
+        along={"experts": (4, 8, 16, 32)}, seeds=3, steps=4, **options,
+    )  # fmt: skip
+
+
+def checks() -> None:
+    print("| model | plan | " + " | ".join(SHOWN) + " | outcome |")
+    print("| --- " * (len(SHOWN) + 3) + "|")
+    own = Model(small, batch=batch, version="1")
+    cases: list[tuple[str, str, Model, dict[str, Any]]] = [
+        ("experts in tensors", "applied", own, {}),
+        ("experts in tensors", "rates times E", own, {"prepare": too_fast}),
+    ]
+    for kind in ("Mixtral", "Qwen3Moe"):
+        model = Model(decoder(kind), batch=text, loss=next_token, version="1")
+        cases.append((kind, "applied", model, {}))
+        cases.append((kind, "rates times E", model, {"prepare": too_fast}))
+    for title, plan, model, options in cases:
+        result = checked(model, **options)
+        print(f"| {title} | {plan} | {' | '.join(map(result_of(result), SHOWN))} "
+              f"| {result.outcome} |")  # fmt: skip
+
+
+def result_of(result: Check) -> Callable[[str], str]:
+    """The exponents of one observable that are judged: the smallest and the largest."""
+
+    def cell(observable: str) -> str:
+        judged = [
+            e.estimate.value
+            for e in result.exponents
+            if e.observable == observable and e.outcome != "shown"
+        ]
+        if not judged:
+            return ""
+        low, high = min(judged), max(judged)
+        return f"{low:+.2f}" if low == high else f"{low:+.2f} to {high:+.2f}"
+
+    return cell
+
+
+QUESTIONS = {
+    "experts": ("completep+moe", {"experts": (8, 16, 32)}),
+    "expert width": ("completep+moe", {"expert_width": (16, 32, 64, 128)}),
+    "active experts": ("completep", {"share": (1, 2, 4)}),
+}
+
+
+def transfers(out: Path) -> None:
+    rates = [2.0 ** (k / 2) for k in range(-20, -7)]
+    for title, (scheme, arm) in QUESTIONS.items():
+        (axis, values), start = next(iter(arm.items())), time.process_time()
+        design = depthmup.Design(
+            base={**BASE, axis: values[0]}, lrs=rates, schemes=scheme, optimizers="adamw",
+            seeds=4, steps=200, **arm,
+        )  # fmt: skip
+        report = depthmup.transfer(MINE, design, out=out / axis)
+        finding = report.finding(axis=axis)
+        optima = ", ".join(f"{o.size[axis]}: {o.log2_lr.value:.2f}" for o in finding.optima)
+        print(f"{title} | {scheme} | {optima} | {finding.drift} | {finding.regret} | "
+              f"{finding.verdict} | {time.process_time() - start:.0f} s")  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("check", "transfer"))
+    parser.add_argument("out", nargs="?", type=Path, default=Path("runs/experts"))
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    if options.what == "check":
+        checks()
+    else:
+        transfers(options.out)
+    print(environment())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Packages that only some work needs, and the extras that install them."""
+
+from importlib.util import find_spec
+
+EXTRAS = {
+    "altair": "pages",
+    "vl_convert": "pages",
+    "pandas": "tables",
+    "pyarrow": "parquet",
+    "tensorboard": "tensorboard",
+    "transformers": "hf",
+    "datasets": "hf",
+    "ray": "ray",
+}
+"""By the name that is imported."""
+
+
+def installed(*packages: str) -> bool:
+    """Whether all of these can be imported.
+
+    Example:
+        >>> installed("json"), installed("json", "no_such_package")
+        (True, False)
+    """
+    return all(find_spec(name) is not None for name in packages)
+
+
+def need(what: str, *packages: str) -> None:
+    """Refuse work whose packages are not installed, before it begins.
+
+    Args:
+        what: the work, to begin a sentence with.
+        packages: which it needs, by the names that are imported.
+
+    Raises:
+        ModuleNotFoundError: with the command that installs them.
+
+    Example:
+        >>> need("A page", "json")
+        >>> need("A page", "vl_convert_of_nobody")
+        Traceback (most recent call last):
+        ...
+        ModuleNotFoundError: A page needs vl_convert_of_nobody, which is not installed here...
+    """
+    for name in packages:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(without(what, name))
+
+
+def without(what: str, package: str) -> str:
+    """The sentence that says what is missing, and how to install it.
+
+    Args:
+        what: needs the package.
+        package: by the name that is imported.
+
+    Returns:
+        A sentence or two.
+
+    Example:
+        >>> without("A chart", "altair")
+        "A chart needs altair, which is not installed here: pip install 'depthmup[pages]'."
+    """
+    extra = EXTRAS.get(package)
+    command = f"pip install 'depthmup[{extra}]'" if extra else f"pip install {package}"
+    return f"{what} needs {package}, which is not installed here: {command}."

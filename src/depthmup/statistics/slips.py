@@ -1,0 +1,159 @@
+"""Sizes of a table whose rates or losses are in another unit than those of all others."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.levels import agreeing, levels_of
+from depthmup.statistics.trend import Trend, trend_of
+
+RATE_SCATTER = 0.3
+"""Octaves: the least scatter of optima about their law that is believed."""
+
+OUTLYING = 6.0
+"""Robust standard deviations beyond which a size's optimum is off: two normal errors in 1e9 are;
+of Student's t with 3 degrees of freedom, averaged over a curve's points, fewer than 1e-3, which
+would still have to be off by ``RATE_JUMP``."""
+
+RATE_JUMP, RATE_SPACINGS = 2.5, 3.0
+"""Octaves, and spacings of its grid, by which an optimum must be off at least."""
+
+RATE_BOUND_JUMP, TRAINED_BOUND_JUMP = 6.0, 4.0
+"""Octaves by which all rates tried at a size without an optimum must be off: fewer where one of
+them trained as well as the trend of all sizes promises, which no rate so far off can."""
+
+LOSS_SCATTER = 0.01
+"""The least scatter of levels about their trend that is believed, as log loss."""
+
+OUTLYING_LOSS = 5.0
+"""Robust standard deviations beyond which a level is off, by a factor between known units."""
+
+LOSS_JUMP = 0.2
+"""Log loss by which a level must be off at least."""
+
+LOSS_FACTORS = (1 / math.log(2), math.log(2), *(10.0**k for k in (1, 2, 3, -1, -2, -3)))
+"""Units of loss that are mistaken for each other: bits and nats, percent, thousandths."""
+
+NEAR_FACTOR = 0.15
+"""How near the logarithm of such a factor a shift must lie, and how well a size's runs must agree
+on it. Of 393 simulated slips all were within it, of all but one in a hundred within 0.08."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slip:
+    """A size whose values are off by a constant, in logarithms."""
+
+    size: int
+    shift: float
+
+
+def law_of_rates(positions: Array, optima: Array, spacing: Array) -> Trend | None:
+    """What most optima say of all: those of coarse grids count less, as they are known less well.
+
+    Args:
+        positions: log2 of the sizes, (sizes, axes).
+        optima: log2 rates; NaN where there is none.
+        spacing: of the grids around the lowest point, in octaves.
+    """
+    return trend_of(positions, optima, least=RATE_SCATTER, errors=np.maximum(spacing, 1.0))
+
+
+def slipped_rates(
+    positions: Array,
+    optima: Array,
+    low: Array,
+    high: Array,
+    spacing: Array,
+    well: Flags | None = None,
+) -> list[Slip]:
+    """Sizes whose rates are octaves off the law of all others' optima: rates of another unit.
+
+    A size without an optimum is off if all rates that were tried there are.
+
+    Args:
+        positions: log2 of the sizes, (sizes, axes).
+        optima: log2 rates; NaN where there is none.
+        low, high: the smallest and largest log2 rate that was tried; NaN where too few were.
+        spacing: of the grids around the lowest point: an optimum is known no better.
+        well: sizes of which a run trained as well as others; by ``trained``.
+
+    Example:
+        >>> x, best = np.arange(6.0)[:, None], np.array([-9.0, -9.1, -9.2, 0.6, -9.4, -9.6])
+        >>> slipped_rates(x, best, best - 3, best + 3, np.ones(6))[0].size
+        3
+    """
+    law = law_of_rates(positions, optima, spacing)
+    if law is None:
+        return []
+    above, below = low - law.expected, high - law.expected
+    bound = np.nan_to_num(np.where(above > 0, above, np.where(below < 0, below, 0.0)))
+    known = np.isfinite(optima)
+    off = np.where(known, optima - law.expected, bound)
+    reach = np.where(False if well is None else well, TRAINED_BOUND_JUMP, RATE_BOUND_JUMP)
+    least = np.where(known, np.maximum(RATE_JUMP, RATE_SPACINGS * spacing), reach)
+    jump = np.maximum(least, OUTLYING * law.scatter * np.maximum(spacing, 1.0))
+    return _slips(off, law.few(np.abs(off) > jump))
+
+
+def slipped_losses(
+    positions: Array, log2_lrs: Array, log_losses: Array, optima: Array, spacing: Array
+) -> list[Slip]:
+    """Sizes whose losses are off the trend of all others by a factor between known units.
+
+    Args:
+        positions: log2 of the sizes, (sizes, axes).
+        log2_lrs: rates that were tried, (sizes, rates); NaN where a size has fewer.
+        log_losses: there; infinite where a run diverged.
+        optima: log2 rates; NaN where there is none.
+        spacing: of the grids around the lowest point, in octaves.
+
+    Example:
+        >>> x, rates = np.arange(6.0)[:, None], np.tile(np.arange(-3.0, 4.0), (6, 1))
+        >>> trend = np.array([1.1, 1.05, 1.0 + 0.3665, 0.96, 0.92, 0.9])
+        >>> losses = trend[:, None] + 0.07 * rates**2
+        >>> [s.size for s in slipped_losses(x, rates, losses, np.zeros(6), np.ones(6))]
+        [2]
+    """
+    levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
+    agreed = agreeing(levels, NEAR_FACTOR)
+    values = np.where(agreed, levels.level, math.nan)
+    trends = [trend_of(positions, values, least=LOSS_SCATTER, curved=c) for c in (True, False)]
+    # Of the trends that can be fitted, the one that most sizes agree on best.
+    trend = min((t for t in trends if t is not None), key=lambda t: t.scatter, default=None)
+    if trend is None:
+        return []
+    off = np.where(agreed, values - trend.expected, 0.0)
+    factor = np.abs(np.log(LOSS_FACTORS)[:, None] - off).min(0) <= NEAR_FACTOR
+    beyond = np.abs(off) > max(LOSS_JUMP, OUTLYING_LOSS * trend.scatter)
+    return _slips(off, trend.few(factor & beyond))
+
+
+def trained(
+    positions: Array, log2_lrs: Array, log_losses: Array, optima: Array, spacing: Array
+) -> Flags:
+    """Sizes with a run that ends near the trend of all levels: its rate cannot be far off.
+
+    Args:
+        positions, log2_lrs, log_losses, optima, spacing: as for ``slipped_losses``.
+    """
+    levels = levels_of(log2_lrs, log_losses, _best(positions, optima, spacing))
+    trend = trend_of(positions, levels.level, least=LOSS_SCATTER)
+    if trend is None:
+        return np.zeros(len(positions), bool)
+    lowest = np.where(np.isfinite(log_losses), log_losses, math.inf).min(-1)
+    return np.asarray(lowest < trend.expected + LOSS_JUMP)
+
+
+def _best(positions: Array, optima: Array, spacing: Array) -> Array:
+    """Every size's best rate: by the law of most, and its own where that is elsewhere."""
+    law = law_of_rates(positions, optima, spacing)
+    if law is None:
+        return optima
+    elsewhere = np.abs(optima - law.expected) > np.maximum(RATE_JUMP, RATE_SPACINGS * spacing)
+    return np.where(elsewhere, optima, law.expected)
+
+
+def _slips(off: Array, flags: Flags) -> list[Slip]:
+    return [Slip(size=int(i), shift=float(off[i])) for i in np.flatnonzero(flags)]

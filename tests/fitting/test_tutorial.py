@@ -1,0 +1,53 @@
+"""The five minutes of docs/fit.md, followed by their text: commands, refusals, printed lines."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from depthmup.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "fit.md"
+FIVE_MINUTES = PAGE.read_text(encoding="utf-8").split("## Five minutes")[1].split("\n## ")[0]
+BLOCKS = re.findall(r"^```\n(.*?)^```", FIVE_MINUTES, re.MULTILINE | re.DOTALL)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("depthmup")]
+
+
+def followed(command, capsys):
+    status = main(shlex.split(command)[1:])
+    return status, capsys.readouterr()
+
+
+def test_the_page_has_the_commands():
+    assert len(COMMANDS) == 5
+
+
+def test_two_refusals_lead_to_the_verdict(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    status, said = followed(COMMANDS[0], capsys)
+    assert status == 2
+    proposed = re.search(r"`(--axes [^`]*)`", FIVE_MINUTES)[1]
+    assert proposed in said.err
+    status, said = followed(f"{COMMANDS[0]} {proposed}", capsys)
+    assert status == 2
+    assert "'scheme'" in said.err
+    assert "--by" in said.err
+    assert followed(f"{COMMANDS[0]} {proposed} --by scheme", capsys)[0] == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS[2:])
+def test_each_command_does_what_the_page_says(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    status, said = followed(command, capsys)
+    assert status == 0
+    if "--target" in command:
+        [printed] = [block for block in BLOCKS if not block.startswith("depthmup")]
+        for line in printed.splitlines():
+            assert line == "..." or line in said.out.splitlines(), line
+    if "--out" in command:
+        folder = tmp_path / "runs" / "fit"
+        assert (folder / "report.html").stat().st_size > 10_000
+        assert "depth^−2.02" in said.out
+    if "--plot" in command:
+        assert (tmp_path / "optima.svg").exists()

@@ -1,0 +1,67 @@
+"""Without a package that only some work needs, that work is refused with a command that helps."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from depthmup.records.packages import EXTRAS
+
+EXTRA_NAMES = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))[
+    "project"
+]["optional-dependencies"]
+
+HIDDEN = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name in {names} else real(name, *rest)
+sys.meta_path.insert(0, Hidden())
+from depthmup.cli import main
+sys.exit(main({words}))
+"""
+
+
+def hidden(names, words, folder):
+    return subprocess.run(
+        [sys.executable, "-c", HIDDEN.format(names=set(names), words=words)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_extras_that_messages_name_exist():
+    assert set(EXTRAS.values()) <= set(EXTRA_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (["transfer", "--preset", "tiny", "--out", "runs"], "vl_convert"),
+        (["fit", "runs.csv", "--axes", "depth=depth", "--lr", "lr", "--loss", "loss"], "pandas"),
+        (["limit", "--out", "limit.html"], "altair"),
+    ],
+)
+def test_work_is_refused_with_the_command_that_installs(words, missing, tmp_path):
+    (tmp_path / "runs.csv").write_text("depth,lr,loss\n2,0.1,1\n")
+    done = hidden([missing], words, tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'depthmup[{EXTRAS[missing]}]'" in done.stderr
+    assert not list(tmp_path.glob("runs/*.sqlite"))  # before any training
+
+
+def test_planning_needs_none_of_them(tmp_path):
+    code = "import depthmup, sys; depthmup.plan; depthmup.check; depthmup.transfer"
+    code += f"; assert not {set(EXTRAS)} & set(sys.modules), sys.modules.keys() & {set(EXTRAS)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
