@@ -226,7 +226,7 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
     while True:
         this = graph.nodes[node]
         sources = [ref for ref in this.inputs if ref.node not in weights]
-        if this.op not in TRANSPARENT | {"add", "sub", "mul", "div"} or len(sources) != 1:
+        if this.op not in TRANSPARENT or len(sources) != 1:
             return False
         before = graph.shape(sources[0])
         if this.op == "expand" and math.prod(before) != math.prod(this.shape):
