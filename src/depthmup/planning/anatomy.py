@@ -30,6 +30,13 @@ from depthmup.planning.places import (
     repeated_outside,
     unused,
 )
+from depthmup.planning.repeated import (
+    in_declared,
+    in_traced,
+    repeated_in_branches,
+    repeated_text,
+    with_numbers_left,
+)
 from depthmup.planning.roles import NotUnderstood, structural_uses
 from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
 from depthmup.planning.weight_sites import weight_sites
@@ -121,6 +128,21 @@ def anatomy(
             "no residual addition was found in its forward pass, so no depth rule applies. Give "
             "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
         )
+    branches_of = (
+        in_declared(names, hints[0]) if traced is None else in_traced(names, traced.facts.uses)
+    )
+    inside = repeated_in_branches(deeper, branches_of)
+    if inside:
+        if traced is None:
+            raise NotUnderstood(
+                f"{repeated_text(inside)}, and a declaration does not say how they are put "
+                "together. Experts are recognized in the dataflow: leave out branches= and pass "
+                "example_inputs, or give both models the same number."
+            )
+        notes.append(
+            f"{repeated_text(inside)}. No rule is known for that but those for experts that a "
+            "router weights: their number takes no factor, and a mean over them stays as it is."
+        )
     outside = repeated_outside(base_of, uses, membership, {*declared, *mixtures.parts})
     if outside and not hints[0] and branches is None:
         raise NotUnderstood(no_depth_rule(outside))
@@ -132,7 +154,7 @@ def anatomy(
     if comparison is not None:
         notes += unused(uses, {n: g for n, g in growth.items() if n not in declared}, frozen)
     notes += mixed_growth(growth)
-    sites = [*membership.sites]
+    sites = [*with_numbers_left(membership.sites, inside, match, base_of.values())]
     if comparison is not None:
         mixed_inputs(names, base_of, comparison, declared)
         sites += [*weight_sites(comparison, located), *product_sites(comparison)]
