@@ -396,18 +396,21 @@ class TestErrors:
             def __init__(self, width):
                 super().__init__()
                 self.linear = nn.Linear(width, width)
-                self.branch = nn.Identity()
+                self.other = nn.Linear(width, width)
 
-            def forward(self, x):
-                return x + torch.tanh(self.linear(x))
+            def forward(self, x):  # two branches in one module: its output does not tell them apart
+                x = x + torch.tanh(self.linear(x))
+                return x + torch.tanh(self.other(x))
 
         class WithBranch(Block):
             def __init__(self, width):
                 super().__init__(width)
                 self.branch = depthmup.Branch()
+                self.second = depthmup.Branch()
 
             def forward(self, x):
-                return x + self.branch(torch.tanh(self.linear(x)))
+                x = x + self.branch(torch.tanh(self.linear(x)))
+                return x + self.second(torch.tanh(self.other(x)))
 
         with pytest.raises(NotUnderstood, match=r"branch at blocks.0.*depthmup\.Branch"):
             depthmup.plan(Tower(Block, 8, 4), base=Tower(Block, 8, 2), example_inputs=vectors())
@@ -415,7 +418,7 @@ class TestErrors:
             Tower(WithBranch, 8, 4), base=Tower(WithBranch, 8, 2), example_inputs=vectors()
         )
         assert [m.hooks[0].module for m in plan.multipliers] == [
-            f"blocks.{i}.branch" for i in range(4)
+            f"blocks.{i}.{name}" for i in range(4) for name in ("branch", "second")
         ]
         assert WithBranch(8).state_dict().keys() == Block(8).state_dict().keys()
 
