@@ -15,6 +15,8 @@ from torch import Tensor
 
 Split: TypeAlias = Literal["train", "validation"]
 
+# A terabyte: more than any memory holds, and far more than a step needs.
+MOST_BYTES = 2**40
 # Characters: more than a run of the small decoders here draws from, and quick to read.
 _LIMIT = 4_000_000
 # Parts of the standard library that are left out: packages that some distributions of Python lack
@@ -70,6 +72,8 @@ class Text:
             raise ValueError(
                 f"Expected at least one window of one byte; got {batch_size=}, {length=}."
             )
+        if batch_size * length > MOST_BYTES:
+            raise ValueError(f"Expected a batch of at most {MOST_BYTES:,} bytes; got a larger one.")
         part = self.train if split == "train" else self.validation
         starts = len(part) - length
         if starts < 1:

@@ -164,13 +164,16 @@ def train_factored(
         Outputs and the RMS of x at every layer, before each update.
 
     Raises:
-        ValueError: signs with a minibatch.
+        ValueError: a size below 1, or signs with a minibatch.
 
     Example:
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
         >>> train_factored(steps, Blocks(lr=0.5), width=32, depth=2, seed=0).outputs.shape
         (2, 1)
     """
+    for name, size in (("width", width), ("depth", depth)):
+        if size < 1:
+            raise ValueError(f"Expected {name} to be at least 1; got {size!r}.")
     if blocks.sign and max(len(step.inputs) for step in steps) > 1:
         raise ValueError(
             "Signs of gradients are kept as factors for one sample per step only; got a minibatch."

@@ -83,6 +83,12 @@ def sharpness(
     """
     if not batches:
         raise ValueError("Expected at least one batch of data; got none.")
+    for batch in batches:
+        if not isinstance(batch, Sequence) or len(batch) != 2:
+            raise ValueError(
+                f"Expected batches to be pairs of inputs and targets; got {type(batch).__name__}"
+                f"{f' of {len(batch)}' if isinstance(batch, Sequence) else ''}."
+            )
     products = [GaussNewton.of(model, *batch, loss) for batch in batches]
     like = {name: p.detach() for name, p in products[0].parameters.items()}
     scale = {

@@ -78,6 +78,12 @@ def checked(columns: Columns, names: Sequence[str]) -> Columns:
             "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
             f"depth=n_layers; got none. {_proposed(names, wanted)}"
         )
+    for axis, column in columns.axes.items():
+        if not column:
+            raise ValueError(
+                f"Expected the name of a column for the axis {printable(axis)}; got an empty one. "
+                f"{_proposed(names, (axis,))}"
+            )
     for what, option in (("lr", "the learning rate"), ("loss", "the loss")):
         if not getattr(columns, what):
             raise ValueError(

@@ -46,6 +46,8 @@ class Branch(nn.Module):
 
 
 MOST_BRANCHES = 10_000_000
+# A matrix of this width has more entries than memory has addresses.
+WIDEST = 2**31
 
 
 class ResidualMLP(nn.Module):
@@ -82,6 +84,8 @@ class ResidualMLP(nn.Module):
                 "Every size must be at least 1; got "
                 f"{inputs=}, {width=}, {depth=}, {outputs=}, {block_depth=}."
             )
+        if max(inputs, width, outputs) > WIDEST:
+            raise ValueError(f"Expected sizes of at most {WIDEST:,}; got a larger one.")
         if depth > MOST_BRANCHES:  # which no memory holds: it would be filled branch by branch
             raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got more.")
         if nonlinearity not in ("post", "pre"):

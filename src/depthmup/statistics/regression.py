@@ -131,6 +131,9 @@ class Regression:
             scale: multiplies the coefficient.
             unit: of the result.
 
+        Raises:
+            ValueError: the design has no such column.
+
         Example:
             >>> from depthmup.statistics import Curves, optima
             >>> rates = np.arange(-6.0, 2.0)
@@ -140,6 +143,9 @@ class Regression:
             >>> round(line.estimate(1).value, 2)
             -0.5
         """
+        columns = self.design.shape[1]
+        if not -columns <= term < columns:
+            raise ValueError(f"Expected one of the design's {columns} columns; got another index.")
         row = self.rows[term]
         determined = np.allclose(row @ self.design, np.eye(self.design.shape[1])[term], atol=1e-6)
         if not determined:
