@@ -12,6 +12,7 @@ import inspect
 import io
 import os
 import random
+import re
 import sys
 import warnings
 from collections import Counter
@@ -99,8 +100,8 @@ def _outcome(call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> st
     except Exception as error:
         if is_refusal(error) or isinstance(error, DELIBERATE):
             return "refused"
-        if isinstance(error, TypeError) and "forward()" in str(error):
-            return "refused"  # by the model that was given
+        if isinstance(error, TypeError) and re.match(r"make\(\)|.*forward\(\)", str(error)):
+            return "refused"  # by the model or the factory that was given, whose error it is
         return f"{type(error).__name__} OF OURS: {error}"[:150].upper()
     return "taken"
 

@@ -171,6 +171,8 @@ def train_factored(
         >>> train_factored(steps, Blocks(lr=0.5), width=32, depth=2, seed=0).outputs.shape
         (2, 1)
     """
+    if not steps:
+        raise ValueError("Expected at least one step to train on; got none.")
     for name, size in (("width", width), ("depth", depth)):
         if size < 1:
             raise ValueError(f"Expected {name} to be at least 1; got {size!r}.")

@@ -94,11 +94,17 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
     Returns:
         A sentence's data for each rule, the least learning rate first.
 
+    Raises:
+        ValueError: a ratio that is not positive.
+
     Example:
         >>> of = growth({"batch": 32, "tokens": 3200}, {"batch": 128})
         >>> [(one.rule.key, one.lr) for one in said(of)][-1]
         ('linear-batch', 4.0)
     """
+    for axis, ratio in of.items():
+        if not 0 < ratio < math.inf:
+            raise ValueError(f"Expected the ratio of {axis} to be positive; got {ratio!r}.")
     ratios = Ratios(**{role: of.get(axis, 1.0) for axis, role in _ROLES.items()})
     resized = of.get("parameters", 1.0) != 1
     statements = []

@@ -264,7 +264,9 @@ def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]] | Array)
         2.0
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        exponents = slope_weights(np.log(sizes)) @ np.log(np.asarray(values, float))
+        exponents = slope_weights(np.log(np.asarray(sizes, float))) @ np.log(
+            np.asarray(values, float)
+        )
     return mean([float(s) for s in exponents])
 
 

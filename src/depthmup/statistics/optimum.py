@@ -180,7 +180,7 @@ class Optima:
             log_losses, level: other seeds' averages at the same learning rates, and their minimum.
 
         Raises:
-            ValueError: the optimum is not inside the grid.
+            ValueError: no such size, or its optimum is not inside the grid.
 
         Example:
             >>> rates = np.arange(-3.0, 4.0)
@@ -188,6 +188,9 @@ class Optima:
             >>> fitted.excess(0, [0.0, 0.5, 2.0]).round(3).tolist()
             [0.0, 0.025, 0.4]
         """
+        count = len(self.centre)
+        if not -count <= size < count:
+            raise ValueError(f"Expected one of {count} sizes; got another index.")
         sides = self.sides
         return excess(
             log2_lrs=self.curves.log2_lrs[size],
