@@ -35,6 +35,11 @@ COUNTS = {
 SLICE = 40
 
 
+def loud(word: str) -> bool:
+    """Whether a word of an outcome says that something got through: in capitals, but no signal."""
+    return word.isupper() and len(word) > 2 and not word.startswith("SIG")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.attack",
@@ -61,7 +66,7 @@ def main() -> int:
             outcomes = attack(count, Path(folder), options.seed, **choice)
         for outcome, number in sorted(outcomes.items()):
             print(f"| {part} | {outcome} | {number} |", flush=True)
-            broken |= any(word.isupper() and len(word) > 2 for word in outcome.split())
+            broken |= any(loud(word) for word in outcome.split())
         print(f"{part}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     return int(broken)
 

@@ -85,6 +85,9 @@ def agreement_with_width(
         Slopes of the errors of outputs and of the RMS of x, whose expected value is -1/2.
 
     Raises:
+        ValueError: one run per size.
+
+    Raises:
         ValueError: widths or a number of runs that cannot be trained, or no limit is known for
             these networks.
 
@@ -105,6 +108,8 @@ def agreement_with_width(
             f"Expected widths of at least 1 and at most {MOST_RUNS:,} runs; got "
             f"{list(widths)} and {runs if runs <= MOST_RUNS else 'more runs'}."
         )
+    if runs < 2:
+        raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
     blocks = blocks or Blocks()
     solution = _limit(steps, blocks, depth)
     exact = np.concatenate(solution.outputs), np.concatenate(solution.rms, axis=1)
@@ -175,6 +180,8 @@ def agreement_with_depth(
     *Source:* the theory's side of arXiv 2310.02244, Figure 9; expected slope -1.
     """
     blocks = blocks or Blocks()
+    if runs < 1:
+        raise ValueError(f"Expected at least one run of each depth; got {runs}.")
     if width is None and blocks.activation != "identity" and blocks.block_depth == 1:
         raise ValueError(
             "At finite depth the infinite-width limit with one matrix per block is known to many "

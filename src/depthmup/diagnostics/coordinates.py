@@ -5,6 +5,7 @@ scheme gives from the smallest of them (``networks``). Of each observable (``rul
 the exponents are fitted and judged (``verdicts``).
 """
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,9 @@ RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
 
 
 _NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
+
+MOST_REPETITIONS = 10_000
+"""Of seeds and of steps: a hundred times what an exponent needs."""
 
 
 def check(
@@ -167,8 +171,18 @@ class Setup:
                 f"Expected at least 2 seeds, for an interval, and 1 step; got seeds={self.seeds}, "
                 f"steps={self.steps}."
             )
+        if max(self.seeds, self.steps) > MOST_REPETITIONS:
+            raise ValueError(
+                f"Expected at most {MOST_REPETITIONS:,} seeds and steps, as a few show how "
+                "observables grow; got more."
+            )
         if self.lr is not None and not 0 < self.lr < math.inf:
             raise ValueError(f"Expected lr to be a positive number; got {self.lr!r}.")
+        known = set(inspect.signature(plan).parameters) - {"model", "base", "scheme", "optimizer"}
+        if unknown := sorted(set(self.plan_options or ()) - known):
+            raise ValueError(
+                f"Expected plan_options to be arguments of depthmup.plan; got {', '.join(unknown)}."
+            )
 
 
 class Experiment:

@@ -47,7 +47,7 @@ def cost(
         where training diverges.
 
     Raises:
-        ValueError: the optimum is not inside the grid.
+        ValueError: no such size, or its optimum is not inside the grid.
 
     Example:
         >>> from depthmup.statistics import Curves, optima
@@ -56,6 +56,8 @@ def cost(
         >>> round(cost(fitted, 0, 1.0, 0.0).value, 3)
         0.105
     """
+    if not 0 <= size < len(fitted.centre):
+        raise ValueError(f"Expected one of {len(fitted.centre)} sizes; got another index.")
     tail = (1 - confidence) / 2
     if not math.isfinite(error):
         with np.errstate(over="ignore"):

@@ -59,6 +59,9 @@ def pooled_law(positions: Array, size: Index, log2_rate: Array, log_loss: Array)
     Returns:
         The law; None where runs are too few, or the valley they show does not bend up.
 
+    Raises:
+        ValueError: no runs, or runs of sizes that are not there.
+
     Example:
         >>> rng = np.random.default_rng(0)
         >>> size = np.repeat(np.arange(16), 2)
@@ -67,6 +70,11 @@ def pooled_law(positions: Array, size: Index, log2_rate: Array, log_loss: Array)
         >>> round(pooled_law(s, size, x, y).exponents[0].value, 6)
         -0.5
     """
+    if not (0 < len(log2_rate) == len(log_loss) == len(size) and size.max() < len(positions)):
+        raise ValueError(
+            f"Expected runs, each with a rate, a loss and one of {len(positions)} sizes; got "
+            f"{len(log2_rate)} rates, {len(log_loss)} losses and {len(size)} sizes of runs."
+        )
     # Counted from their mean, so that x and x^2 are not nearly parallel.
     origin = float(np.mean(log2_rate))
     x = log2_rate - origin
