@@ -147,6 +147,8 @@ class _Finder:
                 self.used_at.setdefault(use.node, []).append(use.how)
         self.constant, self.derived = usage.constant, usage.derived
         self.ignored = usage.constant | usage.derived.keys()
+        # Sums that weigh two points of one stream, and the later of these.
+        self.weighted: dict[int, int] = {}
 
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
@@ -164,15 +166,18 @@ class _Finder:
                     path = self.graph.between(origin, output)
                     # Without parameters it is no branch: x + dropout(x), or a mean that is added;
                     # nor with a gain alone: a * x + b * x0 weighs two points of one stream.
-                    if any(node in self.used_at for node in path) and not self.gains_only(path):
-                        return _Addition(
-                            addition=addition.index,
-                            stream=stream,
-                            output=output,
-                            origin=origin,
-                            scale=scale,
-                        )
-                    break
+                    if not any(node in self.used_at for node in path):
+                        break
+                    if self.gains_only(path):
+                        self.weighted[addition.index] = stream
+                        return None
+                    return _Addition(
+                        addition=addition.index,
+                        stream=stream,
+                        output=output,
+                        origin=origin,
+                        scale=scale,
+                    )
         if {left, right} & self.ignored:
             return None
         return self.projection(addition, left, right, streams)
@@ -201,14 +206,16 @@ class _Finder:
         """The stream's operand, and what the stream was before each step that made it.
 
         Steps are residual additions, operations that leave the values alone (a copy before an
-        in-place addition), multiplications by gains, and those by numbers, whose product comes with
-        each point.
+        in-place addition), sums that weigh it with an earlier point, multiplications by gains, and
+        those by numbers, whose product comes with each point.
         """
         scale = 1.0
         yield stream, scale
         while True:
             if stream in streams:
                 stream = streams[stream]
+            elif stream in self.weighted:
+                stream = self.weighted[stream]
             elif stream in self.ignored:
                 return
             else:
