@@ -154,7 +154,7 @@ class TestOneMeaningOfOut:
 
 
 def plan_rows(plan):
-    from depthmup.planning.table import rows
+    from depthmup.planning.display.table import rows
 
     return rows(plan)
 

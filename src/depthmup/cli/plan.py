@@ -97,7 +97,7 @@ def run(options: Options) -> int:
 
 
 def _page(plan: "Plan", options: Options, data: str) -> str:
-    from depthmup.planning.table import caption, factors, forward, number, rows, sizes_text
+    from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
     from depthmup.reports import PageSection, simple_page
 
     names = ("init", "lr", "epsilon", "decay")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from depthmup.planning.mixtures import MixtureGrowth
-from depthmup.planning.places import Place
+from depthmup.planning.structure.mixtures import MixtureGrowth
+from depthmup.planning.structure.places import Place
 from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep, with_experts
 from depthmup.tracing import pattern_of
 

@@ -8,12 +8,12 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from depthmup.planning.depth_ratios import StreamDepth
-from depthmup.planning.measured import Measured
-from depthmup.planning.mixtures import MixtureGrowth
-from depthmup.planning.own_init import OwnInit, OwnLaw
+from depthmup.planning.initialization.measured import Measured
+from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription
-from depthmup.planning.sites import Where
+from depthmup.planning.structure.depth_ratios import StreamDepth
+from depthmup.planning.structure.mixtures import MixtureGrowth
+from depthmup.planning.structure.sites import Where
 from depthmup.rules import Family, Kind, Laws, Part, Power, Ratios, Role
 from depthmup.tracing import Hook
 

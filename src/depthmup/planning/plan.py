@@ -12,29 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from depthmup.planning import (
+from depthmup.planning import document
+from depthmup.planning.application import (
     apply,
     clipping,
-    document,
-    explanation,
     export,
     groups,
     hooks,
-    html,
     rescale,
-    table,
     verification,
 )
-from depthmup.planning.anatomy import anatomy
-from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.default_scheme import default_scheme, positive_branch
-from depthmup.planning.depth_ratios import StreamDepth
-from depthmup.planning.measured import Measured
-from depthmup.planning.mixtures import MixtureGrowth, not_covered
+from depthmup.planning.display import explanation, html, table
+from depthmup.planning.initialization.measured import Measured
+from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
+from depthmup.planning.initialization.starts import Draws, numbers_of, own_start
 from depthmup.planning.options import PlanOptions
-from depthmup.planning.own_init import OwnInit, OwnLaw
 from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.starts import Draws, numbers_of, own_start
+from depthmup.planning.structure.anatomy import anatomy
+from depthmup.planning.structure.declared import BranchHints, RoleHints
+from depthmup.planning.structure.depth_ratios import StreamDepth
+from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, with_run
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from depthmup.planning.anatomy import Anatomy
-from depthmup.planning.places import Place
-from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.structure.anatomy import Anatomy
+from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.roles import NotUnderstood
+from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import (
     ONE,
     Family,

@@ -4,7 +4,7 @@ import copy
 
 from torch import nn
 
-from depthmup.planning import hooks
+from depthmup.planning.application import hooks
 from depthmup.planning.prescription import Multiplier
 from depthmup.tracing import Hook, named_modules, unwrapped
 

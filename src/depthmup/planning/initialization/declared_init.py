@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from depthmup.planning.measured import FEW, Measured
-from depthmup.planning.own_init import (
+from depthmup.planning.initialization.measured import FEW, Measured
+from depthmup.planning.initialization.own_init import (
     SIGMAS,
     OwnInit,
     OwnLaw,

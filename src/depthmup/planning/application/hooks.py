@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from depthmup.planning.prescription import Multiplier
-from depthmup.planning.sites import Where
+from depthmup.planning.structure.sites import Where
 from depthmup.tracing import Hook, named_modules, unwrapped
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from depthmup.planning.apply import check
+from depthmup.planning.application.apply import check
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import EPSILON, Family, Kind
 

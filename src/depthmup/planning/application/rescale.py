@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from depthmup.planning.adapters import planned_parameters
-from depthmup.planning.apply import PlanMismatch, check
-from depthmup.planning.groups import betas_at, check_decay, refuse_decay_on_a_sphere
+from depthmup.planning.application.adapters import planned_parameters
+from depthmup.planning.application.apply import PlanMismatch, check
+from depthmup.planning.application.groups import betas_at, check_decay, refuse_decay_on_a_sphere
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Family, named
 

@@ -11,10 +11,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from depthmup.planning import narrow
-from depthmup.planning.depth_ratios import StreamDepth
-from depthmup.planning.mixtures import MixtureGrowth
+from depthmup.planning.display import narrow
 from depthmup.planning.prescription import Multiplier, Prescription
+from depthmup.planning.structure.depth_ratios import StreamDepth
+from depthmup.planning.structure.mixtures import MixtureGrowth
 from depthmup.rules import Family, Power
 from depthmup.tracing import pattern_of
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from depthmup.planning.comparison import Comparison
-from depthmup.planning.declared import DeclaredBranch
-from depthmup.planning.matching import UnrelatedModels
-from depthmup.planning.own_constants import OwnConstants
-from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site, Where, branch_sites
+from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.declared import DeclaredBranch
+from depthmup.planning.structure.matching import UnrelatedModels
+from depthmup.planning.structure.own_constants import OwnConstants
+from depthmup.planning.structure.roles import NotUnderstood
+from depthmup.planning.structure.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
 from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of, patterns_of
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from depthmup.planning.adapters import planned_parameters
-from depthmup.planning.apply import check
+from depthmup.planning.application.adapters import planned_parameters
+from depthmup.planning.application.apply import check
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from depthmup.planning import hooks
-from depthmup.planning.declared_init import declared
-from depthmup.planning.measured import Sizes, sizes_of
-from depthmup.planning.own_init import OwnLaw, UnrecognizedInit, recognize
-from depthmup.planning.sites import Where
+from depthmup.planning.application import hooks
+from depthmup.planning.initialization.declared_init import declared
+from depthmup.planning.initialization.measured import Sizes, sizes_of
+from depthmup.planning.initialization.own_init import OwnLaw, UnrecognizedInit, recognize
+from depthmup.planning.structure.sites import Where
 from depthmup.tracing import parameters, unwrapped
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from depthmup.planning.display.table import Row
     from depthmup.planning.plan import Plan
-    from depthmup.planning.table import Row
 
 _INDENT = "    "
 _NARROWEST = 40
@@ -23,7 +23,7 @@ def text(plan: "Plan", width: int) -> str:
         For each row of the table: the parameters, where they are, and below them the four factors,
         each above its law.
     """
-    from depthmup.planning.table import caption, rows
+    from depthmup.planning.display.table import caption, rows
 
     width = max(width, _NARROWEST)
     shown = rows(plan)
@@ -40,7 +40,7 @@ def text(plan: "Plan", width: int) -> str:
 
 
 def _block(plan: "Plan", row: "Row", width: int, column: int) -> list[str]:
-    from depthmup.planning.table import factors, forward, number, sizes_text
+    from depthmup.planning.display.table import factors, forward, number, sizes_text
 
     p = row.first
     repeats = f"  x{row.count}" if row.count > 1 else ""

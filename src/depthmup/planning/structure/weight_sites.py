@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from depthmup.planning.comparison import Comparison
-from depthmup.planning.own_constants import equal
-from depthmup.planning.places import Place
-from depthmup.planning.roles import NotUnderstood, matrix_use
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.own_constants import equal
+from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.roles import NotUnderstood, matrix_use
+from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import Kind
 from depthmup.tracing import Carriers, Facts, Hook, How
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from depthmup.planning.initializers import Drawn, by_default
+from depthmup.planning.initialization.initializers import Drawn, by_default
 from depthmup.tracing import parameters, plain_name, unwrapped
 
 # Entries at a time: 128 MiB in double precision, however large the tensor is.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from depthmup.planning.matching import Match
+from depthmup.planning.structure.matching import Match
 from depthmup.tracing import Facts, Product, Use, pattern_of
 
 # Constants that models compute in double precision agree to 1e-15; different ones differ by more.

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from depthmup.planning.comparison import Comparison
-from depthmup.planning.declared import DeclaredRole
-from depthmup.planning.depth_ratios import Membership
-from depthmup.planning.roles import (
+from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.declared import DeclaredRole
+from depthmup.planning.structure.depth_ratios import Membership
+from depthmup.planning.structure.roles import (
     Growth,
     MixturePart,
     NotUnderstood,

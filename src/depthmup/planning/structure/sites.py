@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from depthmup.planning.comparison import Comparison
-from depthmup.planning.own_constants import equal
-from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.own_constants import equal
+from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.rules import Ratios
 from depthmup.tracing import Facts, Hook, Placement, pattern_of
 

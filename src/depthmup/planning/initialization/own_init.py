@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from depthmup.planning.measured import FEW, Measured, Sizes, pooled
+from depthmup.planning.initialization.measured import FEW, Measured, Sizes, pooled
 from depthmup.planning.prescription import Prescription
 from depthmup.rules import Kind, Power
 from depthmup.tracing import pattern_of

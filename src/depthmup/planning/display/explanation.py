@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from depthmup.planning.display.table import factors
 from depthmup.planning.prescription import Prescription
-from depthmup.planning.table import factors
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan

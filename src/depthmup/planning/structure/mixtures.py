@@ -7,10 +7,10 @@ are active (K), and how wide each is.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from depthmup.planning.comparison import Comparison
-from depthmup.planning.own_constants import equal
-from depthmup.planning.roles import Growth, MixturePart, NotUnderstood, matrix_use
-from depthmup.planning.sites import Site, Where
+from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.own_constants import equal
+from depthmup.planning.structure.roles import Growth, MixturePart, NotUnderstood, matrix_use
+from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import Part, Ratios, Scheme
 from depthmup.tracing import Mixture, pattern_of
 

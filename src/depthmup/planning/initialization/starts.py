@@ -6,10 +6,16 @@ from typing import TypeAlias
 
 from torch import nn
 
-from depthmup.planning.declared_init import declared
-from depthmup.planning.initializers import Drawn
-from depthmup.planning.measured import Measured, Sizes, known_sizes, set_numbers, sizes_of
-from depthmup.planning.own_init import OwnInit, OwnLaw, UnrecognizedInit, recognize
+from depthmup.planning.initialization.declared_init import declared
+from depthmup.planning.initialization.initializers import Drawn
+from depthmup.planning.initialization.measured import (
+    Measured,
+    Sizes,
+    known_sizes,
+    set_numbers,
+    sizes_of,
+)
+from depthmup.planning.initialization.own_init import OwnInit, OwnLaw, UnrecognizedInit, recognize
 from depthmup.planning.prescription import Prescription
 from depthmup.tracing import parameters, pattern_of, plain_name
 

@@ -8,18 +8,23 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from depthmup.planning.comparison import Numbers, read_both, unsure_numbers, untraced
-from depthmup.planning.declared import (
+from depthmup.planning.structure.comparison import Numbers, read_both, unsure_numbers, untraced
+from depthmup.planning.structure.declared import (
     BranchHints,
     RoleHints,
     declared_branches,
     declared_roles,
 )
-from depthmup.planning.depth_ratios import StreamDepth, from_dataflow, from_declarations
-from depthmup.planning.matching import match_models, tied_names
-from depthmup.planning.mixtures import MixtureGrowth, containers, mixture_sites, mixtures_of
-from depthmup.planning.own_constants import unattributed_note
-from depthmup.planning.places import (
+from depthmup.planning.structure.depth_ratios import StreamDepth, from_dataflow, from_declarations
+from depthmup.planning.structure.matching import match_models, tied_names
+from depthmup.planning.structure.mixtures import (
+    MixtureGrowth,
+    containers,
+    mixture_sites,
+    mixtures_of,
+)
+from depthmup.planning.structure.own_constants import unattributed_note
+from depthmup.planning.structure.places import (
     Place,
     growth_of,
     mixed_growth,
@@ -30,16 +35,16 @@ from depthmup.planning.places import (
     repeated_outside,
     unused,
 )
-from depthmup.planning.repeated import (
+from depthmup.planning.structure.repeated import (
     in_declared,
     in_traced,
     repeated_in_branches,
     repeated_text,
     with_numbers_left,
 )
-from depthmup.planning.roles import NotUnderstood, structural_uses
-from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
-from depthmup.planning.weight_sites import weight_sites
+from depthmup.planning.structure.roles import NotUnderstood, structural_uses
+from depthmup.planning.structure.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.structure.weight_sites import weight_sites
 from depthmup.tracing import ExampleInputs, Facts, plain_name, unwrapped
 
 

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils._pytree import tree_flatten
 
-from depthmup.planning.distributions import (
+from depthmup.planning.initialization.distributions import (
     ENTRYWISE,
     IN_ORDER,
     PROBABILITIES,
@@ -42,7 +42,7 @@ from depthmup.planning.distributions import (
     truncated_normal,
     uniform,
 )
-from depthmup.planning.pieces import Piece, place_of, shares_of
+from depthmup.planning.initialization.pieces import Piece, place_of, shares_of
 
 _Model = TypeVar("_Model", bound=nn.Module)
 _MODES = ("torch.utils._device", "torch.overrides")  # between an initializer and what sees it

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from depthmup.planning.declared import DeclaredBranch
-from depthmup.planning.matching import Match
-from depthmup.planning.own_constants import equal
-from depthmup.planning.roles import NotUnderstood
-from depthmup.planning.sites import Site
+from depthmup.planning.structure.declared import DeclaredBranch
+from depthmup.planning.structure.matching import Match
+from depthmup.planning.structure.own_constants import equal
+from depthmup.planning.structure.roles import NotUnderstood
+from depthmup.planning.structure.sites import Site
 from depthmup.tracing import Use, pattern_of
 
 Membership = Mapping[str, frozenset[int]]

@@ -6,9 +6,14 @@ from typing import TypeAlias
 
 from torch import nn
 
-from depthmup.planning.matching import Match
-from depthmup.planning.own_constants import OwnConstants, attributed, counterparts, in_logits
-from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.structure.matching import Match
+from depthmup.planning.structure.own_constants import (
+    OwnConstants,
+    attributed,
+    counterparts,
+    in_logits,
+)
+from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.tracing import ExampleInputs, Facts, Product, TraceError, patterns_of, read
 
 # What buffers of one value hold, by name, in a model and in its base.

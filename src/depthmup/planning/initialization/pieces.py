@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from depthmup.planning.distributions import Law
+from depthmup.planning.initialization.distributions import Law
 
 # Beyond this many pieces that are written one by one, nothing is said.
 _MOST_PIECES = 512

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from depthmup.planning.declared import DeclaredRole
+from depthmup.planning.structure.declared import DeclaredRole
 from depthmup.rules import Kind, Part, Ratios
 from depthmup.tracing import How, Use, inner, plain_name
 

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from depthmup.planning import hooks
-from depthmup.planning.adapters import planned_parameters
-from depthmup.planning.apply import PlanMismatch, initialized
+from depthmup.planning.application import hooks
+from depthmup.planning.application.adapters import planned_parameters
+from depthmup.planning.application.apply import PlanMismatch, initialized
+from depthmup.planning.application.rescale import LR_ORIGIN
 from depthmup.planning.prescription import Prescription
-from depthmup.planning.rescale import LR_ORIGIN
 from depthmup.rules import Family, Kind
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def verify(
         >>> plan.verify(model, optimizer)
         Traceback (most recent call last):
         ...
-        depthmup.planning.apply.PlanMismatch: ...
+        depthmup.planning.application.apply.PlanMismatch: ...
     """
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     entries = list(_entries(plan, model, optimizers))

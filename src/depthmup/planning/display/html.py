@@ -3,7 +3,7 @@
 from html import escape
 from typing import TYPE_CHECKING
 
-from depthmup.planning.table import caption, factors, forward, number, rows, sizes_text
+from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
 
 if TYPE_CHECKING:
     from depthmup.planning.plan import Plan
