@@ -24,7 +24,7 @@ ROUNDING = 2**0.25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class Invariant:
     """What a rule needs held: a power of a mixture's ratios that must stay 1.
 
     ``fan_in`` stands for the width of an expert and ``fan_out`` for that of the network: the fans
@@ -43,7 +43,7 @@ class ExpertRule:
     Example:
         >>> str(MOE.law(Role(kind=Kind.HIDDEN, part=Part.DOWN)).init)
         'm_in^-1 m_out^1/2'
-        >>> [held.what for held in MSSP_FIXED.broken(Ratios(experts=4, active=4))]
+        >>> [invariant.what for invariant in MSSP_FIXED.broken(Ratios(experts=4, active=4))]
         ['the number of experts']
     """
 
@@ -53,7 +53,7 @@ class ExpertRule:
     router: WidthLaw
     expert: WidthLaw
     down: WidthLaw
-    held: tuple[Held, ...]
+    invariants: tuple[Invariant, ...]
 
     def law(self, role: Role) -> WidthLaw | None:
         """The law of a parameter; None where that is the dense layers'.
@@ -69,15 +69,15 @@ class ExpertRule:
             return self.router
         return self.down if role.part is Part.DOWN else self.expert
 
-    def broken(self, ratios: Ratios) -> Iterator[Held]:
+    def broken(self, ratios: Ratios) -> Iterator[Invariant]:
         """What the rule needs held and these ratios do not hold.
 
         Args:
             ratios: of an expert's last matrix, with those of the number of experts.
         """
-        for held in self.held:
-            if not 1 / ROUNDING <= held.power.at(ratios) <= ROUNDING:
-                yield held
+        for invariant in self.invariants:
+            if not 1 / ROUNDING <= invariant.power.at(ratios) <= ROUNDING:
+                yield invariant
 
 
 _HALF = Fraction(1, 2)
@@ -94,7 +94,7 @@ def _matrix(init: Power, gradient: Power = _EXPERT_GRADIENT) -> WidthLaw:
     return WidthLaw(init=init, update=_INVERSE_FAN_IN, gradient=gradient)
 
 
-_SHARE = Held(
+_SHARE = Invariant(
     power=Power(active=Fraction(1), experts=Fraction(-1)),
     what="the share of experts that are active, K/E",
     why=(
@@ -103,7 +103,7 @@ _SHARE = Held(
         "is known for it. Let K grow as E does"
     ),
 )
-_WITH_WIDTH = Held(
+_WITH_WIDTH = Invariant(
     power=Power(experts=Fraction(1), fan_out=Fraction(-1)),
     what="the number of experts over the width, E/n",
     why=(
@@ -111,7 +111,7 @@ _WITH_WIDTH = Held(
         "experts that grows by itself take scheme='completep+moe'"
     ),
 )
-_EXPERT_WITH_WIDTH = Held(
+_EXPERT_WITH_WIDTH = Invariant(
     power=Power(fan_in=Fraction(1), fan_out=Fraction(-1)),
     what="the width of an expert over the width of the network, N/n",
     why=(
@@ -149,7 +149,7 @@ def moe(router: Exponent = 1) -> ExpertRule:
         router=_matrix(Power(fan_in=-gamma), _PER_EXPERT),
         expert=_matrix(_INVERSE_ROOT_FAN_IN),
         down=_matrix(Power(fan_in=Fraction(-1), fan_out=_HALF)),
-        held=(_SHARE,),
+        invariants=(_SHARE,),
     )
 
 
@@ -162,7 +162,7 @@ MSSP = ExpertRule(
     router=_matrix(_INVERSE_ROOT_FAN_IN, _PER_EXPERT),
     expert=_matrix(_INVERSE_ROOT_FAN_IN),
     down=_matrix(_INVERSE_ROOT_FAN_IN),
-    held=(_SHARE, _WITH_WIDTH, _EXPERT_WITH_WIDTH),
+    invariants=(_SHARE, _WITH_WIDTH, _EXPERT_WITH_WIDTH),
 )
 """The maximally scale-stable parametrization where n, N, E and K grow alike.
 
@@ -177,10 +177,10 @@ MSSP_SMALL = ExpertRule(
     router=_matrix(_INVERSE_ROOT_FAN_IN, _PER_EXPERT),
     expert=_matrix(_INVERSE_ROOT_FAN_IN),
     down=_matrix(Power(experts=_HALF) * _INVERSE_ROOT_FAN_IN),
-    held=(
+    invariants=(
         _SHARE,
         _WITH_WIDTH,
-        Held(
+        Invariant(
             power=Power(fan_in=Fraction(1)),
             what="the width of an expert",
             why="in this regime more experts are added instead. Where experts widen as the "
@@ -202,8 +202,8 @@ MSSP_FIXED = ExpertRule(
     router=_matrix(_INVERSE_FAN_IN, _PER_EXPERT),
     expert=_matrix(_INVERSE_ROOT_FAN_IN),
     down=_matrix(_INVERSE_ROOT_FAN_IN),
-    held=(
-        Held(
+    invariants=(
+        Invariant(
             power=Power(experts=Fraction(1)),
             what="the number of experts",
             why="in this regime it stays what it is. Where it grows as the width does take 'mssp', "

@@ -108,8 +108,8 @@ def _early(late: Losses, early: Losses) -> Sequence[Array] | None:
         seeds = ~np.isnan(losses).all(0)
         values.append(of_early[rows][:, : len(seeds)][:, seeds])
     grids = [grid[~np.isnan(grid)] for grid in fitted.log2_lrs]
-    places = optima(Curves.of(grids, values), chance=early.chance).places()
-    return values if all(place is Place.INTERIOR for place in places) else None
+    locations = optima(Curves.of(grids, values), chance=early.chance).places()
+    return values if set(locations) <= {Place.INTERIOR} else None
 
 
 def certify(

@@ -61,9 +61,9 @@ def log_named(name: str) -> Log:
         >>> log_named("tensorboard:/tmp/logs").folder.name  # doctest: +SKIP
         'logs'
     """
-    kind, _, place = name.partition(":")
-    if kind not in _LOGS or not place:
+    kind, _, address = name.partition(":")
+    if kind not in _LOGS or not address:
         raise ValueError(
             f"Expected a log as tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE; got {name!r}."
         )
-    return _LOGS[kind](place)
+    return _LOGS[kind](address)

@@ -67,10 +67,10 @@ def tuning(design: Design) -> tuple[str, ...]:
     what = design.tune
     if what.is_learning_rate:
         return ()
-    held = f"{2.0 ** design.log2_lrs[0]:.4g}"
+    rate = f"{2.0 ** design.log2_lrs[0]:.4g}"
     moves = dict.fromkeys(_moved(variant, what) for variant in design.variants)
     return (
-        f"{what.begin(what.the)} is tuned. The learning rate is held: {held} at the base.",
+        f"{what.begin(what.the)} is tuned. The learning rate is held: {rate} at the base.",
         *moves,
         *_letters([law_of(what, variant) for variant in design.variants]),
     )

@@ -281,7 +281,7 @@ def drift_so_far(
     if len(sizes) < 2:
         return unknown
     fitted = optima(curves_of([losses[i] for i in sizes], chance=search.chance))
-    inside = [n for n, place in enumerate(fitted.places()) if place is Place.INTERIOR]
+    inside = [n for n, location in enumerate(fitted.places()) if location is Place.INTERIOR]
     if len(inside) < 2:
         return unknown
     positions = np.log2([search.sizes[sizes[n]][axis] for n in inside])
@@ -298,7 +298,7 @@ def story(state: SearchState) -> SearchStory:
         for size in design.all_sizes:
             run = sweep.run(variant, size, _start(design, variant), 0)
             grid[run] = sweep.model.work(run)  # once where variants share their runs
-    each = GRID_RATES * GRID_SEEDS
+    per_size = GRID_RATES * GRID_SEEDS
     return SearchStory(
         rounds=state.rounds,
         ended=state.ended,
@@ -306,8 +306,8 @@ def story(state: SearchState) -> SearchStory:
         work=state.work,
         grid_rates=GRID_RATES,
         grid_seeds=GRID_SEEDS,
-        grid_runs=each * len(grid),
-        grid_work=each * math.fsum(grid.values()),
+        grid_runs=per_size * len(grid),
+        grid_work=per_size * math.fsum(grid.values()),
     )
 
 

@@ -174,10 +174,11 @@ def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[s
                 "over the active ones, itself: it is always 1, and the router has no gradient."
             )
         if scheme.experts is not None:
-            for held in scheme.experts.broken(ratios):
+            for invariant in scheme.experts.broken(ratios):
                 raise NotUnderstood(
-                    f"{scheme.title} needs {held.what}, held, and at {mixture.router} it changes "
-                    f"{held.power.at(ratios):.4g}-fold: {mixture}. The reason: {held.why}."
+                    f"{scheme.title} needs {invariant.what}, held, and at {mixture.router} it "
+                    f"changes {invariant.power.at(ratios):.4g}-fold: {mixture}. The reason: "
+                    f"{invariant.why}."
                 )
             continue
         if not equal(ratios.experts, 1.0) and scheme.follows_width:
