@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from depthmup.rules import (
@@ -16,8 +17,10 @@ from depthmup.rules import (
     Family,
     Kind,
     Observable,
+    Part,
     Power,
     Role,
+    completep,
     effect,
     general,
     predict,
@@ -120,3 +123,28 @@ def test_shared_parameters_sum_the_gradients_of_all_branches():
     role = Role(kind=Kind.HIDDEN, in_branch=True, shared=True)
     assert effect(DEPTH_MUP, Family.RAW, role).depth == -HALF
     assert MAXIMAL_UPDATE.law(Kind.HIDDEN, DEPTH_MUP.readout).gradient == Power(fan_out=-1)
+
+
+def test_the_spectral_norm_of_a_routers_update_falls_with_width():
+    """Few rows, whatever the width: against matrices with the laws of a plan, and Adam's signs."""
+    router = Role(kind=Kind.HIDDEN, in_branch=True, part=Part.ROUTER)
+    square = Role(kind=Kind.HIDDEN, in_branch=True)
+    predicted = {
+        role: predict(completep(), Family.ENTRYWISE, Observable.SPECTRAL_UPDATE, role=role).width
+        for role in (router, square)
+    }
+    assert predicted == {router: Fraction(-1, 2), square: 0}
+    rng, widths, rows = np.random.default_rng(0), np.array([256, 512, 1024, 2048]), 4
+
+    def ratio(width, fan_out):
+        start = rng.normal(size=(fan_out, width)) * width**-0.5
+        update = np.sign(np.outer(rng.normal(size=fan_out), rng.normal(size=width))) / width
+        return np.linalg.norm(update, 2) / np.linalg.norm(start, 2)
+
+    def slope(shape):
+        values = [np.log(ratio(width, shape(width))) for width in widths]
+        return np.polyfit(np.log(widths), values, 1)[0]
+
+    # A start of 4 rows has a norm of 1 + sqrt(4 / width), which bends the line by a few hundredths.
+    assert slope(lambda _: rows) == pytest.approx(-0.5, abs=0.06)
+    assert slope(lambda width: width // 4) == pytest.approx(0.0, abs=0.06)

@@ -241,6 +241,10 @@ def _of_parameter(
         width = None  # of full rank or not: as the batch has it
     if role.kind is Kind.READOUT and observable is not Observable.ENTRY_UPDATE:
         width = None  # judged as an absolute part of the logits
+    if role.part is Part.ROUTER and observable is Observable.SPECTRAL_UPDATE:
+        # Its rows are as many as the experts, whatever the width: an aligned update has the norm
+        # sqrt(rows / fan-in) times what it does to an output, random weights sqrt(fan-in) std.
+        width = None if width is None else width - Fraction(1, 2)
     if role.part is Part.ROUTER and role.kind is Kind.VECTOR and observable is Observable.UPDATE:
         width = None  # beside what the router's matrix gives, which starts the smaller the wider
     return width, ratio.depth, "lr * gradient^degree * aligned sum / size at initialization"
