@@ -254,3 +254,9 @@ def test_export_refuses_unknown_formats_before_writing(study, tmp_path):
     with pytest.raises(ValueError, match="written as pdf, png, svg; got gif"):
         export(study, tmp_path / "figures", formats={"svg", "gif"})
     assert not (tmp_path / "figures").exists()
+
+
+def test_the_loss_axis_reaches_down_to_an_optimum_below_all_points():
+    axis = loss_axis([0.6, 0.9, 2.0], must_show=[0.4])
+    assert axis.low < 0.4
+    assert loss_axis([0.6, 0.9, 2.0], must_show=[0.7]).low > 0.5

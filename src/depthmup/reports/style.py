@@ -108,7 +108,8 @@ def loss_axis(
         return Axis(low=0.1, high=1.0, ticks=(0.1, 1.0), log=True)
     best, worst = finite[0], finite[-1]
     if best > 0:
-        low = best / 1.12
+        # The minimum of a steep valley lies below every loss that was measured.
+        low = min([best, *(v for v in needed if v > 0)]) / 1.12
         high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
         return Axis(low=low, high=high, ticks=_log_ticks(low, high), log=True)
     usual = finite[len(finite) // 2] - best
