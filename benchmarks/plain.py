@@ -421,6 +421,16 @@ def examine(
     )
 
 
+def not_passed(result: Check, most: int | None = None) -> str:
+    """The exponents of a check that failed or are undecided, in words; at most so many of them."""
+    rest = [e for e in result.exponents if e.outcome in (Outcome.FAIL, Outcome.UNDECIDED)]
+    words = [
+        f"{e.module} {e.observable} ({e.axis}): {e.estimate.value:+.2f}, not {e.expected}"
+        for e in rest[:most]
+    ]
+    return "; ".join(words + [f"{len(rest) - len(words)} more"] * (len(rest) > len(words)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="models whose name contains this")
@@ -443,11 +453,7 @@ def main() -> None:
             continue
         failed += result.outcome is Outcome.FAIL
         undecided += result.outcome is Outcome.UNDECIDED
-        open_ones = "; ".join(
-            f"{e.module} {e.observable} ({e.axis}): {e.estimate.value:+.2f}, not {e.expected}"
-            for e in result.exponents
-            if e.outcome in (Outcome.FAIL, Outcome.UNDECIDED)
-        )
+        open_ones = not_passed(result)
         print(
             f"| {name} | {PLAIN[name].scheme} | {verdict} | {result.outcome} | {open_ones} |",
             flush=True,

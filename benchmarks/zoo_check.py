@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.plain import not_passed
 from benchmarks.zoo_models import PIXELS, VOCABULARY, Architecture, architectures
 from depthmup.diagnostics import check
 from depthmup.model import Model
@@ -86,11 +87,7 @@ def main() -> None:
             continue
         result = examine(architecture)
         counts[result.outcome] += 1
-        rest = [e for e in result.exponents if e.outcome in (Outcome.FAIL, Outcome.UNDECIDED)]
-        words = "; ".join(
-            f"{e.module} {e.observable} ({e.axis}): {e.estimate.value:+.2f}, not {e.expected}"
-            for e in rest[:3]
-        ) + (f"; {len(rest) - 3} more" if len(rest) > 3 else "")
+        words = not_passed(result, most=3)
         print(
             f"| {architecture.package} | {architecture.name} | {result.outcome} | {words} |",
             flush=True,

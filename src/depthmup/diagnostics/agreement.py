@@ -108,8 +108,7 @@ def agreement_with_width(
             f"Expected widths of at least 1 and at most {MOST_RUNS:,} runs; got "
             f"{list(widths)} and {runs if runs <= MOST_RUNS else 'more runs'}."
         )
-    if runs < 2:
-        raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
+    _check_runs(runs)
     blocks = blocks or Blocks()
     solution = _limit(steps, blocks, depth)
     exact = np.concatenate(solution.outputs), np.concatenate(solution.rms, axis=1)
@@ -272,8 +271,7 @@ def approach(
     rng = np.random.default_rng(0)
     pull = slope_weights(np.log(sizes))
     runs = squares.shape[1]
-    if runs < 2:
-        raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
+    _check_runs(runs)
     picks = rng.integers(0, runs, size=(2000, *squares.shape))
     resampled = np.take_along_axis(squares[None], picks, axis=2).mean(axis=2)
     value = float(0.5 * np.log(squares.mean(axis=1)) @ pull)
@@ -287,6 +285,11 @@ def approach(
         slope=Estimate(value=value, low=value - margin, high=value + margin),
         expected=expected,
     )
+
+
+def _check_runs(runs: int) -> None:
+    if runs < 2:
+        raise ValueError(f"An interval needs at least two runs per size; got {runs}.")
 
 
 def _weights_beside_next_order(sizes: Sequence[int]) -> np.ndarray:

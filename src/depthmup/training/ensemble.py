@@ -174,7 +174,8 @@ def _train(
         if record and play is step and t >= WARM_UP:
             play = record(step)
         step.index.copy_(order[t])
-        step.stack.rate.fill_(factors[t])
+        if step.stack.scheduled:
+            step.stack.rate.fill_(factors[t])
         play()
         values = step.losses.tolist()
         if t == 0:

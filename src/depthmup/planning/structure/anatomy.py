@@ -124,9 +124,8 @@ def anatomy(
     notes += membership.notes
     growth = growth_of(model, base, base_of)
     mixtures = mixtures_of(comparison, growth, base_of)
-    deeper = [
-        name for name in match.deeper if name not in containers(match.deeper, mixtures.parts, names)
-    ]
+    of_experts = containers(match.deeper, mixtures.parts, names)
+    deeper = [name for name in match.deeper if name not in of_experts]
     if not membership.sites and deeper:
         raise NotUnderstood(
             f"The model repeats {', '.join(map(repr, deeper))} more often than the base, but "
