@@ -37,7 +37,9 @@ def test_the_lowest_point_of_a_valley_that_becomes_symmetric():
     assert drift.low > 0.05
     value, low, high = (
         float(v.replace("−", "-"))
-        for v in re.search(r"moves by (\S+) \[(\S+), (\S+)\] instead", text).groups()
+        for v in re.search(
+            r"lowest point moves by (\S+) \[(\S+), (\S+)\] per doubling", text
+        ).groups()
     )
     # The trial minima are a twentieth of the spacing apart.
     assert abs(value) < 0.05

@@ -8,6 +8,8 @@ EXTRAS = {
     "pandas": "tables",
     "pyarrow": "parquet",
     "tensorboard": "tensorboard",
+    "wandb": "trackers",
+    "mlflow": "trackers",
     "transformers": "hf",
     "datasets": "hf",
     "ray": "ray",

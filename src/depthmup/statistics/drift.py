@@ -304,9 +304,9 @@ def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis:
         return ""
     low, high = drift.value + trend.low, drift.value + trend.high
     return (
-        f" The two sides of the valley change with {axis}: this is the drift of its middle, and its"
-        f" lowest point moves by {_signed(drift.value + trend.value)} [{_signed(low)}, "
-        f"{_signed(high)}] instead."
+        f" The valley changes its shape with {axis}. The drift is that of its middle; its lowest "
+        f"point moves by {_signed(drift.value + trend.value)} [{_signed(low)}, {_signed(high)}] "
+        "per doubling."
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from depthmup.records import Record, Status, Trial
+from depthmup.records.packages import without
 
 _METRICS_PER_CALL = 1000  # the most that MLflow takes at once
 
@@ -33,7 +34,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._writer = _installed("torch.utils.tensorboard", "tensorboard").SummaryWriter
+        self._writer = _installed("torch.utils.tensorboard").SummaryWriter
         self.folder = _writable(folder, "TensorBoard")
 
     def write(self, record: Record[Any]) -> None:
@@ -61,7 +62,7 @@ class WandB:
     """
 
     def __init__(self, project: str) -> None:
-        self._wandb = _installed("wandb", "trackers")
+        self._wandb = _installed("wandb")
         self.project = project
 
     def write(self, record: Record[Any]) -> None:
@@ -95,7 +96,7 @@ class MLflow:
     """
 
     def __init__(self, store: str | Path) -> None:
-        self._mlflow = _installed("mlflow", "trackers")
+        self._mlflow = _installed("mlflow")
         self.uri = str(store)
         if "://" not in self.uri:
             # MLflow 3 takes a bare folder only with a variable set; it writes into SQLite instead.
@@ -131,14 +132,11 @@ class MLflow:
         self._client.set_terminated(run.info.run_id, ended)
 
 
-def _installed(module: str, extra: str) -> Any:
+def _installed(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ValueError(
-            f"Logging for {module.rpartition('.')[2]} needs the package: "
-            f"pip install 'depthmup[{extra}]'."
-        ) from None
+        raise ValueError(without("A log of runs", module.rpartition(".")[2])) from None
 
 
 def _writable(folder: str | Path, tracker: str) -> Path:
