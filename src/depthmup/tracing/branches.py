@@ -146,7 +146,7 @@ class _Finder:
             for use in uses:
                 self.used_at.setdefault(use.node, []).append(use.how)
         self.constant, self.derived = usage.constant, usage.derived
-        self.ignored = usage.constant | usage.derived.keys()
+        self.ignored = usage.weights
         # Sums that weigh two points of one stream, and the later of these.
         self.weighted: dict[int, int] = {}
 

@@ -131,11 +131,10 @@ def _around(graph: Graph, branch: Branch) -> str:
     stream, result = Ref(branch.stream), (Ref(branch.addition),)
     for call in graph.calls:
         adds = call.inputs[:1] == (stream,) and call.outputs == result and branch.scale == 1
-        written = any(
-            call.first <= n < call.end and stream in graph.nodes[n].inputs
-            for n in graph.overwriting
-        )
-        if adds and call.name and not written:
+        if not adds or not call.name:
+            continue
+        inside = (n for n in graph.overwriting if call.first <= n < call.end)
+        if not any(stream in graph.nodes[n].inputs for n in inside):
             return call.name
     return ""
 
@@ -221,11 +220,10 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
     shape = graph.nodes[graph.parameters[use.parameter]].shape
     groups = math.prod(shape[axis] for axis in use.batch)
     size = math.prod(shape[axis] for axis in use.fan_in)
-    weights = usage.constant | usage.derived.keys()
     node = use.activation
     while True:
         this = graph.nodes[node]
-        sources = [ref for ref in this.inputs if ref.node not in weights]
+        sources = [ref for ref in this.inputs if ref.node not in usage.weights]
         if this.op not in TRANSPARENT or len(sources) != 1:
             return False
         before = graph.shape(sources[0])
@@ -234,6 +232,10 @@ def _is_grouped(graph: Graph, usage: Usage, use: Use) -> bool:
         if this.op in RESHAPES and before[-1:] == (groups * size,) and groups in this.shape:
             return True
         node = sources[0].node
+
+
+# Entry by entry: each coordinate stays where it is.
+_IN_PLACE = SAME | RESHAPES | MAPS | ELEMENTWISE | LENGTHS | {"native_dropout"}
 
 
 def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
@@ -246,11 +248,9 @@ def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
         if this.op == "cat":
             dim = (this.args[1] if len(this.args) > 1 else 0) % len(this.shape)
             return tuple(graph.shape(ref)[dim] for ref in this.inputs) if dim == axis else ()
-        # Entry by entry: each coordinate stays where it is.
-        if this.op not in SAME | RESHAPES | MAPS | ELEMENTWISE | LENGTHS | {"native_dropout"}:
+        if this.op not in _IN_PLACE:
             return ()
-        weights = usage.constant | usage.derived.keys()
-        sources = [ref for ref in this.inputs if ref.node not in weights]
+        sources = [ref for ref in this.inputs if ref.node not in usage.weights]
         if not sources or len(graph.shape(sources[0])) <= axis:
             return ()
         if graph.shape(sources[0])[1 if convolves else -1] != this.shape[axis]:

@@ -1,6 +1,6 @@
 """The dataflow of one forward pass as a value: operations, what they read, which module ran."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,18 +105,21 @@ class Graph:
                 live.update(ref.node for ref in node.inputs)
         return live
 
-    def ancestors(self, node: int, *, after: int = -1) -> set[int]:
+    def ancestors(
+        self, node: int, *, after: int = -1, apart: Container[int] = frozenset()
+    ) -> set[int]:
         """``node`` and everything it was computed from, as far back as past node ``after``.
 
         Args:
             node: of the graph.
             after: nodes up to this one are left out.
+            apart: nodes that are left out, with all that only they were computed from.
         """
         # Nodes are numbered in the order they ran: what is past ``after`` can only come from there.
         reached, todo = {node}, [node]
         while todo:
             for ref in self.nodes[todo.pop()].inputs:
-                if ref.node > after and ref.node not in reached:
+                if ref.node > after and ref.node not in reached and ref.node not in apart:
                     reached.add(ref.node)
                     todo.append(ref.node)
         return reached

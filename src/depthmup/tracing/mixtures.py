@@ -118,16 +118,20 @@ def _mixture(
         return None
     assert router.activation is not None
     root = _origin(graph, router.activation)
-    apart = graph.ancestors(root) | numbers.keys()
+    apart = graph.ancestors(root)
     weightings = [one for w in weightings for one in _each(graph, w, total)]
-    sources = [graph.ancestors(w.activation) - apart for w in weightings]
+    sources = [
+        graph.ancestors(w.activation, apart=apart) - apart - numbers.keys() for w in weightings
+    ]
     matrices = _experts(graph, [[*_uses(at, nodes)] for nodes in sources], total)
     ahead = _ahead(graph, usage, [w.node for w in weightings], at, total)
     matrices |= {use for use in ahead if use.how is How.MATRIX}
     if not matrices:
         return None
     nodes = {use.node for use in matrices}
-    before = frozenset[int]().union(*(graph.ancestors(n) - {n} for n in nodes))
+    # Of what stands before a matrix, only the experts' own parts are asked for.
+    first = min(use.node for use in matrices | {*ahead})
+    before = frozenset[int]().union(*(graph.ancestors(n, after=first - 1) - {n} for n in nodes))
     last = {use for use in matrices if use.node not in before}
     beside = {*_uses(at, frozenset[int]().union(*sources))}
     vectors = _vectors(graph, beside, nodes, weightings) | {*ahead} - matrices
@@ -163,7 +167,7 @@ def _followed(
     """The nodes that hold a router's numbers, and where these multiply an activation."""
     numbers = {start: _Numbers()}
     weightings: list[_Weighting] = []
-    fixed = usage.constant | usage.derived.keys()
+    fixed = usage.weights
     # By index: when a node is reached, all that it was made of has been.
     todo = list(graph.consumers[start])
     heapq.heapify(todo)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from depthmup.tracing.graph import Graph, Hook, Node, Ref
@@ -165,6 +166,11 @@ class Usage:
     uses: Mapping[str, tuple[Use, ...]]
     derived: Mapping[int, str]
     constant: frozenset[int]
+
+    @cached_property
+    def weights(self) -> frozenset[int]:
+        """The nodes that no activation made: constants, and what single parameters became."""
+        return self.constant | self.derived.keys()
 
 
 @dataclass(slots=True)

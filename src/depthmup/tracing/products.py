@@ -81,7 +81,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
         residuals: its branches.
     """
     inside = {n: b.origin for b in residuals.branches for n in b.path}
-    weights, live = usage.constant | usage.derived.keys(), graph.live
+    weights, live = usage.weights, graph.live
     multiplied = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
     for node in graph.nodes:
         if node.op == "sum" and node.index in live:
@@ -128,7 +128,7 @@ def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[
 
 def _total(graph: Graph, usage: Usage, node: Node, multiplied: set[int]) -> Product | None:
     """A sum of an activation's coordinates, if it is no product's and no statistic of a norm."""
-    weights = usage.constant | usage.derived.keys()
+    weights = usage.weights
     ref = node.inputs[0]
     summed = graph.nodes[ref.node]
     is_product = summed.op == "mul" and (
@@ -307,7 +307,7 @@ def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
 def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
     """What multiplies an operand since a matrix or a norm made it."""
     scale, nodes = 1.0, set[int]()
-    weights = usage.constant | usage.derived.keys()
+    weights = usage.weights
     # Backwards to the matrix or the norm: what is multiplied before it does not reach the product
     # unchanged, or is the weight's own.
     while True:
