@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from depthmup.planning.structure.anatomy import Anatomy
 from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
-from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.rules import DEPTH_MUP, Kind, RunRule, Scheme, completep, with_experts, with_run
 from depthmup.tracing import pattern_of
 
@@ -38,7 +38,9 @@ def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anat
     return Choice(scheme=scheme, notes=tuple(notes))
 
 
-def _default(places: Sequence[Place], mixtures: Sequence[MixtureGrowth]) -> tuple[Scheme, str]:
+def _default(
+    places: Sequence[ParameterPlace], mixtures: Sequence[MixtureGrowth]
+) -> tuple[Scheme, str]:
     """The scheme that block depth asks for, and a note that says so.
 
     Branches of one matrix (or of several side by side, all of them the last): Depth-muP, which is
@@ -55,8 +57,8 @@ def _default(places: Sequence[Place], mixtures: Sequence[MixtureGrowth]) -> tupl
     return scheme, why
 
 
-def _by_block_depth(places: Sequence[Place]) -> tuple[Scheme, str]:
-    matrices: dict[tuple[str, ...], list[Place]] = {}
+def _by_block_depth(places: Sequence[ParameterPlace]) -> tuple[Scheme, str]:
+    matrices: dict[tuple[str, ...], list[ParameterPlace]] = {}
     for parameter in places:
         if parameter.role.in_branch and parameter.role.kind is not Kind.VECTOR:
             matrices.setdefault(parameter.branches, []).append(parameter)

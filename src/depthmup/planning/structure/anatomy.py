@@ -14,7 +14,7 @@ from depthmup.planning.structure.depth_ratios import StreamDepth, membership_of
 from depthmup.planning.structure.mixtures import MixtureGrowth, mixture_sites, mixtures_of
 from depthmup.planning.structure.own_constants import unattributed_note
 from depthmup.planning.structure.pair import paired
-from depthmup.planning.structure.places import Place, located
+from depthmup.planning.structure.places import ParameterPlace, located
 from depthmup.planning.structure.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.structure.sites import Site, growing_sums, product_sites, temperatures
 from depthmup.planning.structure.weight_sites import weight_sites
@@ -30,7 +30,7 @@ class Anatomy:
     of experts.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[ParameterPlace, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
     temperatures: tuple[str, ...] = ()

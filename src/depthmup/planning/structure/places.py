@@ -21,7 +21,7 @@ from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ParameterPlace:
     """One parameter: what it is, how it grew, where it stands.
 
     ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
@@ -43,7 +43,7 @@ class Place:
 class Located:
     """The place of every parameter, and notes on those that no rule covers."""
 
-    places: tuple[Place, ...]
+    places: tuple[ParameterPlace, ...]
     notes: tuple[str, ...]
 
 
@@ -84,12 +84,12 @@ def _place(
     reading: Reading,
     membership: Membership,
     mixture: MixturePart | None,
-) -> Place:
+) -> ParameterPlace:
     growth, uses = pair.growth[name], reading.uses.get(name, ())
     role, ratios, branches = _role(
         growth, uses, membership, pair.roles.get(name), mixture, frozen=name in pair.frozen
     )
-    return Place(
+    return ParameterPlace(
         name=name,
         names=pair.names[name],
         shape=growth.shape,
