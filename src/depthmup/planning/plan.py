@@ -263,7 +263,7 @@ def plan(
     grown = Fraction(0)
     if options.run is not None:
         chosen, grown = with_run(chosen, options.run), run_rule(options.run).laws.of_parameters
-    uncovered = tuple(not_covered(compared.mixtures, chosen))
+    uncovered = tuple(not_covered(compared.mixtures, chosen, compared.repeated))
     coherent = positive_branch(compared.positive, chosen)
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(

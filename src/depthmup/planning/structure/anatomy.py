@@ -54,7 +54,7 @@ class Anatomy:
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
-    of experts.
+    of experts; ``repeated`` are containers that look like one and have no router.
     """
 
     places: tuple[Place, ...]
@@ -64,6 +64,7 @@ class Anatomy:
     positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
+    repeated: tuple[str, ...] = ()
 
 
 def anatomy(
@@ -177,4 +178,5 @@ def anatomy(
         positive=reading.facts.positive_branches if reading.facts is not None and grows else (),
         depths=membership.depths,
         mixtures=mixtures.growth,
+        repeated=tuple(inside),
     )
