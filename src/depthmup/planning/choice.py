@@ -32,7 +32,7 @@ def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anat
     scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
     if run is not None:
         scheme = with_run(scheme, run)
-    notes = [*not_covered(anatomy.mixtures, scheme)]
+    notes = [*not_covered(anatomy.mixtures, scheme, anatomy.repeated)]
     notes += [why] if why else []
     notes += _positive_branch(anatomy.positive, scheme)
     return Choice(scheme=scheme, notes=tuple(notes))

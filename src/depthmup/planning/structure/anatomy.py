@@ -27,7 +27,7 @@ class Anatomy:
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
-    of experts.
+    of experts; ``repeated`` are containers that look like one and have no router.
     """
 
     places: tuple[ParameterPlace, ...]
@@ -37,6 +37,7 @@ class Anatomy:
     positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
+    repeated: tuple[str, ...] = ()
 
 
 def anatomy(
@@ -102,4 +103,5 @@ def anatomy(
         positive=reading.positive if any(s.ratio > 1 for s in membership.depths) else (),
         depths=membership.depths,
         mixtures=mixtures.growth,
+        repeated=inside,
     )
