@@ -99,4 +99,5 @@ audit: $(TOOLS)/.ready  ## known vulnerabilities of what is pinned; 2: not every
 	$(TOOLS)/bin/python requirements/audit.py
 
 clean:
-	rm -rf $(VENV) $(TOOLS) .venv-locked runs site build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) .venv-locked runs site build dist .mypy_cache .ruff_cache .pytest_cache \
+	  .jupyter_cache jupyter_execute

@@ -76,7 +76,8 @@ def transfer(
             those of the base. A target that grows along two axes adds a corner to the design.
         tolerance: octaves per doubling within which the optimum counts as staying.
         title: of the page.
-        log: receives each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
+        log: receives each run as it ends, and losses of custom models while they train, such as
+            ``depthmup.sweep.logs.TensorBoard(folder)``.
         progress: called with the progress of the sweep.
         forecast: called once with a sentence that says how long the sweep will take.
         command: command line to show on the page.
