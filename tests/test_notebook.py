@@ -103,7 +103,8 @@ def test_a_real_kernel_shows_one_line(tmp_path, monkeypatch):
     nbformat = pytest.importorskip("nbformat", reason="`make docs` installs it")
     nbclient = pytest.importorskip("nbclient", reason="`make docs` installs it")
     pytest.importorskip("ipykernel", reason="`make docs` installs it")
-    monkeypatch.setenv("PYTHONPATH", str(Path(depthmup.__file__).parents[1]))
+    source = Path(depthmup.__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{source}")
     (tmp_path / "mine.py").write_text(SOURCE)
     code = (
         "import depthmup\n"
@@ -113,7 +114,7 @@ def test_a_real_kernel_shows_one_line(tmp_path, monkeypatch):
         "report = depthmup.transfer(depthmup.Model(make, batch=batch), design)"
     )
     page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
-    nbclient.NotebookClient(page, timeout=120, cwd=str(tmp_path)).execute()
+    nbclient.NotebookClient(page, timeout=120).execute()
     [output] = page.cells[0].outputs
     assert output.output_type == "display_data"
     assert output.data["text/plain"].startswith("training: done, 4 runs in ")

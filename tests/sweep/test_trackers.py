@@ -96,9 +96,11 @@ def entries(path):
 
 def from_wandb(folder, write):
     """The transaction logs that an offline run leaves."""
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
+    wandb.teardown()  # it remembers the folder in which it was used first
     pb = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     write(log_named("wandb:transfer"))
+    wandb.teardown()  # its service writes the files
     by_name = {}
     for path in folder.glob("wandb/offline-run-*/*.wandb"):
         losses, name, group, config, summary = [], "", "", {}, {}
