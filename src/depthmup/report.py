@@ -42,6 +42,12 @@ class Report:
 
     Methods that take a scheme or an axis use the first scheme, and depth if it was measured, where
     none is given.
+
+    Attributes:
+        sweep: what was measured.
+        records: every run, by its description.
+        studies: one for each axis and variant.
+        certificates: the predictions at the target, if there is one.
     """
 
     sweep: Sweep

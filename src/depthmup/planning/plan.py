@@ -50,6 +50,22 @@ class Plan:
     Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
     names and numbers only: it can be saved, loaded, and applied to any copy of the model, wrapped
     or sharded in any way.
+
+    Attributes:
+        scheme, title, source: the scheme by its name, in words, and its paper.
+        optimizer, family: the optimizer by its name, and what the size of its updates follows.
+        prescriptions: one for each parameter.
+        multipliers: forward multipliers, which parameters carry or hooks apply.
+        notes: what a reader should know before training.
+        one_minus_beta, log_beta2: factors of 1 - beta and of log beta2 at this batch size and
+            duration.
+        own_init: what was declared of the model's own initialization.
+        base_init, base_default: the base's initial sizes by parameter, as measured, and those of
+            torch's defaults.
+        model_init: the model's own initial sizes.
+        own_laws: how each parameter's own initialization depends on size.
+        depths: the depth ratio of each residual stream, and what was counted.
+        mixtures: how mixtures of experts grow.
     """
 
     scheme: str

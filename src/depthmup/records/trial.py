@@ -32,6 +32,12 @@ class Trial:
     ``settings``: runs that would train identically are equal, whichever rule asked for them.
     ``settings`` are further ones of the optimizer and the plan, in values that JSON has.
 
+    Attributes:
+        optimizer: by its name.
+        steps: of the run.
+        seed: of initialization and batches.
+        numerics: version of the engines; another one is another run.
+
     Example:
         >>> run = Trial(model="make", code="1f0c", size={"width": 64, "depth": 8},
         ...             base={"width": 64, "depth": 4}, scheme="depth-mup", optimizer="adamw",

@@ -126,6 +126,14 @@ class Scheme:
     the laws of the run (batch size, duration) multiply every parameter's. Routers and experts take
     the scales of ``experts`` in place of the width rule's; without one they are dense layers.
 
+    Attributes:
+        name, title, source: short, in words, and the paper.
+        alpha: of branch multipliers, L^-alpha.
+        gamma: of updates inside branches, L^-gamma.
+        width: the laws of width.
+        readout: whether the readout's multiplier is a parameter's or explicit.
+        run: how hyperparameters follow batch size and duration.
+
     Example:
         >>> from depthmup.rules import Kind, Ratios, Role, family, scheme
         >>> laws = scheme("depth-mup").laws(Role(kind=Kind.HIDDEN, in_branch=True), family("adam"))
