@@ -301,6 +301,9 @@ def stored(path):
     if not path.exists():
         return {}
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        if "records" not in tables:  # its writer has just begun
+            return {}
         return {key: tuple(rest) for key, *rest in database.execute("SELECT * FROM records")}
 
 
