@@ -22,7 +22,11 @@ from depthmup.planning.application import (
     rescale,
     verification,
 )
-from depthmup.planning.default_scheme import default_scheme, positive_branch
+from depthmup.planning.default_scheme import (
+    default_scheme,
+    positive_branch,
+    shared_branch,
+)
 from depthmup.planning.display import explanation, html, table
 from depthmup.planning.initialization.measured import Measured
 from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
@@ -264,7 +268,10 @@ def plan(
     if options.run is not None:
         chosen, grown = with_run(chosen, options.run), run_rule(options.run).laws.of_parameters
     uncovered = tuple(not_covered(compared.mixtures, chosen))
-    coherent = positive_branch(compared.positive, chosen)
+    coherent = (
+        *positive_branch(compared.positive, chosen),
+        *shared_branch(compared.places, chosen),
+    )
     run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
         compared,

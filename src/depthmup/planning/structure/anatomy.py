@@ -44,6 +44,7 @@ from depthmup.planning.structure.repeated import (
 )
 from depthmup.planning.structure.roles import NotUnderstood, structural_uses
 from depthmup.planning.structure.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.structure.stages import by_stage
 from depthmup.planning.structure.weight_sites import weight_sites
 from depthmup.tracing import ExampleInputs, Facts, plain_name, unwrapped
 
@@ -117,6 +118,8 @@ def anatomy(
     uses = dict(comparison.facts.uses) if comparison is not None else structural_uses(model)
     # Branches that are declared stand in place of those that the dataflow shows.
     traced = comparison if branches is None else None
+    if traced is not None and depth is None:
+        traced = by_stage(traced, base_of)
     if traced is None:
         membership = from_declarations(*hints, depth)
     else:
