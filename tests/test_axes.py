@@ -444,6 +444,18 @@ def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
     assert certificate.predicted.low < truth < certificate.predicted.high
     # Without the interaction the law would be 5 octaves x 3 octaves x 0.06 = 0.9 higher.
     assert certificate.predicted.value == approx(truth, abs=0.3)
+    # The report says which drift depends on what, and which does not.
+    along_depth = report.finding(axis="depth")
+    assert [*along_depth.interactions] == ["batch", "tokens"]
+    batch, tokens = along_depth.interactions.values()
+    assert batch.value == approx(-0.06, abs=0.02)
+    assert batch.high < 0 < tokens.high
+    assert report.finding(axis="batch").interactions["depth"].value == approx(batch.value)
+    assert "The drift with depth depends on batch: it changes by -0.0" in along_depth.why
+    assert "That the drift with depth depends on tokens was not seen" in report.table
+    first = report.summary["schemes"][0]
+    assert first["interactions"]["batch"]["estimate"] == batch.value
+    assert "per doubling of depth and of batch" in first["interactions"]["batch"]["unit"]
 
 
 def test_a_target_in_a_direction_of_one_size_is_refused_before_training():

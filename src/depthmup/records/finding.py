@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -76,6 +76,8 @@ class Transfer:
 
     ``drift`` is in octaves of what is tuned per doubling of the size; ``regret`` is the excess
     loss: the loss at the largest size with the base's best value, minus the best loss there.
+    ``interactions`` say by how much the drift changes per doubling of another axis, where sizes
+    that grow along both were measured.
     """
 
     scheme: str
@@ -87,3 +89,4 @@ class Transfer:
     regret: Estimate
     verdict: Verdict
     why: str
+    interactions: Mapping[str, Estimate] = field(default_factory=dict)

@@ -1,15 +1,46 @@
-"""Which scheme suits a model's blocks, where the person names none."""
+"""The scheme of a plan: the one that was named, or the one that suits a model's blocks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from depthmup.planning.structure.mixtures import MixtureGrowth
-from depthmup.planning.structure.places import Place
-from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep, with_experts
+from depthmup.planning.structure.anatomy import Anatomy
+from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
+from depthmup.planning.structure.places import ParameterPlace
+from depthmup.rules import DEPTH_MUP, Kind, RunRule, Scheme, completep, with_experts, with_run
 from depthmup.tracing import pattern_of
 
 
-def default_scheme(
-    places: Sequence[Place], mixtures: Sequence[MixtureGrowth] = ()
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The scheme of a plan, and notes on why it was chosen and what it does not cover."""
+
+    scheme: Scheme
+    notes: tuple[str, ...]
+
+
+def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy) -> Choice:
+    """The scheme that was named, or else the default for the model, with its rule of the run.
+
+    Args:
+        named: by the person.
+        run: rule of the run, in place of the scheme's own.
+        anatomy: of the model beside its base.
+
+    Raises:
+        NotUnderstood: the scheme has no rule for how the mixtures of experts grew.
+    """
+    scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
+    if run is not None:
+        scheme = with_run(scheme, run)
+    notes = [*not_covered(anatomy.mixtures, scheme, anatomy.repeated)]
+    notes += [why] if why else []
+    notes += _positive_branch(anatomy.positive, scheme)
+    notes += _shared_branch(anatomy.places, scheme)
+    return Choice(scheme=scheme, notes=tuple(notes))
+
+
+def _default(
+    places: Sequence[ParameterPlace], mixtures: Sequence[MixtureGrowth]
 ) -> tuple[Scheme, str]:
     """The scheme that block depth asks for, and a note that says so.
 
@@ -17,10 +48,6 @@ def default_scheme(
     proven for them. Two matrices in series or more: no rule keeps everything, and alpha = 1
     transfers most reliably. Where all layers are one and the same, alpha = 1 alone is stable. Where
     the number of experts grows, it has the rule ``moe`` for them.
-
-    Args:
-        places: the parameters.
-        mixtures: how mixtures of experts grew.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 4 and 9; arXiv 2603.00541 for blocks of two or more.
     """
@@ -32,7 +59,7 @@ def default_scheme(
     return scheme, why
 
 
-def _by_block_depth(places: Sequence[Place]) -> tuple[Scheme, str]:
+def _by_block_depth(places: Sequence[ParameterPlace]) -> tuple[Scheme, str]:
     deep = [
         branches
         for branches, inside in _matrices(places).items()
@@ -54,16 +81,16 @@ def _by_block_depth(places: Sequence[Place]) -> tuple[Scheme, str]:
     )
 
 
-def _matrices(places: Sequence[Place]) -> dict[tuple[str, ...], list[Place]]:
+def _matrices(places: Sequence[ParameterPlace]) -> dict[tuple[str, ...], list[ParameterPlace]]:
     """The matrices of each branch, by the labels of the branches it lies in."""
-    matrices: dict[tuple[str, ...], list[Place]] = {}
+    matrices: dict[tuple[str, ...], list[ParameterPlace]] = {}
     for parameter in places:
         if parameter.role.in_branch and parameter.role.kind is not Kind.VECTOR:
             matrices.setdefault(parameter.branches, []).append(parameter)
     return matrices
 
 
-def _shared(places: Sequence[Place]) -> list[str]:
+def _shared(places: Sequence[ParameterPlace]) -> list[str]:
     """The branches of which all matrices are those of every other layer, and the depth grows."""
     return [
         branches[-1]
@@ -72,7 +99,7 @@ def _shared(places: Sequence[Place]) -> list[str]:
     ]
 
 
-def shared_branch(places: Sequence[Place], scheme: Scheme) -> Iterator[str]:
+def _shared_branch(places: Sequence[ParameterPlace], scheme: Scheme) -> Iterator[str]:
     """A note on layers with the same weights, where a scheme lets their sum grow.
 
     The same function of a stream that changes little from layer to layer adds up as L, and what
@@ -80,10 +107,6 @@ def shared_branch(places: Sequence[Place], scheme: Scheme) -> Iterator[str]:
     layers of two matrices under alpha = 1/2: the stream grows from 2.8 to 20 where branches
     normalize what they read (with weights of their own 1.4 throughout), and exponentially where
     they do not.
-
-    Args:
-        places: the parameters.
-        scheme: whose branch multiplier is applied.
     """
     shared = _shared(places)
     if shared and 0 < scheme.alpha < 1:
@@ -95,7 +118,7 @@ def shared_branch(places: Sequence[Place], scheme: Scheme) -> Iterator[str]:
         )
 
 
-def positive_branch(labels: Sequence[str], scheme: Scheme) -> Iterator[str]:
+def _positive_branch(labels: Sequence[str], scheme: Scheme) -> Iterator[str]:
     """A note on branches whose sums do not cancel, where a scheme lets them grow.
 
     L branches of mean m add up to L m, and only their deviations to sqrt(L), which is what alpha
