@@ -4,7 +4,7 @@ Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-o
 and which residual branch a parameter lies in come from the dataflow.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -17,6 +17,7 @@ from depthmup.planning.structure.pair import paired
 from depthmup.planning.structure.places import ParameterPlace, located
 from depthmup.planning.structure.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.structure.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.structure.stages import by_stage
 from depthmup.planning.structure.weight_sites import weight_sites
 from depthmup.tracing import ExampleInputs, Facts
 
@@ -87,6 +88,8 @@ def anatomy(
         read_before=read_before,
         numbers=numbers,
     )
+    if reading.branching is not None and depth is None:
+        reading = replace(reading, branching=by_stage(reading.branching, pair.base_of))
     membership = membership_of(pair, reading.branching, depth)
     mixtures = mixtures_of(pair, reading.comparison)
     inside = repeated_inside(pair, reading.branching, membership, mixtures.parts)
