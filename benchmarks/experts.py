@@ -113,7 +113,7 @@ def next_token(output: Any, ids: Tensor) -> Tensor:
 def checked(model: Model, **options: Any) -> Check:
     return check(
         model, scheme="completep+moe", widths=(32,), depths=(2,),
-        along={"experts": (4, 8, 16, 32)}, seeds=3, steps=4, **options,
+        experts=(4, 8, 16, 32), seeds=3, steps=4, **options,
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def run(options: Options) -> int:
 
 
 def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
-    from depthmup.fitting import next_runs
+    from depthmup.fitting import SearchOptions, next_runs
 
     sizes = {
         axis: tuple(_whole(n, "--sizes") for n in values.split(","))
@@ -100,12 +100,14 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         sizes=sizes,
         seed=options.seed,
         base=base or None,
-        start=options.start,
-        cost=cost or None,
-        seeds=options.seeds,
-        precision=options.drift_precision,
         tolerance=options.tolerance,
         tuned=options.tuned,
+        options=SearchOptions(
+            start=options.start,
+            cost=cost or None,
+            seeds=options.seeds,
+            precision=options.drift_precision,
+        ),
     )
     return proposal.rows, proposal.why
 

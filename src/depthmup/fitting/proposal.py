@@ -31,6 +31,31 @@ class NextRuns:
     why: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How the runs are chosen, where the usual way does not fit.
+
+    Attributes:
+        start: value from which the first optimum is looked for; by default the usual one.
+        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
+            unless given, 2 for width.
+        seeds: most seeds of a rate.
+        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+            instead of a verdict.
+        chance: the loss of guessing, from which no optimum is taken.
+
+    Example:
+        >>> SearchOptions(start=2.0**-7, seeds=4).seeds
+        4
+    """
+
+    start: float | None = None
+    cost: Mapping[str, float] | None = None
+    seeds: int = LOOKS[-1]
+    precision: float | None = None
+    chance: float = math.inf
+
+
 def next_runs(
     table: Any,
     *,
@@ -40,13 +65,9 @@ def next_runs(
     sizes: Mapping[str, Sequence[int]],
     seed: str = "",
     base: Mapping[str, int] | None = None,
-    start: float | None = None,
-    cost: Mapping[str, float] | None = None,
-    seeds: int = LOOKS[-1],
-    precision: float | None = None,
-    chance: float = math.inf,
     tolerance: float = TOLERANCE,
     tuned: str = LEARNING_RATE.name,
+    options: SearchOptions | None = None,
 ) -> NextRuns:
     """The runs that tell most next, from the results so far; trains nothing.
 
@@ -63,14 +84,9 @@ def next_runs(
         sizes: the values wanted along each axis, the others at the base's.
         seed: the column of the seed; without one, every run is a seed of its own.
         base: where the arms of the axes meet; the smallest values unless given.
-        start: value from which the first optimum is looked for; by default the usual one.
-        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
-            unless given, 2 for width.
-        seeds: most seeds of a rate.
-        precision: half-width of every drift's interval that is wanted, instead of a verdict.
-        chance: the loss of guessing.
         tolerance: octaves per doubling within which a value counts as staying.
         tuned: what the column ``lr`` holds, in words, if not learning rates.
+        options: where the search begins, what a run costs and when it has enough.
 
     Returns:
         The runs, and why.
@@ -87,20 +103,21 @@ def next_runs(
         [0.000244141, 0.000488281, 0.000976562]
     """
     columns, what = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed), worded(tuned)
+    options = options or SearchOptions()
     checked(columns, names_of(table))
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
     labels, number = _seeds(source, columns)
     search = Search(
         sizes=wanted,
-        costs=tuple(_cost(size, cost) for size in wanted),
+        costs=tuple(_cost(size, options.cost) for size in wanted),
         base=smallest,
         axes=tuple(axis for axis in sizes if len(sizes[axis]) > 1),
-        start=round(math.log2(what.start if start is None else start), 9),
-        seeds=seeds,
+        start=round(math.log2(what.start if options.start is None else options.start), 9),
+        seeds=options.seeds,
         tolerance=tolerance,
-        precision=precision,
-        chance=chance,
+        precision=options.precision,
+        chance=options.chance,
         tuned=what,
     )
     step = next_round(search, _losses(source, columns, wanted, number))

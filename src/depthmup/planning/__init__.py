@@ -12,7 +12,7 @@ from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.planning.structure.anatomy import Anatomy, anatomy
 from depthmup.planning.structure.declared import Branch, DeclaredRole
 from depthmup.planning.structure.matching import UnrelatedModels
-from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.tracing import Graph, Hook, Residuals, TraceError, find_branches, find_uses, trace
@@ -28,7 +28,7 @@ __all__ = [
     "MuonGroups",
     "NotUnderstood",
     "OwnLaw",
-    "Place",
+    "ParameterPlace",
     "Plan",
     "PlanDocumentError",
     "PlanMismatch",

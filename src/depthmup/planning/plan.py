@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from depthmup.planning.application import (
     rescale,
     verification,
 )
-from depthmup.planning.default_scheme import default_scheme, positive_branch
+from depthmup.planning.choice import chosen_scheme
 from depthmup.planning.display import explanation, html, table
 from depthmup.planning.initialization.measured import Measured
 from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
@@ -32,8 +31,8 @@ from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.planning.structure.anatomy import anatomy
 from depthmup.planning.structure.declared import BranchHints, RoleHints
 from depthmup.planning.structure.depth_ratios import StreamDepth
-from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, with_run
+from depthmup.planning.structure.mixtures import MixtureGrowth
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
@@ -257,54 +256,39 @@ def plan(
         read_before=options.facts,
         numbers=numbers_of(drawn),
     )
-    chosen, why = (
-        (given, "") if given is not None else default_scheme(compared.places, compared.mixtures)
-    )
-    grown = Fraction(0)
-    if options.run is not None:
-        chosen, grown = with_run(chosen, options.run), run_rule(options.run).laws.of_parameters
-    uncovered = tuple(not_covered(compared.mixtures, chosen, compared.repeated))
-    coherent = positive_branch(compared.positive, chosen)
-    run = Ratios(batch=options.batch, duration=options.duration)
+    choice = chosen_scheme(given, options.run, compared)
+    scheme, run = choice.scheme, Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
         compared,
-        chosen,
+        scheme,
         family,
         run=run,
         folding=folding,
         multiplier=options.multiplier,
         init_scale=options.init_scale,
     )
-    counts = [sum(p.numel() for p in m.parameters()) for m in (model, base)]
-    if grown and counts[0] != counts[1]:
-        factor = (counts[0] / counts[1]) ** float(grown)
-        prescriptions = tuple(replace(p, decay=p.decay * factor) for p in prescriptions)
-        uncovered += (
-            f"Weight decay has a factor of {factor:.4g} beside its law: the rule "
-            f"{run_rule(options.run).key} lets it follow the number of parameters, "  # type: ignore[arg-type]
-            f"{counts[0]:,} for the base's {counts[1]:,}, to the power {float(grown):g}.",
-        )
+    prescriptions, of_decay = _with_counted_decay(prescriptions, options, model, base)
     start = own_start(
         model,
         base,
         prescriptions,
         # A scheme without a theory of width leaves a model's own scales alone.
-        gains=compared.temperatures if chosen.follows_width else (),
+        gains=compared.temperatures if scheme.follows_width else (),
         own_init=own_init,
         drawn=drawn,
     )
-    said = tuple(note for note in (why, CAVEATS.get(name)) if note)
+    caveat = (CAVEATS[name],) if name in CAVEATS else ()
     return Plan(
-        scheme=chosen.name,
-        title=chosen.title,
-        source=chosen.source,
+        scheme=scheme.name,
+        title=scheme.title,
+        source=scheme.source,
         optimizer=name,
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *uncovered, *said, *coherent, *start.notes),
-        one_minus_beta=chosen.run.one_minus_beta.at(run),
-        log_beta2=chosen.run.log_beta2.at(run),
+        notes=(*compared.notes, *choice.notes, *of_decay, *caveat, *start.notes),
+        one_minus_beta=scheme.run.one_minus_beta.at(run),
+        log_beta2=scheme.run.log_beta2.at(run),
         own_init=own_init,
         base_init=start.base.measured if start.base is not None else {},
         base_default=start.base.defaults if start.base is not None else {},
@@ -313,6 +297,29 @@ def plan(
         depths=compared.depths,
         mixtures=compared.mixtures,
     )
+
+
+def _with_counted_decay(
+    prescriptions: tuple[Prescription, ...], options: PlanOptions, model: nn.Module, base: nn.Module
+) -> tuple[tuple[Prescription, ...], tuple[str, ...]]:
+    """Prescriptions whose decay follows the number of parameters, where the run's rule says so.
+
+    No law of a single parameter knows how many there are; a note says what stands beside it.
+    """
+    if options.run is None:
+        return prescriptions, ()
+    rule = run_rule(options.run)
+    power = float(rule.laws.of_parameters)
+    count, base_count = (sum(p.numel() for p in m.parameters()) for m in (model, base))
+    if not power or count == base_count:
+        return prescriptions, ()
+    factor = (count / base_count) ** power
+    note = (
+        f"Weight decay has a factor of {factor:.4g} beside its law: the rule {rule.key} lets it "
+        f"follow the number of parameters, {count:,} for the base's {base_count:,}, to the power "
+        f"{power:g}."
+    )
+    return tuple(replace(p, decay=p.decay * factor) for p in prescriptions), (note,)
 
 
 def _columns() -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from depthmup.planning.structure.anatomy import Anatomy
-from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import (
@@ -164,7 +164,7 @@ def _rescaled(
     )
 
 
-def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
+def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
 
     An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
@@ -204,7 +204,7 @@ def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
 
-def _without_multiplier(parameter: Place, laws: Laws, family: Family) -> Laws:
+def _without_multiplier(parameter: ParameterPlace, laws: Laws, family: Family) -> Laws:
     """The laws of a readout whose forward multiplier A has no known place: A moves into the weight.
 
     Exact for every family, as ``rules.fold`` is. A weight that is also an embedding cannot carry A.
@@ -301,7 +301,7 @@ def _no_place(site: Site, value: float) -> str:
 
 
 def _prescription(
-    parameter: Place, laws: Laws, family: Family, run: Ratios, folded: float
+    parameter: ParameterPlace, laws: Laws, family: Family, run: Ratios, folded: float
 ) -> Prescription:
     served = served_by(family, parameter.role.kind, len(parameter.shape))
     ratios = replace(parameter.ratios, batch=run.batch, duration=run.duration)

@@ -10,6 +10,7 @@ from depthmup.planning.structure.comparison import Comparison
 from depthmup.planning.structure.declared import DeclaredBranch
 from depthmup.planning.structure.matching import UnrelatedModels
 from depthmup.planning.structure.own_constants import OwnConstants
+from depthmup.planning.structure.pair import Pair
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
@@ -52,23 +53,31 @@ class Membership:
     beside: frozenset[str] = frozenset()
 
 
-def from_dataflow(
-    comparison: Comparison, base_of: Mapping[str, str], declared: float | None = None
+def membership_of(
+    pair: Pair, branching: Comparison | None, declared: float | None = None
 ) -> Membership:
-    """Parameters in residual branches that were found, and those branches' multipliers.
+    """Parameters in residual branches, and those branches' multipliers.
 
     The depth ratio of a parameter is that of its branch's stream, times those of the branches this
-    one lies inside.
+    one lies inside. Of declared branches, depth is how many modules match a pattern.
 
     Args:
-        comparison: the dataflow of the model beside that of its base.
-        base_of: the name of each parameter's counterpart.
+        pair: the model and its base.
+        branching: the dataflow of both; None: branches are those that were declared.
         declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
         NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
     """
+    if branching is None:
+        return _from_declarations(*pair.branches, declared)
+    return _from_dataflow(branching, pair.base_of, declared)
+
+
+def _from_dataflow(
+    comparison: Comparison, base_of: Mapping[str, str], declared: float | None
+) -> Membership:
     facts, residuals = comparison.facts, comparison.facts.residuals
     nest, base_nest = _Nesting.of(facts), _Nesting.of(comparison.base)
     alike = _counterparts(nest, base_nest, base_of)
@@ -368,21 +377,9 @@ def _one_slice_each(uses: tuple[Use, ...]) -> bool:
     return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
 
 
-def from_declarations(
-    model: tuple[DeclaredBranch, ...],
-    base: tuple[DeclaredBranch, ...],
-    declared: float | None = None,
+def _from_declarations(
+    model: tuple[DeclaredBranch, ...], base: tuple[DeclaredBranch, ...], declared: float | None
 ) -> Membership:
-    """Parameters in declared branches; depth is how many modules match a pattern.
-
-    Args:
-        model: the model's declared branches.
-        base: the base's.
-        declared: the depth ratio, if not to be counted.
-
-    Raises:
-        UnrelatedModels: the base has no branch of a pattern that the model has.
-    """
     counts = Counter(branch.family for branch in model)
     base_counts = Counter(branch.family for branch in base)
     sites, inside = [], {}

@@ -1,25 +1,51 @@
-"""Which scheme suits a model's blocks, where the person names none."""
+"""The scheme of a plan: the one that was named, or the one that suits a model's blocks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from depthmup.planning.structure.mixtures import MixtureGrowth
-from depthmup.planning.structure.places import Place
-from depthmup.rules import DEPTH_MUP, Kind, Scheme, completep, with_experts
+from depthmup.planning.structure.anatomy import Anatomy
+from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
+from depthmup.planning.structure.places import ParameterPlace
+from depthmup.rules import DEPTH_MUP, Kind, RunRule, Scheme, completep, with_experts, with_run
 from depthmup.tracing import pattern_of
 
 
-def default_scheme(
-    places: Sequence[Place], mixtures: Sequence[MixtureGrowth] = ()
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The scheme of a plan, and notes on why it was chosen and what it does not cover."""
+
+    scheme: Scheme
+    notes: tuple[str, ...]
+
+
+def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy) -> Choice:
+    """The scheme that was named, or else the default for the model, with its rule of the run.
+
+    Args:
+        named: by the person.
+        run: rule of the run, in place of the scheme's own.
+        anatomy: of the model beside its base.
+
+    Raises:
+        NotUnderstood: the scheme has no rule for how the mixtures of experts grew.
+    """
+    scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
+    if run is not None:
+        scheme = with_run(scheme, run)
+    notes = [*not_covered(anatomy.mixtures, scheme, anatomy.repeated)]
+    notes += [why] if why else []
+    notes += _positive_branch(anatomy.positive, scheme)
+    return Choice(scheme=scheme, notes=tuple(notes))
+
+
+def _default(
+    places: Sequence[ParameterPlace], mixtures: Sequence[MixtureGrowth]
 ) -> tuple[Scheme, str]:
     """The scheme that block depth asks for, and a note that says so.
 
     Branches of one matrix (or of several side by side, all of them the last): Depth-muP, which is
     proven for them. Two matrices in series or more: no rule keeps everything, and alpha = 1
     transfers most reliably. Where the number of experts grows, it has the rule ``moe`` for them.
-
-    Args:
-        places: the parameters.
-        mixtures: how mixtures of experts grew.
 
     *Source:* TP6 (arXiv 2310.02244) Sections 4 and 9; arXiv 2603.00541 for blocks of two or more.
     """
@@ -31,8 +57,8 @@ def default_scheme(
     return scheme, why
 
 
-def _by_block_depth(places: Sequence[Place]) -> tuple[Scheme, str]:
-    matrices: dict[tuple[str, ...], list[Place]] = {}
+def _by_block_depth(places: Sequence[ParameterPlace]) -> tuple[Scheme, str]:
+    matrices: dict[tuple[str, ...], list[ParameterPlace]] = {}
     for parameter in places:
         if parameter.role.in_branch and parameter.role.kind is not Kind.VECTOR:
             matrices.setdefault(parameter.branches, []).append(parameter)
@@ -51,7 +77,7 @@ def _by_block_depth(places: Sequence[Place]) -> tuple[Scheme, str]:
     )
 
 
-def positive_branch(labels: Sequence[str], scheme: Scheme) -> Iterator[str]:
+def _positive_branch(labels: Sequence[str], scheme: Scheme) -> Iterator[str]:
     """A note on branches whose sums do not cancel, where a scheme lets them grow.
 
     L branches of mean m add up to L m, and only their deviations to sqrt(L), which is what alpha
