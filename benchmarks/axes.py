@@ -143,17 +143,22 @@ def questions() -> Iterator[Question]:
 
 
 def searches() -> Iterator[tuple[str, Design]]:
-    """Muon under rules that move more than its rate, at three sizes: rates found as it goes."""
+    """Muon under rules that move more than its rate, at three sizes: values found as it goes."""
     common = {
         "schemes": "completep", "optimizers": "muon", "weight_decays": 0.5, "seeds": 4,
         "settings": {"schedule": "linear", "warmup": 0.1}, "lrs": Auto(start=2.0**-4.5),
     }  # fmt: skip
-    for rule in ("sqrt-batch", "decay-time", "power-lines", "beta2-half-life"):
-        base = {**TEXT, "tokens": 6400}
-        yield "batch, tokens held", Design(base=base, batch=(4, 16, 128), run=rule, **common)
-    for rule in ("decay-time", "power-lines"):
-        base = {**TEXT, "steps": 200}
-        yield "duration, batch held", Design(base=base, steps=(50, 200, 800), run=rule, **common)
+    tokens, steps = {**TEXT, "tokens": 6400}, {**TEXT, "steps": 200}
+    for rule in ("sde", "decay-time"):
+        yield "batch, tokens held", Design(base=tokens, batch=(4, 16, 128), run=rule, **common)
+        yield "duration, batch held", Design(base=steps, steps=(50, 200, 800), run=rule, **common)
+    for rule in ("sqrt-batch", "beta2-half-life"):
+        yield "batch, tokens held", Design(base=tokens, batch=(4, 16, 128), run=rule, **common)
+    # At held tokens it is decay-time.
+    yield (
+        "duration, batch held",
+        Design(base=steps, steps=(50, 200, 800), run="power-lines", **common),
+    )
 
 
 def search(folder: Path) -> None:

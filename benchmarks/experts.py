@@ -201,12 +201,13 @@ QUESTIONS: tuple[Question, ...] = (
      ("completep+moe", "completep", "sp")),
     ("active experts of 8", Bytes, SIZES, ("share", (1, 2, 4)), ("completep",)),
     ("width, expert width and experts alike", alike, {"depth": 2}, ("scale", (1, 2, 4)),
-     ("completep+mssp", "completep+moe", "sp")),
+     ("completep+mssp", "sp")),
     ("width and experts alike, narrow experts", narrow, {"depth": 2}, ("scale", (1, 2, 4)),
-     ("completep+mssp-small", "completep+moe", "sp")),
+     ("completep+mssp-small", "sp")),
 )  # fmt: skip
 """What grows, from which base, and the schemes that are judged: ``sp`` has no factor for anything.
-``completep`` alone knows no factor for active experts, and refuses more of them."""
+``completep`` knows no factor for active experts, and refuses more experts. Where all of them grow
+alike, ``moe`` and ``mssp`` differ in the router's start alone, so that one of them is trained."""
 
 
 def transfers(out: Path) -> None:
