@@ -231,7 +231,8 @@ def along(rule: RunRule, question: Question) -> tuple[float, bool]:
     }.get((question.axis, held), Ratios())
     laws = rule.laws
     beside = (laws.decay, laws.epsilon, laws.one_minus_beta, laws.log_beta2)
-    return math.log2(laws.lr.at(twice)), any(power.at(twice) != 1 for power in beside)
+    exponent = round(math.log2(laws.lr.at(twice)), 9)
+    return exponent, any(not math.isclose(power.at(twice), 1.0) for power in beside)
 
 
 def table(question: Question, store: Store) -> list[str]:
@@ -250,7 +251,7 @@ def table(question: Question, store: Store) -> list[str]:
     none = of_rule[NO_RULE.key]
     # Along the depth none of them says anything.
     trainable = [rule for rule in RUN_RULES if rule.key and question.axis in ("batch", "steps")]
-    alike = [r.key for r in trainable if along(r, question) == (0.0, False)]
+    alike = [r.key for r in trainable if along(r, question) == (0, False)]
     lines = [
         "| rule | best log2 learning rate | drift (95%) | excess loss | verdict |",
         "| --- | --- | --- | --- | --- |",
