@@ -279,11 +279,14 @@ class Change:
     """Two certificates for one target: the second minus the first.
 
     ``octaves``: of the predicted best learning rate. ``loss``: log ratio of the predicted best
-    losses, its interval widened as if the two were independent.
+    losses, its interval widened as if the two were independent. ``questions``: what either one says
+    of batch and duration and the other does not (what is held, which rule moves the rest); where
+    there is anything, the change is one of the question, too.
     """
 
     octaves: float
     loss: Estimate
+    questions: tuple[str, ...] = ()
 
 
 def compare(first: Certificate, second: Certificate) -> Change:
@@ -323,9 +326,17 @@ def compare(first: Certificate, second: Certificate) -> Change:
     a, b = first.best_loss, second.best_loss
     ratio = math.log(b.value / a.value)
     half = math.hypot(math.log(a.high / a.value), math.log(b.high / b.value))
+    asked = [
+        [str(sentence) for sentence in certificate.config.get("question", ())]
+        for certificate in (first, second)
+    ]
     return Change(
         octaves=second.predicted.value - first.predicted.value,
         loss=Estimate(value=ratio, low=ratio - half, high=ratio + half, unit="log loss"),
+        questions=(
+            *(f"The first: {one}" for one in asked[0] if one not in asked[1]),
+            *(f"The second: {one}" for one in asked[1] if one not in asked[0]),
+        ),
     )
 
 
