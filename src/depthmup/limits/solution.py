@@ -20,6 +20,9 @@ class Status:
 
     ``exploded``: values overflowed, first at ``step``. ``unresolved``: the error estimate did not
     reach the tolerance. ``message`` says why and what to do.
+
+    Attributes:
+        kind: ok, exploded or unresolved.
     """
 
     kind: Literal["ok", "exploded", "unresolved"] = "ok"

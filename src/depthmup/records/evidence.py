@@ -160,7 +160,7 @@ class Evidence:
     """Findings at one scale, in the paper's order, with configuration and environment.
 
     Attributes:
-        scale: small, medium or full.
+        scale: laptop, medium or paper.
         findings: in the paper's order.
         environment: versions and hardware.
         config: what was run for all of them.
