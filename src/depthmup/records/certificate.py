@@ -11,6 +11,7 @@ from typing import Any
 
 from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
+from depthmup.records.printable import printable
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
 SCHEMA = 2
@@ -199,7 +200,8 @@ class Certificate:
 
     def __repr__(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
-        return f"<Certificate for {where}: {self._answer}>"
+        # Names of axes and of what is tuned may come from a person's table.
+        return printable(f"<Certificate for {where}: {self._answer}>")
 
     def _repr_html_(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
