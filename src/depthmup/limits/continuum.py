@@ -158,6 +158,7 @@ class Depths(Side):
         drive = half + half.transpose(0, 2, 1)
         # C' = r C + drive
         integral = self.points.integral
+        # Collocated it is one small system, the same for every pair of rows.
         inverse = np.linalg.inv(np.eye(len(integral)) - self.rate * integral)
         flat = start.reshape(1, -1) + integral @ drive.reshape(len(integral), -1)
         return (inverse @ flat).reshape(drive.shape)

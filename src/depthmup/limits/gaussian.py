@@ -102,11 +102,14 @@ def smooth(
         out = np.empty((5, *a.shape))
         # One pair of entries at a time: the grid is what is vectorized.
         for i in np.ndindex(a.shape):
+            # Turned round, so that a variance of nan is caught too.
             if not max(a[i], c[i]) <= _LARGEST_VARIANCE:
                 out[(slice(None), *i)] = np.nan
                 continue
+            # Rounded: the many variances of a solve share a few grids.
             u, weight = _trapezoid(round(float(np.maximum(a[i], c[i])), 1))
             root = np.sqrt(a[i])
+            # z' is slope u and a part independent of z, whose variance rounding can put below 0.
             slope = b[i] / root if root > 0 else 0.0
             z = root * u
             other = slope * u[:, None] + np.sqrt(np.maximum(c[i] - slope**2, 0.0)) * u
@@ -240,6 +243,7 @@ def _gap(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
     """sqrt(AC), rho, and q = sqrt(AC - b^2), zero where that is rounding."""
     size = np.sqrt(a * c)
     square = a * c - b**2
+    # A difference of two numbers of size AC: rounding is 1e-5 of it where it is 1e-11 AC.
     q = np.sqrt(np.where(square < 1e-11 * a * c, 0.0, square))
     return size, np.clip(b / np.where(size > 0, size, 1.0), -1.0, 1.0), q
 
@@ -405,6 +409,7 @@ class Expansion:
             b: covariances of the pairs.
             where: the depths.
         """
+        # Half of a's change: k11 and k31 are 2 dk0/dA and 2 dV1/dA.
         p, da, db = self.pair, 0.5 * (a - self.a[where]), b - self.b[where]
         k0 = p.k0[where] + p.v1[where] * db + p.k11[where] * da
         return k0, p.v1[where] + p.k2[where] * db + p.k31[where] * da
