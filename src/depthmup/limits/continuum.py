@@ -17,8 +17,8 @@ the continuum of a network of finite depth, to order 1/L for every alpha >= 1/2.
 All functions are analytic in p, so Chebyshev collocation converges spectrally. As at finite depth
 a step is one sweep up and one down, each a *linear* equation for the new rows.
 
-*Source:* equivalent to arXiv 2310.02244, Proposition 4.4 / C.2 (``green`` checks its five integral
-equations); the differential form is not in the paper.
+*Source:* equivalent to arXiv 2310.02244, Proposition 4.4 / C.2 (``propagators`` checks its five
+integral equations); the differential form is not in the paper.
 """
 
 from __future__ import annotations

@@ -100,8 +100,9 @@ def _infinite(h: History, whole: Rule, eps: Array, at: float) -> Array:
     start = np.concatenate([eye, eye, np.zeros((size, size))], axis=1)
     s = solve_volterra(reach * local.integral, derivative, start)
     z, y = s[..., :size].transpose(0, 2, 1), s[..., 2 * size :].transpose(0, 2, 1)
-    here = local.evaluate(_distances(p, q, x, d, cross, z, s[..., size : 2 * size], y), eps / reach)
-    return np.sqrt(np.maximum(here, 0.0))
+    on_grid = _distances(p, q, x, d, cross, z, s[..., size : 2 * size], y)
+    squares = local.evaluate(on_grid, eps / reach)
+    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def _finite(h: History, eps: Array, at: float) -> Array:

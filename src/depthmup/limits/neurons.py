@@ -130,7 +130,7 @@ class Hermite(Neurons):
 
 @dataclass(frozen=True, kw_only=True)
 class Quadratic(Neurons):
-    """Exact for quadratic functions, which is all that linear neurons need: one point per axis."""
+    """Exact for quadratic forms, which is all that linear neurons need: one point per axis."""
 
     def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
         # E x x^T = I. The mean is not 0, but linear neurons meet no odd moment.

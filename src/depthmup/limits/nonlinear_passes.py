@@ -126,8 +126,8 @@ class Training:
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old = (slice(None), slice(n), slice(n))
         p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
-        n_p, n_r, p_n = n_old @ p_old, n_old @ self.r[old], n_old.transpose(0, 2, 1)
-        p_n = p_n @ p_old.transpose(0, 2, 1)
+        n_p, n_r = n_old @ p_old, n_old @ self.r[old]
+        p_n_t = (p_old @ n_old).transpose(0, 2, 1)
         noise_p = noise @ p_old.transpose(0, 2, 1)
         h_q = self.h[old] @ self.q[old]
         k_t, e_t = self.k[old].transpose(0, 2, 1), self.e[old].transpose(0, 2, 1)
@@ -158,7 +158,8 @@ class Training:
             shift = a * self.nu * p @ self.h[old][where] - a * w * cov
             out = np.empty_like(s)
             out[..., :n] = a * (v1 * shift - a * second * k0) + p @ n_p[where]
-            out[..., n : 2 * n] = rate * (k0 + p @ noise_p[where]) + p @ n_r[where] + r @ p_n[where]
+            out[..., n : 2 * n] = rate * (k0 + p @ noise_p[where])
+            out[..., n : 2 * n] += p @ n_r[where] + r @ p_n_t[where]
             own = rate * (p @ noise[where]) * p + 2 * (p @ n_old[where]) * r
             out[..., 2 * n] = rate * self.phi.single(square).variance + own.sum(-1)
             return out

@@ -114,6 +114,5 @@ def check_depth(depth: float) -> int | float:
 
 
 def _power(depth: float, exponent: Fraction) -> float:
-    if depth == math.inf:
-        return {True: 1.0, False: 0.0 if exponent < 0 else math.inf}[exponent == 0]
+    # At infinite depth 0, 1 or inf: the exact exponent decides, so 1 is met only where it is 0.
     return float(depth ** float(exponent))

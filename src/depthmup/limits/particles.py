@@ -162,9 +162,8 @@ class Population(ABC):
 
     def solve(self) -> Solution:
         todo, positions = self.todo, np.arange(self.depth + 1) / self.depth
-        ledger, status, chi = Ledger(problem=todo, positions=positions), Status(), None
+        ledger, status, done = Ledger(problem=todo, positions=positions), Status(), 0
         updates = len(todo.steps) - (todo.held_out is None)
-        done = 0
         with np.errstate(all="ignore"):
             for t, rows, inputs in todo.queries():
                 batch, n = rows.stop - rows.start, rows.start
@@ -179,8 +178,7 @@ class Population(ABC):
                     break
                 f, done = ledger.query(t, batch, f, squares), rows.stop
                 if t < updates:
-                    chi = todo.steps[t].gradient(f)
-                    self.down(t, rows, chi)
+                    self.down(t, rows, todo.steps[t].gradient(f))
         top = self.x[-1, :done]
         return ledger.close(
             kernel=top @ top.T / self.count,

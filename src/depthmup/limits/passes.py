@@ -192,7 +192,7 @@ def turned(stack: Array) -> Array:
 def train(
     problem: Problem, x: S, d: S, *, pull: Array, positions: Array, depth: float, history: bool
 ) -> Solution:
-    """Every step of a linear network: sweep up, loss, sweep down.
+    """Every step of a linear network, with one matrix per block or two: up, loss, down.
 
     Args:
         problem: the steps, scaling and weights of past updates.
