@@ -156,7 +156,7 @@ def kernel(
     if not (isinstance(depth, int) and depth >= 1):
         raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
     if depth > MOST_BRANCHES:
-        raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got more.")
+        raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got {depth:,}.")
     block = block or Block()
     stream = xi @ xi.T
     if block.layer_norm and not np.diag(stream).all():

@@ -134,6 +134,7 @@ def optimal_rate(
                 lr_readout=lr_readout,
             )
         curvatures[depth] = tangent.largest
+        # The keys are depths, and a kernel costs one pass over its layers.
         progress(sum(curvatures), sum(todo))
         if depth == base_depth and not 0 < tangent.largest < math.inf:
             raise ValueError(

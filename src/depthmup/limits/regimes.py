@@ -249,6 +249,7 @@ def _limit(slopes: Array, margin: float) -> float:
         return math.inf
     step, last = float(slopes[-2] - slopes[-3]), float(slopes[-1] - slopes[-2])
     ratio = last / step if step else 0.0
+    # Differences of slopes that fall by ``ratio`` sum to a geometric series; near 1 it has no sum.
     if 0 < ratio < 0.98:
         return float(slopes[-1] + last * ratio / (1 - ratio))
     if ratio >= 1 and last > 0 and slopes[-1] > margin:
