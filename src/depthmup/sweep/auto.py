@@ -55,6 +55,12 @@ class Auto:
     def start_of(self, optimizer: str) -> float:
         """Where the search of one optimizer's variants begins.
 
+        Args:
+            optimizer: by its name.
+
+        Returns:
+            A value at the base.
+
         Raises:
             ValueError: no start is known for it.
 
@@ -77,7 +83,17 @@ class Auto:
 
     @staticmethod
     def of(given: Any) -> "Auto | None":
-        """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON."""
+        """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON.
+
+        Args:
+            given: the design's ``lrs`` or ``values``.
+
+        Returns:
+            The search; None where values are given.
+
+        Raises:
+            ValueError: another word.
+        """
         if isinstance(given, Auto):
             return given
         if isinstance(given, str):

@@ -32,6 +32,7 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.asymmetry import asymmetry_trend
 from depthmup.statistics.drift import EXCESS_UNIT, change_of_shape, drift_unit
+from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -137,10 +138,33 @@ def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance:
             )
         losses = losses_over(sweep, records, variant, sizes, steps)
         curves += _curves(variant, losses)
-        transfers.append(_transfer(sweep, variant, axis, losses, tolerance))
+        transfer = _transfer(sweep, variant, axis, losses, tolerance)
+        of_others = _interactions(sweep, records, variant, axis, steps)
+        why = transfer.why + "".join(
+            interaction_sentence(axis, other, s) for other, s in of_others.items()
+        )
+        transfers.append(replace(transfer, interactions=of_others, why=why))
     return Window(
         start=steps.start, stop=steps.stop, curves=tuple(curves), transfers=tuple(transfers)
     )
+
+
+def _interactions(
+    sweep: Sweep, records: Records, variant: Variant, axis: Axis, steps: slice
+) -> dict[Axis, Estimate]:
+    """How the drift along an axis changes with every other one, where sizes grow along both."""
+    design = sweep.design
+    result = {}
+    for other in design.axes:
+        measured_sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
+        sizes = crossed(measured_sizes, design.base, (axis, other)) if other != axis else ()
+        if not sizes:
+            continue
+        losses = losses_over(sweep, records, variant, sizes, steps)
+        fitted = optima(losses.curves(), chance=losses.chance)
+        unit = f"{drift_unit(axis, design.tune)} and of {other}"
+        result[other] = replace(interaction(fitted, sizes, design.base, (axis, other)), unit=unit)
+    return result
 
 
 def _curves(variant: Variant, losses: Losses) -> list[Curve]:
