@@ -139,6 +139,8 @@ def test_a_cost_of_no_axis_and_a_tolerance_that_is_none_are_refused():
     options = SearchOptions(cost={"dpeth": 1})
     with pytest.raises(ValueError, match="Expected cost for the axes depth; got dpeth"):
         depthmup.next_runs(table, sizes=SIZES, options=options, **NAMES)
+    with pytest.raises(ValueError, match="Expected axes as names of axes with their columns"):
+        depthmup.next_runs(table, sizes=SIZES, **{**NAMES, "axes": {"depth": 1}})
     with pytest.raises(ValueError, match="Expected a positive tolerance"):
         depthmup.next_runs(table, sizes=SIZES, tolerance=math.nan, **NAMES)
 
