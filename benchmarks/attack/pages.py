@@ -143,7 +143,7 @@ def spoilt(value: Any, payload: str) -> Any:
     return value
 
 
-FIXED = {"axis", "axes", "expected"}
+FIXED = {"axis", "axes", "expected", "key"}
 """Fields whose values are numbers, or names that this package looks up."""
 KNOWN = {
     "width",
