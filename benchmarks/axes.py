@@ -163,8 +163,9 @@ def searches() -> Iterator[tuple[str, Design]]:
 
 def search(folder: Path) -> None:
     """A row for each rule as it is judged."""
-    print("| question | rule | best log2 learning rate | drift (95%) | excess loss | verdict |")
-    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    columns = ("question", "rule", "best log2 learning rate", "drift (95%)", "excess loss",
+               "best loss", "verdict")  # fmt: skip
+    print(f"| {' | '.join(columns)} |\n" + "| --- " * len(columns) + "|", flush=True)
     on = Execution(executor="in-process", workers=1, engine="stacked")
     for title, design in searches():
         (rule,) = design.run or ()
@@ -253,8 +254,8 @@ def table(question: Question, store: Store) -> list[str]:
     trainable = [rule for rule in RUN_RULES if rule.key and question.axis in ("batch", "steps")]
     alike = [r.key for r in trainable if along(r, question) == (0, False)]
     lines = [
-        "| rule | best log2 learning rate | drift (95%) | excess loss | verdict |",
-        "| --- | --- | --- | --- | --- |",
+        "| rule | best log2 learning rate | drift (95%) | excess loss | best loss | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
         _row(", ".join([NO_RULE.key, *alike]), none),
     ]
     for rule in trainable:
@@ -277,7 +278,9 @@ def _row(name: str, transfer: Transfer) -> str:
         for o in transfer.optima
     )
     excess = f"{transfer.regret.value:.3f}" if math.isfinite(transfer.regret.value) else "–"
-    return f"| {name} | {optima} | {_drift(transfer.drift)} | {excess} | {transfer.verdict.value} |"
+    cells = (name, optima, _drift(transfer.drift), excess, f"{transfer.optima[-1].loss.value:.3f}",
+             transfer.verdict.value)  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
@@ -285,7 +288,7 @@ def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
     verdict = "transfers" if drift.inside(-0.15, 0.15) else "undecided"
     if drift.outside(-0.15, 0.15):
         verdict = "drifts"
-    return f"| {rule.key} (computed) | | {_drift(drift)} | | {verdict} |"
+    return f"| {rule.key} (computed) | | {_drift(drift)} | | | {verdict} |"
 
 
 def _drift(drift: Estimate) -> str:
