@@ -229,8 +229,8 @@ class Options:
     """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
-    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, as it
-    ends."""
+    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, those
+    of custom models while they train."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""

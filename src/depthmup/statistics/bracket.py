@@ -39,6 +39,10 @@ GRAIN = 1 / 8
 CLOSE = 2e-3
 """Rates nearer than this, in octaves, are one: tables print them with few digits."""
 
+REACH = STEP + GRAIN / 2 + CLOSE
+"""Octaves within which a rate counts as a step away: one between two of a table's own rates is
+rounded to the grain, and must count once it was made."""
+
 Losses: TypeAlias = Mapping[float, Sequence[float]]
 """One size's losses by log2 learning rate, each by seed: infinite where a run diverged, NaN where
 it was not made."""
@@ -92,7 +96,7 @@ class Bracket:
     @cached_property
     def window(self) -> Array:
         """The rates within a step of the lowest one: the fit's."""
-        return np.array([k for k in self.rates if abs(k - self.at) <= STEP + CLOSE])
+        return np.array([k for k in self.rates if abs(k - self.at) <= REACH])
 
     def seeds_at(self, rate: float) -> int:
         """The number of first seeds that have run at a rate."""
@@ -142,7 +146,7 @@ class Bracket:
         if self.closed or len(self.rates) >= MOST:
             return ()
         sides = (self.at - STEP, self.at + STEP)
-        return tuple(k for k in sides if not (np.abs(self.rates - k) < CLOSE).any())
+        return tuple(k for k in sides if not (np.abs(self.rates - k) <= REACH - STEP).any())
 
     def _toward_training(self, widest: float) -> tuple[float, ...]:
         """Where nothing trains, far lower rates; then one far higher, unless a run diverged."""

@@ -28,6 +28,7 @@ from depthmup.tracing.operations import (
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
+from depthmup.tracing.stages import with_stages
 from depthmup.tracing.trace import ExampleInputs, trace
 
 
@@ -99,7 +100,7 @@ def read(
     """
     graph = trace(model, inputs, numbers)
     usage = find_uses(graph)
-    residuals = find_branches(graph, usage)
+    residuals = with_stages(graph, usage, find_branches(graph, usage))
     runs: dict[str, int] = {}
     for call in graph.calls:
         runs[call.name] = runs.get(call.name, 0) + 1
