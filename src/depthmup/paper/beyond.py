@@ -130,6 +130,7 @@ def _linear(setting: Setting) -> Experiment:
         first = _two_matrix(steps[:2], depth=depth, **UNEQUAL).outputs[1][0, 0]
         chi = float(steps[0].loss.gradient(np.zeros((1, 1)))[0, 0])
         overlap = steps[1].inputs[0, 0] * steps[0].inputs[0, 0]
+        # UNEQUAL's rates at a = 1; each of the L - 1 other blocks multiplies a change by 1 + 1/L.
         closed = -((1 + 1 / depth) ** (depth - 1)) * (0.5 + 2.0 * 0.8) * overlap * chi
         comparisons = [
             Comparison(
@@ -192,6 +193,8 @@ def _finite_depth(setting: Setting) -> Experiment:
 
 def _product_rule(depth: int, **options: Any) -> limits.Solution:
     """Three scalar samples and the sine: no noise at finite depth."""
+    # Nine points in each of five dimensions, 59049 neurons: a rule whose error falls geometrically
+    # for the sine, where sampling noise would hide the 1/L that is fitted.
     neurons = limits.Hermite(order=9)
     return _two_matrix(scalar(), activation="sin", depth=depth, neurons=neurons, **options)
 
@@ -253,6 +256,7 @@ def _completep(setting: Setting) -> Experiment:
             Comparison(
                 what="linear networks: the first update's effect, minus −a²(η₁ + ρη₂) ξ₁·ξ₀ χ₀",
                 paper="0",
+                # Both rates are 1, xi_1 xi_0 = -1/2 and chi_0 = -1/2.
                 ours=exact(float(abs(linear.outputs[1][0, 0] + 0.5))),
                 accepted=Accepted(low=0.0, high=1e-11),
             )
@@ -348,6 +352,7 @@ def _adam(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         rng = np.random.default_rng(0)
+        # Entries of d and x are independent Gaussians in wide networks at initialization.
         d, x = rng.normal(size=(2, 5, 8, size))
 
         def gradient(step: int, samples: int) -> np.ndarray:
@@ -362,6 +367,7 @@ def _adam(setting: Setting) -> Experiment:
             "sign, 4 samples": (np.sign(gradient(0, 4)), Accepted(low=0.3)),
             "sign, 8 samples": (np.sign(gradient(0, 8)), Accepted(low=0.3)),
             "Adam (0.9, 0.95) after 5 steps of 4 samples": (
+                # Adam's correction of both averages for their start at 0.
                 mean / (1 - 0.9**5) / np.sqrt(square / (1 - 0.95**5)),
                 Accepted(low=0.3),
             ),

@@ -55,6 +55,8 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
     assert moved.held_out is not None
     assert s.history is not None
     low2, low, high, high2 = moved.held_out[len(steps) - 1].reshape(4, size, -1)
+    # Held-out inputs see the weights of the last step: neighbours of its first sample, at +-h,
+    # +-2h.
     slope = (8 * (high - low) - (high2 - low2)) / (12 * h)
     chi = steps[-1].loss.gradient(s.outputs[-1])[0]
     back = s.history.q[0] @ s.history.inputs
@@ -69,7 +71,9 @@ def _kernel(setting: Setting) -> Experiment:
         s = limits.linear(reference(), depth=depth, lr=1.0, history=True)
         assert s.history is not None
         forward = np.diag(s.kernel).tolist()
+        # <d|d> at the last layer, which is what the printed index names.
         printed = np.diag(s.history.d[-1]).tolist()
+        # The recursion's covariance "at L" is that of what layer L multiplies, x^{L-1}.
         last = np.diag(s.history.x[-2]).tolist()
         right = deviation(
             store, trained, "kernel", forward, words="networks against C_{t,s,0}, last layer"
@@ -173,6 +177,7 @@ def _indices(setting: Setting) -> Experiment:
     )
 
     def conclude(store: Store) -> Conclusion:
+        # Every layer adds 1 / L of the square: E |x^l|^2 = (1 + 1/L) |x^{l-1}|^2.
         expected = (1 + 1 / depth) ** depth
         explicit, implicit = (
             float(standard_errors(initial.array(store, name), expected))

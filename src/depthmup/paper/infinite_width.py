@@ -54,6 +54,7 @@ def stream_of(
     layers = _quarters(depth)
     return {
         "outputs": float(np.mean((trained.outputs - exact_outputs) ** 2)),
+        # (layers, steps)
         "rms": float(np.mean((trained.rms - exact_rms) ** 2)),
         "stream": {str(t): trained.rms[layers, t - 1].tolist() for t in SHOWN},
     }

@@ -430,6 +430,7 @@ def initial_growth(sweep: Sweep, store: Store) -> Estimate:
         for depth in (shallow, deep):
             record = store.get(cell_of(changed(sweep, schemes=(SP,)), depth, seed))
             assert record is not None, "judged from a store that holds all results"
+            # The loss before any update, whatever the learning rate of the run.
             initial.append(record.losses[0])
         rates.append(math.log(initial[1] / initial[0]) / (deep - shallow))
     return mean(rates, unit="nats per block")

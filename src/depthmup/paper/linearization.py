@@ -86,6 +86,7 @@ def distances_of(*, cell: str) -> dict[str, Any]:
     named = {name: p.detach().clone() for name, p in model.named_parameters()}
     with torch.no_grad():
         before = model(inputs)
+    # ``trained`` builds its own network from the same seed: ``model`` is still as initialized.
     networks = list(trained(described, (described.steps,)))
     if not networks:  # diverged
         return {"outputs": float("nan"), "blocks": float("nan")}

@@ -79,6 +79,7 @@ def lines(
     ]
     layers = []
     if any("low" in row for row in shown):
+        # Below the lines, so that intervals do not cross out the points.
         layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
     vertical = _encoded(alt.Y, y)
     layers += [
@@ -153,6 +154,7 @@ def _dashed(label: str, points: Sequence[tuple[float, float]]) -> list[Any]:
             x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q"
         ),
         line.transform_window(rank="rank()", sort=[alt.SortField("x", "descending")])
+        # The point farthest right alone carries the label.
         .transform_filter("datum.rank === 1")
         .mark_text(align="right", dy=-8, color="#5b6472")
         .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text="label:N"),
@@ -269,6 +271,7 @@ def _floor(rows: Sequence[Row], y: str, references: References) -> float:
     """The lowest positive value of an axis."""
     values = [row.get(key) for row in rows for key in (y, "low")]
     values += [height for _, points in references for _, height in points]
+    # A logarithmic axis has no zero: 1 stands in where nothing positive is drawn.
     return min((v for v in values if v is not None and _positive(v)), default=1.0)
 
 

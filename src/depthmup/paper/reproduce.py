@@ -50,6 +50,7 @@ def reproduce(
                 if mine := left.intersection(job.keys):
                     left -= mine
                     todo.append(job.only(mine))
+        # The longest first: what is left at the end, when workers run out of jobs, is short.
         return sorted(todo, key=lambda job: -job.work)
 
     asked = {item.key: item for _, experiment in planned for item in experiment.asked}

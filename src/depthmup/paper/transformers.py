@@ -89,6 +89,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
         if fits[middle].places()[0] is not Place.INTERIOR:
             return math.nan
         best = [float(fit.log_loss[0]) for fit in fits]
+        # Two octaves to each side of the best rate: the factor of 16 that multipliers span.
         over_eta = fits[middle].excess(0, [-2.0, 2.0]).max()
         return float((max(best) - min(best)) / over_eta)
 
@@ -101,6 +102,8 @@ def _fig14(setting: Setting) -> Experiment:
     log2_as = setting.choose(laptop=(-2, 0, 2), medium=range(-2, 3), paper=range(-2, 3))
     inner = [2.0**k for k in plain.design.log2_lrs[1:-1]]
     sweeps = {
+        # Only the middle curve is read two octaves beyond its best rate: the others need fewer
+        # points.
         log2_a: changed(plain, multipliers=(2.0**log2_a,), lrs=inner) if log2_a else plain
         for log2_a in log2_as
     }
@@ -259,6 +262,7 @@ def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
         window: of training.
     """
     drift, gamma = of(study, rule, window=window).drift, float(rule.gamma)
+    # Drifts are in the rule's units: at a fixed rate, branches learn with L^-gamma of it.
     return Estimate(value=drift.value - gamma, low=drift.low - gamma, high=drift.high - gamma)
 
 
@@ -300,6 +304,7 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
     from depthmup.statistics import jackknife
 
+    # Losses are nats per byte, and so is the entropy; both are compared as logarithms.
     ceiling, x = math.log(entropies()[0]), np.log2(depths)
 
     def statistic(both: "Array") -> float:

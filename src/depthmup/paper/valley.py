@@ -73,6 +73,7 @@ def slope_of_valley(
     if not math.isfinite(value):
         return UNKNOWN
     seeds, count = values.shape[-1], len(y)
+    # Leaving out a seed asks how sure the valley is, leaving out a multiplier how straight.
     without_seed = [slope(np.delete(values, s, axis=-1), y) for s in range(seeds)]
     without_a = [slope(np.delete(values, i, axis=0), np.delete(y, i)) for i in range(count)]
     errors = [float(jackknife_error(np.array(group))[0]) for group in (without_seed, without_a)]
