@@ -24,8 +24,10 @@ CLOSED = ("identity", "erf", "sin", "cos", "relu", "abs")
 """Activations whose Gaussian expectations are known in closed form."""
 
 HOLDS = 1e-6
-"""The gradient identity by finite differences: rounding over h of 1e-4, twice over."""
+"""The gradient identity by finite differences.
 
+Far above what rounding leaves, 1e-16 over an h of 1e-4, and far below the 1e-3 by which a printed
+equation has to fail."""
 
 VISIBLE = Accepted(low=5.0)
 """Standard errors from which on a deviation is no chance."""
@@ -331,8 +333,8 @@ def nearer(
             np.linalg.norm(mean_output - corrected) - np.linalg.norm(mean_output - printed)
         )
 
-    way = printed - corrected
-    places = (outputs - corrected) @ way / (way @ way)
+    line = printed - corrected
+    along = (outputs - corrected) @ line / (line @ line)  # (runs,)
     return (
         Comparison(
             what=f"{name}, depth {depth}: distance of networks from the corrected limit minus that "
@@ -345,7 +347,7 @@ def nearer(
             what=f"{name}, depth {depth}: where networks are along the line from the corrected (0) "
             "to the printed limit (1)",
             paper="1",
-            ours=mean(places.tolist()),
+            ours=mean(along.tolist()),
             accepted=Accepted(low=-0.5, high=0.5),
             decisive=False,
         ),

@@ -78,18 +78,18 @@ def _fig9(setting: Setting) -> Experiment:
         steps = images(setting.images, count=count)
         limit = limits.linear(steps, depth=math.inf, lr=IMAGES_LR)
         errors: dict[str, list[float]] = {"outputs": [], "RMS of x at depths 0, 1/4, ..., 1": []}
-        places = np.linspace(0, 1, 5)
+        quarters = np.linspace(0, 1, 5)
         for depth in depths:
             s = limits.linear(steps, depth=depth, lr=IMAGES_LR, alpha=rule.alpha, gamma=rule.gamma)
             gap = np.concatenate(s.outputs) - np.concatenate(limit.outputs)
             errors["outputs"].append(float(np.sqrt(np.mean(gap**2))))
             rms = [
-                np.interp(places, s.positions, now[:, 0])
+                np.interp(quarters, s.positions, now[:, 0])
                 # The limit is a polynomial through its Chebyshev points, evaluated as one: chords
                 # between so few points would be farther from it than 1/L.
                 - np.polynomial.chebyshev.Chebyshev.fit(
                     limit.positions, then[:, 0], len(limit.positions) - 1
-                )(places)
+                )(quarters)
                 for now, then in zip(s.rms, limit.rms, strict=True)
             ]
             errors["RMS of x at depths 0, 1/4, ..., 1"].append(

@@ -231,6 +231,11 @@ def misjudged(measured: Measured, *names: str, decisive: bool = True) -> tuple[C
 
     From those that do to those that might, as they could not be decided. Nothing where the claim
     says nothing of any pair.
+
+    Args:
+        measured: by pair.
+        names: of the properties that a pair must have as claimed.
+        decisive: the deciding pairs; else the others.
     """
     wrong = undecided = asked = 0
     for pair in _some(measured, decisive):

@@ -45,7 +45,7 @@ _MODULES = (
 _ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum", "beyond")
 
 
-def _place(claim: Claim) -> tuple[object, ...]:
+def _rank(claim: Claim) -> tuple[object, ...]:
     kind = re.match(r"[a-z]+", claim.name)
     numbers = [float(n) for n in re.findall(r"\d+", claim.name)]
     word = kind.group() if kind else ""
@@ -55,7 +55,7 @@ def _place(claim: Claim) -> tuple[object, ...]:
 
 
 CLAIMS: tuple[Claim, ...] = tuple(
-    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_place)
+    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_rank)
 )
 
 
