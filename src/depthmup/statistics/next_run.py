@@ -253,6 +253,12 @@ class _State:
                 f"{search.tuned.plural} that were tried. Give {search.grid}= a grid that holds it."
             )
         if first and (valleys := second_valley(bracket.rates, bracket.averages)):
+            between = bracket.rates[
+                (bracket.rates >= min(valleys)) & (bracket.rates <= max(valleys))
+            ]
+            # One seed's noise looks like a second valley where the first is nearly flat.
+            if asks := self._asks(i, between, min(CERTIFIED, search.looks[-1])):
+                return self._round(asks, f"{self._named(i)}: one valley or two", i)
             one, other = (f"2^{k:g}" for k in valleys)
             return Done(
                 why=f"{self._named(i)}: the curve has two valleys, at {one} and {other}, and which "
