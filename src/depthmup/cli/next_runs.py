@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from depthmup.cli.output import print_json
+from depthmup.records.printable import printable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +82,11 @@ def run(options: Options) -> int:
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))
         writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer.writerow({name: printable(name) for name in names})
+        # Seeds are texts of a table that may come from anyone, and this goes to a terminal.
+        writer.writerows(
+            {k: printable(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows
+        )
     return 0
 
 
