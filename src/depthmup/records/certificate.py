@@ -279,6 +279,7 @@ def compare(first: Certificate, second: Certificate) -> Change:
                 f"{certificate.title or certificate.scheme!r} was refused: "
                 f"{certificate.refusals[0].reason} {certificate.refusals[0].advice}"
             )
+    # In logarithms the ratio of two losses is a difference, and its error a sum of squares.
     a, b = first.best_loss, second.best_loss
     ratio = math.log(b.value / a.value)
     half = math.hypot(math.log(a.high / a.value), math.log(b.high / b.value))
