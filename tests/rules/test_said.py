@@ -6,7 +6,7 @@ import pytest
 from pytest import approx
 
 from depthmup.cli import main
-from depthmup.rules import growth, said, scheme
+from depthmup.rules import RUN_RULES, growth, said, scheme, with_run
 
 
 def of_rules(base, target, **asked):
@@ -20,6 +20,13 @@ def test_sizes_that_follow_from_others():
     assert growth({"batch_size": 32, "steps": 10}, {"batch": 64})["tokens"] == 2
     grown = growth({"width": 64, "depth": 4, "steps": 10}, {"width": 128, "depth": 8, "steps": 40})
     assert (grown["parameters"], grown["tokens"], grown["compute"]) == (8, 4, 32)
+
+
+@pytest.mark.parametrize("target", [{"width": 128}, {"parameters": 4e8}], ids=str)
+def test_a_decay_that_follows_parameters_does_so_however_they_are_named(target):
+    base = {"width": 64} if "width" in target else {"parameters": 1e8}
+    rules = of_rules({**base, "batch": 32, "tokens": 3200}, target)
+    assert rules["one rate for all batches"].decay == approx(4**-0.527)
 
 
 def test_each_rule_by_its_own_exponents():
@@ -80,3 +87,9 @@ def test_the_command_prints_every_rule_and_the_span(capsys):
     assert "rules that speak of all that grows here span 0.8 octaves" in text
     assert "run='sde'" in text
     assert "0.0019" in text  # 0.003 x sqrt(8 / 20)
+
+
+def test_a_rule_of_other_axes_is_refused_for_training():
+    step_law = next(rule for rule in RUN_RULES if rule.name == "Step Law")
+    with pytest.raises(ValueError, match=r"'Step Law' speaks of parameters, too"):
+        with_run(scheme("completep"), step_law)

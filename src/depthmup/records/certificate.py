@@ -301,7 +301,7 @@ def size_text(size: Mapping[str, float]) -> str:
 
 
 def size_name(size: Mapping[str, float]) -> str:
-    """A size in words.
+    """A size as a name, for legends and keys: without commas and "and".
 
     Example:
         >>> size_name({"width": 64, "depth": 8})

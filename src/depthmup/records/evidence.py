@@ -126,10 +126,12 @@ class Finding:
         """That of the decisive comparisons: one that fails decides, one that cannot be decided
         leaves the claim undecided."""
         verdicts = {c.verdict for c in self.comparisons if c.decisive}
+        if not verdicts:
+            return Reproduction.UNDECIDABLE
         # One number against the claim outweighs any that could not be decided.
         for worst in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
-            if worst in verdicts or not verdicts:
-                return worst if verdicts else Reproduction.UNDECIDABLE
+            if worst in verdicts:
+                return worst
         return Reproduction.REPRODUCED
 
 
