@@ -167,6 +167,7 @@ def tuned(given: str | Tuned) -> Tuned:
     if isinstance(given, Tuned):
         return given
     key = str(given).strip().lower()
+    # Twice, as some of these names have hyphens themselves.
     key = _OTHER_NAMES.get(key, key).replace("-", "_").replace(" ", "_")
     key = _OTHER_NAMES.get(key, key)
     for one in TUNED:
