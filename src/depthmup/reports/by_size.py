@@ -14,6 +14,7 @@ from depthmup.reports.chart_layers import (
     same,
     scale_of,
     shown,
+    tip_title,
     window_param,
 )
 from depthmup.reports.sentences import is_larger_better, number
@@ -72,7 +73,7 @@ def optimum_against_size(
                 )
     y = alt.Y(
         "value:Q",
-        title=f"best log2 {study.tuned.name}",
+        title=tip_title(f"best log2 {study.tuned.name}"),
         scale=scale_of(rates, low=rates.at(-0.09)),
         axis=alt.Axis(values=list(rates.ticks), format=".4~g"),
     )

@@ -37,11 +37,11 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
     )
     y = alt.Y(
         "value:Q",
-        title=f"best log2 {certificate.tuned.name}",
+        title=tip_title(f"best log2 {certificate.tuned.name}"),
         scale=alt.Scale(domain=domain, nice=False, zero=False),
         axis=alt.Axis(format="~g"),
     )
-    y_low = alt.Y("low:Q", title=f"best log2 {certificate.tuned.name}")
+    y_low = alt.Y("low:Q", title=tip_title(f"best log2 {certificate.tuned.name}"))
     law, dots = alt.Chart(data(band)), alt.Chart(data(points))
     predicted = []
     if certificate.predicted.known:
@@ -93,7 +93,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
     import altair as alt
 
     rows, top = _excess_rows(certificate)
-    p, at_base = certificate.predicted, f"log2 {certificate.tuned.name} at the base"
+    p, at_base = certificate.predicted, tip_title(f"log2 {certificate.tuned.name} at the base")
     what = tip_title(f"log2 {certificate.tuned.name}")
     ends = [row["x"] for row in rows]
     x = alt.X(

@@ -96,14 +96,15 @@ def hollow(test: str, colour: Any) -> Any:
     )
 
 
-# Vega-Lite writes a tooltip's title into an expression, with quotes escaped and nothing else.
+# Vega-Lite writes titles into the expressions of tooltips and of descriptions, with quotes escaped
+# and nothing else.
 _ENDING_EXPRESSIONS = str.maketrans(
     {"\\": "\N{SET MINUS}", **dict.fromkeys("\n\r\u2028\u2029", " ")}
 )
 
 
 def tip_title(text: str) -> str:
-    """A person's words as the title of a line in a tooltip.
+    """A person's words as the title of an axis or of a line in a tooltip.
 
     Example:
         >>> tip_title("log2 " + chr(92) + "rate")

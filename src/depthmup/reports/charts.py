@@ -189,7 +189,7 @@ def _panel_encodings(study: Study, losses: Axis, top: float, *, legend: bool) ->
     measured, rates, colours = sizes(study), rate_axis(study), size_colours(study)
     x = alt.X(
         f"{study.tuned.column}:Q",
-        title=f"log2 {study.tuned.name}",
+        title=tip_title(f"log2 {study.tuned.name}"),
         scale=scale_of(rates),
         axis=alt.Axis(
             values=list(rates.ticks),

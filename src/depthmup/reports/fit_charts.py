@@ -7,7 +7,7 @@ from typing import Any
 
 from depthmup.records import Fit, GroupFit, Place
 from depthmup.records.fit import Exponent
-from depthmup.reports.chart_layers import CROSS, data
+from depthmup.reports.chart_layers import CROSS, data, tip_title
 from depthmup.reports.study_rows import Row
 from depthmup.reports.style import BAND, INK, MUTED, configured, loss_axis, palette, ramp
 
@@ -243,7 +243,7 @@ def residual_chart(fit: Fit, group: GroupFit, *, width: Width) -> Any:
     )
     band = alt.Chart(data([{"low": -0.1, "high": 0.1}])).mark_rect(color=BAND, opacity=0.6)
     zero = alt.Chart(data([{"zero": 0.0}])).mark_rule(color=MUTED)
-    y = alt.Y("residual:Q", title=f"octaves of {fit.tuned}")
+    y = alt.Y("residual:Q", title=tip_title(f"octaves of {fit.tuned}"))
     points = (
         alt.Chart(data(rows))
         .mark_point(filled=True, size=50, opacity=0.85)
