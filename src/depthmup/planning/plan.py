@@ -134,7 +134,7 @@ class Plan:
             Names, roles, ratios and factors.
 
         Raises:
-            ValueError: pandas is not installed.
+            ModuleNotFoundError: pandas is not installed.
         """
         return table.frame(self)
 

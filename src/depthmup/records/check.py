@@ -100,7 +100,8 @@ class Check:
 
     Attributes:
         title: the model and the scheme in words.
-        scheme, optimizer: by their names.
+        scheme: in words.
+        optimizer: by its name.
         applied: whether a plan was applied, or the model checked as it is.
         widths, depths: of the networks that were trained.
         seeds, steps, lr: repetitions, steps of each run, and the learning rate at the base.
