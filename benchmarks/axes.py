@@ -143,35 +143,33 @@ def questions() -> Iterator[Question]:
 
 
 def searches() -> Iterator[tuple[str, Design]]:
-    """Muon under rules that move more than its rate, at three sizes: values found as it goes."""
+    """Muon under the rules that move more than its rate, at three sizes: rates found as it goes."""
     common = {
         "schemes": "completep", "optimizers": "muon", "weight_decays": 0.5, "seeds": 4,
         "settings": {"schedule": "linear", "warmup": 0.1}, "lrs": Auto(start=2.0**-4.5),
     }  # fmt: skip
-    tokens, steps = {**TEXT, "tokens": 6400}, {**TEXT, "steps": 200}
-    for rule in ("sde", "decay-time"):
-        yield "batch, tokens held", Design(base=tokens, batch=(4, 16, 128), run=rule, **common)
-        yield "duration, batch held", Design(base=steps, steps=(50, 200, 800), run=rule, **common)
-    for rule in ("sqrt-batch", "beta2-half-life"):
-        yield "batch, tokens held", Design(base=tokens, batch=(4, 16, 128), run=rule, **common)
-    # At held tokens it is decay-time.
-    yield (
-        "duration, batch held",
-        Design(base=steps, steps=(50, 200, 800), run="power-lines", **common),
-    )
+    yield "batch, tokens held", Design(
+        base={**TEXT, "tokens": 6400}, batch=(16, 64, 128),
+        run=("sde", "sqrt-batch", "decay-time", "beta2-half-life"), **common,
+    )  # fmt: skip
+    yield "duration, batch held", Design(
+        base={**TEXT, "steps": 200}, steps=(50, 200, 800),
+        run=("sde", "decay-time", "power-lines"), **common,
+    )  # fmt: skip
 
 
 def search(folder: Path) -> None:
-    """A row for each rule as it is judged."""
-    print("| question | rule | best log2 learning rate | drift (95%) | excess loss | verdict |")
-    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    """A row for each rule."""
+    columns = ("question", "rule", "best log2 learning rate", "drift (95%)", "excess loss",
+               "best loss", "verdict")  # fmt: skip
+    print(f"| {' | '.join(columns)} |\n" + "| --- " * len(columns) + "|", flush=True)
     on = Execution(executor="in-process", workers=1, engine="stacked")
     for title, design in searches():
-        (rule,) = design.run or ()
-        report = transfer(
-            decoder(), design, out=folder / f"{title.split(',')[0]}-{rule.key}", on=on
-        )
-        print(f"| {title} {_row(rule.key, report.finding())}", flush=True)
+        report = transfer(decoder(), design, out=folder / title.split(",")[0], on=on)
+        for variant in design.variants:
+            assert variant.run is not None
+            row = _row(variant.run.key, report.finding(variant.name))
+            print(f"| {title} {row}", flush=True)
 
 
 def train(store: Store) -> None:
@@ -253,8 +251,8 @@ def table(question: Question, store: Store) -> list[str]:
     trainable = [rule for rule in RUN_RULES if rule.key and question.axis in ("batch", "steps")]
     alike = [r.key for r in trainable if along(r, question) == (0, False)]
     lines = [
-        "| rule | best log2 learning rate | drift (95%) | excess loss | verdict |",
-        "| --- | --- | --- | --- | --- |",
+        "| rule | best log2 learning rate | drift (95%) | excess loss | best loss | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
         _row(", ".join([NO_RULE.key, *alike]), none),
     ]
     for rule in trainable:
@@ -277,7 +275,9 @@ def _row(name: str, transfer: Transfer) -> str:
         for o in transfer.optima
     )
     excess = f"{transfer.regret.value:.3f}" if math.isfinite(transfer.regret.value) else "–"
-    return f"| {name} | {optima} | {_drift(transfer.drift)} | {excess} | {transfer.verdict.value} |"
+    cells = (name, optima, _drift(transfer.drift), excess, f"{transfer.optima[-1].loss.value:.3f}",
+             transfer.verdict.value)  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
@@ -285,7 +285,7 @@ def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
     verdict = "transfers" if drift.inside(-0.15, 0.15) else "undecided"
     if drift.outside(-0.15, 0.15):
         verdict = "drifts"
-    return f"| {rule.key} (computed) | | {_drift(drift)} | | {verdict} |"
+    return f"| {rule.key} (computed) | | {_drift(drift)} | | | {verdict} |"
 
 
 def _drift(drift: Estimate) -> str:

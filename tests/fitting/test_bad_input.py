@@ -304,3 +304,35 @@ def test_a_damaged_parquet_file_is_refused_by_name(tmp_path):
             said.append(str(error))
     assert len(said) > 20
     assert all(re.match("Expected|No run is left|Runs of one size", text) for text in said)
+
+
+def test_a_prediction_is_shown_without_what_a_terminal_would_obey():
+    frame = pd.read_csv(StringIO(GOOD)).rename(columns={"layers": "\x1b[2Jlayers"})
+    axis = "\x1b[31mdepth"
+    report = fit(frame, axes={axis: "\x1b[2Jlayers"}, lr="lr", loss="loss", target={axis: 32})
+    assert "\x1b" not in repr(report) + str(report)
+
+
+def two_optimizers(rates_of):
+    """Runs of two optimizers whose best rates move apart, with the rates that each is given."""
+    rows = [
+        (depth, 2.0**k, name, 2 + 0.1 * (k + 4 + best) ** 2 + 0.001 * depth)
+        for depth in (4, 8, 16)
+        for name, best in (("adam", 0.0), ("lion", 3.0))
+        for k in rates_of(name)
+    ]
+    return pd.DataFrame(rows, columns=["layers", "lr", "optimizer", "loss"])
+
+
+def test_settings_are_told_apart_also_where_no_rate_recurs():
+    """Rates drawn at random, and grids that interleave: each rate has one optimizer by chance."""
+    rng = np.random.default_rng(0)
+    asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss"}
+    drawn = two_optimizers(lambda name: rng.uniform(-10, 0, 9))
+    interleaved = two_optimizers(lambda name: np.arange(-10, 1) + (name == "lion") / 2)
+    for table in (drawn, interleaved):
+        with pytest.raises(ValueError, match="Runs of one size differ in 'optimizer'"):
+            fit(table, **asked)
+    one = interleaved[interleaved["optimizer"] == "adam"]
+    buckets = one.assign(bucket=np.where(one["lr"] < 0.05, "low", "high"))
+    assert fit(buckets, **asked).exponent("depth") == fit(one, **asked).exponent("depth")

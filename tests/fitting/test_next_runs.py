@@ -139,6 +139,8 @@ def test_a_cost_of_no_axis_and_a_tolerance_that_is_none_are_refused():
     options = SearchOptions(cost={"dpeth": 1})
     with pytest.raises(ValueError, match="Expected cost for the axes depth; got dpeth"):
         depthmup.next_runs(table, sizes=SIZES, options=options, **NAMES)
+    with pytest.raises(ValueError, match="Expected axes as names of axes with their columns"):
+        depthmup.next_runs(table, sizes=SIZES, **{**NAMES, "axes": {"depth": 1}})
     with pytest.raises(ValueError, match="Expected a positive tolerance"):
         depthmup.next_runs(table, sizes=SIZES, tolerance=math.nan, **NAMES)
 
@@ -180,8 +182,12 @@ def test_the_command_prints_rows_of_the_same_table(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"width": (4, 8)}, "Expected sizes to have values for the axes depth"),
+        ({"width": (4, 8)}, "Expected sizes to have positive numbers for the axes depth"),
         ({"depth": (4,)}, "two values or more"),
+        *[
+            ({"depth": values}, "Expected sizes to have positive numbers")
+            for values in ((0, 4), (4, math.nan), (4, 10**400), ("4", "8"), "48", 8, (True, 4))
+        ],
     ],
 )
 def test_sizes_that_say_nothing_are_refused(sizes, message):
@@ -190,7 +196,34 @@ def test_sizes_that_say_nothing_are_refused(sizes, message):
         depthmup.next_runs(table, sizes=sizes, **NAMES)
 
 
+def test_runs_of_one_size_that_differ_in_a_setting_are_not_one_curve():
+    """Two widths in one table: their optima would be averaged, and neither's be told."""
+    rows = [
+        {"layers": n, "width": w, "lr": 2.0**k, "seed": s}
+        for n in (4, 8, 16, 32) for w in (64, 256) for k in range(-9, -3) for s in (0, 1)
+    ]  # fmt: skip
+    table = pd.DataFrame([{**row, "loss": trained(row, -0.5) * row["width"]} for row in rows])
+    with pytest.raises(ValueError, match=r"Runs of one size differ in 'width'.*--ignore"):
+        depthmup.next_runs(table, sizes=SIZES, **NAMES)
+    narrow = table[table["width"] == 64]
+    proposal = depthmup.next_runs(narrow, sizes=SIZES, **NAMES)
+    options = SearchOptions(ignore="rack")
+    noted = narrow.assign(rack=np.arange(len(narrow)) % 2)
+    assert depthmup.next_runs(noted, sizes=SIZES, options=options, **NAMES) == proposal
+
+
 def test_losses_that_are_not_positive_are_refused():
     table = pd.DataFrame([{"layers": 4, "lr": 0.1, "seed": 0, "loss": -1.0}])
     with pytest.raises(ValueError, match="Expected positive losses"):
         depthmup.next_runs(table, sizes=SIZES, **NAMES)
+
+
+def test_seeds_of_a_foreign_table_do_not_command_the_terminal(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    rows = [f"4,{2.0**k},\x1b[2Jseed,{2 + k**2}" for k in (-9, -8, -7)]
+    path.write_text("layers,lr,seed,loss\n" + "\n".join(rows) + "\n")
+    words = ["--axes", "depth=layers", "--sizes", "depth=4,8", "--seed", "seed"]
+    assert main(["next", str(path), *words]) == 0
+    said = capsys.readouterr()
+    assert r"\x1b[2Jseed" in said.out
+    assert "\x1b" not in said.out + said.err

@@ -277,3 +277,38 @@ def test_stages_that_meet_in_a_pyramid_are_no_branches_of_it():
     ratios, places = depth_ratios(Pyramid, (8, 6), (8, 2), images())
     assert set(ratios.values()) == {3}
     assert not any(p.role.in_branch for p in places if p.name.startswith("lateral"))
+
+
+class OneTable(nn.Module):
+    """Embeddings of every layer in one table, and a projection for all layers in one matrix."""
+
+    def __init__(self, width, depth, size=4):
+        super().__init__()
+        self.embed, self.table = nn.Embedding(16, width), nn.Embedding(16, depth * size)
+        self.project = nn.Linear(width, depth * size, bias=False)
+        self.gain = nn.Parameter(torch.ones(size))
+        self.gates = nn.ModuleList(nn.Linear(width, size) for _ in range(depth))
+        self.outs = nn.ModuleList(nn.Linear(size, width) for _ in range(depth))
+        self.head, self.size = nn.Linear(width, 16), size
+
+    def forward(self, ids):
+        x, shape = self.embed(ids), (*ids.shape, len(self.gates), self.size)
+        each = self.table(ids).view(shape) + self.gain * self.project(x).view(shape)
+        for i, (gate, out) in enumerate(zip(self.gates, self.outs, strict=True)):
+            x = x + out(gate(x).sigmoid() * each[..., i, :])
+        return self.head(x)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_tables_of_all_layers_in_one_are_as_many_tables(optimizer):
+    """Rates, epsilons and scales are those of a table for each layer, which is the same model."""
+    plan = depthmup.plan(
+        OneTable(32, 6), base=OneTable(8, 2), scheme="depth-mup", optimizer=optimizer,
+        example_inputs=tokens(),
+    )  # fmt: skip
+    for name, kind in (("table.weight", "input"), ("project.weight", "hidden")):
+        p = plan[name]
+        assert (str(p.role.kind), p.role.shared) == (kind, False), name
+        assert (p.ratios.fan_out, p.ratios.depth) == (1, 3), name
+    # What all layers multiply by is one vector for all of them.
+    assert plan["gain"].ratios.fan_out == 1

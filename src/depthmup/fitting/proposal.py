@@ -1,16 +1,19 @@
 """Which runs a table of results lacks most, for people with their own trainer or job queue."""
 
 import math
+import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from depthmup.fitting.columns import Columns, checked
-from depthmup.fitting.fit import check_tolerance
+from depthmup.fitting.fit import check_tolerance, texts
 from depthmup.fitting.read import Table, names_of, read
+from depthmup.fitting.rows import Rows
+from depthmup.fitting.settings import settings_of
 from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
@@ -45,6 +48,7 @@ class SearchOptions:
         precision: half-width of every drift's interval that is wanted, in octaves per doubling,
             instead of a verdict.
         chance: the loss of guessing, from which no optimum is taken.
+        ignore: columns in which runs of one size may differ without meaning anything.
 
     Example:
         >>> SearchOptions(start=2.0**-7, seeds=4).seeds
@@ -56,6 +60,7 @@ class SearchOptions:
     seeds: int = LOOKS[-1]
     precision: float | None = None
     chance: float = math.inf
+    ignore: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.seeds, bool) or not isinstance(self.seeds, int) or self.seeds < 1:
@@ -72,6 +77,9 @@ class SearchOptions:
                 f"{{'width': 2}}; got {printable(repr(dict(powers)))}."
             )
 
+
+LARGEST = 1e30
+"""Of an axis: far more tokens than there are."""
 
 STEEPEST = 10
 """Power of an axis above which no run's cost grows."""
@@ -123,13 +131,15 @@ def next_runs(
         >>> [row["lr"] for row in proposal.rows][:3]
         [0.000244141, 0.000488281, 0.000976562]
     """
-    columns, what = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed), worded(tuned)
-    options = options or SearchOptions()
+    options, what = options or SearchOptions(), worded(tuned)
+    ignore = (options.ignore,) if isinstance(options.ignore, str) else tuple(options.ignore)
+    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignore)
     check_tolerance(tolerance)
     checked(columns, names_of(table))
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
     start = round(math.log2(what.start if options.start is None else options.start), 9)
+    _check_settings(source, columns, wanted)
     points = _points(source, columns, start)
     labels, number = _seeds(source, columns, points)
     search = Search(
@@ -161,13 +171,14 @@ def next_runs(
 
 
 def _sizes(
-    axes: Mapping[str, str], along: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
+    axes: Mapping[str, str], given: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
 ) -> tuple[tuple[dict[str, int], ...], dict[str, int]]:
     """Every size that is wanted, and the base."""
-    if set(along) != set(axes) or not all(len(along[axis]) for axis in along):
+    along = {axis: _amounts(values) for axis, values in given.items()}
+    if set(along) != set(axes) or not all(along.values()):
         raise ValueError(
-            f"Expected sizes to have values for the axes {', '.join(axes)}, such as "
-            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(repr(dict(along)))}."
+            f"Expected sizes to have positive numbers for the axes {', '.join(axes)}, such as "
+            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(reprlib.repr(dict(given)))}."
         )
     smallest = {axis: min(along[axis]) for axis in along}
     at_base = {**smallest, **(base or {})}
@@ -179,6 +190,17 @@ def _sizes(
     return tuple({tuple(size.items()): size for size in sizes}.values()), at_base
 
 
+def _amounts(values: Any) -> tuple[int, ...]:
+    """The values of an axis; none where one of them is no size of a network or of a run."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return ()
+    numbers = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    sound = (
+        isinstance(n, int | float) and not isinstance(n, bool) and 0 < n <= LARGEST for n in numbers
+    )
+    return numbers if all(sound) else ()
+
+
 def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
     """What a run costs: parameters of a network times the other axes, unless powers are given."""
     if unknown := set(powers or ()) - set(size):
@@ -187,6 +209,23 @@ def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
         )
     given = {axis: 2.0 if axis == "width" else 1.0 for axis in size} if powers is None else powers
     return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
+
+
+def _check_settings(source: Table, columns: Columns, sizes: Sequence[Mapping[str, int]]) -> None:
+    """Refuse runs of one wanted size that differ in a setting that was not named."""
+    values = np.column_stack([source.numbers[column] for column in columns.axes.values()])
+    wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
+    number = np.array([wanted.get(tuple(row), -1) for row in values.tolist()], np.int64)
+    asked = number >= 0
+    if asked.any():
+        rows = Rows(table=source.where(asked), columns=columns, name="", keep=frozenset())
+        settings_of(rows, number[asked], len(np.unique(number[asked])), advice=ADVICE)
+
+
+ADVICE = (
+    "Ask about the rows of one value, make it an axis, or say that it does not matter: "
+    "SearchOptions(ignore=...), --ignore."
+)
 
 
 def _points(source: Table, columns: Columns, start: float) -> list[tuple[float, ...]]:

@@ -176,8 +176,9 @@ class _Grid:
         """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q."""
         above = weight[:, None] @ self.g.above[i, j]
         below = weight[:, None] @ self.g.below[i, j]
-        low: Array = np.einsum("qr,rqxy->qxy", self.up, below)
-        return low + np.einsum("qr,rqxy->qxy", self.whole - self.up, above)
+        low = np.einsum("qr,rqxy->qxy", self.up, below)
+        result: Array = low + np.einsum("qr,rqxy->qxy", self.whole - self.up, above)
+        return result
 
     def integrated(self, values: Array) -> Array:
         """int_0^p of values (points, ...)."""

@@ -13,6 +13,7 @@ from torch import nn
 from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
+from depthmup.tracing.divided import is_divided
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.operations import (
@@ -202,6 +203,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             branches=tuple(inside.get(use.node, ())),
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
+            divided=use.node in inside and is_divided(graph, residuals, use),
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)

@@ -320,7 +320,8 @@ def _standing(service: _Service) -> Standing | None:
             f"of the base while depth grows {r:g}-fold. Expected as many, or a number that "
             "grows with depth. Use a base that shares layers in the same pattern."
         )
-    if _one_slice_each(service.uses):  # a stack of layers in one parameter
+    # A stack of layers in one parameter, or what a part of it is made for.
+    if _one_slice_each(service.uses) or all(use.divided for use in service.uses):
         return service.labels, times / base_times, False
     if service.feeds and any(use.reads_stream for use in service.uses):
         return None  # the end of another stream: an encoder's last norm, read by all branches

@@ -133,6 +133,9 @@ def _role(
         # A shared expert is a dense layer.
         mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
     )
+    if labels and uses and all(use.divided for use in uses):
+        # Its rows are those of all layers: each branch reads as many as in the base.
+        fans = replace(fans, fan_out=fans.fan_out / depth)
     role = Role(
         kind=kind,
         in_branch=bool(labels),
