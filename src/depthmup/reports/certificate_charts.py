@@ -6,7 +6,7 @@ from typing import Any
 
 from depthmup.records import Certificate
 from depthmup.records.certificate import SizeOptimum, size_name
-from depthmup.reports.chart_layers import WINDOW, Width, data, known
+from depthmup.reports.chart_layers import WINDOW, Width, data, known, tip_title
 from depthmup.reports.study_rows import Row
 from depthmup.reports.style import BAND, INK, MUTED, configured
 
@@ -48,9 +48,10 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
         p = certificate.predicted
         predicted = [{"x": target, "value": p.value, "low": p.low, "high": p.high}]
     aim = alt.Chart(data(predicted))
+    what = tip_title(f"log2 {certificate.tuned.name}")
     tips = [
         alt.Tooltip("size:N"),
-        alt.Tooltip("measured:Q", title=f"best log2 {certificate.tuned.name}", format=".3f"),
+        alt.Tooltip("measured:Q", title=f"best {what}", format=".3f"),
         alt.Tooltip("place:N"),
     ]
     return configured(
@@ -93,6 +94,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
 
     rows, top = _excess_rows(certificate)
     p, at_base = certificate.predicted, f"log2 {certificate.tuned.name} at the base"
+    what = tip_title(f"log2 {certificate.tuned.name}")
     ends = [row["x"] for row in rows]
     x = alt.X(
         "x:Q",
@@ -121,7 +123,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
                 x=x,
                 y=y,
                 tooltip=[
-                    alt.Tooltip("x:Q", title=f"log2 {certificate.tuned.name}", format=".2f"),
+                    alt.Tooltip("x:Q", title=what, format=".2f"),
                     alt.Tooltip("excess:Q", title="loss above the best", format=".2~p"),
                 ],
             ),
