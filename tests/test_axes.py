@@ -16,7 +16,7 @@ import depthmup
 from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.planning import NotUnderstood
 from depthmup.records import Trial
-from depthmup.sweep import Custom, Store
+from depthmup.sweep import Custom, Store, Sweep
 
 RATES = [2.0**-9, 2.0**-7, 2.0**-5]
 ASKED = {"lrs": RATES, "schemes": "depth-mup", "optimizers": "adamw", "seeds": 2}
@@ -390,6 +390,30 @@ def test_memory_counts_what_the_backward_pass_keeps():
     )  # fmt: skip
     weights, inputs, both_of_the_loss = 3 * 16 * 16, 3 * 32 * 16, 2 * 32 * 16
     assert bytes_of_trial(model, trial) == 4 * (WEIGHTS * weights + inputs + both_of_the_loss)
+
+
+def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
+    """Two timed steps give what a step costs by itself and what an example costs."""
+    from depthmup.training import forecast
+
+    def seconds(trial):
+        return 0.002 + 1e-5 * trial.size["batch"]
+
+    timed = []
+
+    def step(model, trial):
+        timed.append(trial.size["batch"])
+        return seconds(trial)
+
+    monkeypatch.setattr(forecast, "_step", step)
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2, "batch": 8, "steps": 10}, batch=(8, 32, 512),
+        steps=(10, 1000), **ASKED,
+    )  # fmt: skip
+    trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
+    expected = sum(trial.steps * seconds(trial) for trial in trials)
+    assert forecast.seconds_of_trials(OWN, trials) == approx(expected)
+    assert timed == [8, 32]  # and not the largest, which would take long
 
 
 @pytest.mark.parametrize("name", ["loss", "seeds", "lrs", "window"])

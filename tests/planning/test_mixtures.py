@@ -211,6 +211,27 @@ def test_muon_moves_routers_of_more_experts_as_its_update_of_the_whole_matrix_sa
     assert alike["1.router.weight"].lr == alike["1.experts.7.up.weight"].lr == 1.0
 
 
+def test_tensors_of_several_experts_go_to_the_adamw_beside_muon_at_its_rates():
+    """torch's Muon takes matrices alone."""
+    models = stacked(64, 1, E=8, K=8, N=32), stacked(**{**BASE, "K": 4})
+    plans = {
+        optimizer: depthmup.plan(
+            models[0], base=models[1], scheme="mup+moe", optimizer=optimizer, example_inputs=X
+        )
+        for optimizer in ("muon", "adamw")
+    }
+    pair = plans["muon"].muon_groups(models[0], lr=1.0, adamw_lr=0.1)
+    name_of = {id(p): name for name, p in models[0].named_parameters()}
+    in_muon = {name_of[id(p)] for group in pair.muon for p in group["params"]}
+    rates = {name_of[id(p)]: group["lr"] for group in pair.adamw for p in group["params"]}
+    assert in_muon == {"1.router.weight"}
+    for name in ("1.up", "1.down"):
+        assert rates[name] == approx(0.1 * plans["adamw"][name].lr)
+    torch.optim.Muon(pair.muon)  # and it takes them
+    with pytest.raises(ValueError, match="2D"):
+        torch.optim.Muon([models[0][1].up])
+
+
 RECOGNIZED = [
     (mixtral, {}, 4, 2, 2, 0),
     (qwen3, {"K": 1}, 4, 1, 2, 0),

@@ -216,6 +216,8 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
     assert design(lrs=[0.1, 0.2]).seeds == 3
     with pytest.raises(ValueError, match="learning rates or 'auto'"):
         design(lrs="automatic")
+    with pytest.raises(ValueError, match=r"Auto\(start={'adamw': 0.003"):
+        design(lrs={"adamw": 0.01})
     with pytest.raises(ValueError, match="runs of Auto to be positive"):
         depthmup.Auto(runs=0)
     again = depthmup.Design.from_dict(json.loads(json.dumps(design(lrs="auto").to_dict())))
@@ -301,6 +303,9 @@ def stored(path):
     if not path.exists():
         return {}
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        if "records" not in tables:  # its writer has just begun
+            return {}
         return {key: tuple(rest) for key, *rest in database.execute("SELECT * FROM records")}
 
 
@@ -313,7 +318,7 @@ def test_a_search_that_is_killed_goes_on_to_the_same_bits_and_trains_nothing_twi
     def begin(name):
         return subprocess.Popen([sys.executable, script, tmp_path / name, log])
 
-    assert begin("whole").wait(timeout=120) == 0
+    assert begin("whole").wait(timeout=600) == 0
     whole = stored(tmp_path / "whole" / MAIN_STORE)
     log.unlink()
     rng, path, left = np.random.default_rng(0), tmp_path / "parts" / MAIN_STORE, []
@@ -330,6 +335,6 @@ def test_a_search_that_is_killed_goes_on_to_the_same_bits_and_trains_nothing_twi
         log.write_text("")
         assert not set(before) & set(again)
     assert 0 < len(left[0]) < len(left[-1]) < len(whole), "kills must come amid the work"
-    assert begin("parts").wait(timeout=120) == 0
+    assert begin("parts").wait(timeout=600) == 0
     assert not set(left[-1]) & set(log.read_text().split())
     assert stored(path) == whole

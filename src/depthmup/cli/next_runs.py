@@ -65,6 +65,9 @@ class Options:
     tolerance: float = 0.15
     """Of a table: octaves per doubling within which an optimum counts as staying."""
 
+    ignore: tuple[str, ...] = ()
+    """Of a table: columns in which runs of one size may differ without meaning anything."""
+
     json: bool = False
     """Print the runs as JSON, and nothing else on stdout."""
 
@@ -91,7 +94,7 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         for axis, values in _pairs(options.sizes, "--sizes").items()
     }
     base = {axis: _whole(n, "--base") for axis, n in _pairs(options.base, "--base").items()}
-    cost = {axis: float(power) for axis, power in _pairs(options.cost, "--cost").items()}
+    cost = {axis: _number(n, "--cost") for axis, n in _pairs(options.cost, "--cost").items()}
     proposal = next_runs(
         options.source,
         axes=_pairs(options.axes, "--axes"),
@@ -107,6 +110,7 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
             cost=cost or None,
             seeds=options.seeds,
             precision=options.drift_precision,
+            ignore=options.ignore,
         ),
     )
     return proposal.rows, proposal.why
@@ -133,3 +137,10 @@ def _whole(text: str, option: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError(f"Expected {option} to have whole numbers; got {text!r}.")
     return int(text)
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"Expected {option} to have numbers; got {text!r}.") from None

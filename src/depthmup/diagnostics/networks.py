@@ -35,7 +35,15 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedNetwork:
-    """A network of a check after training, its inputs, and what was observed before and after."""
+    """A network of a check after training, its inputs, and what was observed before and after.
+
+    Attributes:
+        model: after training.
+        inputs: of its last batch.
+        width, depth, seed: of the network.
+        first, second: what was observed before and after.
+        along: its values along further axes.
+    """
 
     model: nn.Module
     inputs: Any

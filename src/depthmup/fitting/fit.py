@@ -163,7 +163,7 @@ def fit(
         by=_listed(by),
         ignore=_listed(reading.ignore),
     )
-    _check_tolerance(tolerance)
+    check_tolerance(tolerance)
     question = _Question(
         columns=columns,
         scheme=None if scheme is None or scheme == "" else scheme_named(scheme),
@@ -387,7 +387,12 @@ def _listed(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) and value else tuple(value)
 
 
-def _check_tolerance(tolerance: float) -> None:
+def check_tolerance(tolerance: float) -> None:
+    """Refuse a tolerance that is no positive number.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not (isinstance(tolerance, int | float) and 0 < tolerance < math.inf):
         raise ValueError(f"Expected a positive tolerance in octaves per doubling; got {tolerance}.")
 

@@ -56,7 +56,12 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Residuals:
-    """All residual branches of a model, and the streams they make up."""
+    """All residual branches of a model, and the streams they make up.
+
+    Attributes:
+        branches: of the forward pass, in order.
+        streams: chains of additions, each with its branches.
+    """
 
     branches: tuple[Branch, ...]
     streams: tuple[Stream, ...]

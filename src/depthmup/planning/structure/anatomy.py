@@ -29,6 +29,12 @@ class Anatomy:
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
     of experts; ``repeated`` are containers that look like one and have no router.
+
+    Attributes:
+        places: of every parameter: its counterpart, role and ratios.
+        sites: where forward multipliers can stand.
+        notes: what a reader should know.
+        depths: the depth ratio of each residual stream.
     """
 
     places: tuple[ParameterPlace, ...]

@@ -26,6 +26,12 @@ class ParameterPlace:
 
     ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
     where it is tied; ``embeds`` says that rows of it are looked up, beside any other use.
+
+    Attributes:
+        name, shape: of the parameter.
+        base_name, base_shape: of its counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
     """
 
     name: str
