@@ -76,6 +76,7 @@ def run(options: Options) -> int:
         return 0
     print(why, file=sys.stderr)
     if rows:
+        # Runs of other sizes may name other axes: the columns are all of them.
         names = list(dict.fromkeys(name for row in rows for name in row))
         writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
         writer.writeheader()

@@ -162,6 +162,7 @@ def kappa(slopes: "Array") -> Estimate:
 
 def _difference(above: "Array", below: "Array") -> Estimate:
     """Mean difference of two quantities that share their seeds."""
+    # Paired by seed: what networks of one seed share cancels.
     return mean([float(d) for d in above - below])
 
 
