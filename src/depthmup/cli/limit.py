@@ -125,6 +125,8 @@ def run(options: Options) -> int:
     if options.optimum:
         from depthmup.cli import optimum
 
+        _refuse(options, "--optimum", *_NOT_IN_THE_KERNEL)
+        _scaling(options)  # refuses exponents beside a scheme
         return optimum.run(options, files)
     _only_for_optimum(options)
     depth, steps = _depth(options.depth), _steps(options)
@@ -178,6 +180,13 @@ def run(options: Options) -> int:
         if files is not None:
             print(f"The page: {files[0].resolve()}")
     return 0 if solution.status.ok else 1
+
+
+_NOT_IN_THE_KERNEL = (
+    *("depth", "optimizer", "lr_second", "width_ratio", "decay", "rms_norm", "momentum"),
+    *("points", "tol", "check"),
+)
+"""Options of training and of its limit, of which the rule for the optimum knows nothing."""
 
 
 def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limits.Solution":
