@@ -512,6 +512,74 @@ def curves(draws: int) -> None:
         print(f"| {name} | {right} | {told} | {np.median(runs):.0f} | {rounds} |", flush=True)
 
 
+DECEPTIVE: dict[str, Callable[[float], float]] = {
+    "slopes 0.03 and 1.5": lambda u: max(-0.03 * u, 1.5 * u),
+    "slopes 1.5 and 0.03": lambda u: max(-1.5 * u, 0.03 * u),
+    "curvatures 0.01 and 1": lambda u: (0.01 if u < 0 else 1.0) * u * u,
+    "two shallow minima": lambda u: 0.06 * u * u + 0.03 * math.cos(3 * u),
+    "slopes 0.06 and 0.25": lambda u: max(-0.06 * u, 0.25 * u),
+    "parabola": lambda u: 0.07 * u * u,
+}
+"""Log loss of valleys nearly flat on one side or at their bottom, and of two ordinary ones, u
+octaves from where the optimum is."""
+
+LOUD = 0.03
+"""Standard deviation of their log losses between runs: what the flat side rises by in an octave."""
+
+
+def deceived(
+    valley: str, sizes: int, drift: float, draws: int
+) -> list[tuple[Verdict, bool, float]]:
+    """Verdicts, whether they cover the drift, and costs of searches on one of ``DECEPTIVE``.
+
+    Args:
+        valley: its name.
+        sizes: how many.
+        drift: the true one, octaves per doubling.
+        draws: searches. One that is refused has no interval and is left out.
+    """
+    rng = np.random.default_rng(zlib.crc32(f"{valley} {sizes} {drift}".encode()))
+    search, outcomes = simulated_search(sizes=sizes), []
+    for _ in range(draws):
+        best = rng.uniform(-1.5, 1.5)
+
+        def answer(i: int, k: float, s: int, best: float = best) -> tuple[float, float]:
+            rise = DECEPTIVE[valley](k - best - drift * i)
+            return math.exp(rise + LOUD * rng.standard_normal()), 2.0**i
+
+        outcome = searched(search, answer)
+        value, half, measured = outcome.drift(search)
+        if math.isfinite(value):
+            verdict = verdict_of(value, half, all_sizes=measured == sizes)
+            outcomes.append((verdict, abs(value - drift) <= half, outcome.cost))
+    return outcomes
+
+
+def one_sided(draws: int) -> None:
+    """Coverage and verdicts of searches whose valleys are nearly flat somewhere, as Markdown."""
+    print(
+        "\n| valley | sizes | covers | false 'drifts' at 0, 0.1 | false 'transfers' at 0.2, 0.3 | "
+        "decided at 0, 0.3 | refused | cost |\n" + "| --- " * 8 + "|"
+    )
+    for valley, sizes in ((v, n) for v in DECEPTIVE for n in (3, 5)):
+        by = {drift: deceived(valley, sizes, drift, draws) for drift in (0.0, 0.1, 0.2, 0.3)}
+
+        def share(verdict: Verdict, drift: float, by: Any = by) -> float:
+            return float(np.mean([v is verdict for v, _, _ in by[drift]] or [0.0]))
+
+        everything = [outcome for of_drift in by.values() for outcome in of_drift]
+        covers = np.mean([inside for _, inside, _ in everything])
+        cost = np.mean([c for _, _, c in everything])
+        full = FULL_RATES * FULL_SEEDS * (2.0**sizes - 1)
+        t, d = Verdict.TRANSFERS, Verdict.DRIFTS
+        print(
+            f"| {valley} | {sizes} | {covers:.1%} | {share(d, 0.0):.1%}, {share(d, 0.1):.1%} | "
+            f"{share(t, 0.2):.1%}, {share(t, 0.3):.1%} | {share(t, 0.0):.0%}, {share(d, 0.3):.0%} "
+            f"| {1 - len(everything) / 4 / draws:.0%} | 1/{full / cost:.1f} |",
+            flush=True,
+        )
+
+
 def _with_noise(loss: Callable[[float, int, int], float], rng: np.random.Generator) -> Answer:
     return lambda i, k, s: (loss(k, i, s) * math.exp(REAL * rng.standard_normal()), 2.0**i)
 
@@ -586,6 +654,7 @@ def main() -> None:
         looks(options.draws)
     elif options.action == "curves":
         curves(options.draws)
+        one_sided(options.draws)
     elif options.action == "early":
         with Store(options.store) as store:
             early(store)

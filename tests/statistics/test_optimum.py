@@ -149,10 +149,51 @@ class TestMisfit:
         assert low < high < higher
         assert misfit(1e4) <= 0.5**0.5  # no more is unknown than beside a divergence
 
-    def test_a_bracket_of_three_points_is_no_wall(self):
-        """Its steeper side may be the parabola's own: the other one has a single point."""
-        rates = np.array([-4.0, -3.0, -2.0])
-        assert fitted(rates, (rates + 2.55) ** 2).misfit[0] == approx(0.08)
+    @universal
+    @given(st.floats(-0.45, 0.45), st.booleans())
+    def test_three_points_cannot_tell_a_flat_side_from_a_near_tie(self, phase, mirrored):
+        """Of a parabola u octaves from its lowest point the rises are 1 + 2u and 1 - 2u."""
+        rates = np.array([-1.0, 0.0, 1.0]) + (-phase if mirrored else phase)
+        ratio = (1 + 2 * abs(phase)) / (1 - 2 * abs(phase))
+        steep = min(np.log2(max(ratio / 4, 1)) / 4, 0.5**0.5)
+        assert fitted(rates, rates**2).misfit[0] == approx(min(np.hypot(0.08, steep), 0.5**0.5))
+
+    def test_a_fourth_point_on_the_gentle_side_tells(self):
+        """Two points on one side and one on the other: 0.7 of a fifth of the bandwidth is left."""
+        rates = np.array([-1.45, -0.45, 0.55])
+        assert fitted(rates, rates**2).misfit[0] > 0.5
+        further = np.append(rates, 1.55)
+        assert fitted(further, further**2).misfit[0] == approx(np.hypot(0.08, 0.7 / 5))
+
+    @pytest.mark.parametrize("ratio", [1.0, 4.0, 8.0, 16.0, 50.0, 200.0])
+    @pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+    def test_it_is_no_less_than_what_three_points_miss(self, ratio, power):
+        """Sides a |u|^p and b |u|^p: how far centres scatter about the minimum by the phase."""
+        phases = (np.arange(200) + 0.5) / 200
+
+        def log_loss(u):
+            return np.where(u < 0, 0.1, 0.1 * ratio) * np.abs(u) ** power
+
+        grid = np.arange(-6, 7) + phases[:, None]
+        lowest = np.take_along_axis(grid, log_loss(grid).argmin(-1)[:, None], -1)
+        rates = lowest + np.array([-1.0, 0.0, 1.0])
+        losses = np.exp(log_loss(rates))[:, None, :, None]
+        fit = optima(Curves(log2_lrs=rates[:, None], losses=losses))
+        assert fit.centre[:, 0].std() <= np.sqrt((fit.misfit**2).mean())
+
+    def test_what_seeds_leave_open_of_a_rise_is_averaged_over(self):
+        """The closed integral, by Monte Carlo: the gentle side rises by 0.05 +- 0.02."""
+        rates, noise = np.array([-1.0, 0.0, 1.0]), 0.02 * np.sqrt(2)
+        losses = np.exp(np.array([0.05, 0.0, 0.5])[:, None] + np.zeros(2))
+        # Differences from the lowest point of two seeds: their mean has the error noise / sqrt 2.
+        losses[[0, 2]] *= np.exp(noise / np.sqrt(2) * np.array([-1, 1]))
+        fit = optima(Curves.of(rates, [losses]))
+        rises = np.random.default_rng(0).normal(0.05, 0.02, 10**6)
+        with np.errstate(divide="ignore"):
+            steep = np.log2(np.maximum(0.5 / np.maximum(rises, 0) / 4, 1)) / 4
+        expected = np.sqrt(0.08**2 + (np.minimum(steep, 0.5**0.5) ** 2).mean())
+        assert fit.misfit[0] == approx(expected, rel=0.01)
+        assert fit.misfit[0] > fitted(rates, [0.05, 0.0, 0.5]).misfit[0]
 
 
 class TestBesideAWall:

@@ -11,6 +11,7 @@ import tyro
 
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_pairs
+from depthmup.records.printable import printable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,9 @@ class Options:
     tolerance: float = 0.15
     """Of a table: octaves per doubling within which an optimum counts as staying."""
 
+    ignore: tuple[str, ...] = ()
+    """Of a table: columns in which runs of one size may differ without meaning anything."""
+
     json: bool = False
     """Print the runs as JSON, and nothing else on stdout."""
 
@@ -81,8 +85,11 @@ def run(options: Options) -> int:
         # Runs of other sizes may name other axes: the columns are all of them.
         names = list(dict.fromkeys(name for row in rows for name in row))
         writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer.writerow({name: printable(name) for name in names})
+        # Seeds are texts of a table that may come from anyone, and this goes to a terminal.
+        writer.writerows(
+            {k: printable(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows
+        )
     return 0
 
 
@@ -106,9 +113,10 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         tuned=options.tuned,
         options=SearchOptions(
             start=options.start,
-            cost={axis: float(power) for axis, power in cost.items()} or None,
+            cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
             seeds=options.seeds,
             precision=options.drift_precision,
+            ignore=options.ignore,
         ),
     )
     return proposal.rows, proposal.why
@@ -128,3 +136,10 @@ def _whole(text: str, option: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError(f"Expected {option} to have whole numbers; got {text!r}.")
     return int(text)
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"Expected {option} to have numbers; got {text!r}.") from None

@@ -65,6 +65,9 @@ class Activation:
     ``function`` and ``slope`` are phi and phi' themselves, where averages over points need them.
     ``kinked``: phi is not smooth, so expectations are singular where two inputs are collinear.
     ``sampled``: pairs cost a quadrature each, so a solver should ask for few.
+
+    Attributes:
+        name: phi's.
     """
 
     name: str

@@ -44,6 +44,10 @@ class Block:
     ``layer_norm`` normalizes what enters it. ``rates`` are learning rates of the matrices relative
     to each other, 1 each unless given; a hidden width of rho n multiplies all but the first by rho.
 
+    Attributes:
+        activation: by its name, or its expectations.
+        phi: the expectations of the activation.
+
     >>> Block(activation="relu", block_depth=2).layers
     ('matrix', 'phi', 'matrix')
     """

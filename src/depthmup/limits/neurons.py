@@ -52,6 +52,10 @@ class Sobol(Neurons):
     ``points`` is a power of two, per scramble. The value is the mean over scrambles and the error
     half the width of Student's 95 % interval.
 
+    Attributes:
+        scrambles: independent sets of points.
+        seed: of the scrambling.
+
     >>> [weights.shape for _, weights in Sobol(points=64, scrambles=2).samples(3)]
     [(64,), (64,)]
 

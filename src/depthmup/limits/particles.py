@@ -59,6 +59,9 @@ class Particles(Averages):
     about 40 bytes per particle, block and training vector; the error falls as one over the root of
     ``count`` times ``populations``. It is half the width of Student's 95 % interval.
 
+    Attributes:
+        seed: of the random numbers.
+
     >>> Particles(count=1024).populations
     8
     """

@@ -39,6 +39,13 @@ class DepthExponents:
 
     ``x_0`` is infinite where x_0 explodes faster than any power. ``kappa`` is nan unless the
     limit of infinite depth exists. ``margin`` is how far from 0 an exponent must be to count.
+
+    Attributes:
+        alpha, gamma: the exponents that were asked for.
+        x_1: how far one step moves the last layer, relative to its size.
+        f_1: the output after one step.
+        h_1: preactivations after one step.
+        linearization: the share of the update in the preactivations.
     """
 
     alpha: Fraction

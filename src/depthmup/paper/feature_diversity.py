@@ -138,7 +138,13 @@ class Kind:
 
 
 def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> Kind:
-    """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate."""
+    """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate.
+
+    Args:
+        setting: the scale and what is tested.
+        activation: of the blocks.
+        scheme: the setting's Depth-muP unless given.
+    """
     sweep = networks(
         setting,
         schemes=(scheme or setting.depth_mup,),

@@ -2,6 +2,7 @@
 
 from depthmup.planning.application.apply import PlanMismatch
 from depthmup.planning.application.groups import MuonGroups
+from depthmup.planning.application.joined import JoinedOptimizer
 from depthmup.planning.application.optimizer_probe import Probe, family_of
 from depthmup.planning.document import PlanDocumentError
 from depthmup.planning.initialization.initializers import Drawn, recorded
@@ -24,6 +25,7 @@ __all__ = [
     "Drawn",
     "Graph",
     "Hook",
+    "JoinedOptimizer",
     "Multiplier",
     "MuonGroups",
     "NotUnderstood",

@@ -33,6 +33,14 @@ class Prescription:
     gives the optimizer. They contain ``folded``, the multiplier that the parameter carries in place
     of the forward pass. ``laws`` are the laws before folding; ``family`` is the optimizer family
     that trains this parameter.
+
+    Attributes:
+        name, names: of the parameter, and all names of one that is shared.
+        shape, base_shape: of it, and of its counterpart.
+        base_name: of the counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
+        branches: the residual branches that it is in.
     """
 
     name: str
@@ -58,6 +66,13 @@ class Multiplier:
 
     ``value = base * law.at(ratios) / own``, where ``own`` is what the model itself already
     multiplies by and ``base`` is what the person chose for the base.
+
+    Attributes:
+        where: a parameter's use, the logits of attention, or a branch.
+        label: in words.
+        value: of the multiplier at this size.
+        law: how it depends on size.
+        hooks: which apply it; none where parameters carry it.
     """
 
     where: Where

@@ -25,6 +25,9 @@ class Accepted:
     says how sharp the interval must be. Where a region was revised after a first result, the
     finding says so.
 
+    Attributes:
+        low, high: of the region.
+
     Example:
         >>> str(Accepted(low=-0.15, high=0.15)), str(Accepted(low=0.0))
         ('within −0.15 to 0.15', 'above 0')
@@ -71,6 +74,12 @@ class Comparison:
     """One number of a claim: what the paper says, what was measured, what would agree.
 
     A comparison that is not ``decisive`` is shown beside the verdict and does not affect it.
+
+    Attributes:
+        what: the number, in words.
+        paper: what the paper says of it.
+        ours: what was measured, with its interval.
+        accepted: the values that agree, fixed beforehand.
     """
 
     what: str
@@ -90,6 +99,11 @@ class Picture:
 
     Where there are ``frames``, the specification has a parameter ``window_index`` that picks one.
     ``legend`` are labels with their colours, for charts that are too small to hold them.
+
+    Attributes:
+        name: of its file.
+        caption: below it.
+        spec: its Vega-Lite specification.
     """
 
     name: str
@@ -106,6 +120,17 @@ class Finding:
     ``remedy`` says what would decide an undecided claim; ``notes`` what the reader should know
     beyond the numbers; ``revised`` what was changed after a first result, of what is measured or
     accepted, if anything was.
+
+    Attributes:
+        claim: its key, such as fig10.
+        title: in words.
+        shows: what is to be seen.
+        source: figure, table or section of the paper.
+        comparisons: the numbers that decide.
+        pictures: charts of the measurement.
+        group: figures, claims, beyond or errata.
+        config: what was run.
+        command: that measures it again.
     """
 
     claim: str
@@ -137,7 +162,14 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """Findings at one scale, in the paper's order, with configuration and environment."""
+    """Findings at one scale, in the paper's order, with configuration and environment.
+
+    Attributes:
+        scale: laptop, medium or paper.
+        findings: in the paper's order.
+        environment: versions and hardware.
+        config: what was run for all of them.
+    """
 
     scale: str
     findings: tuple[Finding, ...]

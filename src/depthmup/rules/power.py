@@ -94,6 +94,12 @@ class Power:
 
     Powers form a group under ``*``; ``Power()`` is the constant 1.
 
+    Attributes:
+        fan_in, fan_out: exponents of the two sides of a matrix.
+        depth: exponent of the depth.
+        batch, duration: exponents of the batch size, and of the duration in tokens.
+        experts, active: exponents of the number of experts, and of those that a token sees.
+
     Example:
         >>> hidden_init = Power(fan_in=Fraction(-1, 2))
         >>> hidden_init.at(Ratios(fan_in=4, fan_out=4, depth=2))

@@ -48,6 +48,9 @@ class Prediction:
     reason for a None, or the product that made the exponents. ``experts`` is the exponent of the
     number of experts at a held share of active ones, and ``further`` that of any other axis: what
     the network computes as a whole should not grow.
+
+    Attributes:
+        width, depth: exponents along each axis.
     """
 
     width: Fraction | None

@@ -82,6 +82,7 @@ class RunRule:
         standing: how well that is known here.
         scheme: the parametrization that a rule of width or depth belongs to; empty for rules that
             belong to none.
+        notes: what else is known of it.
         key: the name by which training asks for it, such as ``"sde"``; empty where it says too
             little, or too much, to train by.
         beside: what else it moves: weight decay, epsilon and the decay rates of averages.

@@ -161,6 +161,15 @@ RUN_RULES: tuple[RunRule, ...] = (
         batch=Batch.OWN,
     ),
     RunRule(
+        name="Marin AdamH",
+        exponents=_exactly(width="-0.3678", batch="1/2", tokens="-0.2813"),
+        setting="AdamH, an earlier fit of Marin's; the batch's exponent is set, not fitted",
+        reach=UNREAD,
+        source="marin-community/marin",
+        standing=Standing.NOTES,
+        batch=Batch.OWN,
+    ),
+    RunRule(
         name="Scion",
         key="scion",
         exponents=_exactly(batch="0.62", tokens="-0.56"),

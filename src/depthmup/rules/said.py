@@ -19,6 +19,12 @@ class Said:
 
     ``silent`` are the axes that grow and of which the rule does not speak: there it is taken to
     leave the learning rate as it is.
+
+    Attributes:
+        rule: that says it.
+        lr, decay, epsilon: factors on these.
+        one_minus_beta: the factor of 1 - beta.
+        beta2_power: the power to which beta2 is taken.
     """
 
     rule: RunRule

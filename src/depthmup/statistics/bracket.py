@@ -16,6 +16,7 @@ import numpy as np
 
 from depthmup.statistics.curve import average
 from depthmup.statistics.intervals import Array
+from depthmup.statistics.misfit import GENTLE
 
 STEP = 1.0
 """Octaves between the rates of a bracket. On 152 public curves factors of two found the optimum in
@@ -38,6 +39,10 @@ GRAIN = 1 / 8
 
 CLOSE = 2e-3
 """Rates nearer than this, in octaves, are one: tables print them with few digits."""
+
+REACH = STEP + GRAIN / 2 + CLOSE
+"""Octaves within which a rate counts as a step away: one between two of a table's own rates is
+rounded to the grain, and must count once it was made."""
 
 Losses: TypeAlias = Mapping[float, Sequence[float]]
 """One size's losses by log2 learning rate, each by seed: infinite where a run diverged, NaN where
@@ -90,9 +95,47 @@ class Bracket:
         return math.nan if self.lowest is None else float(self.rates[self.lowest])
 
     @cached_property
+    def core(self) -> Array:
+        """The rates within a step of the lowest one."""
+        return np.array([k for k in self.rates if abs(k - self.at) <= REACH])
+
+    @cached_property
     def window(self) -> Array:
-        """The rates within a step of the lowest one: the fit's."""
-        return np.array([k for k in self.rates if abs(k - self.at) <= STEP + CLOSE])
+        """The fit's rates: the core, and a step more on its gentle side if that has the seeds."""
+        seeds = min((self.seeds_at(float(k)) for k in self.core), default=0)
+        if not self.gentle or seeds == 0:
+            return self.core
+        away = self.gentle * (self.rates - self.at)
+        far = (away > REACH) & (away <= STEP + REACH) & np.isfinite(self.averages)
+        known = np.array([self.seeds_at(float(k)) >= seeds for k in self.rates])
+        return np.array(sorted({*self.core, *self.rates[far & known]}))
+
+    @cached_property
+    def gentle(self) -> int:
+        """The side, -1 or 1, that rises by less than a quarter of the other; 0 where neither does.
+
+        There the optimum lies almost between two rates, or the valley is nearly flat on that side:
+        a rate further out tells which.
+        """
+        if not self.closed or self.walled:
+            return 0
+        rise = self.averages - self.averages[self.lowest]
+        inside = np.isin(self.rates, self.core)
+        for side in (-1, 1):
+            away = side * (self.rates - self.at)
+            there, other = inside & (away > 0), inside & (away < 0)
+            neighbour = rise[other][np.abs(away[other]).argmin()]
+            if neighbour > GENTLE * rise[there].max():
+                return side
+        return 0
+
+    @property
+    def far(self) -> float:
+        """The rate two steps from the lowest on the gentle side, or one that was tried near it."""
+        target = self.at + 2 * self.gentle * STEP
+        away = self.gentle * (self.rates - self.at)
+        tried = self.rates[(away > 1.5 * STEP) & (away <= STEP + REACH)]
+        return float(tried[np.abs(tried - target).argmin()]) if len(tried) else target
 
     def seeds_at(self, rate: float) -> int:
         """The number of first seeds that have run at a rate."""
@@ -107,12 +150,12 @@ class Bracket:
     @property
     def closed(self) -> bool:
         """Whether the optimum has a rate within a step on both sides."""
-        return bool((self.window < self.at).any() and (self.window > self.at).any())
+        return bool((self.core < self.at).any() and (self.core > self.at).any())
 
     @property
     def spacing(self) -> float:
         """Octaves between the lowest rate and its farther neighbour."""
-        below, above = self.window[self.window < self.at], self.window[self.window > self.at]
+        below, above = self.core[self.core < self.at], self.core[self.core > self.at]
         return float(max(self.at - below.max(), above.min() - self.at))
 
     @property
@@ -142,7 +185,7 @@ class Bracket:
         if self.closed or len(self.rates) >= MOST:
             return ()
         sides = (self.at - STEP, self.at + STEP)
-        return tuple(k for k in sides if not (np.abs(self.rates - k) < CLOSE).any())
+        return tuple(k for k in sides if not (np.abs(self.rates - k) <= REACH - STEP).any())
 
     def _toward_training(self, widest: float) -> tuple[float, ...]:
         """Where nothing trains, far lower rates; then one far higher, unless a run diverged."""

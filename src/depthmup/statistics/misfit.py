@@ -15,6 +15,7 @@ hold on measured ones (docs/statistics.md).
 import math
 
 import numpy as np
+from scipy.special import ndtri
 
 from depthmup.statistics.intervals import Array, Flags, Index
 
@@ -24,21 +25,31 @@ FIT, ONE_SIDED, WALL = 0.08, 0.7, math.sqrt(0.5)
 STEEP, GENTLE = 0.25, 4.0
 """What it misses beside a wall: spacings per doubling of how much steeper than the other side."""
 
+NORMAL = ndtri((np.arange(16) + 0.5) / 16)
+"""Equally likely values of a normal variable, over which squares are averaged."""
+
+TINY = 1e-300
+"""In the place of a rise that is none."""
+
 
 def at_index(values: Array, index: Index) -> Array:
     """The entry of every row, (..., rates), at an index of its own, (...,)."""
     return np.asarray(np.take_along_axis(values, index[..., None], axis=-1)[..., 0])
 
 
-def steepness_of(x: Array, y: Array, lowest: Index, bandwidth: Array) -> Array:
-    """How much higher a neighbour of the lowest point rises than all of the other side.
+def steep_of(x: Array, y: Array, error: Array, lowest: Index, bandwidth: Array) -> Array:
+    """What a fit misses beside a side that rises far more steeply than the other, in spacings.
 
-    Of parabolas 1 at most, of valleys with sides of slopes a and b at most b / a. A side with fewer
-    than two points does not say how it rises, and 0 is returned for its counterpart.
+    The steepness is how much higher a neighbour of the lowest point rises than all of the other
+    side: of parabolas 1 at most, of valleys with sides of slopes a and b at most b / a, where the
+    other side has two points or more. Where it has one, a parabola's may be any number, and so may
+    that of a valley with one flat side: three points cannot tell them apart, and the larger error
+    is taken. Squares are averaged over what seeds leave open of the other side's rise.
 
     Args:
         x: log2 learning rates, (..., rates).
         y: log losses there; infinite where a run diverged, NaN where there is none.
+        error: standard errors of how far points rise above the lowest one, (..., rates).
         lowest: index of the lowest point of every curve.
         bandwidth: octaves that a parabola's weights reach.
     """
@@ -46,15 +57,47 @@ def steepness_of(x: Array, y: Array, lowest: Index, bandwidth: Array) -> Array:
     low = np.where(finite.any(-1), at_index(np.where(finite, y, 0.0), lowest), 0.0)
     rise = np.where(finite, y, 0.0) - low[..., None]
     near = finite & (np.abs(u) <= bandwidth[..., None] + 1e-9)
-    steepness = np.zeros(lowest.shape)
+    steep = np.zeros(lowest.shape)
     for side in (-1, 1):
         here, other = near & (side * u > 0), near & (side * u < 0)
         distance = np.where(here, np.abs(u), math.inf)
         neighbour = np.where(here.any(-1), at_index(rise, distance.argmin(-1)), 0.0)
-        top = np.where(other, rise, 0.0).max(-1)
-        known = (other.sum(-1) >= 2) & (top > 0)
-        steepness = np.maximum(steepness, np.where(known, neighbour / np.where(known, top, 1), 0))
-    return steepness
+        highest = np.where(other, rise, -math.inf).argmax(-1)
+        top, uncertain = at_index(rise, highest), at_index(error, highest)
+        tops = np.maximum(top[..., None] + NORMAL * uncertain[..., None], TINY)
+        ratio = neighbour[..., None] / tops / GENTLE
+        of_tops = np.minimum(STEEP * np.log2(np.maximum(ratio, 1.0)), WALL)
+        rms = np.sqrt((of_tops**2).mean(-1))
+        steep = np.maximum(steep, np.where(here.any(-1) & other.any(-1), rms, 0.0))
+    return steep
+
+
+def rise_errors(log_losses: Array, y: Array, lowest: Index, near: Flags) -> Array:
+    """Standard errors of how far points rise above the lowest one, as seeds scatter, (..., rates).
+
+    A variance is that of the differences from the lowest point: of all points of a curve or of all
+    curves of an experiment, whichever is larger. Zero with one seed.
+
+    Args:
+        log_losses: (..., sizes, rates, seeds), infinite or NaN where there is none.
+        y: their averages over seeds.
+        lowest: index of the lowest point of every curve.
+        near: the points that count.
+    """
+    index = np.broadcast_to(lowest[..., None, None], (*lowest.shape, 1, log_losses.shape[-1]))
+    with np.errstate(invalid="ignore"):
+        rise = log_losses - np.take_along_axis(log_losses, index, -2)
+    away = np.arange(y.shape[-1]) != lowest[..., None]
+    there = np.isfinite(rise) & (near & np.isfinite(y) & away)[..., None]
+    count = there.sum(-1)
+    rise = np.where(there, rise, 0.0)
+    mean = rise.sum(-1, keepdims=True) / np.maximum(count, 1)[..., None]
+    square = (np.where(there, rise - mean, 0.0) ** 2).sum((-2, -1))
+    freedom = np.maximum(count - 1, 0).sum(-1)
+    own = square / np.maximum(freedom, 1)
+    pooled = square.sum(-1, keepdims=True) / np.maximum(freedom.sum(-1, keepdims=True), 1)
+    variance = np.maximum(own, pooled)[..., None] / np.maximum(count, 1)
+    return np.asarray(np.sqrt(variance))
 
 
 def misfit_of(
@@ -65,7 +108,7 @@ def misfit_of(
     spacing: Array,
     bandwidth: Array,
     alone: Flags,
-    steepness: Array,
+    steep: Array,
 ) -> Array:
     """The standard error that the fit itself has; see the module's docstring.
 
@@ -77,7 +120,7 @@ def misfit_of(
         spacing: octaves between learning rates around it.
         bandwidth: octaves that the parabola's weights reach.
         alone: where there is no parabola, and the lowest point is all that is known.
-        steepness: of the neighbours beside the other side (``steepness_of``).
+        steep: what a steep side adds, in spacings (``steep_of``).
 
     Returns:
         Octaves, one for each curve.
@@ -90,5 +133,4 @@ def misfit_of(
     high = np.minimum(high, np.where(tried, x, -math.inf).max(-1) + spacing)
     reach_low, reach_high = (np.minimum(d / bandwidth, 1.0) for d in (at - low, high - at))
     one_sided = np.hypot(FIT, ONE_SIDED * np.abs(reach_low - reach_high))
-    steep = STEEP * np.log2(np.maximum(steepness / GENTLE, 1.0))
     return np.asarray(spacing * np.where(alone, WALL, np.minimum(np.hypot(one_sided, steep), WALL)))

@@ -26,8 +26,9 @@ from depthmup.statistics.curve import Curves
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, student
 from depthmup.statistics.looks import LOOKS, SPENT, line_of, looked_at, seeds_part
-from depthmup.statistics.misfit import FIT
+from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima, optima
+from depthmup.statistics.parabola import SPACINGS
 
 Size: TypeAlias = Mapping[str, int]
 
@@ -166,7 +167,10 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:
             f"Expected losses of each of the {len(search.sizes)} sizes; got {len(losses)}. Give an "
             "empty mapping for a size without runs."
         )
-    return _State(search=search, losses=losses).next_round()
+    step = _State(search=search, losses=losses).next_round()
+    if isinstance(step, Round) and not step.asks:
+        return Done(why=f"{step.why}: undecided, and every run that could be asked for was made.")
+    return step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +256,12 @@ class _State:
                 f"{search.tuned.plural} that were tried. Give {search.grid}= a grid that holds it."
             )
         if first and (valleys := second_valley(bracket.rates, bracket.averages)):
+            between = bracket.rates[
+                (bracket.rates >= min(valleys)) & (bracket.rates <= max(valleys))
+            ]
+            # One seed's noise looks like a second valley where the first is nearly flat.
+            if asks := self._asks(i, between, min(CERTIFIED, search.looks[-1])):
+                return self._round(asks, f"{self._named(i)}: one valley or two", i)
             one, other = (f"2^{k:g}" for k in valleys)
             return Done(
                 why=f"{self._named(i)}: the curve has two valleys, at {one} and {other}, and which "
@@ -361,6 +371,11 @@ class _State:
         new = [k for k in rates if np.abs(bracket.rates - k).min() > STEP / 16]
         return self._asks(i, new, self.look)
 
+    def far_rate(self, i: int) -> tuple[Ask, ...]:
+        """Runs at a rate two steps from the lowest, on the side of a bracket that hardly rises."""
+        bracket = self.brackets[i]
+        return self._asks(i, [bracket.far], self.look) if bracket.gentle else ()
+
     def more_seeds(self, sizes: Sequence[int]) -> Round:
         look = next(look for look in self.search.looks if look > self.look)
         asks = [ask for i in sizes for ask in self._asks(i, self.brackets[i].window, look)]
@@ -427,7 +442,7 @@ class _Sharper:
         if not math.isfinite(half):
             return self._more_or_shallow()
         misfit = self.fitted.misfit
-        finest = misfit / 2.0 ** np.array([self._halvings(i) for i in self.sizes])
+        finest = np.array([self._least(i, misfit[n]) for n, i in enumerate(self.sizes)])
         hopeless = self._half(search.looks[-1], finest) > need + slack
         if hopeless and search.precision is None:
             return Done(
@@ -453,14 +468,16 @@ class _Sharper:
     def _best_step(self, need: float, half: float) -> Round | Done:
         """The steps that narrow the interval most for their cost, until they would decide."""
         state, search, look = self.state, self.state.search, self.state.look
-        misfit, worth = self.fitted.misfit.copy(), {}
+        misfit = self.fitted.misfit.copy()
+        worth: dict[int, tuple[float, tuple[Ask, ...], float]] = {}
         for n, i in enumerate(self.sizes):
-            asks, error = self._finer(i, misfit[n])
-            if asks:
+            for asks, error in (self._farther(i, misfit[n]), self._finer(i, misfit[n])):
                 finer = misfit.copy()
                 finer[n] = error
                 gain = half**2 - self._half(look, finer) ** 2
-                worth[n] = (gain / (len(asks) * search.costs[i]), asks, error)
+                value = gain / (max(len(asks), 1) * search.costs[i])
+                if asks and (n not in worth or value > worth[n][0]):
+                    worth[n] = (value, asks, error)
         later = [other for other in search.looks if other > look]
         if later:
             more = state.more_seeds(self.sizes)
@@ -477,7 +494,19 @@ class _Sharper:
         if not asks_so_far:
             return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps")
         named = dict.fromkeys(state._named(ask.size) for ask in asks_so_far)
-        return Round(asks=asks_so_far, why=f"half steps at {'; '.join(named)}")
+        return Round(asks=asks_so_far, why=f"rates between and beside at {'; '.join(named)}")
+
+    def _least(self, i: int, misfit: float) -> float:
+        """The misfit that more rates at a size could leave."""
+        return min(misfit, self._farther(i, misfit)[1]) / 2.0 ** self._halvings(i)
+
+    def _farther(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
+        """Runs that tell a bracket's gentle side, and the misfit if that side is no flat one."""
+        asks = self.state.far_rate(i)
+        step = self.state.brackets[i].spacing
+        return asks, min(
+            misfit, math.hypot(FIT, ONE_SIDED / SPACINGS / 2) * step
+        ) if asks else misfit
 
     def _finer(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that make a size's bracket finer, or as wide on both sides, and the misfit then."""

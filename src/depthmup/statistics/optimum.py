@@ -19,7 +19,7 @@ from depthmup.records import Place
 from depthmup.statistics.asymmetry import Sides, excess, sides_of
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import Array, Flags, Index, jackknife_error
-from depthmup.statistics.misfit import at_index, misfit_of, steepness_of
+from depthmup.statistics.misfit import at_index, misfit_of, rise_errors, steep_of
 from depthmup.statistics.parabola import (
     BANDWIDTH,
     SPACINGS,
@@ -250,6 +250,8 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     at_end = (before == lowest) | (after == lowest)
     failed = ~(at_index(np.where(finite, y, math.inf), lowest) < math.log(chance))
     alone = wall | at_end | failed | ~(curvature > 0)
+    near = np.abs(x - here[..., None]) <= bandwidth[..., None]
+    error = rise_errors(curves.log_losses, y, lowest, near)
     return Optima(
         curves=curves,
         log_losses=y,
@@ -258,7 +260,7 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         spacing=spacing,
         bandwidth=bandwidth,
         misfit=misfit_of(
-            x, y, tried, here, spacing, bandwidth, alone, steepness_of(x, y, lowest, bandwidth)
+            x, y, tried, here, spacing, bandwidth, alone, steep_of(x, y, error, lowest, bandwidth)
         ),
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),

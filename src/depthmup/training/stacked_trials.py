@@ -31,6 +31,7 @@ def run_together(
     model: Model,
     *,
     on_progress: Callable[[float], None] = lambda fraction: None,
+    on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:
     """Train trials that differ in learning rate and seed alone; the records of ``run_trial``, to
     rounding.
@@ -42,6 +43,10 @@ def run_together(
         trials: that differ in learning rate and seed alone.
         model: whose trials these are.
         on_progress: called with the fraction of steps done.
+        on_loss: called with every trial that has not diverged, every step, and its loss.
+
+    Returns:
+        A record of each trial, in their order, after the last step.
 
     Raises:
         ValueError: the trials, the model or the settings cannot be stacked.
@@ -74,6 +79,7 @@ def run_together(
                 ended[member] = Status.DIVERGED if step else Status.FAILED
             if ended[member] is Status.FINISHED:
                 losses[member].append(value)
+                on_loss(trials[member], step, value)
         if Status.FINISHED not in ended:
             break
         for weight in weights.values():

@@ -4,7 +4,7 @@ Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-o
 and which residual branch a parameter lies in come from the dataflow.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -17,6 +17,7 @@ from depthmup.planning.structure.pair import paired
 from depthmup.planning.structure.places import ParameterPlace, located
 from depthmup.planning.structure.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.structure.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.structure.stages import by_stage
 from depthmup.planning.structure.weight_sites import weight_sites
 from depthmup.tracing import ExampleInputs, Facts
 
@@ -27,7 +28,13 @@ class Anatomy:
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
-    of experts.
+    of experts; ``repeated`` are containers that look like one and have no router.
+
+    Attributes:
+        places: of every parameter: its counterpart, role and ratios.
+        sites: where forward multipliers can stand.
+        notes: what a reader should know.
+        depths: the depth ratio of each residual stream.
     """
 
     places: tuple[ParameterPlace, ...]
@@ -37,6 +44,7 @@ class Anatomy:
     positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
+    repeated: tuple[str, ...] = ()
 
 
 def anatomy(
@@ -80,6 +88,8 @@ def anatomy(
         read_before=read_before,
         numbers=numbers,
     )
+    if reading.branching is not None and depth is None:
+        reading = replace(reading, branching=by_stage(reading.branching, pair.base_of))
     membership = membership_of(pair, reading.branching, depth)
     mixtures = mixtures_of(pair, reading.comparison)
     inside = repeated_inside(pair, reading.branching, membership, mixtures.parts)
@@ -102,4 +112,5 @@ def anatomy(
         positive=reading.positive if any(s.ratio > 1 for s in membership.depths) else (),
         depths=membership.depths,
         mixtures=mixtures.growth,
+        repeated=inside,
     )

@@ -4,12 +4,13 @@ A mixture has three sizes beside width and depth: how many experts there are (E)
 are active (K), and how wide each is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from depthmup.planning.structure.comparison import Comparison
 from depthmup.planning.structure.own_constants import equal
 from depthmup.planning.structure.pair import Pair
+from depthmup.planning.structure.repeated import repeated_words
 from depthmup.planning.structure.roles import Growth, MixturePart, NotUnderstood, matrix_use
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import Part, Ratios, Scheme
@@ -120,7 +121,7 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
 
     for name in mixture.shared:
         yield name, MixturePart(part=Part.SHARED)
-    for name in {mixture.router, *mixture.biases}:
+    for name in {mixture.router, *mixture.biases, *mixture.noise}:
         yield part(Part.ROUTER, name)
     for name in mixture.matrices | mixture.vectors:
         yield part(Part.DOWN if name in mixture.last else Part.EXPERT, name)
@@ -151,17 +152,34 @@ def mixture_sites(pair: Pair, comparison: Comparison, mixtures: Mixtures) -> Ite
         )
 
 
-def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[str]:
+def not_covered(
+    mixtures: Sequence[MixtureGrowth], scheme: Scheme, repeated: Sequence[str] = ()
+) -> Iterator[str]:
     """Notes on mixtures that grew in a way for which a scheme has no factor.
 
     Args:
         mixtures: how they grew.
         scheme: whose laws are to hold.
+        repeated: containers that repeat their modules more often than the base's inside of one
+            branch, and of which no router was seen to weight the modules.
 
     Raises:
         NotUnderstood: the scheme's rule for experts needs held what was not held, or there are more
-            experts and the scheme has no rule for them.
+            experts and the scheme has no rule for them, or it has one and nothing that it is for.
     """
+    if scheme.experts is not None and not mixtures:
+        dense = scheme.name.split("+")[0]
+        if repeated:
+            raise NotUnderstood(
+                f"{scheme.title} has a rule for experts, and {repeated_words(repeated)}, but no "
+                "router was seen that weights them: one matrix, whose softmax or sigmoid "
+                "multiplies what every expert reads or what it gives, once. Write the layer so, or "
+                f"name scheme={dense!r}, under which their number takes no factor."
+            )
+        yield (
+            f"{scheme.title} has a rule for experts, and no router was seen that weights any: "
+            f"nothing takes its factors, and the plan is that of {dense!r}."
+        )
     for mixture in mixtures:
         ratios = mixture.ratios
         if mixture.active == 1 and mixture.renormalized:

@@ -26,6 +26,12 @@ class ParameterPlace:
 
     ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
     where it is tied; ``embeds`` says that rows of it are looked up, beside any other use.
+
+    Attributes:
+        name, shape: of the parameter.
+        base_name, base_shape: of its counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
     """
 
     name: str
@@ -127,6 +133,9 @@ def _role(
         # A shared expert is a dense layer.
         mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
     )
+    if labels and uses and all(use.divided for use in uses):
+        # Its rows are those of all layers: each branch reads as many as in the base.
+        fans = replace(fans, fan_out=fans.fan_out / depth)
     role = Role(
         kind=kind,
         in_branch=bool(labels),

@@ -41,7 +41,7 @@ def repeated_inside(
     inside = _in_one_branch(deeper, _branches(pair, branching))
     if inside and branching is None:
         raise NotUnderstood(
-            f"{_repeated(inside)}, and a declaration does not say how they are put "
+            f"{repeated_words(inside)}, and a declaration does not say how they are put "
             "together. Experts are recognized in the dataflow: leave out branches= and pass "
             "example_inputs, or give both models the same number."
         )
@@ -52,7 +52,7 @@ def repeated_note(containers: Iterable[str]) -> Iterator[str]:
     """A note on what repeats inside of one residual branch, which no rule covers."""
     if named := [*containers]:
         yield (
-            f"{_repeated(named)}. No rule is known for that but those for experts that a "
+            f"{repeated_words(named)}. No rule is known for that but those for experts that a "
             "router weights: their number takes no factor, and a mean over them stays as it is."
         )
 
@@ -93,11 +93,11 @@ def _in_one_branch(deeper: Iterable[str], branches_of: Branches) -> tuple[str, .
     return tuple(result)
 
 
-def _repeated(containers: Iterable[str]) -> str:
+def repeated_words(containers: Iterable[str]) -> str:
     """The containers in a sentence, without its end.
 
     Example:
-        >>> _repeated(["layers.0.experts", "layers.1.experts"])
+        >>> repeated_words(["layers.0.experts", "layers.1.experts"])
         'layers.*.experts repeats its modules more often than the base inside of one residual \
 branch'
     """
@@ -136,7 +136,7 @@ def with_numbers_left(
         }
         if not any(equal(site.own * ratio**power, 1.0) for ratio in ratios for power in (1.0, 0.5)):
             raise NotUnderstood(
-                f"{_repeated(inside)}, and the branch {site.label} is multiplied by a number "
+                f"{repeated_words(inside)}, and the branch {site.label} is multiplied by a number "
                 f"that is {site.own:.4g} times the base's: what follows depth in it and what the "
                 "number of modules cannot be told apart. Give both models the same number."
             )
