@@ -173,10 +173,7 @@ def run(options: Options) -> int:
     if options.json:
         print_json(text)
     else:
-        print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
-        for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
-            print(f"{t:>4}  {loss:>9.5f}  {line[-1]:>22.5f}")
-        print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
+        _print(solution, rms)
         if files is not None:
             print(f"The page: {files[0].resolve()}")
     return 0 if solution.status.ok else 1
@@ -274,6 +271,13 @@ def _refuse(options: Options, what: str, *names: str) -> None:
     for name in names:
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(f"--{name.replace('_', '-')} has no effect with {what}: leave it out.")
+
+
+def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
+    print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
+    for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
+        print(f"{t:>4}  {loss:>9.5f}  {line[-1]:>22.5f}")
+    print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
 
 
 def _title(options: Options, solution: "limits.Solution") -> str:
