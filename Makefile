@@ -47,11 +47,15 @@ docs: $(READY)  ## the site, in site/: a warning or a dead link is an error
 	$(BIN)/python -m pytest -n 0 -rs tests/docs/test_site.py
 
 # torchtitan's recipe needs few of its requirements, of which one contradicts transformers' datasets.
+# timm and its torchvision stay out of the environment: tests/docs/conftest.py says why.
 integrations: $(READY)  ## the recipes of docs/how-to with the real trainers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[integrations]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
 	  torchtitan torchdata torch_checkpointing spmd_types==0.2.3 einops
-	$(BIN)/python -m pytest -n 0 -rs tests/docs tests/sweep/test_trackers.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target build/timm \
+	  timm torchvision==0.28.0
+	$(BIN)/python -m pytest -n 0 -rs tests/docs tests/sweep/test_trackers.py tests/test_notebook.py
+	PYTHONPATH=build/timm $(BIN)/python -m pytest -n 0 -rs tests/docs/test_pages.py -k timm
 
 wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
 	rm -rf dist build/clean
@@ -99,4 +103,5 @@ audit: $(TOOLS)/.ready  ## known vulnerabilities of what is pinned; 2: not every
 	$(TOOLS)/bin/python requirements/audit.py
 
 clean:
-	rm -rf $(VENV) $(TOOLS) .venv-locked runs site build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) .venv-locked runs site build dist .mypy_cache .ruff_cache .pytest_cache \
+	  .jupyter_cache jupyter_execute

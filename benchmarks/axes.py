@@ -2,6 +2,7 @@
 
     python -m benchmarks.axes train STORE    # what the store does not hold yet
     python -m benchmarks.axes STORE          # the tables of docs/axes.md
+    python -m benchmarks.axes search FOLDER  # the rest of them: Muon under the other rules
 
 Residual networks of width 32 and depth 4 on the digits, and decoders of width 32 and two layers on
 bytes of Python's standard library. Batches over a factor of 32, durations over a factor of 16.
@@ -16,14 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from depthmup import Auto, Design, Execution, transfer
 from depthmup.model import Model
 from depthmup.paper.decoders import normed, python_text
 from depthmup.records import Estimate, Place, Transfer, environment
-from depthmup.rules import NO_RULE, RUN_RULES, RunLaws, RunRule
+from depthmup.rules import NO_RULE, RUN_RULES, Ratios, RunRule
 from depthmup.sweep import (
     BuiltIn,
     Custom,
-    Design,
     InProcess,
     Progress,
     Store,
@@ -106,8 +107,8 @@ def questions() -> Iterator[Question]:
     lengths = (50, 100, 200, 400, 800)
     yield residual("batch, tokens held", "batch", base={**SMALL, "tokens": 2**15}, batch=batches)
     yield residual(
-        "batch, steps held", "batch", ("none", "sqrt-batch"), base={**SMALL, "steps": 256},
-        batch=batches,
+        "batch, steps held", "batch", ("none", "sqrt-batch", "power-lines", "beta2-half-life"),
+        base={**SMALL, "steps": 256}, batch=batches,
     )  # fmt: skip
     yield residual(
         "duration, batch held", "steps", ("none", "sde", "decay-time", "power-lines"),
@@ -118,6 +119,11 @@ def questions() -> Iterator[Question]:
             f"depth at {steps} steps", "depth", ("none",), base={**SMALL, "steps": steps},
             depth=(4, 8, 16, 32),
         )  # fmt: skip
+    yield residual(
+        "depth and duration", "depth", ("none",), base={**SMALL, "steps": 256},
+        depth=(4, 8, 16, 32), steps=DURATIONS,
+        sizes=[{**SMALL, "depth": depth, "steps": n} for depth in (8, 16, 32) for n in (64, 1024)],
+    )  # fmt: skip
     yield decoding(
         "batch, tokens held", "batch", TRAINED, least=-8, base={**TEXT, "tokens": 6400},
         batch=sequences,
@@ -134,6 +140,36 @@ def questions() -> Iterator[Question]:
         "duration, batch held", "steps", ("none", "sde"), "muon", base={**TEXT, "steps": 200},
         steps=lengths,
     )  # fmt: skip
+
+
+def searches() -> Iterator[tuple[str, Design]]:
+    """Muon under the rules that move more than its rate, at three sizes: rates found as it goes."""
+    common = {
+        "schemes": "completep", "optimizers": "muon", "weight_decays": 0.5, "seeds": 4,
+        "settings": {"schedule": "linear", "warmup": 0.1}, "lrs": Auto(start=2.0**-4.5),
+    }  # fmt: skip
+    yield "batch, tokens held", Design(
+        base={**TEXT, "tokens": 6400}, batch=(16, 64, 128),
+        run=("sde", "sqrt-batch", "decay-time", "beta2-half-life"), **common,
+    )  # fmt: skip
+    yield "duration, batch held", Design(
+        base={**TEXT, "steps": 200}, steps=(50, 200, 800),
+        run=("sde", "decay-time", "power-lines"), **common,
+    )  # fmt: skip
+
+
+def search(folder: Path) -> None:
+    """A row for each rule."""
+    columns = ("question", "rule", "best log2 learning rate", "drift (95%)", "excess loss",
+               "best loss", "verdict")  # fmt: skip
+    print(f"| {' | '.join(columns)} |\n" + "| --- " * len(columns) + "|", flush=True)
+    on = Execution(executor="in-process", workers=1, engine="stacked")
+    for title, design in searches():
+        report = transfer(decoder(), design, out=folder / title.split(",")[0], on=on)
+        for variant in design.variants:
+            assert variant.run is not None
+            row = _row(variant.run.key, report.finding(variant.name))
+            print(f"| {title} {row}", flush=True)
 
 
 def train(store: Store) -> None:
@@ -182,43 +218,66 @@ def shifted(drift: Estimate, by: float) -> Estimate:
     return replace(drift, value=drift.value - by, low=drift.low - by, high=drift.high - by)
 
 
-def along(rule: RunRule, question: Question) -> float | None:
-    """The exponent of a rule along the axis of a question, if it speaks of it."""
+def along(rule: RunRule, question: Question) -> tuple[float, bool]:
+    """The exponent of the learning rate along the axis of a question, and whether a rule moves
+    decay, epsilon or averages as well."""
     held = "tokens" if "tokens" in question.sweep.design.base else "steps"
-    exponent = rule.along(question.axis, fixed=held)
-    return None if exponent is None else float(exponent)
+    twice = {
+        ("batch", "tokens"): Ratios(batch=2),
+        ("batch", "steps"): Ratios(batch=2, duration=2),
+        ("steps", "steps"): Ratios(duration=2),
+    }.get((question.axis, held), Ratios())
+    laws = rule.laws
+    beside = (laws.decay, laws.epsilon, laws.one_minus_beta, laws.log_beta2)
+    exponent = round(math.log2(laws.lr.at(twice)), 9)
+    return exponent, any(not math.isclose(power.at(twice), 1.0) for power in beside)
 
 
 def table(question: Question, store: Store) -> list[str]:
-    """A row for each rule: drift, excess loss and verdict."""
+    """A row for each rule: drift, excess loss and verdict; and which drift depends on what.
+
+    Rules that speak of something else are judged by what training under them does.
+    """
     sweep = question.sweep
     records = store.records(sweep.runs)
-    (study,) = studies(sweep, records, config={}, environment={})
+    study, *_ = studies(sweep, records, config={}, environment={})
     of_rule = {
         v.run.key: t
         for v, t in zip(sweep.design.variants, study.headline.transfers, strict=True)
         if v.run is not None
     }
-    lines = [
-        "| rule | best log2 learning rate | drift (95%) | excess loss | verdict |",
-        "| --- | --- | --- | --- | --- |",
-    ]
     none = of_rule[NO_RULE.key]
-    for rule in (NO_RULE, *RUN_RULES):
-        if rule.key in of_rule:
+    # Along the depth none of them says anything.
+    trainable = [rule for rule in RUN_RULES if rule.key and question.axis in ("batch", "steps")]
+    alike = [r.key for r in trainable if along(r, question) == (0, False)]
+    lines = [
+        "| rule | best log2 learning rate | drift (95%) | excess loss | best loss | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
+        _row(", ".join([NO_RULE.key, *alike]), none),
+    ]
+    for rule in trainable:
+        exponent, beside = along(rule, question)
+        if rule.key in of_rule and rule.key not in alike:
             lines.append(_row(rule.key, of_rule[rule.key]))
-        elif rule.key and rule.beside == RunLaws() and (by := along(rule, question)) is not None:
-            lines.append(_computed(rule, none, by))
+        elif exponent and not beside:
+            lines.append(_computed(rule, none, exponent))
+    for other, change in none.interactions.items():
+        lines += ["", f"The drift with {study.axis} changes by {_drift(change)} per doubling of "
+                      f"{other}."]  # fmt: skip
     return lines
 
 
 def _row(name: str, transfer: Transfer) -> str:
     optima = " ".join(
-        f"{o.log2_lr.value:.1f}" if o.place is Place.INTERIOR else o.place.value.replace(" ", "-")
+        f"{o.log2_lr.value:.1f}".replace("-", "−")
+        if o.place is Place.INTERIOR
+        else o.place.value.replace(" ", "-")
         for o in transfer.optima
     )
     excess = f"{transfer.regret.value:.3f}" if math.isfinite(transfer.regret.value) else "–"
-    return f"| {name} | {optima} | {_drift(transfer.drift)} | {excess} | {transfer.verdict.value} |"
+    cells = (name, optima, _drift(transfer.drift), excess, f"{transfer.optima[-1].loss.value:.3f}",
+             transfer.verdict.value)  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
@@ -226,7 +285,7 @@ def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
     verdict = "transfers" if drift.inside(-0.15, 0.15) else "undecided"
     if drift.outside(-0.15, 0.15):
         verdict = "drifts"
-    return f"| {rule.key} (computed) | | {_drift(drift)} | | {verdict} |"
+    return f"| {rule.key} (computed) | | {_drift(drift)} | | | {verdict} |"
 
 
 def _drift(drift: Estimate) -> str:
@@ -237,6 +296,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="+")
     *verb, path = parser.parse_args().words
+    if verb == ["search"]:
+        search(Path(path))
+        return
     with Store(Path(path)) as store:
         if verb == ["train"]:
             train(store)

@@ -1,14 +1,17 @@
 """Mixtures of experts, measured: the coordinate check along the number of experts, and transfer.
 
-python -m benchmarks.experts check         # the first table of docs/experts.md
-python -m benchmarks.experts transfer OUT  # the second: what OUT does not hold yet is trained
+    python -m benchmarks.experts check         # the first table of docs/experts.md
+    python -m benchmarks.experts transfer OUT  # the second: what OUT does not hold yet is trained
+
+Transfer is measured on bytes of Python's standard library, of which the next one is predicted from
+the last eight by two layers of experts, and on sums of products of random numbers.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +19,9 @@ from torch import Tensor, nn
 import depthmup
 from depthmup.diagnostics import check, planned
 from depthmup.model import Model
+from depthmup.paper.decoders import python_text
 from depthmup.planning import Plan
-from depthmup.records import Check, environment
+from depthmup.records import Check, Transfer, environment
 
 SHOWN = ("stream change", "branch change", "logits change", "update effect", "entry update")
 
@@ -53,10 +57,6 @@ def batch(generator: torch.Generator, batch: int = 64) -> tuple[Tensor, Tensor]:
     x = torch.randn(batch, 16, generator=generator)
     pairs = x * x.roll(1, -1)
     return x, (pairs[:, :8] + pairs[:, 8:]).argmax(-1)
-
-
-MINE = Model(make, batch=batch, version="1")
-BASE = {"width": 32, "depth": 2, "experts": 8, "share": 4, "expert_width": 32}
 
 
 def too_fast(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer]:
@@ -109,7 +109,7 @@ def next_token(output: Any, ids: Tensor) -> Tensor:
 def checked(model: Model, **options: Any) -> Check:
     return check(
         model, scheme="completep+moe", widths=(32,), depths=(2,),
-        along={"experts": (4, 8, 16, 32)}, seeds=3, steps=4, **options,
+        experts=(4, 8, 16, 32), seeds=3, steps=4, **options,
     )  # fmt: skip
 
 
@@ -148,26 +148,97 @@ def result_of(result: Check) -> Callable[[str], str]:
     return cell
 
 
-QUESTIONS = {
-    "experts": ("completep+moe", {"experts": (8, 16, 32)}),
-    "expert width": ("completep+moe", {"expert_width": (16, 32, 64, 128)}),
-    "active experts": ("completep", {"share": (1, 2, 4)}),
-}
+CONTEXT, BYTES = 8, 256
+STACKED = depthmup.Execution(executor="in-process", workers=1, engine="stacked")
+
+
+class Bytes(nn.Module):
+    """A table for each of the last bytes, layers of experts, and a readout."""
+
+    def __init__(self, width: int, depth: int, experts: int, share: int, expert_width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(CONTEXT * BYTES, width)
+        active = experts * share // 8
+        self.layers = nn.Sequential(
+            *(Experts(width, experts, active, expert_width) for _ in range(depth))
+        )
+        self.norm, self.readout = nn.LayerNorm(width), nn.Linear(width, BYTES, bias=False)
+        # Every byte of the context adds one row.
+        nn.init.normal_(self.embedding.weight, std=CONTEXT**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.readout(self.norm(self.layers(self.embedding(x).sum(-2))))
+        return logits
+
+
+def following(generator: torch.Generator, batch: int = 64) -> tuple[Tensor, Tensor]:
+    """Eight bytes of Python, each in the table of its position, and the one behind them."""
+    read, ahead = python_text().batch(generator, batch, CONTEXT)
+    return read + BYTES * torch.arange(CONTEXT), ahead[:, -1]
+
+
+def alike(depth: int, scale: int) -> nn.Module:
+    """Network, experts and their number grow alike."""
+    return Bytes(16 * scale, depth, 8 * scale, 4, 16 * scale)
+
+
+def narrow(depth: int, scale: int) -> nn.Module:
+    """Network and number of experts grow alike, each expert is as narrow as it was."""
+    return Bytes(16 * scale, depth, 8 * scale, 4, 16)
+
+
+SIZES = {"width": 32, "depth": 2, "experts": 8, "share": 4, "expert_width": 32}
+Arm: TypeAlias = tuple[str, tuple[int, ...]]
+Question: TypeAlias = tuple[str, Callable[..., nn.Module], dict[str, int], Arm, tuple[str, ...]]
+QUESTIONS: tuple[Question, ...] = (
+    ("experts, half of them active", Bytes, SIZES, ("experts", (8, 16, 32)),
+     ("completep+moe", "sp")),
+    ("expert width", Bytes, SIZES, ("expert_width", (32, 64, 128)),
+     ("completep+moe", "completep", "sp")),
+    ("active experts of 8", Bytes, SIZES, ("share", (1, 2, 4)), ("completep",)),
+    ("width, expert width and experts alike", alike, {"depth": 2}, ("scale", (1, 2, 4)),
+     ("completep+mssp", "sp")),
+    ("width and experts alike, narrow experts", narrow, {"depth": 2}, ("scale", (1, 2, 4)),
+     ("completep+mssp-small", "sp")),
+    ("experts, half of them active; sums of products", make, SIZES, ("experts", (8, 16, 32)),
+     ("completep+moe", "sp")),
+)  # fmt: skip
+"""What grows, from which base, and the schemes that are judged: ``sp`` has no factor for anything.
+``completep`` knows no factor for active experts, and refuses more experts. Where all of them grow
+alike, ``moe`` and ``mssp`` differ in the router's start alone, so that one of them is trained."""
 
 
 def transfers(out: Path) -> None:
-    rates = [2.0 ** (k / 2) for k in range(-20, -7)]
-    for title, (scheme, arm) in QUESTIONS.items():
-        (axis, values), start = next(iter(arm.items())), time.process_time()
+    """A row for each question and scheme; values are found as the sweep goes."""
+    version = f"bytes 1, {python_text().digest[:16]}"
+    print("| what grows | scheme | best log2 learning rate | drift (95%) | excess loss | verdict |")
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    for title, factory, base, (axis, sizes), schemes in QUESTIONS:
+        start = time.process_time()
         design = depthmup.Design(
-            base={**BASE, axis: values[0]}, lrs=rates, schemes=scheme, optimizers="adamw",
-            seeds=4, steps=200, **arm,
+            base={**base, axis: sizes[0]}, arms={axis: sizes}, schemes=schemes, optimizers="adamw",
+            seeds=6, steps=300, lrs=depthmup.Auto(start=2.0**-7),
+            settings={"schedule": "linear", "warmup": 0.1},
         )  # fmt: skip
-        report = depthmup.transfer(MINE, design, out=out / axis)
-        finding = report.finding(axis=axis)
-        optima = ", ".join(f"{o.size[axis]}: {o.log2_lr.value:.2f}" for o in finding.optima)
-        print(f"{title} | {scheme} | {optima} | {finding.drift} | {finding.regret} | "
-              f"{finding.verdict} | {time.process_time() - start:.0f} s")  # fmt: skip
+        data = batch if factory is make else following
+        model = Model(factory, batch=data, version=version)
+        folder = out / "-".join([factory.__name__, axis])
+        report = depthmup.transfer(model, design, out=folder, on=STACKED)
+        for scheme in schemes:
+            print(_row(title, scheme, report.finding(scheme)), flush=True)
+        print(f"<!-- {len(report.records)} runs, {time.process_time() - start:.0f} s -->")
+
+
+def _row(title: str, scheme: str, transfer: Transfer) -> str:
+    optima = " ".join(f"{o.log2_lr.value:.1f}" for o in transfer.optima)
+    drift, excess = transfer.drift, transfer.regret
+    numbers = (
+        optima,
+        f"{drift.value:+.2f} [{drift.low:+.2f}, {drift.high:+.2f}]",
+        f"{excess.value:.3f} [{excess.low:.3f}, {excess.high:.3f}]",
+    )
+    cells = (title, f"`{scheme}`", *(n.replace("-", "−") for n in numbers), transfer.verdict.value)
+    return f"| {' | '.join(cells)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

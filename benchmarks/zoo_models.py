@@ -1,8 +1,8 @@
 """Architectures of the zoo: how to build each in any size, with random weights.
 
 Those of transformers are built from their configurations; those of timm, torchvision and diffusers
-by their classes; twenty plain ones are the models of ``benchmarks.plain``. A package that is not
-installed is left out, and counted.
+by their classes; twenty plain ones are the models of ``benchmarks.plain``; others are written by
+hand (``benchmarks.by_hand``). A package that is not installed is left out, and counted.
 """
 
 import importlib.util
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.by_hand import BY_HAND
 from benchmarks.plain import PLAIN
 
 HEAD, VOCABULARY, LENGTH = 8, 64, 8
@@ -728,8 +729,15 @@ def of_plain_torch() -> Iterator[Architecture]:
         yield Architecture(package="plain torch", name=name, make=model.make, inputs=(inputs,))
 
 
+def of_hand() -> Iterator[Architecture]:
+    """What people write themselves: ``benchmarks.by_hand``."""
+    for name, (make, inputs) in BY_HAND.items():
+        yield Architecture(package="by hand", name=name, make=make, inputs=inputs)
+
+
 PACKAGES: dict[str, Callable[[], Iterator[Architecture]]] = {
     "plain torch": of_plain_torch,
+    "by hand": of_hand,
     "transformers": of_transformers,
     "timm": of_timm,
     "torchvision": of_torchvision,
@@ -739,7 +747,7 @@ PACKAGES: dict[str, Callable[[], Iterator[Architecture]]] = {
 
 def installed(package: str) -> bool:
     """Whether the models of a package can be built here."""
-    return package == "plain torch" or importlib.util.find_spec(package) is not None
+    return package in ("plain torch", "by hand") or importlib.util.find_spec(package) is not None
 
 
 def architectures(packages: tuple[str, ...] = tuple(PACKAGES)) -> Iterator[Architecture]:

@@ -5,6 +5,7 @@ Set before anything imports torch, so that a bare ``pytest`` behaves as ``make t
 
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -21,6 +22,10 @@ install_import_hook(["depthmup.limits", "depthmup.statistics"], "typechecker.che
 # A deadline would make every property depend on how busy the machine is.
 settings.register_profile("depthmup", deadline=None)
 settings.load_profile("depthmup")
+
+# Shells start jobs in the background deaf to Ctrl-C, and what these start is deaf too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EVERY = 3
 """Of the variants of a long test, a slice runs the first and every third from there; none of those

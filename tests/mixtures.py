@@ -16,10 +16,18 @@ class Expert(nn.Module):
 
 
 class Layer(nn.Module):
-    """Experts as modules, each run on everything and weighted by what the router gives it."""
+    """Experts as modules, each run on everything and weighted by what the router gives it.
 
-    def __init__(self, width, experts, active, hidden, *, weights="softmax", shared=True):
+    ``weighted``: its outputs, its inputs, what lies between its matrices, or inputs and outputs.
+    """
+
+    def __init__(
+        self, width, experts, active, hidden, *,
+        weights="softmax", shared=True, weighted="outputs", noisy=False,
+    ):  # fmt: skip
         super().__init__()
+        self.weighted_at = weighted
+        self.noise = nn.Linear(width, experts) if noisy else None
         self.norm, self.router = nn.LayerNorm(width), nn.Linear(width, experts)
         self.experts = nn.ModuleList(Expert(width, hidden) for _ in range(experts))
         self.shared = Expert(width, hidden) if shared else None
@@ -34,10 +42,23 @@ class Layer(nn.Module):
             largest = largest / largest.sum(-1, keepdim=True)
         return torch.zeros_like(squashed).scatter(-1, which, largest)
 
+    def of_one(self, expert, weight, x):
+        match self.weighted_at:
+            case "outputs":
+                return weight * expert(x)
+            case "inputs":
+                return expert(weight * x)
+            case "hidden":
+                return expert.down(weight * expert.up(x).relu())
+        return weight * expert(weight * x)
+
     def forward(self, x):
         y = self.norm(x)
-        weights = self.weighted(self.router(y))
-        outputs = [weights[..., i, None] * expert(y) for i, expert in enumerate(self.experts)]
+        logits = self.router(y)
+        if self.noise is not None:
+            logits = logits + torch.randn_like(logits) * nn.functional.softplus(self.noise(y))
+        weights = self.weighted(logits).unsqueeze(-1).unbind(-2)
+        outputs = [self.of_one(*pair, y) for pair in zip(self.experts, weights, strict=True)]
         total = sum(outputs[1:], outputs[0])
         if self.weights == "mean of sigmoids":
             total = total / self.active

@@ -65,6 +65,7 @@ TOP = {
     "execution": {"records", "sweep"},
     "loading": {"sweep", "fitting", "records"},
     "measure": {"model", "sweep", "statistics", "reports", "records"},
+    "notebook": {"sweep", "reports"},
     "report": {"sweep", "reports", "records"},
     "runner": {"model", "sweep", "training"},
 }

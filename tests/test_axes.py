@@ -16,7 +16,7 @@ import depthmup
 from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.planning import NotUnderstood
 from depthmup.records import Trial
-from depthmup.sweep import Custom, Store
+from depthmup.sweep import Custom, Store, Sweep
 
 RATES = [2.0**-9, 2.0**-7, 2.0**-5]
 ASKED = {"lrs": RATES, "schemes": "depth-mup", "optimizers": "adamw", "seeds": 2}
@@ -392,6 +392,30 @@ def test_memory_counts_what_the_backward_pass_keeps():
     assert bytes_of_trial(model, trial) == 4 * (WEIGHTS * weights + inputs + both_of_the_loss)
 
 
+def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
+    """Two timed steps give what a step costs by itself and what an example costs."""
+    from depthmup.training import forecast
+
+    def seconds(trial):
+        return 0.002 + 1e-5 * trial.size["batch"]
+
+    timed = []
+
+    def step(model, trial):
+        timed.append(trial.size["batch"])
+        return seconds(trial)
+
+    monkeypatch.setattr(forecast, "_step", step)
+    design = depthmup.Design(
+        base={"width": 8, "depth": 2, "batch": 8, "steps": 10}, batch=(8, 32, 512),
+        steps=(10, 1000), **ASKED,
+    )  # fmt: skip
+    trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
+    expected = sum(trial.steps * seconds(trial) for trial in trials)
+    assert forecast.seconds_of_trials(OWN, trials) == approx(expected)
+    assert timed == [8, 32]  # and not the largest, which would take long
+
+
 @pytest.mark.parametrize("name", ["loss", "seeds", "lrs", "window"])
 def test_names_that_stand_for_something_else_are_no_axes(name):
     with pytest.raises(ValueError, match=f"another name for the axis '{name}'"):
@@ -444,6 +468,18 @@ def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
     assert certificate.predicted.low < truth < certificate.predicted.high
     # Without the interaction the law would be 5 octaves x 3 octaves x 0.06 = 0.9 higher.
     assert certificate.predicted.value == approx(truth, abs=0.3)
+    # The report says which drift depends on what, and which does not.
+    along_depth = report.finding(axis="depth")
+    assert [*along_depth.interactions] == ["batch", "tokens"]
+    batch, tokens = along_depth.interactions.values()
+    assert batch.value == approx(-0.06, abs=0.02)
+    assert batch.high < 0 < tokens.high
+    assert report.finding(axis="batch").interactions["depth"].value == approx(batch.value)
+    assert "The drift with depth depends on batch: it changes by -0.0" in along_depth.why
+    assert "That the drift with depth depends on tokens was not seen" in report.table
+    first = report.summary["schemes"][0]
+    assert first["interactions"]["batch"]["estimate"] == batch.value
+    assert "per doubling of depth and of batch" in first["interactions"]["batch"]["unit"]
 
 
 def test_a_target_in_a_direction_of_one_size_is_refused_before_training():

@@ -1,4 +1,4 @@
-"""Mutated files: each reader gives a value that is right, or its own error, soon.
+"""Mutated files: each reader gives a value, or its own error, soon.
 
 Mutations are of values, names, lists and characters, as a disk, an editor or an enemy may leave
 them; an enemy puts right the checksum of what they wrote.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from published import drawn, idx_bytes, python2_pickle, rows
 from records_mutations import changed, texts
@@ -67,7 +68,7 @@ def _outcome(reader: Reader, source: Any) -> str:
         with time_limit(60.0, "Reading"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             reader.read(source)
-        return "still what they should be"
+        return "read"
     except Exception as error:
         text = str(error).replace("\n", " ")
         if type(error) is reader.error and len(text) <= 4000 and text.isprintable():
@@ -186,10 +187,13 @@ def _tables(count: int, folder: Path, seed: int) -> Iterator[Reader]:
         for k in range(-8, 0)
     ]
 
-    def read(suffix: str) -> Callable[[str], object]:
-        def fitted(text: str) -> object:
+    def read(suffix: str) -> Callable[[str | bytes], object]:
+        def fitted(content: str | bytes) -> object:
             path = folder / f"table{suffix}"
-            path.write_bytes(text.encode("utf-8", "surrogatepass"))
+            raw = (
+                content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+            )
+            path.write_bytes(raw)
             return str(fit(path, axes={"depth": "depth"}, lr="lr", loss="loss", seed="seed"))
 
         return fitted
@@ -214,6 +218,14 @@ def _tables(count: int, folder: Path, seed: int) -> Iterator[Reader]:
         yield Reader(
             name=f"tables ({suffix})", read=read(suffix), error=ValueError, sources=mutated(text)
         )
+    parquet = folder / "table.parquet"
+    pd.DataFrame(lines).to_parquet(parquet, compression="gzip")
+    yield Reader(
+        name="tables (.parquet)",
+        read=read(".parquet"),
+        error=ValueError,
+        sources=_bytes(parquet.read_bytes(), count, seed),
+    )
 
 
 def _data(count: int, seed: int) -> Iterator[Reader]:

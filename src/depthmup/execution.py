@@ -72,6 +72,9 @@ class Execution:
     def choose(self) -> "Executor":
         """The executor.
 
+        Returns:
+            Whatever does the jobs; in this process, in others, or on a cluster.
+
         Raises:
             ValueError: options that contradict each other.
         """

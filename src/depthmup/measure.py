@@ -7,6 +7,7 @@ from typing import Any
 
 from depthmup.execution import Execution
 from depthmup.model import Model
+from depthmup.notebook import told
 from depthmup.records import environment
 from depthmup.records.packages import need
 from depthmup.report import Report, load_report
@@ -35,6 +36,7 @@ from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 from depthmup.sweep.rounds import train_rounds
 from depthmup.sweep.shards import snapshot
+from depthmup.sweep.strategy import check_budget
 from depthmup.sweep.trainers import Trainer
 
 SEARCHES = (
@@ -53,7 +55,7 @@ def transfer(
     tolerance: float = TOLERANCE,
     title: str = "",
     log: Log | None = None,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[Progress], None] | None = None,
     forecast: Callable[[str], None] | None = None,
     command: Sequence[str] = (),
 ) -> Report:
@@ -76,8 +78,10 @@ def transfer(
             those of the base. A target that grows along two axes adds a corner to the design.
         tolerance: octaves per doubling within which the optimum counts as staying.
         title: of the page.
-        log: receives each run as it ends, such as ``depthmup.sweep.logs.TensorBoard(folder)``.
-        progress: called with the progress of the sweep.
+        log: receives each run as it ends, and losses of custom models while they train, such as
+            ``depthmup.sweep.logs.TensorBoard(folder)``.
+        progress: called with the progress of the sweep. By default a notebook shows it in a line
+            that changes in place, and anything else shows nothing.
         forecast: called once with a sentence that says how long the sweep will take.
         command: command line to show on the page.
 
@@ -116,6 +120,7 @@ def transfer(
     folder = None if out is None else Path(out)
     path = None if folder is None else folder / MAIN_STORE
     state = begin(sweep, tolerance=tolerance, complete=target is not None)
+    check_budget(state)
     asked = outline(sweep) if sweep.design.auto else sweep.runs
     if runner.shard:
         asked, path = _shared(state, Shard.parse(runner.shard), folder, runner.trainer)
@@ -140,7 +145,11 @@ def transfer(
         "environment": {**environment(), **runner.environment},
         **({"command": list(command)} if command else {}),
     }
-    with Store(path or ":memory:") as store, staying(runner.executor) as workers:
+    with (
+        Store(path or ":memory:") as store,
+        staying(runner.executor) as workers,
+        told(progress) as tell_all,
+    ):
         executor = workers if log is None else Logged(executor=workers, log=log)
 
         def train(runs: Sequence[Any], tell: Callable[[Progress], None]) -> None:
@@ -149,9 +158,9 @@ def transfer(
         if sweep.design.auto and not runner.shard:
             if forecast is not None:
                 forecast(SEARCHES)
-            train_rounds(state, store, train=train, tell=progress)
+            train_rounds(state, store, train=train, tell=tell_all)
         else:
-            train(asked, progress)
+            train(asked, tell_all)
         if runner.shard:
             return Report(sweep=sweep, records=store.records(asked), studies=())
 

@@ -42,6 +42,12 @@ class Report:
 
     Methods that take a scheme or an axis use the first scheme, and depth if it was measured, where
     none is given.
+
+    Attributes:
+        sweep: what was measured.
+        records: every run, by its description.
+        studies: one for each axis and variant.
+        certificates: the predictions at the target, if there is one.
     """
 
     sweep: Sweep
@@ -58,7 +64,17 @@ class Report:
         return self.studies
 
     def study(self, axis: Axis | None = None) -> Study:
-        """The curves along an axis."""
+        """The curves along an axis.
+
+        Args:
+            axis: by default the first that was measured.
+
+        Returns:
+            The study.
+
+        Raises:
+            ValueError: the axis was not measured.
+        """
         for study in self._judged:
             if axis in (None, study.axis):
                 return study
@@ -73,6 +89,9 @@ class Report:
         Args:
             scheme: name of the variant; by default the first.
             axis: by default depth if it was measured.
+
+        Returns:
+            The finding of the last window.
         """
         name = self.sweep.design.variant(scheme).name
         return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
@@ -105,6 +124,9 @@ class Report:
             scheme: name of the variant; by default the first.
             axis: sizes along this axis; by default all sizes.
             window: index of the window; by default the last.
+
+        Returns:
+            The losses with their sizes and values; infinite where a run diverged.
         """
         sizes = self.sweep.design.all_sizes
         if axis is not None:
@@ -133,6 +155,9 @@ class Report:
             target: the size; axes that it does not name are those of the base.
             scheme: name of the variant; by default the first.
             probe: of the target, if one was trained.
+
+        Returns:
+            A certificate, which may be a refusal with its reasons.
 
         Example:
             ``report.certificate(target={"width": 4096, "depth": 64}).value``
@@ -179,6 +204,9 @@ class Report:
             kind: ``paper``, 3.25 inches wide with type of 8 points, or ``slide``, 5.5 with 9.
             axis: by default depth if it was measured.
 
+        Returns:
+            The chart and its caption; ``save`` writes both.
+
         Example:
             ``report.figure("transfer").save("transfer.pdf")`` writes transfer.txt, too.
         """
@@ -190,6 +218,12 @@ class Report:
         ``points``: loss by scheme, size and learning rate. ``optima``: the best learning rates.
         ``transfers``: drift, excess loss (column ``regret``) and verdict. ``trials``: every run
         with its last loss.
+
+        Args:
+            kind: which table.
+
+        Returns:
+            A row for each.
         """
         need("A table", "pandas")
         import pandas as pd
@@ -216,11 +250,20 @@ class Report:
         ]
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
-        """Write a table as CSV."""
+        """Write a table as CSV.
+
+        Args:
+            path: of the file.
+            kind: which table, as in ``frame``.
+        """
         self.frame(kind).to_csv(path, index=False)
 
     def to_parquet(self, path: str | Path, kind: Kind = "points") -> None:
         """Write a table as Parquet.
+
+        Args:
+            path: of the file.
+            kind: which table, as in ``frame``.
 
         Raises:
             ValueError: pyarrow is not installed.
@@ -235,7 +278,11 @@ class Report:
         self.frame(kind).to_parquet(path, index=False)
 
     def save(self, folder: str | Path) -> None:
-        """Write report.html and summary.json into a folder."""
+        """Write report.html and summary.json into a folder.
+
+        Args:
+            folder: that is there.
+        """
         reports.write_result(self._judged, Path(folder), certificates=self.certificates)
 
     def __str__(self) -> str:

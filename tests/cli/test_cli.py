@@ -285,3 +285,17 @@ def test_a_verdict_says_that_its_runs_are_of_several_engines(finished, tmp_path)
     assert alone in report.finding().why
     assert "Runs of 2 engines are mixed" in report.finding().why
     assert "mixed" not in alone
+
+
+def test_corners_are_sizes_that_grow_along_several_axes():
+    words = ["transfer", "--base", "width=8", "depth=2", "steps=100", "--along", "depth=2,4",
+             "width=8,16", "steps=100,400", "--corners", "depth=4,width=16",
+             "4x2,steps=400"]  # fmt: skip
+    _, design = asked(parse(words))
+    assert design.sizes == (
+        {"width": 16, "depth": 4, "steps": 100},
+        {"width": 4, "depth": 2, "steps": 400},
+    )
+    assert len(design.all_sizes) == 6
+    with pytest.raises(ValueError, match="Expected --corners as NAME=VALUE"):
+        asked(parse([*words, "depth"]))

@@ -31,8 +31,8 @@ EXPERTS = {"experts": (4, 8, 16, 32)}
 MINE = Model(make, batch=batch, version="1")
 
 
-def checked(**options):
-    sizes = {"widths": (32,), "depths": (2,), "along": EXPERTS, "seeds": 3, "steps": 4}
+def checked(along=EXPERTS, **options):
+    sizes = {"widths": (32,), "depths": (2,), **along, "seeds": 3, "steps": 4}
     return check(MINE, **{"scheme": "completep+moe", **sizes, **options})
 
 
@@ -104,7 +104,7 @@ def test_experts_in_one_tensor_are_judged_by_their_entries():
 
     model = Model(decoder, batch=tokens, loss=loss, version="1")
     results = [
-        check(model, scheme="completep+moe", widths=(32,), depths=(1,), along=EXPERTS, seeds=3,
+        check(model, scheme="completep+moe", widths=(32,), depths=(1,), **EXPERTS, seeds=3,
               steps=3, prepare=prepare)
         for prepare in (planned, too_fast("experts"))
     ]  # fmt: skip
@@ -129,7 +129,7 @@ def test_the_width_of_experts_is_an_axis_like_any_other():
         return optimizers
 
     along = {"expert_width": (16, 32, 64, 128)}
-    right, wrong = checked(along=along, steps=2), checked(along=along, steps=2, prepare=prepare)
+    right, wrong = checked(along, steps=2), checked(along, steps=2, prepare=prepare)
     judged = {e.observable for e in right.exponents if e.outcome is not Outcome.SHOWN}
     assert judged == {"stream", "stream change", "branch output", "branch change", "logits change"}
     assert right.outcome is not Outcome.FAIL
@@ -169,17 +169,19 @@ def test_page_text_and_record_know_the_axis(right):
         ({"experts": (4, 8)}, "at least 3 experts"),
         ({"experts": (4, 4, 8)}, "experts to differ"),
         ({"width": (4, 8, 16)}, "other than width and depth; got width"),
+        ({"seed": 5}, "sizes along seed as whole numbers.* Other arguments of check: .*seeds"),
+        ({"experts": (1.5, 3, 6)}, "whole numbers"),
         ({"batch": (4, 8, 16)}, "got batch"),
     ],
 )
 def test_an_axis_that_cannot_be_checked_is_refused(along, says):
     with pytest.raises(ValueError, match=says):
-        checked(along=along)
+        checked(along)
 
 
 def test_an_axis_that_changes_nothing_is_refused():
     with pytest.raises(ValueError, match="The factory ignores scale"):
-        checked(along={"scale": (1, 2, 4)})
+        checked({"scale": (1, 2, 4)})
 
 
 def test_on_the_command_line(tmp_path, capsys, monkeypatch):
@@ -198,3 +200,6 @@ def test_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert code in (0, 2)
     result = json.loads(capsys.readouterr().out)
     assert result["along"] == {"experts": [2, 4, 8]}
+    options[options.index("experts=2,4,8")] = "seeds=2,4,8"
+    assert main(["check", "--model", f"{source}:make", *options]) == 2
+    assert "no option of check; got seeds" in capsys.readouterr().err

@@ -5,6 +5,8 @@ the lists can only shrink: a new function without an example fails, and so does 
 one and still stands in the list.
 """
 
+import dataclasses
+import importlib
 import importlib.util
 import inspect
 import re
@@ -84,3 +86,76 @@ def test_examples_are_shown():
     expected = {f"{package}.{name}" for package, names in WITHOUT_EXAMPLE.items() for name in names}
     unexplained = {name for name in without if not name.startswith(NEED_A_STUDY)}
     assert unexplained == expected
+
+
+def public(kind, packages=generate.PACKAGES):
+    """Every public value once, with the first name that it is documented under."""
+    documented = set()
+    for package in packages:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            own = getattr(value, "__module__", "").startswith("depthmup")
+            if own and kind(value) and value not in documented:
+                documented.add(value)
+                yield pytest.param(value, id=f"{package}.{name}")
+
+
+DATACLASSES = list(public(lambda v: inspect.isclass(v) and dataclasses.is_dataclass(v)))
+
+
+def described(cls, field):
+    """In prose, in a list, or below the field itself."""
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    listed = rf"^    (?:\w+, )*{field}(?:, \w+)*:"
+    below = rf'^    {field}: [^\n]*\n(?:        [^\n]*\n|    [])}}][^\n]*\n)*    """'
+    return (
+        re.search(rf"``{field}\b", doc)
+        or re.search(listed, doc, re.MULTILINE)
+        or re.search(below, inspect.getsource(cls), re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("cls", DATACLASSES)
+def test_every_field_is_described(cls):
+    inherited = {
+        f.name
+        for base in cls.__mro__[1:]
+        for f in getattr(base, "__dataclass_fields__", {}).values()
+    }
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)
+        if not field.name.startswith("_")
+        and field.name not in inherited
+        and not described(cls, field.name)
+    ]
+    assert missing == []
+
+
+MAIN = ("depthmup",)
+METHODS = [
+    pytest.param(method, id=f"{cls.values[0].__name__}.{name}")
+    for cls in public(inspect.isclass, MAIN)
+    for name, method in inspect.getmembers(cls.values[0], inspect.isroutine)
+    if not name.startswith("_") and method.__module__.startswith("depthmup")
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_of_the_main_classes_say_what_they_take_and_give(method):
+    function = inspect.unwrap(getattr(method, "__func__", method))
+    text = inspect.cleandoc(function.__doc__ or "")
+    assert text
+    signature = inspect.signature(function)
+    named = [
+        name
+        for name, parameter in signature.parameters.items()
+        if name not in ("self", "cls") and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    listed = text.partition("Args:")[2]
+    said = [name for name in named if re.search(rf"[\s,*]{name}(:|, )", listed)]
+    assert said == named
+    assert signature.return_annotation in (None, "None") or "Returns:" in text
+    raises = re.search(r"^ {4,}raise \w+", inspect.getsource(function), re.MULTILINE)
+    assert not raises or "Raises:" in text

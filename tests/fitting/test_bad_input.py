@@ -2,7 +2,9 @@
 
 import json
 import os
+import random
 import re
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 import depthmup
 from depthmup.cli import main
-from depthmup.fitting import LARGEST_FILE, Reading, example
+from depthmup.fitting import LARGEST_FILE, Reading, example, fit
 
 HEAD = "layers,lr,seed,loss,optimizer,batch\n"
 ROWS = [
@@ -71,6 +73,12 @@ FILES = {
         "three values of the learning rate at two sizes",
     ),
     "lines of many lengths": (GOOD + "1,2,3,4,5,6,7,8,9\n", "to be a table"),
+    "decimal commas": (changed("loss", lambda n, r: r[3].replace(".", ",")), "row 1 has more"),
+    "a first column without a name": (
+        HEAD + "\n".join(f"{n},{row}" for n, row in enumerate(ROWS)),
+        "row 1 has more",
+    ),
+    "semicolons": (GOOD.replace(",", ";"), "semicolons"),
     "a quote that never ends": (GOOD + '"4,0.1,0\n', "to be a table|Expected numbers"),
 }
 
@@ -241,3 +249,90 @@ def test_the_table_that_ships_is_small_and_untouched():
     before = example().read_bytes()
     depthmup.fit(example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by="scheme")
     assert example().read_bytes() == before
+
+
+def test_the_same_numbers_in_other_shapes_give_the_same_verdict(tmp_path):
+    """Blank lines, a comma at each line's end, indices of frames: none moves a column."""
+    frame = pd.read_csv(StringIO(GOOD))
+    (tmp_path / "blank.csv").write_text("\n\n" + GOOD.replace("\n", "\n\n"))
+    (tmp_path / "commas.csv").write_text(HEAD + ",\n".join(ROWS) + ",\n")
+    frame.set_index(["layers", "lr"]).to_parquet(tmp_path / "index.parquet")
+    asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss", "seed": "seed"}
+    whole = fit(frame, **asked).exponent("depth")
+    for table in (*tmp_path.iterdir(), frame.set_index("layers")):
+        assert fit(table, **asked).exponent("depth") == whole
+
+
+@pytest.mark.parametrize("column", ["lr", "loss", "layers"])
+def test_dates_and_durations_are_no_numbers(column):
+    frame = pd.read_csv(StringIO(GOOD))
+    for kind in ("datetime64[ns]", "timedelta64[ns]"):
+        dates = frame.assign(**{column: (frame[column] * 1e9).astype("int64").astype(kind)})
+        with pytest.raises(ValueError, match=f"Expected numbers in the column '{column}'"):
+            fit(dates, axes={"depth": "layers"}, lr="lr", loss="loss")
+
+
+def test_a_name_that_stands_twice_in_one_object_is_refused(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"layers": 4, "lr": 0.1, "loss": 2.0, "lr": 0.2}\n')
+    with pytest.raises(ValueError, match="each of its names once; line 1 is none"):
+        fit(path, axes={"depth": "layers"}, lr="lr", loss="loss")
+
+
+def test_long_texts_that_begin_alike_are_two_groups():
+    """A configuration written into one cell, as trackers do."""
+    frame = pd.read_csv(StringIO(GOOD))
+    long = "x" * 300
+    both = pd.concat([frame.assign(group=long + "1"), frame.assign(group=long + "2")])
+    report = fit(both, axes={"depth": "layers"}, lr="lr", loss="loss", seed="seed", by="group")
+    assert len(report.record.groups) == 2
+
+
+def test_a_damaged_parquet_file_is_refused_by_name(tmp_path):
+    """A flipped byte in a page of data, in its header, and in the text that pandas leaves."""
+    whole, path = tmp_path / "whole.parquet", tmp_path / "runs.parquet"
+    pd.read_csv(StringIO(GOOD)).to_parquet(whole, compression="gzip")
+    raw, rng = whole.read_bytes(), random.Random(0)
+    said = []
+    for _ in range(60):
+        damaged = bytearray(raw)
+        damaged[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            fit(path, axes={"depth": "layers"}, lr="lr", loss="loss", seed="seed")
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > 20
+    assert all(re.match("Expected|No run is left|Runs of one size", text) for text in said)
+
+
+def test_a_prediction_is_shown_without_what_a_terminal_would_obey():
+    frame = pd.read_csv(StringIO(GOOD)).rename(columns={"layers": "\x1b[2Jlayers"})
+    axis = "\x1b[31mdepth"
+    report = fit(frame, axes={axis: "\x1b[2Jlayers"}, lr="lr", loss="loss", target={axis: 32})
+    assert "\x1b" not in repr(report) + str(report)
+
+
+def two_optimizers(rates_of):
+    """Runs of two optimizers whose best rates move apart, with the rates that each is given."""
+    rows = [
+        (depth, 2.0**k, name, 2 + 0.1 * (k + 4 + best) ** 2 + 0.001 * depth)
+        for depth in (4, 8, 16)
+        for name, best in (("adam", 0.0), ("lion", 3.0))
+        for k in rates_of(name)
+    ]
+    return pd.DataFrame(rows, columns=["layers", "lr", "optimizer", "loss"])
+
+
+def test_settings_are_told_apart_also_where_no_rate_recurs():
+    """Rates drawn at random, and grids that interleave: each rate has one optimizer by chance."""
+    rng = np.random.default_rng(0)
+    asked = {"axes": {"depth": "layers"}, "lr": "lr", "loss": "loss"}
+    drawn = two_optimizers(lambda name: rng.uniform(-10, 0, 9))
+    interleaved = two_optimizers(lambda name: np.arange(-10, 1) + (name == "lion") / 2)
+    for table in (drawn, interleaved):
+        with pytest.raises(ValueError, match="Runs of one size differ in 'optimizer'"):
+            fit(table, **asked)
+    one = interleaved[interleaved["optimizer"] == "adam"]
+    buckets = one.assign(bucket=np.where(one["lr"] < 0.05, "low", "high"))
+    assert fit(buckets, **asked).exponent("depth") == fit(one, **asked).exponent("depth")

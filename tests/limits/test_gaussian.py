@@ -1,5 +1,7 @@
 """Gaussian expectations: closed forms against derivatives of k0, quadrature and Monte Carlo."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,22 @@ def test_all_are_derivatives_of_k0(name, point):
     # near collinearity), rounding 1e-16 / h^2.
     got = np.array([here.v1, here.k2, here.k11 / 2, here.k31 / 2])
     assert np.allclose(got, [db, dbb, da, dab], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_large_variances_do_not_overflow(name):
+    """cosh overflows above 710; what it is multiplied by makes the product finite."""
+    large = pair(name, 2000.0, 1999.0, 2000.0)
+    # z - z' has variance 2 and z + z' one of 7998, whose cosine averages out: e^-1 / 2.
+    assert large.k0 == pytest.approx(math.exp(-1) / 2, rel=1e-12)
+    assert large.v1 == pytest.approx(math.exp(-1) / 2, rel=1e-12)
+
+
+def test_small_variances_lose_no_digits():
+    small = 1e-9
+    cosine = resolve("cos").single(np.array(small))
+    assert cosine.variance == pytest.approx(small**2 / 2, rel=2 * small)  # (1 - e^-A)^2 / 2
+    assert pair("cos", small, small / 2, small).k0 == pytest.approx(small**2 / 8, rel=2 * small)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -1,6 +1,7 @@
 """Particles: one matrix per block at finite depth, and signSGD, against what is exact."""
 
 import importlib
+import itertools
 import math
 
 import flat
@@ -13,6 +14,7 @@ from depthmup.limits.particles import OneMatrix, TwoMatrix
 from depthmup.limits.problem import two_matrices
 
 nonlinear = importlib.import_module("depthmup.limits.nonlinear")
+sign_sgd = importlib.import_module("depthmup.limits.sign_sgd")
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
 TANH = {"phi": np.tanh, "slope": lambda h: 1 - np.tanh(h) ** 2}
@@ -224,6 +226,19 @@ def test_sign_sgd_approaches_infinite_depth(reference):
     # A quarter, up to errors of both and a correction of order 1/L^2.
     assert gaps[1] < 0.35 * gaps[0] + errors[1]
     assert gaps[0] > 4 * errors[0]
+
+
+def test_sizes_at_infinite_depth_are_extrapolated_as_outputs_are(reference, monkeypatch):
+    few = limits.Particles(count=1024, populations=2)
+    sizes = []
+    for layers in ((4, 8, 16), (8, 16, 32), (16, 32, 64)):
+        monkeypatch.setattr(sign_sgd, "_LAYERS", layers)
+        options = {"activation": "tanh", "lr": 0.5, "particles": few} | COMPLETEP
+        s = flat.sign_sgd(reference[:3], depth=math.inf, **options)
+        sizes.append(np.array([rms[:: (len(rms) - 1) // 8, 0] for rms in s.rms])[1:, 1:])
+    first, second = (np.abs(b - a).max() for a, b in itertools.pairwise(sizes))
+    # Doubled layers leave a quarter of an error c/L^2, and half of an error b/L.
+    assert second < first / 3
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,16 @@ def updated(**options):
     return model, initial
 
 
-@pytest.mark.parametrize("options", [{"activation": "gelu"}, {"activation": "tanh"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"activation": "gelu"},
+        {"activation": "tanh"},
+        {"activation": "gelu", "nonlinearity": "pre"},
+        {"activation": "gelu", "layer_norm": True},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("mean_subtraction", [True, False])
 def test_linearized_blocks_are_their_first_order_expansions(options, mean_subtraction):
     model, initial = updated(mean_subtraction=mean_subtraction, **options)

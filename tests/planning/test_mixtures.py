@@ -54,6 +54,7 @@ deepseek = hugging_face(
     qk_nope_head_dim=8, v_head_dim=8, num_key_value_heads=lambda n: n // 8,
 )  # fmt: skip
 
+HUGGING_FACE = (mixtral, qwen3, qwen2, gpt_oss, deepseek)
 BASE = {"n": 32, "L": 1, "E": 4, "K": 2, "N": 16}
 SIZES = {
     "experts": {"E": 16, "K": 8},
@@ -68,7 +69,7 @@ SIZES = {
 
 
 def planned(make, size, base=None, **options) -> Plan:
-    inputs = X if make in (custom, stacked) else IDS
+    inputs = IDS if make in HUGGING_FACE else X
     with torch.device("meta"):
         models = make(**{**BASE, **size}), make(**(base or BASE))
     options = {"optimizer": "adamw", "own_init": "fixed", "example_inputs": inputs, **options}
@@ -210,6 +211,27 @@ def test_muon_moves_routers_of_more_experts_as_its_update_of_the_whole_matrix_sa
     assert alike["1.router.weight"].lr == alike["1.experts.7.up.weight"].lr == 1.0
 
 
+def test_tensors_of_several_experts_go_to_the_adamw_beside_muon_at_its_rates():
+    """torch's Muon takes matrices alone."""
+    models = stacked(64, 1, E=8, K=8, N=32), stacked(**{**BASE, "K": 4})
+    plans = {
+        optimizer: depthmup.plan(
+            models[0], base=models[1], scheme="mup+moe", optimizer=optimizer, example_inputs=X
+        )
+        for optimizer in ("muon", "adamw")
+    }
+    pair = plans["muon"].muon_groups(models[0], lr=1.0, adamw_lr=0.1)
+    name_of = {id(p): name for name, p in models[0].named_parameters()}
+    in_muon = {name_of[id(p)] for group in pair.muon for p in group["params"]}
+    rates = {name_of[id(p)]: group["lr"] for group in pair.adamw for p in group["params"]}
+    assert in_muon == {"1.router.weight"}
+    for name in ("1.up", "1.down"):
+        assert rates[name] == approx(0.1 * plans["adamw"][name].lr)
+    torch.optim.Muon(pair.muon)  # and it takes them
+    with pytest.raises(ValueError, match="2D"):
+        torch.optim.Muon([models[0][1].up])
+
+
 RECOGNIZED = [
     (mixtral, {}, 4, 2, 2, 0),
     (qwen3, {"K": 1}, 4, 1, 2, 0),
@@ -256,6 +278,54 @@ def test_where_the_weights_stand_changes_nothing_in_the_plan(weighted):
     factors = ("name", "role", "ratios", "init", "lr", "epsilon", "decay")
     rows = [[[getattr(p, f) for f in factors] for p in plan.prescriptions] for plan in plans]
     assert rows[0] == rows[1]
+
+
+FACTORS = ("name", "role", "ratios", "init", "lr", "epsilon", "decay", "folded")
+
+
+def factors(plan):
+    return [[getattr(p, factor) for factor in FACTORS] for p in plan.prescriptions]
+
+
+@pytest.mark.parametrize("weighted", ["hidden", "inputs"])
+def test_experts_in_a_list_may_be_weighted_before_their_last_matrix(weighted):
+    def make(**sizes):
+        return custom(**sizes, weighted=weighted)
+
+    sizes = {"n": 64, "L": 2, "E": 12, "K": 6, "N": 24}
+    assert factors(planned(make, sizes, scheme="completep+moe")) == factors(
+        planned(custom, sizes, scheme="completep+moe")
+    )
+
+
+def test_the_noise_of_a_router_is_a_router_and_changes_nothing_else():
+    """Both are matrices from n to E whose output is a sum over what changes alike."""
+    sizes = {"n": 64, "L": 2, "E": 12, "K": 6, "N": 24}
+
+    def make(**sizes):
+        return custom(**sizes, noisy=True)
+
+    noisy = planned(make, sizes, scheme="completep+moe")
+    rows = factors(noisy)
+    usual = factors(planned(custom, sizes, scheme="completep+moe"))
+    assert [row for row in rows if ".noise." not in row[0]] == usual
+    of_noise = [row for row in rows if ".noise." in row[0]]
+    of_router = [row for row in rows if ".router." in row[0]]
+    assert len(of_noise) == 4
+    assert [row[1:] for row in of_noise] == [row[1:] for row in of_router]
+
+
+def test_a_rule_for_experts_without_a_router_to_apply_it_to_is_refused_or_noted():
+    def twice(**sizes):
+        return custom(**sizes, weighted="twice")
+
+    with pytest.raises(NotUnderstood, match=r"experts repeats .* no router .* scheme='completep'"):
+        planned(twice, {"E": 8, "K": 4}, scheme="completep+moe")
+    plan = planned(twice, {"E": 8, "K": 4}, scheme="completep")
+    assert any("repeats its modules" in note for note in plan.notes)
+    # Of a fixed number nothing is left out but the start of what routes.
+    plan = planned(twice, {"n": 64}, scheme="completep+moe")
+    assert any("no router was seen that weights any" in note for note in plan.notes)
 
 
 class Gated(nn.Module):

@@ -48,8 +48,9 @@ def frames():
 def heat():
     rows = [{"a": a, "b": b, "loss": a * b, "best": a == b} for a in (0, 1, 2) for b in (0, 1)]
     return heat_map(
-        rows, name="heat", caption="A map.", x="a", y="b", value="loss", x_title="log2 a",
-        y_title="log2 b", value_title="loss", marked="best", lines_over={"l": [(0, 0), (2, 1)]},
+        rows, name="heat", caption="A map.", x=Axis(field="a", title="log2 a"),
+        y=Axis(field="b", title="log2 b"), value=Axis(field="loss", title="loss"),
+        marked="best", lines_over={"l": [(0, 0), (2, 1)]},
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 from pytest import approx
 
 from depthmup.cli import main
-from depthmup.rules import growth, said, scheme
+from depthmup.rules import RUN_RULES, growth, said, scheme, with_run
 
 
 def of_rules(base, target, **asked):
@@ -20,6 +20,13 @@ def test_sizes_that_follow_from_others():
     assert growth({"batch_size": 32, "steps": 10}, {"batch": 64})["tokens"] == 2
     grown = growth({"width": 64, "depth": 4, "steps": 10}, {"width": 128, "depth": 8, "steps": 40})
     assert (grown["parameters"], grown["tokens"], grown["compute"]) == (8, 4, 32)
+
+
+@pytest.mark.parametrize("target", [{"width": 128}, {"parameters": 4e8}], ids=str)
+def test_a_decay_that_follows_parameters_does_so_however_they_are_named(target):
+    base = {"width": 64} if "width" in target else {"parameters": 1e8}
+    rules = of_rules({**base, "batch": 32, "tokens": 3200}, target)
+    assert rules["one rate for all batches"].decay == approx(4**-0.527)
 
 
 def test_each_rule_by_its_own_exponents():
@@ -77,6 +84,25 @@ def test_the_command_prints_every_rule_and_the_span(capsys):
     assert main([*asked, "--lr", "0.003"]) == 0
     text = capsys.readouterr().out
     assert "Times the base: batch 8, tokens 20, steps 2.5" in text
-    assert "rules that speak of all that grows here span 0.8 octaves" in text
+    # From Microsoft's -0.32 in tokens alone to all of the batch, and from Complete(d)P to AdamH.
+    assert log2(8 / 20**-0.32) == approx(4.4, abs=0.05)
+    assert "rules that speak of the learning rate span 4.4 octaves: from 0.383 times" in text
+    assert log2(8**0.5 * 20**-0.2813 / (8 / 20) ** 0.5) == approx(0.95, abs=0.01)
+    assert "The 5 that speak of all that grows here span 0.9 octaves" in text
     assert "run='sde'" in text
     assert "0.0019" in text  # 0.003 x sqrt(8 / 20)
+
+
+def test_where_no_two_rules_speak_of_all_that_grows_the_others_have_a_span(capsys):
+    asked = ["rules", "--base", "batch=64", "tokens=1e9", "depth=4"]
+    assert main([*asked, "--target", "batch=512", "depth=8"]) == 0
+    text = capsys.readouterr().out
+    # From Step Law's parameters, which double, to all of the batch: 3 + 0.712.
+    assert "rules that speak of the learning rate span 3.7 octaves: from 0.61 times" in text
+    assert "Fewer than two of them speak of all that grows here." in text
+
+
+def test_a_rule_of_other_axes_is_refused_for_training():
+    step_law = next(rule for rule in RUN_RULES if rule.name == "Step Law")
+    with pytest.raises(ValueError, match=r"'Step Law' speaks of parameters, too"):
+        with_run(scheme("completep"), step_law)

@@ -635,6 +635,16 @@ class TestCompare:
         assert change.octaves == approx(-1.0, abs=0.2)
         assert change.loss.low < 0 < change.loss.high
 
+    def test_answers_to_different_questions_are_compared_with_a_word(self):
+        tokens, decay = "the tokens are held.", "Nothing moves."
+        asked = [
+            good(about={"config": {"question": question}})
+            for question in ([tokens, decay], [tokens, "Decay follows."])
+        ]
+        change = compare(*asked)
+        assert change.questions == ("The first: Nothing moves.", "The second: Decay follows.")
+        assert compare(asked[0], asked[0]).questions == compare(good(), good()).questions == ()
+
     def test_different_code_is_refused(self):
         with pytest.raises(ValueError, match="same code; they differ in model: 'a' and 'b'"):
             compare(good(about={"model": "a"}), good(about={"model": "b"}))

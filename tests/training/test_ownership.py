@@ -109,7 +109,7 @@ def test_a_compiler_that_hangs_is_given_up_once_and_with_all_its_programs(tmp_pa
         capture_output=True,
         text=True,
         env=environment,
-        timeout=110,  # the compiler's own would be two minutes, three times
+        timeout=350,  # the compiler's own would be two minutes, three times
     )
     assert done.stdout.count("was stopped: it had not ended after 1 s") == 3
     assert done.stderr.count("waiting for the C compiler") == 1

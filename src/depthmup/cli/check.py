@@ -88,11 +88,18 @@ def run(options: Options) -> int:
     from depthmup.cli.folders import page_and_data
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import as_is, check, planned
+    from depthmup.diagnostics.coordinates import ARGUMENTS
     from depthmup.records import Outcome
     from depthmup.records.codec import strict
     from depthmup.reports import write_text
     from depthmup.reports.check_page import check_page, check_text
 
+    along = parse_arms(options.along, option="--along")
+    if taken := sorted(set(ARGUMENTS) & along.keys()):
+        raise ValueError(
+            f"Expected --along to name an argument of your factory that is no option of check; got "
+            f"{taken[0]}. Give the argument another name."
+        )
     _limit_threads()
     model = load(options)
     files = None if options.out is None else page_and_data(options.out, "check")
@@ -102,7 +109,6 @@ def run(options: Options) -> int:
         optimizer=options.optimizer,
         widths=options.widths,
         depths=options.depths,
-        along=parse_arms(options.along, option="--along"),
         seeds=options.seeds,
         steps=options.steps,
         lr=options.lr,
@@ -110,6 +116,7 @@ def run(options: Options) -> int:
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         prepare=planned if options.apply == "plan" else as_is,
         progress=NetworksDone(),
+        **along,
     )
     if files is not None:
         page, data = files

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from depthmup.cli.output import print_json
+from depthmup.records.printable import printable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,9 @@ class Options:
     tolerance: float = 0.15
     """Of a table: octaves per doubling within which an optimum counts as staying."""
 
+    ignore: tuple[str, ...] = ()
+    """Of a table: columns in which runs of one size may differ without meaning anything."""
+
     json: bool = False
     """Print the runs as JSON, and nothing else on stdout."""
 
@@ -78,20 +82,23 @@ def run(options: Options) -> int:
     if rows:
         names = list(dict.fromkeys(name for row in rows for name in row))
         writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer.writerow({name: printable(name) for name in names})
+        # Seeds are texts of a table that may come from anyone, and this goes to a terminal.
+        writer.writerows(
+            {k: printable(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows
+        )
     return 0
 
 
 def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
-    from depthmup.fitting import next_runs
+    from depthmup.fitting import SearchOptions, next_runs
 
     sizes = {
         axis: tuple(_whole(n, "--sizes") for n in values.split(","))
         for axis, values in _pairs(options.sizes, "--sizes").items()
     }
     base = {axis: _whole(n, "--base") for axis, n in _pairs(options.base, "--base").items()}
-    cost = {axis: float(power) for axis, power in _pairs(options.cost, "--cost").items()}
+    cost = {axis: _number(n, "--cost") for axis, n in _pairs(options.cost, "--cost").items()}
     proposal = next_runs(
         options.source,
         axes=_pairs(options.axes, "--axes"),
@@ -100,12 +107,15 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
         sizes=sizes,
         seed=options.seed,
         base=base or None,
-        start=options.start,
-        cost=cost or None,
-        seeds=options.seeds,
-        precision=options.drift_precision,
         tolerance=options.tolerance,
         tuned=options.tuned,
+        options=SearchOptions(
+            start=options.start,
+            cost=cost or None,
+            seeds=options.seeds,
+            precision=options.drift_precision,
+            ignore=options.ignore,
+        ),
     )
     return proposal.rows, proposal.why
 
@@ -131,3 +141,10 @@ def _whole(text: str, option: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError(f"Expected {option} to have whole numbers; got {text!r}.")
     return int(text)
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"Expected {option} to have numbers; got {text!r}.") from None

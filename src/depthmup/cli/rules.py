@@ -100,16 +100,29 @@ def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
 
 
 def _span(rules: tuple[Said, ...]) -> str:
-    """How far the rules differ that speak of the learning rate along all that grows."""
-    complete = [one for one in rules if not one.silent and one.rule.exponents]
+    """How far the rules differ that speak of the learning rate, and those of all that grows."""
+    speaking = [one for one in rules if one.rule.exponents]
+    complete = [one for one in speaking if not one.silent]
+    sentences = []
+    if len(speaking) > 1:
+        sentences.append(
+            f"The {len(speaking)} rules that speak of the learning rate span {_between(speaking)}."
+        )
     if len(complete) < 2:
-        return "Fewer than two rules speak of all that grows here."
-    least, most = complete[0], complete[-1]
-    octaves = math.log2(most.lr / least.lr)
+        sentences.append("Fewer than two of them speak of all that grows here.")
+    elif len(complete) < len(speaking):
+        sentences.append(
+            f"The {len(complete)} that speak of all that grows here span {_between(complete)}."
+        )
+    return "\n".join(sentences)
+
+
+def _between(rules: list[Said]) -> str:
+    """The octaves from the least to the largest, and which these are; rules come in order."""
+    least, most = rules[0], rules[-1]
     return (
-        f"The {len(complete)} rules that speak of all that grows here span {octaves:.1f} octaves: "
-        f"from {least.lr:.3g} times the base's learning rate ({least.rule.name}) to {most.lr:.3g} "
-        f"times ({most.rule.name})."
+        f"{math.log2(most.lr / least.lr):.1f} octaves: from {least.lr:.3g} times the base's "
+        f"learning rate ({least.rule.name}) to {most.lr:.3g} times ({most.rule.name})"
     )
 
 

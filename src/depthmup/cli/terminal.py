@@ -8,14 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from depthmup.reports.sentences import duration
+from depthmup.notebook import time_left
 from depthmup.sweep import Progress
 
 # In a log file: often enough to see that it goes on, seldom enough for a sweep of hours.
 SECONDS_BETWEEN_LINES = 10.0
-
-EARLY = 0.05
-"""Fraction of the expected work of a search before which its remaining time is not predicted."""
 
 
 class Display:
@@ -57,10 +54,7 @@ class Display:
 
     def tell(self, progress: Progress) -> None:
         """Update the bar, or print a line every ten seconds; called many times a second."""
-        left = f"{duration(progress.remaining)} left"
-        if progress.open:
-            # Before the first sizes are done, little is known of the others.
-            left = f"{left}, or less" if progress.fraction > EARLY else "the smallest size first"
+        left = time_left(progress)
         if self._live:
             self._bar.update(self._task, completed=progress.done, total=progress.cells, left=left)
         elif not self._quiet and time.monotonic() - self._spoke > SECONDS_BETWEEN_LINES:

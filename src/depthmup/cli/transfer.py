@@ -130,6 +130,11 @@ class Options:
     steps=500,1000. Axes are those that your functions take: make(width, depth, experts),
     batch(generator, batch); steps or tokens is the duration, whichever stays as the batch grows."""
 
+    corners: Names = ()
+    """Sizes that grow along several axes at once, such as depth=16,steps=1000: NAME=VALUE for what
+    is not the base's. The report then says whether the drift along one axis depends on the other.
+    A --target that grows along several axes adds its own."""
+
     target: Names = ()
     """Size at which to predict the best learning rate, such as depth=64 width=1024. The prediction,
     or the reason why there is none, is written to OUT/certificate.json."""
@@ -224,8 +229,8 @@ class Options:
     """Folder for results.sqlite, report.html and summary.json."""
 
     log: str = ""
-    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, as it
-    ends."""
+    """tensorboard:FOLDER, wandb:PROJECT or mlflow:STORE: write the losses of every run there, those
+    of custom models while they train."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -376,6 +381,7 @@ def _design(
     return Design(
         base=sizes,
         arms=_arms(options, preset),
+        sizes=[{**sizes, **parse_size([one], option="--corners")} for one in options.corners],
         **_tuned(options),
         schemes=schemes,
         optimizers=options.optimizers or None,

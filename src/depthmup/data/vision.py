@@ -35,6 +35,7 @@ class Images:
     @property
     def digest(self) -> str:
         """A hash of the content, whatever files it came in."""
+        # The shape first: arrays of other shapes may hold the same bytes.
         content_hash = hashlib.sha256(repr(self.pixels.shape).encode())
         content_hash.update(np.ascontiguousarray(self.pixels).data)
         content_hash.update(np.ascontiguousarray(self.labels).data)
@@ -83,6 +84,7 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
                 batches = [reader(raw, of=p) for p, raw in read(paths, files, verify).items()]
                 pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
                 return _checked(pixels, labels, of=folder)
+            # For the message: the version of which most files are there is the one that was meant.
             most = max(most, paths, key=len)
     binary, python = (list(files) for files, _, _ in versions)
     wanted = binary if not most or most.keys() <= set(binary) else python
@@ -218,6 +220,7 @@ def _split(name: str, source: str | Path, split: Split, verify: bool) -> Dataset
     train = images(name, source, verify=verify)
     if split == "train":
         return prepared(train)
+    # The training set's mean, as a network that was trained on it expects.
     return prepared(images(name, source, split=split, verify=verify), mean=feature_mean(train))
 
 

@@ -28,6 +28,9 @@ class Approach:
 
     ``errors`` (sizes,) root mean square over runs and entries; ``slope`` that of log error against
     log size with a 95 % interval; ``expected`` what the theory says it is.
+
+    Attributes:
+        sizes: of the networks.
     """
 
     sizes: tuple[int, ...]
@@ -43,7 +46,11 @@ class Approach:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How networks approach a limit: their outputs, and the RMS of x at every layer."""
+    """How networks approach a limit: their outputs, and the RMS of x at every layer.
+
+    Attributes:
+        outputs, rms: how each approaches its limit.
+    """
 
     outputs: Approach
     rms: Approach

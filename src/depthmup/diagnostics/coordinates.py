@@ -9,9 +9,8 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from depthmup.diagnostics.networks import (
@@ -49,8 +48,6 @@ RATES = {family: 1e-2 for family in Family if family.matrices_only} | {
 }
 
 
-_NONE: Mapping[str, Sequence[int]] = MappingProxyType({})
-
 MOST_REPETITIONS = 10_000
 """Of seeds and of steps: a hundred times what an exponent needs."""
 
@@ -62,7 +59,6 @@ def check(
     optimizer: str | Family | type = "adamw",
     widths: Sequence[int] = (32, 64, 128, 256),
     depths: Sequence[int] = (4, 8, 16, 32),
-    along: Mapping[str, Sequence[int]] = _NONE,
     seeds: int = 3,
     steps: int = 5,
     lr: float | None = None,
@@ -70,6 +66,7 @@ def check(
     plan_options: Mapping[str, Any] | None = None,
     prepare: Prepare = planned,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    **along: Sequence[int],
 ) -> Check:
     """Check how a model's observables grow with width, depth and any other axis.
 
@@ -78,9 +75,6 @@ def check(
         scheme, optimizer: what is expected; as in ``depthmup.plan``, whose default of the scheme
             follows the depth of blocks.
         widths, depths: three sizes or more of each, or a single one to leave it out.
-        along: the same along further axes that the factory takes by name, such as
-            ``{"experts": (4, 8, 16, 32)}``: each is varied at the smallest width and depth, and
-            what the network computes, and what training does to it, should not grow with it.
         seeds, steps: repetitions, and training steps before the second observation.
         lr: the learning rate at the smallest size.
         modules: judge only observables of modules whose pattern of names matches.
@@ -89,6 +83,9 @@ def check(
             expected to follow the scheme, with its own ``optimizers`` where it has them. Any other
             ``prepare(network, plan, lr)`` applies the plan in its own way and gives optimizers.
         progress: told how many networks of how many are done.
+        along: sizes along further axes that the factory takes by name, such as
+            ``experts=(4, 8, 16, 32)``: each is varied at the smallest width and depth, and what
+            the network computes, and what training does to it, should not grow with it.
 
     Returns:
         Every exponent with its interval, its prediction and an outcome.
@@ -117,7 +114,7 @@ def check(
             optimizer=optimizer,
             widths=tuple(widths),
             depths=tuple(depths),
-            along={axis: tuple(values) for axis, values in along.items()},
+            along=along,
             seeds=seeds,
             steps=steps,
             lr=lr,
@@ -141,7 +138,7 @@ class Setup:
     optimizer: str | Family | type = "adamw"
     widths: tuple[int, ...]
     depths: tuple[int, ...]
-    along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    along: Mapping[str, Sequence[int]] = field(default_factory=dict)
     seeds: int = 3
     steps: int = 5
     lr: float | None = None
@@ -158,6 +155,11 @@ class Setup:
                 f"Expected along to name axes of the factory other than width and depth; got "
                 f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
                 "are the same at every size."
+            )
+        if unknown := [axis for axis, values in self.along.items() if not _are_sizes(values)]:
+            raise ValueError(
+                f"Expected the sizes along {unknown[0]} as whole numbers, such as (4, 8, 16); got "
+                f"{self.along[unknown[0]]!r}. Other arguments of check: {', '.join(ARGUMENTS)}."
             )
         further = {axis: distinct(values, axis) for axis, values in self.along.items()}
         object.__setattr__(self, "along", further)
@@ -183,6 +185,14 @@ class Setup:
             raise ValueError(
                 f"Expected plan_options to be arguments of depthmup.plan; got {', '.join(unknown)}."
             )
+
+
+ARGUMENTS = tuple(f.name for f in fields(Setup) if f.name not in ("model", "along"))
+"""What cannot be the name of a further axis."""
+
+
+def _are_sizes(values: Any) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(n, int) for n in values)
 
 
 class Experiment:
@@ -329,7 +339,7 @@ class Experiment:
             applied=self.applied,
             widths=setup.widths,
             depths=setup.depths,
-            along=setup.along,
+            along={axis: tuple(sizes) for axis, sizes in setup.along.items()},
             seeds=setup.seeds,
             steps=setup.steps,
             lr=RATES[self._family] if setup.lr is None else setup.lr,

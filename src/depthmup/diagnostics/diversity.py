@@ -101,6 +101,12 @@ class Diversity:
     are 1/2 whatever training did. So kappa is 1 minus the slope at the *largest* eps. Once training
     has moved features by more than their size, slopes at large eps also see how they grow along
     depth, and pass 1.
+
+    Attributes:
+        eps: distances along depth, as fractions of it.
+        distances: between the features at two depths that far apart.
+        slopes: one between each two eps.
+        kappa: the feature diversity exponent.
     """
 
     eps: tuple[float, ...]
@@ -224,6 +230,9 @@ class GradientDiversity:
     ``raw`` is the mean cosine; ``centred`` the same after the mean gradient over blocks is taken
     off; ``null`` the standard deviation of the cosine of two random directions of as many
     entries, 1/sqrt(entries), and ``shuffled`` the mean centred cosine of blocks far apart.
+
+    Attributes:
+        pairs: of blocks that were compared.
     """
 
     raw: float

@@ -43,6 +43,10 @@ class Blocks:
 
     ``multiplier`` is a, ``lr_second`` the learning rate of W2, the same as W1's unless given.
 
+    Attributes:
+        alpha, gamma: exponents of depth.
+        activation: phi, by its name.
+
     Raises:
         ValueError: an unknown activation, or settings of two matrices for blocks of one.
 

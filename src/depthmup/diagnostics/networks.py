@@ -35,7 +35,15 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedNetwork:
-    """A network of a check after training, its inputs, and what was observed before and after."""
+    """A network of a check after training, its inputs, and what was observed before and after.
+
+    Attributes:
+        model: after training.
+        inputs: of its last batch.
+        width, depth, seed: of the network.
+        first, second: what was observed before and after.
+        along: its values along further axes.
+    """
 
     model: nn.Module
     inputs: Any
@@ -112,7 +120,8 @@ def train(
         return Broken(module=module, step=0)
     first = observe(model, inputs, points, plan, applied=applied)
     # Before training: a schedule of its own may move the rates.
-    labels = labels_of(model, {name: p.role for p in plan.prescriptions for name in p.names})
+    roles = {name: p.role for p in plan.prescriptions for name in p.names}
+    labels = labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches))
     for name, decay in decays(model, optimizers).items():
         key = Key(observable=Observable.DECAY, module=labels(name))
         first.values[key], first.roles[key] = decay, plan[name].role

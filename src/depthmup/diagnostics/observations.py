@@ -6,7 +6,7 @@ Of an activation that must be compared with itself some steps later, a fixed sam
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -30,11 +30,13 @@ class Labels:
 
     ``single`` names numbered children that are no repeated layer, by container and number: in
     ``Sequential(Linear, Block, ..., Block, Linear)`` the ends are ``0`` and ``-1`` at any depth.
-    ``experts`` are the containers of the experts of a mixture, which are alike at any number.
+    ``experts`` are the containers of the experts of a mixture, which are alike at any number, and
+    ``layers`` those of layers below another number (the layers of each stage).
     """
 
     single: Mapping[tuple[str, str], str] = field(default_factory=dict)
     experts: frozenset[str] = frozenset()
+    layers: frozenset[str] = frozenset()
 
     def __call__(self, name: str) -> str:
         """``name`` with the number of its layer replaced; later numbers tell parts apart.
@@ -51,7 +53,7 @@ class Labels:
             container = ".".join(name.split(".")[:i])
             segments[i] = self.single.get((container, segments[i]), "*")
         for i in range(start, len(segments)):
-            if ".".join(name.split(".")[:i]) in self.experts:
+            if ".".join(name.split(".")[:i]) in self.experts | self.layers:
                 segments[i] = "*"
         return ".".join(segments)
 
@@ -86,7 +88,9 @@ def expert_containers(roles: Mapping[str, Role]) -> frozenset[str]:
     return frozenset(containers)
 
 
-def labels_of(model: nn.Module, roles: Mapping[str, Role] | None = None) -> Labels:
+def labels_of(
+    model: nn.Module, roles: Mapping[str, Role] | None = None, branches: Iterable[str] = ()
+) -> Labels:
     """The labels of a model's modules.
 
     Children of one container that have numbers come in runs of one class. The longest run, and
@@ -97,6 +101,7 @@ def labels_of(model: nn.Module, roles: Mapping[str, Role] | None = None) -> Labe
     Args:
         model: at any size.
         roles: of its parameters, which tell the experts of a mixture from layers.
+        branches: the labels of its residual branches, which tell layers from parts of a layer.
 
     Returns:
         A function from names to labels.
@@ -123,7 +128,25 @@ def labels_of(model: nn.Module, roles: Mapping[str, Role] | None = None) -> Labe
             if len(run) == 1 and type(run[0][1]) is not layers:
                 position = i if i < middle else i - len(runs)
                 single[container, run[0][0]] = str(position)
-    return Labels(single=single, experts=expert_containers(roles or {}))
+    at = frozenset(branches)
+    containers = frozenset(c for c, members in children.items() if _are_layers(c, members, at))
+    return Labels(single=single, experts=expert_containers(roles or {}), layers=containers)
+
+
+def _are_layers(
+    container: str, members: Sequence[tuple[str, nn.Module]], branches: frozenset[str]
+) -> bool:
+    """Whether numbered modules are alike, and each holds a residual branch and more than a matrix.
+
+    By the number of a layer within its stage, networks of different depth would be compared at
+    different heights: the second layer of two is near the end, that of eight near the start.
+    """
+    alike = len({type(module) for _, module in members}) == 1
+    return alike and all(
+        any(module.children())
+        and any(f"{label}.".startswith(f"{container}.{number}.") for label in branches)
+        for number, module in members
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

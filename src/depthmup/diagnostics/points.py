@@ -47,7 +47,7 @@ def locate(model: nn.Module, inputs: ExampleInputs) -> Points:
 
 def points_of(traced: Facts, model: nn.Module) -> Points:
     """The same, from a model's dataflow that was read before."""
-    labels = labels_of(model)
+    labels = labels_of(model, branches=(b.label for b in traced.residuals.branches))
     branches = [b for b in traced.residuals.branches if not b.parents]
     hidden: list[str] = []
     points: list[Point] = []

@@ -35,7 +35,7 @@ def observe(
     weights: Mapping[str, Tensor] | None = None,
     paths: Mapping[str, float] | None = None,
 ) -> Observation:
-    """Observe one forward pass, without gradients and in evaluation mode.
+    """Observe one forward pass, without gradients and in evaluation mode but for batch norms.
 
     Args:
         model: fresh, or trained since ``initial``.
@@ -56,7 +56,8 @@ def observe(
     modules = named_modules(inner)
     prescriptions = {name: p for p in plan.prescriptions for name in p.names}
     roles = {name: p.role for name, p in prescriptions.items()}
-    collector = Collector(initial=initial, labels=labels_of(model, roles))
+    labels = labels_of(model, roles, (b for p in plan.prescriptions for b in p.branches))
+    collector = Collector(initial=initial, labels=labels)
     named = {id(p): name for name, p in parameters(inner).items()}
     training = [m for m in inner.modules() if m.training]
     covered: set[str] = set()
@@ -65,6 +66,10 @@ def observe(
         inner.eval()
         for module in training:
             stack.callback(setattr, module, "training", True)
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                # By the batch, as it trains: a fresh one divides by 1 in evaluation mode.
+                stack.callback(setattr, module, "track_running_stats", module.track_running_stats)
+                module.training, module.track_running_stats = True, False
         for point in points.points:
             collector.attach(stack, modules[point.module], point)
         for name, module in modules.items():

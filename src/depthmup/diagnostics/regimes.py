@@ -31,6 +31,12 @@ class Property:
 
     ``measured`` and ``computed`` are None where the exponent cannot decide (its interval holds
     both answers), or has no meaning there.
+
+    Attributes:
+        name: of the claim, such as faithful.
+        exponent: of which quantity, in words.
+        estimate: what was measured.
+        theory: what was computed.
     """
 
     name: str
@@ -43,7 +49,15 @@ class Property:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRegime:
-    """A pair of exponents: what was measured, and what ``limits`` computes."""
+    """A pair of exponents: what was measured, and what ``limits`` computes.
+
+    Attributes:
+        alpha, gamma: the exponents.
+        properties: one for each claim.
+        region: that the measurements lie in.
+        expected: what ``limits`` computes.
+        check: the check that measured it.
+    """
 
     alpha: Fraction
     gamma: Fraction

@@ -117,7 +117,16 @@ Vector = dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GaussNewton:
-    """Products with G = J^T H J, of one batch at fixed weights."""
+    """Products with G = J^T H J, of one batch at fixed weights.
+
+    Attributes:
+        parameters: by name.
+        outputs: f of the batch.
+        value: of the loss.
+        by_outputs: dloss/df, with its graph.
+        dummy: u, of which J^T u is a linear function.
+        pulled: J^T u, with its graph.
+    """
 
     parameters: dict[str, nn.Parameter]
     outputs: Tensor

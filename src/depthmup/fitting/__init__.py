@@ -1,7 +1,7 @@
 """Verdicts from tables of runs that exist: read, clean, measure, judge, predict."""
 
 from depthmup.fitting.fit import KEEP, Reading, example, fit
-from depthmup.fitting.proposal import NextRuns, next_runs
+from depthmup.fitting.proposal import NextRuns, SearchOptions, next_runs
 from depthmup.fitting.read import LARGEST_FILE
 from depthmup.fitting.report import FILES, FitReport
 
@@ -12,6 +12,7 @@ __all__ = [
     "FitReport",
     "NextRuns",
     "Reading",
+    "SearchOptions",
     "example",
     "fit",
     "next_runs",

@@ -155,7 +155,7 @@ def fit(
     reading = reading or Reading()
     named = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in _listed(axes)}
     columns = Columns(
-        axes=_texts(named, "axes"),
+        axes=texts(named, "axes"),
         lr=str(lr or ""),
         loss=str(loss or ""),
         seed=str(seed or ""),
@@ -163,7 +163,7 @@ def fit(
         by=_listed(by),
         ignore=_listed(reading.ignore),
     )
-    _check_tolerance(tolerance)
+    check_tolerance(tolerance)
     question = _Question(
         columns=columns,
         scheme=None if scheme is None or scheme == "" else scheme_named(scheme),
@@ -373,7 +373,12 @@ def _notes(
     return tuple(notes)
 
 
-def _texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
+def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
+    """Names with their columns, all of them texts.
+
+    Raises:
+        ValueError: one of them is none.
+    """
     for name, column in named.items():
         if not (isinstance(name, str) and isinstance(column, str) and name and column):
             raise ValueError(
@@ -387,7 +392,12 @@ def _listed(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) and value else tuple(value)
 
 
-def _check_tolerance(tolerance: float) -> None:
+def check_tolerance(tolerance: float) -> None:
+    """Refuse a tolerance that is no positive number.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not (isinstance(tolerance, int | float) and 0 < tolerance < math.inf):
         raise ValueError(f"Expected a positive tolerance in octaves per doubling; got {tolerance}.")
 

@@ -1,18 +1,23 @@
 """Which runs a table of results lacks most, for people with their own trainer or job queue."""
 
 import math
-from collections.abc import Mapping, Sequence
+import reprlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from depthmup.fitting.columns import Columns, checked
+from depthmup.fitting.fit import check_tolerance, texts
 from depthmup.fitting.read import Table, names_of, read
+from depthmup.fitting.rows import Rows
+from depthmup.fitting.settings import settings_of
 from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
-from depthmup.statistics.intervals import Index
+from depthmup.statistics.bracket import GRAIN
 
 DIGITS = 6
 """Significant digits of a proposed rate: far more than rates are told apart by."""
@@ -31,6 +36,55 @@ class NextRuns:
     why: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How the runs are chosen, where the usual way does not fit.
+
+    Attributes:
+        start: value from which the first optimum is looked for; by default the usual one.
+        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
+            unless given, 2 for width.
+        seeds: most seeds of a rate.
+        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+            instead of a verdict.
+        chance: the loss of guessing, from which no optimum is taken.
+        ignore: columns in which runs of one size may differ without meaning anything.
+
+    Example:
+        >>> SearchOptions(start=2.0**-7, seeds=4).seeds
+        4
+    """
+
+    start: float | None = None
+    cost: Mapping[str, float] | None = None
+    seeds: int = LOOKS[-1]
+    precision: float | None = None
+    chance: float = math.inf
+    ignore: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seeds, bool) or not isinstance(self.seeds, int) or self.seeds < 1:
+            raise ValueError(f"Expected seeds as a whole number from 1 on; got {self.seeds!r}.")
+        for name in ("start", "precision", "chance"):
+            value = getattr(self, name)
+            highest = math.inf if name == "chance" else sys.float_info.max
+            if value is not None and not 0 < value <= highest:
+                raise ValueError(f"Expected {name} as a positive number; got {value!r}.")
+        powers = {} if self.cost is None else self.cost
+        if not all(abs(power) <= STEEPEST for power in powers.values()):
+            raise ValueError(
+                f"Expected cost as powers of the axes from -{STEEPEST} to {STEEPEST}, such as "
+                f"{{'width': 2}}; got {printable(repr(dict(powers)))}."
+            )
+
+
+LARGEST = 1e30
+"""Of an axis: far more tokens than there are."""
+
+STEEPEST = 10
+"""Power of an axis above which no run's cost grows."""
+
+
 def next_runs(
     table: Any,
     *,
@@ -40,13 +94,9 @@ def next_runs(
     sizes: Mapping[str, Sequence[int]],
     seed: str = "",
     base: Mapping[str, int] | None = None,
-    start: float | None = None,
-    cost: Mapping[str, float] | None = None,
-    seeds: int = LOOKS[-1],
-    precision: float | None = None,
-    chance: float = math.inf,
     tolerance: float = TOLERANCE,
     tuned: str = LEARNING_RATE.name,
+    options: SearchOptions | None = None,
 ) -> NextRuns:
     """The runs that tell most next, from the results so far; trains nothing.
 
@@ -63,14 +113,9 @@ def next_runs(
         sizes: the values wanted along each axis, the others at the base's.
         seed: the column of the seed; without one, every run is a seed of its own.
         base: where the arms of the axes meet; the smallest values unless given.
-        start: value from which the first optimum is looked for; by default the usual one.
-        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
-            unless given, 2 for width.
-        seeds: most seeds of a rate.
-        precision: half-width of every drift's interval that is wanted, instead of a verdict.
-        chance: the loss of guessing.
         tolerance: octaves per doubling within which a value counts as staying.
         tuned: what the column ``lr`` holds, in words, if not learning rates.
+        options: where the search begins, what a run costs and when it has enough.
 
     Returns:
         The runs, and why.
@@ -86,26 +131,34 @@ def next_runs(
         >>> [row["lr"] for row in proposal.rows][:3]
         [0.000244141, 0.000488281, 0.000976562]
     """
-    columns, what = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed), worded(tuned)
+    options, what = options or SearchOptions(), worded(tuned)
+    ignore = (options.ignore,) if isinstance(options.ignore, str) else tuple(options.ignore)
+    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignore)
+    check_tolerance(tolerance)
     checked(columns, names_of(table))
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
-    labels, number = _seeds(source, columns)
+    start = round(math.log2(what.start if options.start is None else options.start), 9)
+    _check_settings(source, columns, wanted)
+    points = _points(source, columns, start)
+    labels, number = _seeds(source, columns, points)
     search = Search(
         sizes=wanted,
-        costs=tuple(_cost(size, cost) for size in wanted),
+        costs=tuple(_cost(size, options.cost) for size in wanted),
         base=smallest,
         axes=tuple(axis for axis in sizes if len(sizes[axis]) > 1),
-        start=round(math.log2(what.start if start is None else start), 9),
-        seeds=seeds,
+        start=start,
+        seeds=options.seeds,
         tolerance=tolerance,
-        precision=precision,
-        chance=chance,
+        precision=options.precision,
+        chance=options.chance,
         tuned=what,
     )
-    step = next_round(search, _losses(source, columns, wanted, number))
+    losses, repeats = _losses(source, columns, wanted, points, number)
+    step = next_round(search, losses)
+    why = f"{step.why.removesuffix('.')}.{_repeated(repeats)}" if repeats else step.why
     if isinstance(step, Done):
-        return NextRuns(rows=(), why=step.why)
+        return NextRuns(rows=(), why=why)
     rows = [
         {
             **{columns.axes[axis]: value for axis, value in wanted[ask.size].items()},
@@ -114,17 +167,18 @@ def next_runs(
         }
         for ask in step.asks
     ]
-    return NextRuns(rows=tuple(rows), why=step.why)
+    return NextRuns(rows=tuple(rows), why=why)
 
 
 def _sizes(
-    axes: Mapping[str, str], along: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
+    axes: Mapping[str, str], given: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
 ) -> tuple[tuple[dict[str, int], ...], dict[str, int]]:
     """Every size that is wanted, and the base."""
-    if set(along) != set(axes) or not all(len(along[axis]) for axis in along):
+    along = {axis: _amounts(values) for axis, values in given.items()}
+    if set(along) != set(axes) or not all(along.values()):
         raise ValueError(
-            f"Expected sizes to have values for the axes {', '.join(axes)}, such as "
-            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(repr(dict(along)))}."
+            f"Expected sizes to have positive numbers for the axes {', '.join(axes)}, such as "
+            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(reprlib.repr(dict(given)))}."
         )
     smallest = {axis: min(along[axis]) for axis in along}
     at_base = {**smallest, **(base or {})}
@@ -136,52 +190,136 @@ def _sizes(
     return tuple({tuple(size.items()): size for size in sizes}.values()), at_base
 
 
+def _amounts(values: Any) -> tuple[int, ...]:
+    """The values of an axis; none where one of them is no size of a network or of a run."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return ()
+    numbers = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    sound = (
+        isinstance(n, int | float) and not isinstance(n, bool) and 0 < n <= LARGEST for n in numbers
+    )
+    return numbers if all(sound) else ()
+
+
 def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
     """What a run costs: parameters of a network times the other axes, unless powers are given."""
+    if unknown := set(powers or ()) - set(size):
+        raise ValueError(
+            f"Expected cost for the axes {', '.join(size)}; got {printable(', '.join(unknown))}."
+        )
     given = {axis: 2.0 if axis == "width" else 1.0 for axis in size} if powers is None else powers
     return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
 
 
-def _seeds(source: Table, columns: Columns) -> tuple[list[str], Index]:
-    """The texts of the seeds, and every run's number; runs of one point are numbered without."""
+def _check_settings(source: Table, columns: Columns, sizes: Sequence[Mapping[str, int]]) -> None:
+    """Refuse runs of one wanted size that differ in a setting that was not named."""
+    values = np.column_stack([source.numbers[column] for column in columns.axes.values()])
+    wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
+    number = np.array([wanted.get(tuple(row), -1) for row in values.tolist()], np.int64)
+    asked = number >= 0
+    if asked.any():
+        rows = Rows(table=source.where(asked), columns=columns, name="", keep=frozenset())
+        settings_of(rows, number[asked], len(np.unique(number[asked])), advice=ADVICE)
+
+
+ADVICE = (
+    "Ask about the rows of one value, make it an axis, or say that it does not matter: "
+    "SearchOptions(ignore=...), --ignore."
+)
+
+
+def _points(source: Table, columns: Columns, start: float) -> list[tuple[float, ...]]:
+    """Every row's size and log2 rate, which is NaN where it cannot be."""
+    sizes = [source.numbers[column] for column in columns.axes.values()]
+    rates = [_log2(float(rate), start) for rate in source.numbers[columns.lr]]
+    return [tuple(map(float, row)) for row in zip(*sizes, rates, strict=True)]
+
+
+def _log2(rate: float, start: float) -> float:
+    """A rate's logarithm: that of the one asked for, if this is it printed with fewer digits."""
+    if not 0 < rate < math.inf:
+        return math.nan
+    log2 = math.log2(rate)
+    near = start + round((log2 - start) / GRAIN) * GRAIN
+    printed = (float(f"{2.0**near:.{digits}g}") for digits in range(2, DIGITS + 1))
+    return round(near, 9) if rate in printed else round(log2, 3)
+
+
+def _seeds(
+    source: Table, columns: Columns, points: Sequence[tuple[float, ...]]
+) -> tuple[list[str], list[int]]:
+    """The texts of the seeds, and every row's number.
+
+    A seed that stands at two points or more is one seed. Others take the numbers that are free at
+    their point: trainers may log a seed of their own for every run, and so do runs without one.
+    """
+    names = [f"run {row}" for row in source.rows]
     if columns.seed:
-        return list(source.names[columns.seed]), source.codes[columns.seed]
-    points: dict[tuple[float, ...], int] = {}
-    number = []
-    for values in zip(
-        *(source.numbers[c] for c in columns.numbers if c != columns.loss), strict=True
-    ):
-        point = tuple(float(v) for v in values)
-        number.append(points.setdefault(point, 0))
-        points[point] += 1
-    return [], np.array(number, np.int64)
+        names = [source.names[columns.seed][code] for code in source.codes[columns.seed]]
+    places: dict[str, set[tuple[float, ...]]] = {}
+    for name, point in zip(names, points, strict=True):
+        places.setdefault(name, set()).add(point)
+    common = [name for name, at in places.items() if len(at) > 1]
+    index = {name: i for i, name in enumerate(common)}
+    taken: dict[tuple[float, ...], set[int]] = {}
+    for name, i in index.items():
+        for point in places[name]:
+            taken.setdefault(point, set()).add(i)
+    labels = dict(enumerate(common))
+    for name, at in places.items():
+        if name not in index:
+            used = taken.setdefault(next(iter(at)), set())
+            index[name] = next(i for i in range(len(used) + 1) if i not in used)
+            used.add(index[name])
+            labels.setdefault(index[name], name)
+    return [labels[i] for i in range(len(labels))], [index[name] for name in names]
 
 
 def _losses(
-    source: Table, columns: Columns, sizes: Sequence[Mapping[str, int]], number: Index
-) -> list[dict[float, list[float]]]:
-    """The losses of every wanted size by log2 rate and seed."""
-    losses: list[dict[float, list[float]]] = [{} for _ in sizes]
-    values = {axis: source.numbers[column] for axis, column in columns.axes.items()}
-    rates, results = source.numbers[columns.lr], source.numbers[columns.loss]
+    source: Table,
+    columns: Columns,
+    sizes: Sequence[Mapping[str, int]],
+    points: Sequence[tuple[float, ...]],
+    number: Sequence[int],
+) -> tuple[list[dict[float, list[float]]], int]:
+    """The losses of every wanted size by log2 rate and seed, and how many runs stand there twice.
+
+    Of a run that stands there twice with different losses the mean counts, as in ``fit``.
+    """
+    wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
+    of_runs: dict[tuple[int, float, int], list[float]] = {}
+    results = source.numbers[columns.loss]
     unsaid = source.unsaid.get(columns.loss, np.zeros(len(source), bool))
-    for i, size in enumerate(sizes):
-        here = np.all([values[axis] == n for axis, n in size.items()], axis=0)
-        for row in np.flatnonzero(here & (rates > 0)):
-            loss = float(results[row])
-            if math.isnan(loss):
-                if not unsaid[row]:
-                    continue
-                loss = math.inf  # a frame's nan: a run that diverged
-            if loss <= 0:
-                raise ValueError(
-                    f"Expected positive losses, whose logarithms are compared; row "
-                    f"{source.rows[row]} has {loss:g}."
-                )
-            of_rate = losses[i].setdefault(round(float(np.log2(rates[row])), 3), [])
-            of_rate += [math.nan] * (int(number[row]) + 1 - len(of_rate))
-            of_rate[int(number[row])] = loss
-    return losses
+    for row, (*size, log2) in enumerate(points):
+        loss = float(results[row])
+        if tuple(size) not in wanted or math.isnan(log2):
+            continue
+        if math.isnan(loss):
+            if not unsaid[row]:
+                continue
+            loss = math.inf  # a frame's nan: a run that diverged
+        if loss <= 0:
+            raise ValueError(
+                f"Expected positive losses, whose logarithms are compared; row "
+                f"{source.rows[row]} has {loss:g}."
+            )
+        of_run = of_runs.setdefault((wanted[tuple(size)], log2, number[row]), [])
+        if loss not in of_run:
+            of_run.append(loss)
+    losses: list[dict[float, list[float]]] = [{} for _ in sizes]
+    for (i, log2, seed), values in of_runs.items():
+        of_rate = losses[i].setdefault(log2, [])
+        of_rate += [math.nan] * (seed + 1 - len(of_rate))
+        of_rate[seed] = math.fsum(values) / len(values)
+    return losses, sum(len(values) > 1 for values in of_runs.values())
+
+
+def _repeated(runs: int) -> str:
+    which = "run stands" if runs == 1 else "runs stand"
+    return (
+        f" {runs} {which} there twice, with different losses of one seed: the mean counts. Do your "
+        "runs take the seeds that they are given?"
+    )
 
 
 def _label(seed: int, labels: Sequence[str]) -> str | int:

@@ -5,6 +5,7 @@ Only what is needed is kept: numbers as arrays, labels as codes, other columns a
 they have few values; a column of many values is an identity or a measurement, no setting.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,12 @@ MOST_ROWS = 5_000_000
 MOST_COLUMNS = 5_000
 CHUNK = 50_000
 """Rows that are in memory as text at once."""
+
+LONGEST_LABEL = 200
+"""Characters of a label that are shown."""
+
+LONGEST_LINE = 2**24
+"""Characters of one JSON object."""
 
 FEW_VALUES = 64
 """Distinct values up to which an unnamed column may be a setting."""
@@ -82,14 +89,15 @@ def names_of(source: Any) -> tuple[str, ...]:
         ValueError: no table, or one that is too large, empty, or cannot be read.
     """
     if _is_frame(source):
-        return tuple(map(_flat, source.columns))
+        return tuple(map(_flat, _with_index(source).columns))
     path = _path(source)
     if path.suffix.lower() in CSV:
         with _told(path):
             head = next(iter(_csv(path, rows=1)))
         return tuple(map(str, head.columns))
     if path.suffix.lower() in PARQUET:
-        return tuple(_parquet(path).schema_arrow.names)
+        with _told(path):
+            return tuple(_parquet(path).schema_arrow.names)
     names: dict[str, None] = {}
     for frame in _json_lines(path):
         names |= dict.fromkeys(map(str, frame.columns))
@@ -116,14 +124,15 @@ def read(
             raises.
     """
     if _is_frame(source):
-        frame = source.set_axis(list(map(_flat, source.columns)), axis=1)
+        frame = _with_index(source)
+        frame = frame.set_axis(list(map(_flat, frame.columns)), axis=1)
         return _collect([frame], numbers, labels, title="the table", empty=empty)
     path = _path(source)
     suffix = path.suffix.lower()
     if suffix in CSV:
         chunks: Iterable[pd.DataFrame] = _csv(path)
     elif suffix in PARQUET:
-        chunks = (batch.to_pandas() for batch in _parquet(path).iter_batches(batch_size=CHUNK))
+        chunks = _batches(path)
     else:
         chunks = _json_lines(path)
     with _told(path):
@@ -135,6 +144,12 @@ def _is_frame(source: Any) -> bool:
     import pandas as pd
 
     return isinstance(source, pd.DataFrame)
+
+
+def _with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """A frame whose index, where its levels have names, is columns as those others are."""
+    named = all(name is not None for name in frame.index.names)
+    return frame.reset_index() if named else frame
 
 
 def _flat(name: Any) -> str:
@@ -192,8 +207,10 @@ class _told:
         explained = isinstance(error, ValueError) and str(error).startswith("Expected")
         if isinstance(error, UnicodeDecodeError):
             said = "it is not UTF-8 text"
-        elif isinstance(error, pd.errors.ParserError | pd.errors.EmptyDataError) or (
-            isinstance(error, ValueError) and not explained
+        elif isinstance(error, pd.errors.ParserError | pd.errors.EmptyDataError | OSError) or (
+            # Of pyarrow's own errors some are ValueErrors, others errors of memory or of keys.
+            (isinstance(error, ValueError) or type(error).__module__.startswith("pyarrow"))
+            and not explained
         ):
             said = printable(str(error).splitlines()[0][:200]) if str(error) else "no columns"
         else:
@@ -207,7 +224,6 @@ def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
 
     options: dict[str, Any] = {
         "sep": "\t" if path.suffix.lower() == ".tsv" else ",",
-        "header": None,
         "dtype": str,
         "keep_default_na": False,
         "na_filter": False,
@@ -215,9 +231,14 @@ def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
         "skipinitialspace": True,
     }
     # The header is read by itself: pandas would rename columns that stand twice.
-    head = pd.read_csv(path, nrows=1, **options)
+    head = pd.read_csv(path, nrows=1, header=None, **options)
     names = [str(name).strip() for name in head.iloc[0]]
     _bounded(names)
+    if len(names) == 1 and ";" in names[0]:
+        raise ValueError(
+            f"Expected commas between the columns of {printable(path.name)}; its header has "
+            "semicolons. Write it with commas, and decimals with points."
+        )
     if len(set(names)) < len(names):
         from depthmup.fitting.columns import checked_once
 
@@ -225,8 +246,35 @@ def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
     if rows is not None:
         yield pd.DataFrame(columns=names)
         return
-    reader = pd.read_csv(path, names=names, skiprows=1, chunksize=CHUNK, index_col=False, **options)
-    yield from reader
+    # Where the first row is longer than the header, pandas would drop the ends of all rows and so
+    # give columns the values of their neighbours; longer ones below it raise an error of their own.
+    index = pd.read_csv(path, nrows=1, header=0, **options).index
+    beyond = [] if isinstance(index, pd.RangeIndex) else [f"\0{i}" for i in range(index.nlevels)]
+    options |= {"names": [*names, *beyond], "header": 0, "index_col": False}
+    above = 0
+    with pd.read_csv(path, chunksize=CHUNK, **options) as reader:
+        for chunk in reader:
+            for column in beyond:
+                _nothing_in(chunk.pop(column), above, path)
+            above += len(chunk)
+            yield chunk
+
+
+def _nothing_in(cells: "pd.Series[str]", above: int, path: Path) -> None:
+    """Refuse cells beyond the header, but for the empty ones after a comma at a line's end."""
+    filled = cells.str.strip() != ""
+    if filled.any():
+        raise ValueError(
+            f"Expected as many cells in each row of {printable(path.name)} as the header has; row "
+            f"{above + int(filled.argmax()) + 1:,} has more. Write decimals with points (0.5, not "
+            "0,5), texts that have commas in quotes, and give each column a name."
+        )
+
+
+def _batches(path: Path) -> Iterator["pd.DataFrame"]:
+    """Chunks of a Parquet file, indices as columns."""
+    for batch in _parquet(path).iter_batches(batch_size=CHUNK):
+        yield batch.to_pandas(ignore_metadata=True)
 
 
 def _parquet(path: Path) -> Any:
@@ -240,7 +288,10 @@ def _parquet(path: Path) -> Any:
         ) from None
     try:
         file = parquet.ParquetFile(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
+        # A text that stands a million times is one text then, as it is in the file.
+        texts = [f.name for f in file.schema_arrow if str(f.type).endswith(("string", "binary"))]
+        file = parquet.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         said = printable(str(error).splitlines()[0][:200])
         raise ValueError(f"Expected {printable(path.name)} to be Parquet; {said}.") from None
     if file.metadata.num_rows > MOST_ROWS:
@@ -256,15 +307,17 @@ def _json_lines(path: Path) -> Iterator["pd.DataFrame"]:
     records: list[dict[str, Any]] = []
     empty = True
     with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
+                if len(line) == LONGEST_LINE:
+                    raise ValueError("a line that long is no run")
+                value = json.loads(line, object_pairs_hook=_once)
             except (ValueError, RecursionError):
                 raise ValueError(
-                    f"Expected one JSON object on each line of {printable(path.name)}; line "
-                    f"{number} is none."
+                    f"Expected one JSON object on each line of {printable(path.name)}, each of its "
+                    f"names once; line {number} is none."
                 ) from None
             if not isinstance(value, dict):
                 raise ValueError(
@@ -280,6 +333,13 @@ def _json_lines(path: Path) -> Iterator["pd.DataFrame"]:
         raise ValueError(f"Expected a table; {printable(path.name)} has no rows.")
     if records:
         yield pd.DataFrame(records, dtype=object)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no name stands twice."""
+    if len(value := dict(pairs)) < len(pairs):
+        raise ValueError("a name stands twice")
+    return value
 
 
 def _flattened(value: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
@@ -376,7 +436,12 @@ def _label(value: Any) -> str:
     """A label's text; whole numbers as such, whatever their type."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value).strip()[:200]
+    text = str(value).strip()
+    if len(text) <= LONGEST_LABEL:
+        return text
+    # Two long texts that begin alike stay two.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[:LONGEST_LABEL]}... {digest[:8]}"
 
 
 def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
@@ -401,7 +466,7 @@ def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Fl
         for i, cell in enumerate(column):
             if isinstance(cell, bool | np.bool_ | complex):
                 raise ValueError(_no_number(name, first_row + i, cell))
-    if pd.api.types.is_complex_dtype(column):
+    if pd.api.types.is_complex_dtype(column) or column.dtype.kind in "mM":  # dates and durations
         raise ValueError(_no_number(name, first_row, column.iloc[0]))
     if pd.api.types.is_numeric_dtype(column):
         values = np.array(column.to_numpy(dtype=float, na_value=math.nan), float)

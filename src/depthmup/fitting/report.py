@@ -44,6 +44,12 @@ class FitReport:
     def group(self, name: str = "") -> GroupFit:
         """One group, by its name such as "optimizer adamw".
 
+        Args:
+            name: of the group; the first that could be fitted unless given.
+
+        Returns:
+            The group.
+
         Raises:
             ValueError: there is no such group.
         """
@@ -64,6 +70,9 @@ class FitReport:
         Args:
             axis: one that varies.
             group: by its name; the first that could be fitted unless given.
+
+        Returns:
+            The estimate of the exponent.
 
         Raises:
             ValueError: the axis does not vary, or is none.
@@ -103,6 +112,13 @@ class FitReport:
         """A tidy table: points of curves, optima, exponents, rules, findings, excluded rows, or
         predictions.
 
+        Args:
+            kind: ``points``, ``optima``, ``exponents``, ``rules``, ``findings``, ``excluded`` or
+                ``predictions``.
+
+        Returns:
+            A row for each.
+
         Raises:
             ValueError: another kind.
         """
@@ -136,6 +152,12 @@ class FitReport:
         """Write the page, the JSON and the excluded rows into a folder.
 
         Formulas in the excluded rows are made text, so that a spreadsheet runs none.
+
+        Args:
+            folder: made if it is not there.
+
+        Returns:
+            The paths of the files.
         """
         from depthmup.reports.files import write_text
 

@@ -20,20 +20,26 @@ METADATA = frozenset(
 """Words of columns that tell where or when a run was made, not how."""
 
 
-def settings_of(rows: Rows, size: Index, count: int) -> dict[str, Array]:
+ADVICE = (
+    "Say what that means: --by makes groups of it, --where picks a value, --ignore says that it "
+    "does not matter, --axes makes it an axis."
+)
+
+
+def settings_of(rows: Rows, size: Index, count: int, *, advice: str = ADVICE) -> dict[str, Array]:
     """The settings of a group, each as one code for every size.
 
     Args:
         rows: of the group.
         size: number of every row's size.
         count: of sizes.
+        advice: what a person can do about runs of one size that differ.
 
     Raises:
         ValueError: runs of one size differ in a setting.
     """
     settings: dict[str, Array] = {}
     mixed: dict[str, int] = {}
-    rate = np.unique(rows.rate, return_inverse=True)[1].reshape(-1)
     for name in rows.table.others:
         words = name.lower().replace(".", "_").replace("/", "_").split("_")
         if name in rows.columns.ignore or METADATA.intersection(words):
@@ -45,18 +51,28 @@ def settings_of(rows: Rows, size: Index, count: int) -> dict[str, Array]:
         pairs = np.unique(np.stack([size, codes]), axis=1)
         if pairs.shape[1] == count:
             settings[name] = pairs[1]
-        elif len(np.unique(np.stack([rate, codes]), axis=1)[0]) > len(np.unique(rate)):
-            mixed[name] = distinct  # else it follows the tuned rate, as its logarithm does
+        elif not _follows(codes, rows.rate, distinct):
+            mixed[name] = distinct
     if mixed:
-        raise ValueError(_mixed(mixed, rows))
+        raise ValueError(_mixed(mixed, rows, advice))
     return settings
 
 
-def _mixed(mixed: dict[str, int], rows: Rows) -> str:
+def _follows(codes: Index, rate: Array, distinct: int) -> bool:
+    """Whether a column divides the tuned rates into intervals, as their logarithm or rank does.
+
+    That each rate has one value does not suffice: rates drawn at random stand there once, and two
+    grids that interleave may belong to two optimizers.
+    """
+    pairs = np.unique(np.stack([rate, codes]), axis=1)
+    alone = len(np.unique(rate)) == pairs.shape[1]
+    return alone and int((np.diff(pairs[1]) != 0).sum()) == distinct - 1
+
+
+def _mixed(mixed: dict[str, int], rows: Rows, advice: str) -> str:
     name, distinct = next(iter(mixed.items()))
     others = "".join(f", and {printable(repr(n))} too" for n in list(mixed)[1:4])
     return (
         f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
-        f"values{others}{rows.of_group}. Say what that means: --by makes groups of it, --where "
-        "picks a value, --ignore says that it does not matter, --axes makes it an axis."
+        f"values{others}{rows.of_group}. {advice}"
     )

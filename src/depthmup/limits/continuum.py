@@ -17,8 +17,8 @@ the continuum of a network of finite depth, to order 1/L for every alpha >= 1/2.
 All functions are analytic in p, so Chebyshev collocation converges spectrally. As at finite depth
 a step is one sweep up and one down, each a *linear* equation for the new rows.
 
-*Source:* equivalent to arXiv 2310.02244, Proposition 4.4 / C.2 (``green`` checks its five integral
-equations); the differential form is not in the paper.
+*Source:* equivalent to arXiv 2310.02244, Proposition 4.4 / C.2 (``propagators`` checks its five
+integral equations); the differential form is not in the paper.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ class Depths(Side):
         drive = half + half.transpose(0, 2, 1)
         # C' = r C + drive
         integral = self.points.integral
+        # Collocated it is one small system, the same for every pair of rows.
         inverse = np.linalg.inv(np.eye(len(integral)) - self.rate * integral)
         flat = start.reshape(1, -1) + integral @ drive.reshape(len(integral), -1)
         return (inverse @ flat).reshape(drive.shape)

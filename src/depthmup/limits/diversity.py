@@ -100,8 +100,9 @@ def _infinite(h: History, whole: Rule, eps: Array, at: float) -> Array:
     start = np.concatenate([eye, eye, np.zeros((size, size))], axis=1)
     s = solve_volterra(reach * local.integral, derivative, start)
     z, y = s[..., :size].transpose(0, 2, 1), s[..., 2 * size :].transpose(0, 2, 1)
-    here = local.evaluate(_distances(p, q, x, d, cross, z, s[..., size : 2 * size], y), eps / reach)
-    return np.sqrt(np.maximum(here, 0.0))
+    on_grid = _distances(p, q, x, d, cross, z, s[..., size : 2 * size], y)
+    squares = local.evaluate(on_grid, eps / reach)
+    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def _finite(h: History, eps: Array, at: float) -> Array:
@@ -142,6 +143,7 @@ def _distances(
     p: Array, q: Array, x: Array, d: Array, cross: Array, z: Array, t: Array, y: Array
 ) -> Array:
     """|x(p) - x(q)|^2 for every vector, at every depth p from the first, q: (points, N)."""
+    # u = x - P d and v = d - Q x by the definitions of P and Q: r is <u|u>, s is <v|v>.
     e = np.linalg.inv(np.eye(x.shape[1]) - p @ q)
     p_k = p @ cross.transpose(0, 2, 1)
     r = x - p_k - p_k.transpose(0, 2, 1) + p @ d @ p.transpose(0, 2, 1)
@@ -151,5 +153,6 @@ def _distances(
     inner = z @ r[0] + y @ p0.T + p @ s @ t.transpose(0, 2, 1) @ p0.T
     between = np.einsum("pij,pjk,ik->pi", e, inner, e0)
     own = np.einsum("pii->pi", x)
+    # A difference of numbers of size |x|^2: a distance below 1e-8 |x| is rounding.
     result: Array = own + own[0] - 2 * between
     return result

@@ -49,10 +49,12 @@ def stein(
     Stein's lemma, ``E[y z] = E[dy/du] lower``: no derivative of y is taken. The response to a
     vector of pivot zero is that to the vectors it is made of.
     """
+    # moments = response lower, hence lower^T response^T = moments^T.
     return _solve(lower, moments.T, transposed=True).T
 
 
 def _solve(lower: Array, target: Array, *, transposed: bool) -> Array:
+    # The first step has no past, so nothing to solve for.
     if not target.size:
         return target
     # Division by an infinite pivot is what makes an entry zero.

@@ -82,7 +82,9 @@ class Layers(Side):
     ) -> tuple[Array, Array]:
         depth, n = len(self.kick), pull.shape[-1]
         states = np.empty((depth + 1, keep, 3 * n))
+        # Held-out rows are wanted at the last layer only, so they keep no trace of the others.
         states[0], rest = start[:keep], start[keep:]
+        # One transfer matrix is (3n)^2 doubles.
         chunk = max(1, _CHUNK_BYTES // (72 * max(1, n) ** 2))
         buffer = np.zeros((min(chunk, depth), 3, n, 3, n))
         self._same_in_every_layer(pull, buffer)
@@ -153,9 +155,11 @@ class Layers(Side):
         kick, back = self.kick[:, rows, old], other.kick[::-1, rows, old]
         feedback = other.feedback[::-1][1:]
         # R = (I - N P)^-1 is unit lower triangular in time, so its rows are N_row (P R).
+        # P R is P^l - M^l, known from the sweep: no inverse is taken anywhere.
         self.carry[:, rows, old] = back @ (self.response[1:, old, old] - self.kick[:, old, old])
         self.carry[:, eye, eye] = 1.0
         self.kick_back[:, rows, old] = kick @ other.kick[::-1, old, old]
+        # The unit diagonal of carry adds the feedback's own row.
         self.carry_gain[:, rows, old] = (
             self.carry[:, rows, old] @ feedback[:, old, old] + feedback[:, rows, old]
         )
@@ -167,6 +171,7 @@ class Layers(Side):
         beyond = other.cov[::-1][1:]
         cross = self.cross[1:].transpose(0, 2, 1)
         residue = self.residue
+        # M is strictly causal: <d|d> M^T sums over old vectors, whichever column is new.
         residue[:, every, rows] = cross[:, every, rows] - beyond[:, every, old] @ kick.transpose(
             0, 2, 1
         )
@@ -174,6 +179,7 @@ class Layers(Side):
             0, 2, 1
         )
         cov, inverse, c2 = self.cov[:-1], other.resolvent[::-1][:-1], self.c**2
+        # New columns of old rows, then new rows, whose last term is the diagonal of (I - QP)^-1.
         self.gain[:, old, rows] = c2 * (
             self.carry_gain[:, old, old] @ cov[:, old, rows]
             + inverse[:, old, old] @ residue[:, old, rows]

@@ -44,6 +44,10 @@ class Block:
     ``layer_norm`` normalizes what enters it. ``rates`` are learning rates of the matrices relative
     to each other, 1 each unless given; a hidden width of rho n multiplies all but the first by rho.
 
+    Attributes:
+        activation: by its name, or its expectations.
+        phi: the expectations of the activation.
+
     >>> Block(activation="relu", block_depth=2).layers
     ('matrix', 'phi', 'matrix')
     """
@@ -152,7 +156,7 @@ def kernel(
     if not (isinstance(depth, int) and depth >= 1):
         raise ValueError(f"depth counts residual branches: a positive integer; got {depth!r}.")
     if depth > MOST_BRANCHES:
-        raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got more.")
+        raise ValueError(f"Expected depth to be at most {MOST_BRANCHES:,}; got {depth:,}.")
     block = block or Block()
     stream = xi @ xi.T
     if block.layer_norm and not np.diag(stream).all():

@@ -88,6 +88,7 @@ def cross_entropy(labels: ArrayLike, *, classes: int) -> Loss:
     batch = np.arange(len(given))
 
     def value(outputs: Array) -> float:
+        # Shifted by the largest output, exp cannot overflow; in the likelihood the shift cancels.
         top = outputs.max(axis=1, keepdims=True)
         normalizer = np.log(np.exp(outputs - top).sum(axis=1)) + top[:, 0]
         return float(np.mean(normalizer - outputs[batch, given]))
@@ -116,5 +117,6 @@ def _matrix(values: ArrayLike, what: str, shape: str) -> Float[Array, "rows colu
             f"{what} must be finite; got {array[where]} at index {where}. "
             "Drop or impute such rows before computing a limit."
         )
+    # np.array has copied, so the caller's own array stays writable.
     array.flags.writeable = False
     return array

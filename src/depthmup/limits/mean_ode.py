@@ -188,8 +188,10 @@ def _coordinates(todo: Problem) -> Array:
     if todo.held_out is not None:
         rows.append(todo.held_out)
     _, sizes, basis = np.linalg.svd(np.concatenate(rows), full_matrices=False)
+    # A repeated input leaves a singular value of rounding, about 1e-16 of the largest.
     rank = int((sizes > 1e-13 * sizes.max(initial=1e-300)).sum())
     if rank == todo.d_in:
+        # A full basis would only rotate U, and no rotation changes the law of a Gaussian matrix.
         return np.eye(todo.d_in)
     return np.ascontiguousarray(basis[: max(1, rank)].T)
 
@@ -255,6 +257,7 @@ class Network:
                         "or multiplier."
                     )
                     status = Status(kind="unresolved", step=t, message=message)
+                # |x|^2 / n is |X|^2, as the columns of U and nV are orthonormal at infinite width.
                 f = ledger.query(t, batch, outputs, np.square(x).sum(axis=2))
                 tops = np.concatenate([tops, x[-1, :batch]])
                 if t < updates:
@@ -302,6 +305,7 @@ class Network:
             slope = self.phi.slope(h) * self.share
             jacobian[i] = (w2.T * slope[:, None, :]) @ w1
         if self.rms_norm:
+            # Times the norm's own Jacobian, (I - z z^T) / |X|, with z = X / |X|.
             along = (jacobian @ z[..., None]) * z[..., None, :]
             jacobian = (jacobian - along) / size[..., None, None]
         return rate, jacobian
@@ -339,6 +343,7 @@ class Network:
         points, rows, size = target.shape
         out = np.empty_like(target)
         for row in range(rows):
+            # (points, D) by (points, D): few enough unknowns for dense elimination.
             system = operator[:, None, :, None] * matrices[None, :, row].transpose(0, 2, 1, 3)
             flat = np.eye(points * size) - system.reshape(points * size, points * size)
             out[:, row] = np.linalg.solve(flat, target[:, row].ravel()).reshape(points, size)

@@ -42,6 +42,8 @@ class Mesh:
 
 def graded(levels: int, degree: int) -> Mesh:
     """Panels that shrink towards 0 by factors of 4: for functions singular there."""
+    # Every panel but the first has 0 at a third of its width: there the coefficients of a function
+    # that is singular at 0 fall by factors of 3 (Bernstein's ellipse through -5/3).
     return Mesh(edges=(0.0, *(4.0**-k for k in range(levels, -1, -1))), degree=degree)
 
 

@@ -49,6 +49,7 @@ def moments(phi: Activation, covariance: Array) -> Moments:
     elif short is not None:
         out = short
     else:
+        # Every pair once: a quadrature each is all the cost, and both moments are symmetric.
         upper = np.triu_indices(len(covariance), 1)
         pair = phi.pair(variance[upper[0]], covariance[upper], variance[upper[1]])
         out = np.zeros((2, *covariance.shape))
@@ -73,9 +74,11 @@ def _interpolated(phi: Activation, correlation: Array, variance: float) -> Array
         pair = phi.pair(a, variance * rho, a)
         return np.stack([pair.k0, pair.v1], axis=-1)
 
+    # Rounding can put a correlation above 1, where Chebyshev polynomials grow fast.
     rho = np.clip(correlation, -1.0, 1.0)
     for degree in DEGREES:
         coefficients = _coefficients(at, degree)
+        # The last two, as every other coefficient of an odd or even function is zero.
         if np.abs(coefficients[-2:]).max() <= TOLERANCE * np.abs(coefficients).max():
             return np.asarray(np.polynomial.chebyshev.chebval(rho, coefficients), dtype=np.float64)
     return None
@@ -86,5 +89,6 @@ def _coefficients(at: Callable[[Array], Array], degree: int) -> Array:
     points = np.polynomial.chebyshev.chebpts1(degree + 1)
     vander = np.polynomial.chebyshev.chebvander(points, degree)
     weights: Array = np.full(degree + 1, 2.0 / (degree + 1))
+    # On these points T_0^2 sums to degree + 1, the square of every other T_k to half of that.
     weights[0] /= 2
     return weights[:, None] * np.asarray(vander.T @ at(points), dtype=np.float64)

@@ -133,8 +133,8 @@ def update_weights(
     left = _left_by_decay(per_step, decay)
     weights = np.zeros((steps + 1, steps))
     for t in range(1, steps + 1):
-        # Step t - 1 applies what momentum left of every gradient so far; without it, its own alone.
-        reach = momentum ** np.arange(t - 1, -1, -1.0) if momentum else np.eye(t)[-1]
+        # Step t - 1 applies what momentum left of every gradient so far; its own whole, as 0^0 = 1.
+        reach = momentum ** np.arange(t - 1, -1, -1.0)
         weights[t, :t] = left[t - 1] * weights[t - 1, :t] + per_step[t - 1] * reach
     return weights
 

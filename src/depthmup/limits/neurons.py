@@ -52,6 +52,10 @@ class Sobol(Neurons):
     ``points`` is a power of two, per scramble. The value is the mean over scrambles and the error
     half the width of Student's 95 % interval.
 
+    Attributes:
+        scrambles: independent sets of points.
+        seed: of the scrambling.
+
     >>> [weights.shape for _, weights in Sobol(points=64, scrambles=2).samples(3)]
     [(64,), (64,)]
 
@@ -116,6 +120,7 @@ class Hermite(Neurons):
             )
         for order in (self.order - 4, self.order):
             nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+            # The rule integrates exp(-x^2 / 2), so that its weights sum to sqrt(2 pi).
             weights = weights / weights.sum()
             grid = np.stack(np.meshgrid(*[nodes] * dimension, indexing="ij"), axis=-1)
             product = np.ones(1)
@@ -129,9 +134,10 @@ class Hermite(Neurons):
 
 @dataclass(frozen=True, kw_only=True)
 class Quadratic(Neurons):
-    """Exact for quadratic functions, which is all that linear neurons need: one point per axis."""
+    """Exact for quadratic forms, which is all that linear neurons need: one point per axis."""
 
     def samples(self, dimension: int) -> Iterator[tuple[Array, Array]]:
+        # E x x^T = I. The mean is not 0, but linear neurons meet no odd moment.
         yield math.sqrt(dimension) * np.eye(dimension), np.full(dimension, 1.0 / dimension)
 
     def estimate(self, values: Array) -> tuple[Array, float]:
@@ -194,6 +200,7 @@ def combined(solutions: Sequence[Solution], neurons: Averages, tol: float, advic
         error = max(error, held_error)
     rms, _ = neurons.estimate(np.array([np.concatenate(s.rms, axis=1) for s in solutions]))
     kernel, _ = neurons.estimate(np.array([s.kernel for s in solutions]))
+    # Averages cannot be better than what they are of: every solve has its own error in depth.
     error = max(error, *(s.error_estimate for s in solutions))
     status = next((s.status for s in solutions if not s.status.ok), Status())
     if status.ok and not error <= tol:

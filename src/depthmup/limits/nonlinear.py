@@ -224,6 +224,7 @@ def solve_nonlinear(
         history: keep every covariance.
         second: weights of past updates of a second matrix, times the width ratio.
     """
+    # A kink's k2 is 1/q, and between collinear inputs q grows like p from 0 at p = 0.
     singular = phi.kinked and _collinear(todo)
     meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
     before: Array | None = None

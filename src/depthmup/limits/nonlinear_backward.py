@@ -63,11 +63,13 @@ class Backward:
         """
         k, x, old, new, here = self.training.k, self.training.x, self.old, self.new, self.here
         q, src, own, block = self.unpack(s)
+        # D_ro = Q_r K_.o + S_ro H^T, where Q_r is q and, for r itself, own.
         cov = q @ k[old][where] + own[..., None] * k[new][where] + src @ self.h_t[where]
         q_x = q @ x[old][where] + own[..., None] * x[new][where]
         q_x_here = q @ x[new][where].transpose(0, 2, 1) + own[..., None] * x[here][where]
         q_e_p = q @ self.e_p_old[where] + own[..., None] * self.e_p_new[where]
         mixed = q_e_p @ src.transpose(0, 2, 1)
+        # D_rr' = Q_r C Q_r'^T + S_rr' and both mixed terms Q_r (E P) S.
         among = q_x @ q.transpose(0, 2, 1) + q_x_here * own[:, None, :] + block
         return cov, among + mixed + mixed.transpose(0, 2, 1)
 
@@ -99,6 +101,7 @@ class Backward:
         q, _, own, _ = self.unpack(s)
         cov, _ = self.covariances(where, s)
         e_old, e_new = training.e[self.old][where], training.e[self.new][where]
+        # G10 = a nu Q (I - PQ)^-1, then what the second matrix's updates add to it.
         g10 = a * nu * (q @ e_old + own[..., None] * e_new)
         g10 = g10 - a * self.second * cov
         kick = a * (self.slope[where] * g10 - self.v1[where] * a * self.w * cov)
@@ -133,6 +136,7 @@ class Backward:
             + q_m @ self.s_old[where]
             + src @ self.q_m_t[where]
         )
+        # Q m Q has no diagonal, as m is strictly causal: q of r with itself moves by n_rr alone.
         out[..., 2 * n] = kick_itself
         out[..., 2 * n + 1 :] = (
             rate * (noise_here + q_k @ q.transpose(0, 2, 1) + q_k_here * own[:, None, :])
@@ -147,6 +151,7 @@ def pairs_among(phi: Activation, cov: Array) -> tuple[Array, Array]:
     square = np.einsum("pbb->pb", cov)
     single = phi.single(square)
     eye = np.arange(cov.shape[1])
+    # One sample has no pair, and is spared the quadrature.
     if len(eye) == 1:
         return single.variance[..., None], single.v1[..., None]
     first, second = np.triu_indices(len(eye), 1)

@@ -126,8 +126,8 @@ class Training:
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old = (slice(None), slice(n), slice(n))
         p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
-        n_p, n_r, p_n = n_old @ p_old, n_old @ self.r[old], n_old.transpose(0, 2, 1)
-        p_n = p_n @ p_old.transpose(0, 2, 1)
+        n_p, n_r = n_old @ p_old, n_old @ self.r[old]
+        p_n_t = (p_old @ n_old).transpose(0, 2, 1)
         noise_p = noise @ p_old.transpose(0, 2, 1)
         h_q = self.h[old] @ self.q[old]
         k_t, e_t = self.k[old].transpose(0, 2, 1), self.e[old].transpose(0, 2, 1)
@@ -136,11 +136,13 @@ class Training:
 
         def covariances(where: slice, s: Array) -> tuple[Array, Array]:
             p, r, own = s[..., :n], s[..., n : 2 * n], s[..., 2 * n]
+            # C_rr = R_rr + 2 P_r H Q R_.r + P_r D P_r^T.
             square = own + (
                 (p @ self.d[old][where] + 2 * r @ h_q[where].transpose(0, 2, 1)) * p
             ).sum(-1)
             return p @ k_t[where] + r @ e_t[where], square
 
+        # Set where pairs cost a quadrature each: Picard's iterations then ask for none.
         near: Expansion | None = None
 
         def pairs(where: slice, square: Array, cov: Array) -> tuple[Array, Array]:
@@ -156,7 +158,8 @@ class Training:
             shift = a * self.nu * p @ self.h[old][where] - a * w * cov
             out = np.empty_like(s)
             out[..., :n] = a * (v1 * shift - a * second * k0) + p @ n_p[where]
-            out[..., n : 2 * n] = rate * (k0 + p @ noise_p[where]) + p @ n_r[where] + r @ p_n[where]
+            out[..., n : 2 * n] = rate * (k0 + p @ noise_p[where])
+            out[..., n : 2 * n] += p @ n_r[where] + r @ p_n_t[where]
             own = rate * (p @ noise[where]) * p + 2 * (p @ n_old[where]) * r
             out[..., 2 * n] = rate * self.phi.single(square).variance + own.sum(-1)
             return out
@@ -226,6 +229,7 @@ class Training:
         self.mh[new] = a * self.nu * p @ self.h[old] - a * w * cov
         self.m[new] = a * (self.v1[new] * self.mh[new] - a * second * self.k0[new])
         self.k[new] = p @ self.d[old] + r @ h_q.transpose(0, 2, 1)
+        # (I - PQ)^-1 = I + P Q (I - PQ)^-1, whose new rows need old ones only.
         self.e[new] = p @ (self.q[old] @ self.e[old])
         for array in (self.r, self.x, self.k0, self.v1):
             array[:, :n, rows] = array[new].transpose(0, 2, 1)
@@ -263,6 +267,7 @@ class Training:
         self.s[here], self.d[here], self.noise[here] = block, among, noise_here
         self.q[:, eye, eye], self.n[new] = own, kick
         self.n[:, eye, eye] = kick_itself
+        # The same for (I - QP)^-1; the product Q P has no diagonal, as P is strictly causal.
         q_p = q @ self.p[old] + own[..., None] * self.p[new]
         self.h[new] = q_p @ self.h[old]
         self.h[:, eye, eye] = 1.0

@@ -32,6 +32,12 @@ class OptimalRate:
     ``curvatures``: lambda_max(Theta) / N per unit of the learning rate at the base; ``factors``:
     the best learning rate over the base's, both in the scheme's own units, so that 1 means that
     the base's learning rate is best. A depth at which the kernel overflows has the factor 0.
+
+    Attributes:
+        scheme: by its name.
+        base_depth: where the learning rate is known.
+        depths: for which it is predicted.
+        base_curvature: that of the base.
     """
 
     scheme: str
@@ -128,6 +134,7 @@ def optimal_rate(
                 lr_readout=lr_readout,
             )
         curvatures[depth] = tangent.largest
+        # The keys are depths, and a kernel costs one pass over its layers.
         progress(sum(curvatures), sum(todo))
         if depth == base_depth and not 0 < tangent.largest < math.inf:
             raise ValueError(

@@ -70,6 +70,7 @@ def require_infinite_depth(scaling: Parametrization) -> None:
     *Source:* arXiv 2310.02244, Claims 7.1 to 7.4.
     """
     alpha, gamma = scaling.alpha, scaling.gamma
+    # A branch multiplies |x|^2 by 1 + a^2 L^(-2 alpha): L of them by exp(a^2 L^(1 - 2 alpha)).
     if alpha < Fraction(1, 2):
         raise ValueError(
             f"alpha={alpha} < 1/2 has no infinite-depth limit: at initialization |x|^2 explodes "
@@ -98,6 +99,7 @@ def require_infinite_depth(scaling: Parametrization) -> None:
 
 def check_depth(depth: float) -> int | float:
     """A positive whole number of layers, or infinity."""
+    # A bool is a number to Python: depth=True would be one layer.
     if isinstance(depth, bool) or not isinstance(depth, Real):
         raise TypeError(
             f"depth must be a positive integer or math.inf; got {type(depth).__name__}."
@@ -112,6 +114,5 @@ def check_depth(depth: float) -> int | float:
 
 
 def _power(depth: float, exponent: Fraction) -> float:
-    if depth == math.inf:
-        return {True: 1.0, False: 0.0 if exponent < 0 else math.inf}[exponent == 0]
+    # At infinite depth 0, 1 or inf: the exact exponent decides, so 1 is met only where it is 0.
     return float(depth ** float(exponent))

@@ -59,6 +59,9 @@ class Particles(Averages):
     about 40 bytes per particle, block and training vector; the error falls as one over the root of
     ``count`` times ``populations``. It is half the width of Student's 95 % interval.
 
+    Attributes:
+        seed: of the random numbers.
+
     >>> Particles(count=1024).populations
     8
     """
@@ -105,8 +108,10 @@ class Population(ABC):
         self.todo, self.activation, self.depth, self.entry = todo, activation, depth, entry
         self.c, self.kick = todo.scaling.branch(depth), todo.scaling.kick(depth)
         self.deterministic, self.count = deterministic, particles.count
+        # Held-out inputs take turns in one more row.
         self.vectors = todo.vectors + (todo.held_out is not None)
         self.updated = remembered(todo, False)
+        # x, d, z_x, z_d and e: five doubles.
         require_memory(
             40.0 * depth * self.vectors * self.count,
             "Pass limits.Particles with a smaller count, fewer vectors, or a smaller depth.",
@@ -160,13 +165,13 @@ class Population(ABC):
 
     def solve(self) -> Solution:
         todo, positions = self.todo, np.arange(self.depth + 1) / self.depth
-        ledger, status, chi = Ledger(problem=todo, positions=positions), Status(), None
+        ledger, status, done = Ledger(problem=todo, positions=positions), Status(), 0
         updates = len(todo.steps) - (todo.held_out is None)
-        done = 0
         with np.errstate(all="ignore"):
             for t, rows, inputs in todo.queries():
                 batch, n = rows.stop - rows.start, rows.start
                 # Held-out inputs go one by one: each is its own problem, and leaves no trace.
+                # The minibatch comes last: its rows are those that stay.
                 parts = [*(row[None] for row in inputs[batch:]), inputs[:batch]]
                 outputs = [self.up(t, n, part) for part in parts if len(part)]
                 f = np.concatenate([*outputs[-1:], *outputs[:-1]] if batch else outputs)
@@ -176,8 +181,7 @@ class Population(ABC):
                     break
                 f, done = ledger.query(t, batch, f, squares), rows.stop
                 if t < updates:
-                    chi = todo.steps[t].gradient(f)
-                    self.down(t, rows, chi)
+                    self.down(t, rows, todo.steps[t].gradient(f))
         top = self.x[-1, :done]
         return ledger.close(
             kernel=top @ top.T / self.count,
@@ -199,6 +203,7 @@ class Population(ABC):
         self.begin(len(inputs))
         for i in range(self.depth):
             self.x[i + 1, new] = self.x[i, new] + self.c * self.rise(i, t, n, self.x[i, new])
+        # V^T x is E[nV x] over entries.
         return self.x[-1, new] @ self.v.T / self.count
 
     def begin(self, rows: int) -> None:
@@ -309,6 +314,7 @@ class TwoMatrix(Population):
         self.new_u[i], self.new_h[i], self.new_phi[i] = u, h, phi
         every = np.concatenate([self.phi[i, :n], phi])
         out = self.fresh(self.z_x, self.lower_x, i, n, self.mean(every, every))
+        # u and v are independent, so phi(u) answers to no v: subtracted, it adds no noise either.
         excess = phi - self.activation.function(u)
         answer = stein(self.mean(excess, self.z_v[:n]), self.lower_v[i, :n, :n])
         out = out + answer @ self.d[i + 1, :n]
@@ -331,6 +337,7 @@ class TwoMatrix(Population):
         self.e[i, rows] = e
         cov = self.ratio * self.mean(self.e[i, :size], self.e[i, :size])
         back = self.fresh(self.z_d, self.lower_d, i, n, cov)
+        # phi'(u) v is odd in v, so that its answer to u is 0: subtracted for its noise.
         excess = e - slope(self.new_u[i]) * v
         own = stein(self.mean(excess, self.z_u[:size]), self.lower_u[i, :size, :size])
         back = back + self.ratio * _own_only(own, n) @ self.x[i, :size]

@@ -123,13 +123,16 @@ class Side(ABC):
             keep: how many of the rows are a minibatch.
         """
         known = self.source[:n]
+        # Coefficients on U at the input: (I - PQ)^-1 xi of the old x, Q times that of the old d.
         own_coef = self.resolvent[0, :n, :n] @ known
         other_coef = other.feedback[-1, :n, :n] @ known
+        # The other sweep ends where this one starts: its last depth is the first here.
         across, beyond = self.cross[0, :n, :n], other.cov[-1, :n, :n]
         response = -w * (new @ known.T)
         cov = new @ own_coef.T + response @ across.T
         cross = new @ other_coef.T + response @ beyond
         mine, back = new[:keep], response[:keep]
+        # <x|x'> of x = xi U + back d, term by term.
         mixed = mine @ (back @ other_coef).T
         among = mine @ mine.T + mixed + mixed.T + back @ beyond @ back.T
         return np.concatenate([response, cov, cross], axis=1), among
@@ -176,6 +179,7 @@ class Side(ABC):
             rows: numbers of the step's vectors.
         """
         n, eye = rows.start, np.arange(rows.start, rows.stop)
+        # (I - PQ)^-1 = I + P [Q (I - PQ)^-1]; P is strictly causal: old rows of [] are enough.
         self.resolvent[:, rows, :n] = self.response[:, rows, :n] @ other.feedback[::-1, :n, :n]
         self.resolvent[:, eye, eye] = 1.0
 
@@ -188,7 +192,7 @@ def turned(stack: Array) -> Array:
 def train(
     problem: Problem, x: S, d: S, *, pull: Array, positions: Array, depth: float, history: bool
 ) -> Solution:
-    """Every step of a linear network: sweep up, loss, sweep down.
+    """Every step of a linear network, with one matrix per block or two: up, loss, down.
 
     Args:
         problem: the steps, scaling and weights of past updates.
@@ -208,12 +212,14 @@ def train(
     status, mismatch = Status(), 0.0
     updates = _updates(problem, history)
 
+    # Overflow is a result here: whatever is not finite ends training as ``exploded``.
     with np.errstate(all="ignore"):
         for t, rows, inputs in problem.queries():
             n, batch = rows.start, rows.stop - rows.start
             start, among = x.boundary(d, inputs, n, problem.input[t, :n], batch)
             mine, top = x.sweep(d, start, pull[..., t, :n], memory, batch)
             cov = top[:, n : 2 * n]
+            # Coefficients of x^L on nV, P (I - QP)^-1 chi; a trained V adds <x_t|x_s> chi_s.
             on_v = top[:, :n] @ (d.resolvent[0, :n, :n] @ d.source[:n])
             outputs = on_v - (problem.readout[t, :n] * cov) @ d.source[:n]
             if not (np.isfinite(mine).all() and np.isfinite(outputs).all()):
@@ -244,6 +250,7 @@ def train(
             d.file(states, rows, d.follow(x, states, among, pull[..., t, :n]))
             for own, other in ((x, d), (d, x)):
                 own.close(other, rows)
+            # After both have been closed: each side's products hold the other's resolvent.
             for own, other in ((x, d), (d, x)):
                 own.extend(other, rows)
 
@@ -269,6 +276,7 @@ def remembered(problem: Problem, history: bool) -> int:
 
 def _disagreement(swept: Array, known: Array, chi: Array) -> float:
     """How far two computations of <x|d> at the top differ, in units of an output."""
+    # At the top <x|d> is f chi^T: over the size of chi it is an error of f.
     scale = float(np.abs(chi).max(initial=0.0))
     return float(np.abs(swept - known).max(initial=0.0)) / scale if scale else 0.0
 

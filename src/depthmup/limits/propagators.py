@@ -140,65 +140,87 @@ def proposition_residual(
     """
     _require_plain(solution)
     h, g, a = _history(solution), propagators(solution, multiplier=multiplier), multiplier
-    n = len(g.points)
-    up = rule(n - 1).integral
+    grid = _Grid(g)
     steps = np.concatenate([[t] * len(f) for t, f in enumerate(solution.outputs)])
     causal = lr * a**2 * (steps[None, :] < steps[:, None])
-    onto = np.arange(n)
-    m = a * g.above[0, 1, onto, onto] - causal * h.x
-    back = a * g.above[1, 0, onto, onto] - causal * h.d
-    # Gamma(r, q) is the branch below for r < q and the branch above for r > q.
-    first = np.minimum(onto[:, None], onto)  # of p and q, the lower: where a branch changes
-    whole = np.repeat(up[-1:], n, axis=0)
+    m = a * g.above[0, 1, grid.onto, grid.onto] - causal * h.x
+    n = a * g.above[1, 0, grid.onto, grid.onto] - causal * h.d
+    return {
+        **_source_residuals(grid, m, n, jump=a * np.eye(h.x.shape[1])),
+        "U and V": _end_residual(grid, h, m, n),
+        "C_0": _covariance_residual(grid, 0, h.x, (h.x, h.d)),
+        "C_1": _covariance_residual(grid, 1, h.d, (h.x, h.d)),
+    }
 
-    def climb(weight: Array, j: int, i: int) -> Array:
+
+class _Grid:
+    """Integrals over depth of Gamma(r, q), which is ``below`` for r < q and ``above`` for r > q."""
+
+    def __init__(self, g: Propagators) -> None:
+        self.g, self.onto = g, np.arange(len(g.points))
+        self.up = rule(len(g.points) - 1).integral
+        self.whole = np.repeat(self.up[-1:], len(g.points), axis=0)
+
+    def climb(self, weight: Array, j: int, i: int) -> Array:
         """int_0^p weight(r) Gamma_ij(r, q) dr on the grid of (p, q)."""
-        above = weight[:, None] @ g.above[i, j]
-        below = weight[:, None] @ g.below[i, j]
-        low = np.einsum("pqr,rqxy->pqxy", up[first], below)
-        result: Array = low + np.einsum("pqr,rqxy->pqxy", up[:, None] - up[first], above)
+        # Each branch is analytic: split where it changes, at the lower of p and q, both integrals
+        # are exact for the interpolants.
+        first = np.minimum(self.onto[:, None], self.onto)
+        above = weight[:, None] @ self.g.above[i, j]
+        below = weight[:, None] @ self.g.below[i, j]
+        low = np.einsum("pqr,rqxy->pqxy", self.up[first], below)
+        result: Array = low + np.einsum("pqr,rqxy->pqxy", self.up[:, None] - self.up[first], above)
         return result
 
-    def total(weight: Array, j: int, i: int) -> Array:
+    def total(self, weight: Array, j: int, i: int) -> Array:
         """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q."""
-        above, below = weight[:, None] @ g.above[i, j], weight[:, None] @ g.below[i, j]
-        result: Array = np.einsum("qr,rqxy->qxy", up, below) + np.einsum(
-            "qr,rqxy->qxy", whole - up, above
-        )
+        above = weight[:, None] @ self.g.above[i, j]
+        below = weight[:, None] @ self.g.below[i, j]
+        low = np.einsum("qr,rqxy->qxy", self.up, below)
+        result: Array = low + np.einsum("qr,rqxy->qxy", self.whole - self.up, above)
         return result
 
-    jump = a * np.eye(h.x.shape[1])
+    def integrated(self, values: Array) -> Array:
+        """int_0^p of values (points, ...)."""
+        return np.tensordot(self.up, values, axes=1)
+
+
+def _source_residuals(grid: _Grid, m: Array, n: Array, jump: Array) -> dict[str, float]:
+    """Of the equations of Gamma_0b and Gamma_1b, over both sources b."""
+    g, onto = grid.g, grid.onto
     residual = {"Gamma_0": 0.0, "Gamma_1": 0.0}
-    off = ~np.eye(n, dtype=bool)  # on the diagonal the two sides of a jump are both right
+    off = ~np.eye(len(onto), dtype=bool)  # on the diagonal the two sides of a jump are both right
+    higher = onto[:, None] > onto
     for j in (0, 1):
-        higher = onto[:, None] > onto
         value = np.where(higher[..., None, None], g.above[:, j], g.below[:, j])
-        want_x = climb(m, j, 1) + jump * ((j == 0) & higher)[..., None, None]
-        rest = total(back, j, 0)[None] - climb(back, j, 0)
+        want_x = grid.climb(m, j, 1) + jump * ((j == 0) & higher)[..., None, None]
+        rest = grid.total(n, j, 0)[None] - grid.climb(n, j, 0)
         want_d = rest + jump * ((j == 1) & ~higher)[..., None, None]
         residual["Gamma_0"] = max(residual["Gamma_0"], _largest((value[0] - want_x)[off]))
         residual["Gamma_1"] = max(residual["Gamma_1"], _largest((value[1] - want_d)[off]))
-
-    def integrated(values: Array) -> Array:
-        return np.tensordot(up, values, axes=1)
-
-    gaps = []
-    for (x, d), on_x, on_d in ((g.on_u, h.inputs, 0.0), (g.on_v, 0.0, h.chi)):
-        falling = integrated(back @ x)
-        gaps += [x - on_x - integrated(m @ d), d - on_d - (falling[-1] - falling)]
-    residual["U and V"] = max(_largest(gap) for gap in gaps)
-
-    for i, cov in ((0, h.x), (1, h.d)):
-        u, v = g.on_u[i], g.on_v[i]
-        rebuilt = u @ u.transpose(0, 2, 1) + v @ v.transpose(0, 2, 1)
-        for j, source in ((0, h.x), (1, h.d)):
-            # As a function of the source's depth q: above for q < p, below for q > p.
-            above = g.above[i, j] @ source[None] @ g.above[i, j].transpose(0, 1, 3, 2)
-            below = g.below[i, j] @ source[None] @ g.below[i, j].transpose(0, 1, 3, 2)
-            rebuilt += np.einsum("pq,pqxy->pxy", up, above)
-            rebuilt += np.einsum("pq,pqxy->pxy", whole - up, below)
-        residual[f"C_{i}"] = _largest(cov - rebuilt)
     return residual
+
+
+def _end_residual(grid: _Grid, h: History, m: Array, n: Array) -> float:
+    """Of the equations of coefficients on U, which start from the inputs, and on V, from chi."""
+    gaps = []
+    for (x, d), on_x, on_d in ((grid.g.on_u, h.inputs, 0.0), (grid.g.on_v, 0.0, h.chi)):
+        falling = grid.integrated(n @ x)
+        gaps += [x - on_x - grid.integrated(m @ d), d - on_d - (falling[-1] - falling)]
+    return max(_largest(gap) for gap in gaps)
+
+
+def _covariance_residual(grid: _Grid, i: int, cov: Array, sources: tuple[Array, Array]) -> float:
+    """Of the equation of C_i; ``sources`` are the covariances of F and of B at every depth."""
+    g, u, v = grid.g, grid.g.on_u[i], grid.g.on_v[i]
+    rebuilt = u @ u.transpose(0, 2, 1) + v @ v.transpose(0, 2, 1)
+    for j, source in enumerate(sources):
+        # As a function of the source's depth q: above for q < p, below for q > p.
+        above = g.above[i, j] @ source[None] @ g.above[i, j].transpose(0, 1, 3, 2)
+        below = g.below[i, j] @ source[None] @ g.below[i, j].transpose(0, 1, 3, 2)
+        rebuilt += np.einsum("pq,pqxy->pxy", grid.up, above)
+        rebuilt += np.einsum("pq,pqxy->pxy", grid.whole - grid.up, below)
+    return _largest(cov - rebuilt)
 
 
 def _require_plain(solution: Solution) -> None:

@@ -126,6 +126,7 @@ class _Network:
         x, d, cov, xi = self.x, self.d, self.cov_x, self.xi
         old, r = slice(0, n), slice(n, n + len(inputs))
         w, known = self.problem.hidden[t, :n], slice(0, n + len(inputs))
+        # The held-out rows of the last step stand where the new rows go.
         for family in (x, d):
             for array in (family.u, family.v, family.f, family.b):
                 array[:, r] = 0.0
@@ -134,6 +135,7 @@ class _Network:
         x.u[0, r] += xi[r]
         for layer in range(self.depth + 1):
             if layer > 0:
+                # Gamma_01(l-1, l): what x below a layer answers to that layer's own B.
                 onto_b = x.b[layer - 1, r, layer - 1, old]
                 moved = self.branch * (onto_b - self.kick * w * cov[layer - 1, r, old])
                 x.put(layer, r, x.at(layer - 1, r), d.combine(moved, layer))
@@ -160,6 +162,7 @@ class _Network:
         d.v[self.depth, r] += chi
         for layer in range(self.depth, -1, -1):
             if layer < self.depth:
+                # Gamma_10(l, l): what d above a layer answers to that layer's own F.
                 onto_f = d.f[layer + 1, r, layer, old]
                 moved = self.branch * (onto_f - self.kick * w * cov[layer + 1, r, old])
                 d.put(layer, r, d.at(layer + 1, r), x.combine(moved, layer))
@@ -178,6 +181,7 @@ class _Network:
         """
         u, v, f, b = family.u[layer], family.v[layer], family.f[layer], family.b[layer]
         total = u[r] @ u[q].T + v[r] @ v[q].T
+        # Entry m is of layer m + 1, whose F is an image of x^m and whose B is one of d^{m+1}.
         for m in range(self.depth):
             total += f[r, m] @ self.cov_x[m] @ f[q, m].T
             total += b[r, m] @ self.cov_d[m + 1] @ b[q, m].T

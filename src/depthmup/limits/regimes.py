@@ -39,6 +39,13 @@ class DepthExponents:
 
     ``x_0`` is infinite where x_0 explodes faster than any power. ``kappa`` is nan unless the
     limit of infinite depth exists. ``margin`` is how far from 0 an exponent must be to count.
+
+    Attributes:
+        alpha, gamma: the exponents that were asked for.
+        x_1: how far one step moves the last layer, relative to its size.
+        f_1: the output after one step.
+        h_1: preactivations after one step.
+        linearization: the share of the update in the preactivations.
     """
 
     alpha: Fraction
@@ -242,6 +249,7 @@ def _limit(slopes: Array, margin: float) -> float:
         return math.inf
     step, last = float(slopes[-2] - slopes[-3]), float(slopes[-1] - slopes[-2])
     ratio = last / step if step else 0.0
+    # Differences of slopes that fall by ``ratio`` sum to a geometric series; near 1 it has no sum.
     if 0 < ratio < 0.98:
         return float(slopes[-1] + last * ratio / (1 - ratio))
     if ratio >= 1 and last > 0 and slopes[-1] > margin:

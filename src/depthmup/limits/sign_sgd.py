@@ -175,6 +175,9 @@ def _infinite_depth(matrices: TwoMatrices, phi: Activation, particles: Particles
                 outputs=tuple(extrapolated),
                 held_out=held_out,
                 kernel=2 * fine.kernel - middle.kernel,
+                # Every second depth of the finer one is a depth of the other.
+                positions=middle.positions,
+                rms=tuple(2 * f[::2] - m for m, f in zip(middle.rms, fine.rms, strict=True)),
                 error_estimate=moved,
             )
         )

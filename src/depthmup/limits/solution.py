@@ -20,6 +20,9 @@ class Status:
 
     ``exploded``: values overflowed, first at ``step``. ``unresolved``: the error estimate did not
     reach the tolerance. ``message`` says why and what to do.
+
+    Attributes:
+        kind: ok, exploded or unresolved.
     """
 
     kind: Literal["ok", "exploded", "unresolved"] = "ok"
@@ -73,6 +76,9 @@ class Solution:
     ``error_estimate`` is an estimate of the largest absolute error of ``outputs``. ``history`` is
     kept on request only: it has (T B)^2 entries per depth. ``problem`` is what was solved, for a
     network with ``activation``.
+
+    Attributes:
+        status: whether the numbers can be trusted.
     """
 
     outputs: tuple[Float[Array, "_ d_out"], ...]

@@ -217,4 +217,5 @@ class TwoMatrixLayers(Layers):
         return self.rate * np.concatenate([self.hidden, np.zeros_like(self.hidden[:1])])
 
     def extend(self, other: Self, rows: slice) -> None:
+        # ``residue`` and ``gain`` are of one matrix: ``_transfer`` reads hidden neurons instead.
         self.extend_returns(other, rows)

@@ -121,6 +121,7 @@ class Blocks:
         self.c, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
         vectors = problem.vectors + (problem.held_out is not None)
         updated = points.shape[1] - vectors
+        # phi and e: two doubles per block, vector and point.
         require_memory(
             16.0 * depth * updated * len(points),
             "Pass neurons with fewer points, fewer training vectors, or a smaller depth.",
@@ -195,6 +196,8 @@ class Blocks:
         step = self.step(t, n, n + len(inputs))
         old, new, every = step.old, step.new, step.every
         self.xi[new] = inputs
+        # New vectors act on nothing before their way back: with zeros in their rows of Q and S,
+        # every product below can be taken of whole leading blocks.
         for stack in (self.q, self.s, self.n, self.noise_d):
             stack[:, new, every] = stack[:, every, new] = 0.0
         self.p[0, new, old] = -self.problem.input[t, :n] * (inputs @ self.xi[old].T)
@@ -261,6 +264,7 @@ class Blocks:
         p, q = self.p[every], self.q[every]
         forward = np.linalg.inv(eye - p @ q)
         self.cov[every] = forward @ (self.r[every] + p @ self.s[every] @ p.T) @ forward.T
+        # (I - PQ)^-1 P is P (I - QP)^-1.
         return forward @ p
 
     def through(self, i: int, step: _Step) -> None:

@@ -51,6 +51,7 @@ def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Arra
         hessenberg = np.zeros((rows, _MOST_ITERATIONS + 1, _MOST_ITERATIONS))
         goal = _EPS * np.linalg.norm(by_row(first), axis=1)
         for k in range(_MOST_ITERATIONS):
+            # The next Krylov vector, of the operator I - int A.
             new = basis[:, k] - by_row(moved(by_point(basis[:, k])))
             known = basis[:, : k + 1]
             for _ in range(2):  # Gram-Schmidt twice is enough

@@ -86,6 +86,9 @@ class Model:
             loss: the name of the loss; by default the module's ``loss``, or cross-entropy.
             version: of the code, instead of a hash of its source.
 
+        Returns:
+            The model, its functions by reference.
+
         Raises:
             ValueError: something named does not exist; says what the convention is.
         """
@@ -118,7 +121,14 @@ class Model:
         return fingerprint(getattr(own, name) for name in self.functions)
 
     def example_inputs(self, seed: int = 0) -> Any:
-        """The inputs of one batch."""
+        """The inputs of one batch.
+
+        Args:
+            seed: of the generator that draws the batch.
+
+        Returns:
+            What the model is called with.
+        """
         import torch
 
         return resolved(self).batch(torch.Generator().manual_seed(seed))[0]
@@ -172,6 +182,8 @@ def by_reference(model: Model) -> Model:
         name: value if isinstance(value, str) else _reference(value)
         for name, value in model.functions.items()
     }
+    # Workers call neither: a run's optimizers are its plan's, and costs are asked where jobs are
+    # chosen.
     return replace(model, optimizers=None, cost=None, **references)
 
 

@@ -7,7 +7,7 @@ computations agree with it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -96,12 +96,10 @@ def _control(
     store: Store, trained: Survey[int], solution: limits.Solution, words: str
 ) -> Comparison:
     """The same comparison with a limit that is wrong: it must be told from the networks."""
-    outputs = trained.array(store, "outputs")  # (runs, steps)
-    worst = float(standard_errors(outputs, np.ravel(solution.outputs)).max())
-    return Comparison(
+    return replace(
+        _deviation(store, trained, solution, words),
         what=f"control: the same against the limit {words}",
         paper="not 0",
-        ours=exact(worst),
         accepted=Accepted(low=5.0),
     )
 
@@ -130,6 +128,7 @@ def _linear(setting: Setting) -> Experiment:
         first = _two_matrix(steps[:2], depth=depth, **UNEQUAL).outputs[1][0, 0]
         chi = float(steps[0].loss.gradient(np.zeros((1, 1)))[0, 0])
         overlap = steps[1].inputs[0, 0] * steps[0].inputs[0, 0]
+        # UNEQUAL's rates at a = 1; each of the L - 1 other blocks multiplies a change by 1 + 1/L.
         closed = -((1 + 1 / depth) ** (depth - 1)) * (0.5 + 2.0 * 0.8) * overlap * chi
         comparisons = [
             Comparison(
@@ -192,6 +191,8 @@ def _finite_depth(setting: Setting) -> Experiment:
 
 def _product_rule(depth: int, **options: Any) -> limits.Solution:
     """Three scalar samples and the sine: no noise at finite depth."""
+    # Nine points in each of five dimensions, 59049 neurons: a rule whose error falls geometrically
+    # for the sine, where sampling noise would hide the 1/L that is fitted.
     neurons = limits.Hermite(order=9)
     return _two_matrix(scalar(), activation="sin", depth=depth, neurons=neurons, **options)
 
@@ -253,6 +254,7 @@ def _completep(setting: Setting) -> Experiment:
             Comparison(
                 what="linear networks: the first update's effect, minus −a²(η₁ + ρη₂) ξ₁·ξ₀ χ₀",
                 paper="0",
+                # Both rates are 1, xi_1 xi_0 = -1/2 and chi_0 = -1/2.
                 ours=exact(float(abs(linear.outputs[1][0, 0] + 0.5))),
                 accepted=Accepted(low=0.0, high=1e-11),
             )
@@ -348,6 +350,7 @@ def _adam(setting: Setting) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         rng = np.random.default_rng(0)
+        # Entries of d and x are independent Gaussians in wide networks at initialization.
         d, x = rng.normal(size=(2, 5, 8, size))
 
         def gradient(step: int, samples: int) -> np.ndarray:
@@ -362,6 +365,7 @@ def _adam(setting: Setting) -> Experiment:
             "sign, 4 samples": (np.sign(gradient(0, 4)), Accepted(low=0.3)),
             "sign, 8 samples": (np.sign(gradient(0, 8)), Accepted(low=0.3)),
             "Adam (0.9, 0.95) after 5 steps of 4 samples": (
+                # Adam's correction of both averages for their start at 0.
                 mean / (1 - 0.9**5) / np.sqrt(square / (1 - 0.95**5)),
                 Accepted(low=0.3),
             ),

@@ -57,6 +57,7 @@ def rates_of(sweep: Sweep) -> tuple[float, ...]:
     """log2 learning rates in units of muP's, as on the axes of the paper's figures."""
     design = sweep.design
     unit = math.log2(rate_unit(design.variant().optimizer, design.base["width"]))
+    # Whole octaves again, whatever rounding a logarithm of the unit leaves.
     return tuple(round(log2_lr - unit, 9) for log2_lr in design.log2_lrs)
 
 
@@ -106,6 +107,7 @@ def losses_of(
     design = sweep.design
     variant = design.variant(scheme.name if scheme else None)
     sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]
+    # Windows are counted from the end of training, where they close.
     stop = design.steps + (window + 1) * design.window
     return stored_losses(sweep.points(variant, sizes), store, slice(stop - design.window, stop))
 
@@ -177,6 +179,7 @@ _CAPTIONS = {
 
 def sweep_experiment(*sweeps: Sweep, conclude: Any, **config: Any) -> Experiment:
     """An experiment whose results are the cells of sweeps, each trained once."""
+    # Sweeps of one figure share cells, and each is trained once.
     cells = tuple(dict.fromkeys(cell for sweep in sweeps for cell in sweep.runs))
     return Experiment(
         cells=cells,

@@ -147,4 +147,5 @@ def entropies() -> tuple[float, float]:
     data = python_text().train.numpy().astype(np.int64)
     single = entropy(np.bincount(data).astype(float))
     pairs = entropy(np.bincount(256 * data[:-1] + data[1:]).astype(float))
+    # The chain rule: the entropy of pairs is that of single bytes and that given the byte before.
     return single, pairs - single

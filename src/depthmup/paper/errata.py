@@ -24,8 +24,10 @@ CLOSED = ("identity", "erf", "sin", "cos", "relu", "abs")
 """Activations whose Gaussian expectations are known in closed form."""
 
 HOLDS = 1e-6
-"""The gradient identity by finite differences: rounding over h of 1e-4, twice over."""
+"""The gradient identity by finite differences.
 
+Far above what rounding leaves, 1e-16 over an h of 1e-4, and far below the 1e-3 by which a printed
+equation has to fail."""
 
 VISIBLE = Accepted(low=5.0)
 """Standard errors from which on a deviation is no chance."""
@@ -55,6 +57,8 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
     assert moved.held_out is not None
     assert s.history is not None
     low2, low, high, high2 = moved.held_out[len(steps) - 1].reshape(4, size, -1)
+    # Held-out inputs see the weights of the last step: neighbours of its first sample, at +-h,
+    # +-2h.
     slope = (8 * (high - low) - (high2 - low2)) / (12 * h)
     chi = steps[-1].loss.gradient(s.outputs[-1])[0]
     back = s.history.q[0] @ s.history.inputs
@@ -69,7 +73,9 @@ def _kernel(setting: Setting) -> Experiment:
         s = limits.linear(reference(), depth=depth, lr=1.0, history=True)
         assert s.history is not None
         forward = np.diag(s.kernel).tolist()
+        # <d|d> at the last layer, which is what the printed index names.
         printed = np.diag(s.history.d[-1]).tolist()
+        # The recursion's covariance "at L" is that of what layer L multiplies, x^{L-1}.
         last = np.diag(s.history.x[-2]).tolist()
         right = deviation(
             store, trained, "kernel", forward, words="networks against C_{t,s,0}, last layer"
@@ -173,6 +179,7 @@ def _indices(setting: Setting) -> Experiment:
     )
 
     def conclude(store: Store) -> Conclusion:
+        # Every layer adds 1 / L of the square: E |x^l|^2 = (1 + 1/L) |x^{l-1}|^2.
         expected = (1 + 1 / depth) ** depth
         explicit, implicit = (
             float(standard_errors(initial.array(store, name), expected))
@@ -326,8 +333,8 @@ def nearer(
             np.linalg.norm(mean_output - corrected) - np.linalg.norm(mean_output - printed)
         )
 
-    way = printed - corrected
-    places = (outputs - corrected) @ way / (way @ way)
+    line = printed - corrected
+    along = (outputs - corrected) @ line / (line @ line)  # (runs,)
     return (
         Comparison(
             what=f"{name}, depth {depth}: distance of networks from the corrected limit minus that "
@@ -340,7 +347,7 @@ def nearer(
             what=f"{name}, depth {depth}: where networks are along the line from the corrected (0) "
             "to the printed limit (1)",
             paper="1",
-            ours=mean(places.tolist()),
+            ours=mean(along.tolist()),
             accepted=Accepted(low=-0.5, high=0.5),
             decisive=False,
         ),

@@ -55,6 +55,7 @@ def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> di
     inputs = dataset(described.data).inputs[:EXAMPLES]
     distances = {}
     for step, network in zip(steps, trained(described, steps), strict=False):
+        # (starts, eps)
         d = feature_distances(network, inputs, "branches.*", eps=eps, at=STARTS)
         distances[str(step)] = [float(v) for v in (d**2).mean(axis=0) ** 0.5]
     return distances
@@ -130,6 +131,7 @@ class Kind:
         import numpy as np
 
         x = np.log(self.eps)
+        # The weights of a least-squares slope: it is linear in log d, seed by seed.
         pull = (x - x.mean()) / np.square(x - x.mean()).sum()
         slopes: Array = pull @ np.log(self.distances(store, depth, step))
         return slopes
@@ -324,6 +326,7 @@ def _distances(of: Kind, store: Store, *, name: str, over_root: bool = False) ->
     for window, step in enumerate(steps):
         for depth in of.depths:
             d = of.distances(store, depth, step)
+            # over_root is 0 or 1: half of it is the power of eps that is divided by.
             relative = d / d[0] / (np.array(of.eps)[:, None] / of.eps[0]) ** (over_root / 2)
             for eps, values in zip(of.eps, relative, strict=True):
                 value = float(np.exp(np.log(values).mean()))

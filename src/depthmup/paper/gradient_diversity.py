@@ -53,6 +53,7 @@ def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
             functional.cross_entropy(outputs, data.labels[start:stop]).backward()
             return gradient_diversity(network, "branches.*.matrices.0.weight")
 
+        # One example at a time, as the theory is of x and d that one example gives all blocks.
         single = [of(i, i + 1) for i in range(EXAMPLES)]
         cosines[str(step)] = {
             "raw": sum(one.raw for one in single) / EXAMPLES,

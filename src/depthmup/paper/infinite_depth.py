@@ -78,16 +78,18 @@ def _fig9(setting: Setting) -> Experiment:
         steps = images(setting.images, count=count)
         limit = limits.linear(steps, depth=math.inf, lr=IMAGES_LR)
         errors: dict[str, list[float]] = {"outputs": [], "RMS of x at depths 0, 1/4, ..., 1": []}
-        places = np.linspace(0, 1, 5)
+        quarters = np.linspace(0, 1, 5)
         for depth in depths:
             s = limits.linear(steps, depth=depth, lr=IMAGES_LR, alpha=rule.alpha, gamma=rule.gamma)
             gap = np.concatenate(s.outputs) - np.concatenate(limit.outputs)
             errors["outputs"].append(float(np.sqrt(np.mean(gap**2))))
             rms = [
-                np.interp(places, s.positions, now[:, 0])
+                np.interp(quarters, s.positions, now[:, 0])
+                # The limit is a polynomial through its Chebyshev points, evaluated as one: chords
+                # between so few points would be farther from it than 1/L.
                 - np.polynomial.chebyshev.Chebyshev.fit(
                     limit.positions, then[:, 0], len(limit.positions) - 1
-                )(places)
+                )(quarters)
                 for now, then in zip(s.rms, limit.rms, strict=True)
             ]
             errors["RMS of x at depths 0, 1/4, ..., 1"].append(
@@ -117,6 +119,7 @@ def _proposition(setting: Setting) -> Experiment:
         s = limits.linear(
             vectors(), depth=math.inf, lr=0.6, multiplier=0.7, history=True, tol=1e-13
         )
+        # The second rate is 1 % off: a control that must fail.
         right, wrong = (
             limits.proposition_residual(s, lr=lr, multiplier=0.7) for lr in (0.6, 0.606)
         )
@@ -163,6 +166,7 @@ def _cauchy(setting: Setting) -> Experiment:
                 ("C_0 = ⟨x|x⟩", shallow.x, deep.x),
                 ("C_1 = ⟨d|d⟩", shallow.d, deep.d),
             ):
+                # Every second layer of the deeper network is as deep as one of the other.
                 errors[words].append(float(np.abs(one - other[::2]).max()))
         return Conclusion(
             comparisons=tuple(

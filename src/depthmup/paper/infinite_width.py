@@ -54,6 +54,7 @@ def stream_of(
     layers = _quarters(depth)
     return {
         "outputs": float(np.mean((trained.outputs - exact_outputs) ** 2)),
+        # (layers, steps)
         "rms": float(np.mean((trained.rms - exact_rms) ** 2)),
         "stream": {str(t): trained.rms[layers, t - 1].tolist() for t in SHOWN},
     }
@@ -207,12 +208,12 @@ def _lemma(setting: Setting) -> Experiment:
                 ),
                 float(np.abs(imbedding.kernel - recursion.kernel).max()),
             ]
-        a, xi = 1.0, reference()
-        first = limits.linear(xi[:2], depth=depth, lr=1.0).outputs[1][0, 0]
-        chi = xi[0].loss.gradient(np.zeros((1, 1)))[0, 0]
-        closed = (
-            -(a**2) * (1 + a**2 / depth) ** (depth - 1) * xi[1].inputs[0, 0] * xi[0].inputs[0, 0]
-        ) * chi
+        before, after = reference()[:2]
+        first = limits.linear([before, after], depth=depth, lr=1.0).outputs[1][0, 0]
+        chi = before.loss.gradient(np.zeros((1, 1)))[0, 0]
+        # a = 1. L blocks move; the signal of each passes the other L - 1.
+        growth = (1 + 1 / depth) ** (depth - 1)
+        closed = -growth * after.inputs[0, 0] * before.inputs[0, 0] * chi
         return Conclusion(
             comparisons=(
                 Comparison(

@@ -1,5 +1,6 @@
 """Where the best learning rate is at every depth: Figures 10, 11, 12 and 20."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -58,7 +59,10 @@ def fig11_grid(setting: Setting) -> Sweep:
 
 
 def fig20_grid(setting: Setting) -> Sweep:
-    """Figure 10's networks, with seeds enough for none of them to tell a share from a half."""
+    """Figure 10's networks, with at least six seeds.
+
+    That none of six survives excludes a share of one half: 2^-6 is below 2.5 %, 2^-5 is not.
+    """
     grid = fig10_grid(setting)
     return changed(grid, seeds=max(6, grid.design.seeds), schemes=(setting.depth_mup, SP))
 
@@ -406,7 +410,6 @@ def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...
     Returns:
         A share with its interval for every depth.
     """
-
     from depthmup.statistics import share
 
     chance = sweep.chance({}, sweep.design.variant(scheme.name))
@@ -419,8 +422,6 @@ def initial_growth(sweep: Sweep, store: Store) -> Estimate:
 
     Logits are linear in the last features, so that a loss far above chance grows like their RMS.
     """
-    import math
-
     from depthmup.statistics import mean
 
     shallow, deep = depths_of(sweep)[-2:]
@@ -430,6 +431,7 @@ def initial_growth(sweep: Sweep, store: Store) -> Estimate:
         for depth in (shallow, deep):
             record = store.get(cell_of(changed(sweep, schemes=(SP,)), depth, seed))
             assert record is not None, "judged from a store that holds all results"
+            # The loss before any update, whatever the learning rate of the run.
             initial.append(record.losses[0])
         rates.append(math.log(initial[1] / initial[0]) / (deep - shallow))
     return mean(rates, unit="nats per block")
@@ -437,8 +439,6 @@ def initial_growth(sweep: Sweep, store: Store) -> Estimate:
 
 def _predicted_growth(sweep: Sweep) -> float:
     """Half the logarithm of 1 + a^2 Var|z|: every block adds a^2 (1 - 2/pi) of the variance."""
-    import math
-
     return math.log1p(sweep.design.multipliers[0] ** 2 * (1 - 2 / math.pi)) / 2
 
 

@@ -45,17 +45,23 @@ def linearized(
 
     *Source:* TP6 (arXiv 2310.02244) Section 9.2.
     """
+    import torch
+    from torch.nn import functional
 
     def forward(inputs: "Tensor") -> "Tensor":
         x = network.input(inputs)
         for branch, start in zip(network.branches, initial, strict=True):
-            phi = branch.phi
-            u, change = x, None
+            phi: Any = branch.phi
+            u = functional.layer_norm(x, x.shape[-1:]) if branch.layer_norm else x
+            # u is the branch at its initial matrices, ``change`` its derivative along the updates;
+            # what updates below have made of x enters whole.
+            change = torch.zeros_like(u)
             for linear, w in zip(branch.matrices, start, strict=True):  # type: ignore[arg-type]
-                h, first = u @ w.T, u @ (linear.weight - w).T
-                if change is not None:
-                    first = first + change @ w.T
-                u, change = phi.function(h), phi.derivative(h) * first  # type: ignore
+                if branch.nonlinearity == "pre":
+                    u, change = phi.function(u), phi.derivative(u) * change
+                u, change = u @ w.T, u @ (linear.weight - w).T + change @ w.T
+                if branch.nonlinearity == "post":
+                    u, change = phi.function(u), phi.derivative(u) * change
             y = u + change
             if branch.mean_subtraction:
                 y = y - y.mean(-1, keepdim=True)
@@ -86,6 +92,7 @@ def distances_of(*, cell: str) -> dict[str, Any]:
     named = {name: p.detach().clone() for name, p in model.named_parameters()}
     with torch.no_grad():
         before = model(inputs)
+    # ``trained`` builds its own network from the same seed: ``model`` is still as initialized.
     networks = list(trained(described, (described.steps,)))
     if not networks:  # diverged
         return {"outputs": float("nan"), "blocks": float("nan")}

@@ -220,6 +220,7 @@ def measured_by_pair(store: Store, trained: Networks) -> Measured:
     full = {alpha: values[AT_INIT] for alpha, values in trained.full.values(store).items()}
     by_pair = {}
     for (alpha, gamma), values in trained.pairs.values(store).items():
+        # The first region is that of an unstable initialization, whatever training does.
         region = REGIONS[0] if full[alpha] is False else values["region"]
         by_pair[alpha, gamma] = {**values, "region": region, AT_INIT: full[alpha]}
     return by_pair
@@ -230,12 +231,18 @@ def misjudged(measured: Measured, *names: str, decisive: bool = True) -> tuple[C
 
     From those that do to those that might, as they could not be decided. Nothing where the claim
     says nothing of any pair.
+
+    Args:
+        measured: by pair.
+        names: of the properties that a pair must have as claimed.
+        decisive: the deciding pairs; else the others.
     """
     wrong = undecided = asked = 0
     for pair in _some(measured, decisive):
         said = {name: CLAIMED[name](regime(*pair)) for name in names}
         claimed = {name: says for name, says in said.items() if says is not None}
         asked += bool(claimed)
+        # None is undecided, and counts neither for nor against.
         against = [measured[pair][name] not in (None, says) for name, says in claimed.items()]
         wrong += any(against)
         undecided += not any(against) and any(measured[pair][name] is None for name in claimed)

@@ -1,6 +1,9 @@
 """Where the best block multiplier is at every depth: Figure 13."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import (
@@ -13,8 +16,11 @@ from depthmup.paper.common import (
     sweep_experiment,
 )
 from depthmup.paper.learning_rates import SETTLES, STAYS
-from depthmup.records import Comparison
+from depthmup.records import Comparison, Estimate, Picture
 from depthmup.sweep import Store, Sweep
+
+if TYPE_CHECKING:
+    from depthmup.statistics import Array
 
 LOG2_LR = -3.0
 """The best learning rate of Figure 10's networks at the base depth, to an octave."""
@@ -33,58 +39,30 @@ def multiplier_grids(setting: Setting) -> tuple[Sweep, ...]:
 
 def _fig13(setting: Setting) -> Experiment:
     grids = multiplier_grids(setting)
+    depths, title = depths_of(grids[0]), setting.depth_mup.title
 
     def conclude(store: Store) -> Conclusion:
-        import math
-        from dataclasses import replace
-
         import numpy as np
-
-        from depthmup.paper.panels import Axis, lines
-        from depthmup.statistics import drift
 
         # (depths, multipliers, seeds): multipliers take the place that learning rates have.
         values = np.stack([losses_of(grid, store)[:, 0] for grid in grids], axis=1)
-        depths = depths_of(grids[0])
-        unit = "octaves of a per doubling of depth"
-        moved = drift(list(depths), LOG2_MULTIPLIERS, values)
-        beyond = drift(list(depths[1:]), LOG2_MULTIPLIERS, values[1:])
-        with np.errstate(invalid="ignore"):
-            log_means = np.log(values).mean(-1)
-        rows = [
-            {"depth": depth, "log2_a": log2_a, "loss": math.exp(log_means[i, j])}
-            for i, depth in enumerate(depths)
-            for j, log2_a in enumerate(LOG2_MULTIPLIERS)
-            if math.isfinite(log_means[i, j])
-        ]
         return Conclusion(
             comparisons=(
                 Comparison(
-                    what=f"{setting.depth_mup.title}: drift of the best log2 a",
+                    what=f"{title}: drift of the best log2 a",
                     paper="none: the multiplier transfers too",
-                    ours=replace(moved, unit=unit),
+                    ours=_drift(depths, values),
                     accepted=STAYS,
                 ),
                 Comparison(
                     what=f"the same from depth {depths[1]} on",
                     paper="none",
-                    ours=replace(beyond, unit=unit),
+                    ours=_drift(depths[1:], values[1:]),
                     accepted=SETTLES,
                     decisive=False,
                 ),
             ),
-            pictures=(
-                lines(
-                    rows,
-                    name="multiplier",
-                    caption="Training loss against the block multiplier, one line per depth, at "
-                    f"log2 learning rate {LOG2_LR:g}.",
-                    x=Axis(field="log2_a", title="log2 block multiplier a"),
-                    y=Axis(field="loss", title="training loss", log=True),
-                    by="depth",
-                    ordered=True,
-                ),
-            ),
+            pictures=(_picture(depths, values),),
             notes=at_laptop(
                 setting,
                 "Nearly all of the drift is between the two shallowest depths, so that it depends "
@@ -93,6 +71,38 @@ def _fig13(setting: Setting) -> Experiment:
         )
 
     return sweep_experiment(*grids, conclude=conclude)
+
+
+def _drift(depths: Sequence[int], values: "Array") -> Estimate:
+    from depthmup.statistics import drift
+
+    fitted = drift(list(depths), LOG2_MULTIPLIERS, values)
+    return replace(fitted, unit="octaves of a per doubling of depth")
+
+
+def _picture(depths: Sequence[int], values: "Array") -> Picture:
+    import numpy as np
+
+    from depthmup.paper.panels import Axis, lines
+
+    # A seed that diverged has an infinite loss, and so has the mean: its point is left out.
+    with np.errstate(invalid="ignore"):
+        log_means = np.log(values).mean(-1)
+    return lines(
+        [
+            {"depth": depth, "log2_a": log2_a, "loss": math.exp(log_means[i, j])}
+            for i, depth in enumerate(depths)
+            for j, log2_a in enumerate(LOG2_MULTIPLIERS)
+            if math.isfinite(log_means[i, j])
+        ],
+        name="multiplier",
+        caption="Training loss against the block multiplier, one line per depth, at "
+        f"log2 learning rate {LOG2_LR:g}.",
+        x=Axis(field="log2_a", title="log2 block multiplier a"),
+        y=Axis(field="loss", title="training loss", log=True),
+        by="depth",
+        ordered=True,
+    )
 
 
 CLAIMS: Sequence[Claim] = (

@@ -39,10 +39,10 @@ def lines(
     frames: Sequence[str] = (),
     height: int = 280,
 ) -> Picture:
-    """Lines of y against x, one for each value of ``by``; ``low`` and ``high``: a row's interval.
+    """Lines of y against x, one for each value of ``by``, with intervals where rows have them.
 
-    On a logarithmic axis, values that are not
-    positive are left out, and an interval that reaches below zero is drawn down to the axis' floor.
+    On a logarithmic axis values that are not positive are left out, and an interval that reaches
+    below zero is drawn down to the lowest value of the axis.
 
     Args:
         rows: one for each point; ``low`` and ``high`` are its interval, ``window`` the index of its
@@ -79,6 +79,7 @@ def lines(
     ]
     layers = []
     if any("low" in row for row in shown):
+        # Below the lines, so that intervals do not cross out the points.
         layers.append(base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q"), y2="high:Q"))
     vertical = _encoded(alt.Y, y)
     layers += [
@@ -153,6 +154,7 @@ def _dashed(label: str, points: Sequence[tuple[float, float]]) -> list[Any]:
             x=alt.X("x:Q"), y=alt.Y("y:Q"), order="x:Q"
         ),
         line.transform_window(rank="rank()", sort=[alt.SortField("x", "descending")])
+        # The point farthest right alone carries the label.
         .transform_filter("datum.rank === 1")
         .mark_text(align="right", dy=-8, color="#5b6472")
         .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text="label:N"),
@@ -164,12 +166,9 @@ def heat_map(
     *,
     name: str,
     caption: str,
-    x: str,
-    y: str,
-    value: str,
-    x_title: str,
-    y_title: str,
-    value_title: str,
+    x: Axis,
+    y: Axis,
+    value: Axis,
     lines_over: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     marked: str = "",
     height: int = 300,
@@ -180,12 +179,9 @@ def heat_map(
         rows: one for each cell.
         name: of the picture.
         caption: below it.
-        x: the field along the horizontal axis.
-        y: the field along the vertical axis.
-        value: the field that colours show.
-        x_title: of the horizontal axis.
-        y_title: of the vertical axis.
-        value_title: of the legend.
+        x: the horizontal axis, linear.
+        y: the vertical axis, linear.
+        value: what colours show; its title is the legend's.
         lines_over: labels and points of lines over the grid.
         marked: the field whose true cells get a dot.
         height: in pixels.
@@ -195,40 +191,12 @@ def heat_map(
     from depthmup.reports import configured, page_spec
 
     base = alt.Chart(_inline(rows))
-    step_x, step_y = (_step(sorted({row[key] for row in rows})) for key in (x, y))
-    tips = [f"{x}:Q", f"{y}:Q", f"{value}:Q"]
-    cells = (
-        base.transform_calculate(
-            x0=f"datum['{x}'] - {step_x / 2}",
-            x1=f"datum['{x}'] + {step_x / 2}",
-            y0=f"datum['{y}'] - {step_y / 2}",
-            y1=f"datum['{y}'] + {step_y / 2}",
-        )
-        .mark_rect()
-        .encode(
-            x=alt.X("x0:Q", title=x_title, scale=alt.Scale(zero=False, nice=False)),
-            x2="x1:Q",
-            y=alt.Y("y0:Q", title=y_title, scale=alt.Scale(zero=False, nice=False)),
-            y2="y1:Q",
-            color=alt.condition(
-                f"isValid(datum['{value}'])",
-                alt.Color(
-                    f"{value}:Q",
-                    title=value_title,
-                    scale=alt.Scale(scheme="viridis"),
-                    legend=alt.Legend(orient="top", gradientLength=160),
-                ),
-                alt.value("#d5d9e0"),
-            ),
-            tooltip=tips,
-        )
-    )
-    layers = [cells]
+    layers = [_cells(base, rows, x, y, value)]
     if marked:
         layers.append(
             base.transform_filter(f"datum['{marked}']")
             .mark_point(size=24, filled=True, color="white", opacity=1)
-            .encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{y}:Q"))
+            .encode(x=alt.X(f"{x.field}:Q"), y=alt.Y(f"{y.field}:Q"))
         )
     for label, points in (lines_over or {}).items():
         over = alt.Chart(
@@ -241,6 +209,42 @@ def heat_map(
         )
     chart = alt.layer(*layers).properties(width="container", height=height)
     return Picture(name=name, caption=caption, spec=page_spec(configured(chart)))
+
+
+def _cells(base: Any, rows: Sequence[Row], x: Axis, y: Axis, value: Axis) -> Any:
+    """One rectangle per row, as wide and high as neighbouring rows are apart."""
+    import altair as alt
+
+    half_x, half_y = (_step(sorted({row[a.field] for row in rows})) / 2 for a in (x, y))
+    scale = alt.Scale(zero=False, nice=False)
+    # An encoded datum that is no number has no place on a scale: it gets the grey of the condition.
+    colour = alt.condition(
+        f"isValid(datum['{value.field}'])",
+        alt.Color(
+            f"{value.field}:Q",
+            title=value.title,
+            scale=alt.Scale(scheme="viridis"),
+            legend=alt.Legend(orient="top", gradientLength=160),
+        ),
+        alt.value("#d5d9e0"),
+    )
+    return (
+        base.transform_calculate(
+            x0=f"datum['{x.field}'] - {half_x}",
+            x1=f"datum['{x.field}'] + {half_x}",
+            y0=f"datum['{y.field}'] - {half_y}",
+            y1=f"datum['{y.field}'] + {half_y}",
+        )
+        .mark_rect()
+        .encode(
+            x=alt.X("x0:Q", title=x.title, scale=scale),
+            x2="x1:Q",
+            y=alt.Y("y0:Q", title=y.title, scale=scale),
+            y2="y1:Q",
+            color=colour,
+            tooltip=[f"{a.field}:Q" for a in (x, y, value)],
+        )
+    )
 
 
 def framed(chart: Any, *, name: str, caption: str) -> Picture:
@@ -269,6 +273,7 @@ def _floor(rows: Sequence[Row], y: str, references: References) -> float:
     """The lowest positive value of an axis."""
     values = [row.get(key) for row in rows for key in (y, "low")]
     values += [height for _, points in references for _, height in points]
+    # A logarithmic axis has no zero: 1 stands in where nothing positive is drawn.
     return min((v for v in values if v is not None and _positive(v)), default=1.0)
 
 

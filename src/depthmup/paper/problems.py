@@ -43,6 +43,7 @@ def images(data: Data, *, count: int) -> tuple[limits.Step, ...]:
     from depthmup.training import dataset
 
     examples = dataset(data)
+    # A fixed draw: every width and depth is trained on the same images.
     picked = np.random.default_rng(0).integers(0, len(examples.labels), count)
     inputs, labels = examples.inputs.numpy()[picked], examples.labels.numpy()[picked]
     scale = np.sqrt(inputs.shape[1])  # entries of mean square one, so that |xi|^2 is one

@@ -182,6 +182,7 @@ def _off(
         claimed = expected(regime(*pair))
         if claimed is None:
             continue
+        # An explosion that was claimed is no gap; the difference of two infinities would be nan.
         gap = 0.0 if values[name] == claimed else abs(values[name] - claimed)
         worst = max(worst, math.inf if math.isnan(gap) else gap)
     return Comparison(
@@ -291,6 +292,7 @@ def _redundancy(computed: Computed) -> Conclusion:
 
 
 def _uniqueness(computed: Computed, *, rule: Pair) -> Conclusion:
+    # The region of this name holds what has all four properties.
     best = {pair for pair, values in computed.items() if values["region"] == "Depth-muP"}
     return Conclusion(
         comparisons=(

@@ -45,16 +45,17 @@ _MODULES = (
 _ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum", "beyond")
 
 
-def _place(claim: Claim) -> tuple[object, ...]:
+def _rank(claim: Claim) -> tuple[object, ...]:
     kind = re.match(r"[a-z]+", claim.name)
     numbers = [float(n) for n in re.findall(r"\d+", claim.name)]
     word = kind.group() if kind else ""
+    # Results of appendices carry a letter (thmC.3) and follow the numbered ones of their kind.
     appendix = any(sign.isupper() for sign in claim.name)
     return (_ORDER.index(word) if word in _ORDER else len(_ORDER), appendix, *numbers)
 
 
 CLAIMS: tuple[Claim, ...] = tuple(
-    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_place)
+    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_rank)
 )
 
 

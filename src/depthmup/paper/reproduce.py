@@ -47,9 +47,10 @@ def reproduce(
         left = {item.key for item in missing}
         for _, experiment in planned:
             for job in experiment.trials:  # those that claims share go to the first
-                if mine := left.intersection(job.keys):
-                    left -= mine
-                    todo.append(job.only(mine))
+                if unclaimed := left.intersection(job.keys):
+                    left -= unclaimed
+                    todo.append(job.only(unclaimed))
+        # The longest first: what is left at the end, when workers run out of jobs, is short.
         return sorted(todo, key=lambda job: -job.work)
 
     asked = {item.key: item for _, experiment in planned for item in experiment.asked}

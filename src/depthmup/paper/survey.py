@@ -59,6 +59,7 @@ class Survey(Generic[Key]):
         import numpy as np
 
         keys = [key if isinstance(key, tuple) else (key,) for key in self.tasks]
+        # The distinct entries, in the order in which they first occur.
         axes = [tuple(dict.fromkeys(entries)) for entries in zip(*keys, strict=True)]
         if list(product(*axes)) != keys:
             raise ValueError(

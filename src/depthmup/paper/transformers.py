@@ -1,6 +1,8 @@
 """Transformers, whose branches hold several matrices: Figures 14, 15 and 16."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
@@ -39,8 +41,6 @@ def needs_layers(sweep: Sweep, store: Store) -> bool:
     Above it a network without layers would do as well: what is measured there is how soon a table
     of pairs is learned, and training has not come to what the paper calls its end.
     """
-    import math
-
     from depthmup.statistics import best_log_loss
 
     at_base = losses_of(sweep, store, window=END, depths=[base_depth(sweep)])[0]
@@ -49,8 +49,6 @@ def needs_layers(sweep: Sweep, store: Store) -> bool:
 
 def at_end(comparison: Comparison, trained: bool) -> tuple[Comparison, ...]:
     """A statement on the end of training; where training has not come to it, a number beside."""
-    from dataclasses import replace
-
     if trained:
         return (comparison,)
     return (
@@ -71,8 +69,6 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
     Both are ranges over a factor of 16 where multipliers are. Losses are (learning rates, seeds).
     """
-    import math
-
     import numpy as np
 
     from depthmup.records import Place
@@ -89,6 +85,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
         if fits[middle].places()[0] is not Place.INTERIOR:
             return math.nan
         best = [float(fit.log_loss[0]) for fit in fits]
+        # Two octaves to each side of the best rate: the factor of 16 that multipliers span.
         over_eta = fits[middle].excess(0, [-2.0, 2.0]).max()
         return float((max(best) - min(best)) / over_eta)
 
@@ -96,11 +93,12 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
 
 
 def _fig14(setting: Setting) -> Experiment:
-
     plain = decoder_sweep(setting)
     log2_as = setting.choose(laptop=(-2, 0, 2), medium=range(-2, 3), paper=range(-2, 3))
     inner = [2.0**k for k in plain.design.log2_lrs[1:-1]]
     sweeps = {
+        # Only the middle curve is read two octaves beyond its best rate: the others need fewer
+        # points.
         log2_a: changed(plain, multipliers=(2.0**log2_a,), lrs=inner) if log2_a else plain
         for log2_a in log2_as
     }
@@ -108,56 +106,62 @@ def _fig14(setting: Setting) -> Experiment:
     size = {**plain.design.base, "depth": depth}
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.paper.panels import Axis, lines
-        from depthmup.statistics import mean
-
-        values = {
-            a: losses_of(sweep, store, window=END, depths=[depth])[0] for a, sweep in sweeps.items()
+        curves = {
+            log2_a: (
+                sweep.design.log2_lrs,
+                losses_of(sweep, store, window=END, depths=[depth])[0],
+            )
+            for log2_a, sweep in sweeps.items()
         }
+        rates, losses = zip(*curves.values(), strict=True)
         return Conclusion(
             comparisons=(
                 Comparison(
                     what="range of the log loss over a factor of 16 in a, as a multiple of that "
                     "over the same factor in the learning rate",
                     paper="insensitive to a",
-                    ours=relative_range(
-                        [sweep.design.log2_lrs for sweep in sweeps.values()], list(values.values())
-                    ),
+                    ours=relative_range(rates, losses),
                     accepted=INSENSITIVE,
                 ),
             ),
-            notes=(_by_multiplier({a: (sweeps[a].design.log2_lrs, values[a]) for a in sweeps}),),
-            pictures=(
-                lines(
-                    [
-                        {"log2_a": log2_a, "log2_lr": k, "loss": mean(list(losses)).value}
-                        for log2_a, sweep in sweeps.items()
-                        for k, losses in zip(sweep.design.log2_lrs, values[log2_a], strict=True)
-                    ],
-                    name="multiplier",
-                    caption=f"Training loss against log2 learning rate at L = {2 * depth} "
-                    "branches, one line per log2 block multiplier a.",
-                    x=Axis(field="log2_lr", title="log2 learning rate"),
-                    y=Axis(field="loss", title="training loss, nats per byte"),
-                    by="log2_a",
-                    by_title="log2 a",
-                    ordered=True,
-                ),
-            ),
+            notes=(_by_multiplier(curves),),
+            pictures=(_multiplier_picture(curves, branches=2 * depth),),
         )
 
+    trials = (
+        trial
+        for sweep in sweeps.values()
+        for k in sweep.design.log2_lrs
+        for trial in sweep.curve(sweep.design.variant(), size, k)
+    )
     return Experiment(
-        trials=stacks(
-            setting,
-            *(
-                trial
-                for sweep in sweeps.values()
-                for k in sweep.design.log2_lrs
-                for trial in sweep.curve(sweep.design.variant(), size, k)
-            ),
-        ),
+        trials=stacks(setting, *trials),
         conclude=conclude,
         config={"depth": depth, "sweeps": [sweep.to_dict() for sweep in sweeps.values()]},
+    )
+
+
+def _multiplier_picture(
+    curves: "Mapping[int, tuple[Sequence[float], Array]]", *, branches: int
+) -> Picture:
+    """Loss against learning rate, by log2 a; curves are rates and losses (rates, seeds)."""
+    from depthmup.paper.panels import Axis, lines
+    from depthmup.statistics import mean
+
+    return lines(
+        [
+            {"log2_a": log2_a, "log2_lr": k, "loss": mean(list(of_rate)).value}
+            for log2_a, (rates, losses) in curves.items()
+            for k, of_rate in zip(rates, losses, strict=True)
+        ],
+        name="multiplier",
+        caption=f"Training loss against log2 learning rate at L = {branches} branches, one line "
+        "per log2 block multiplier a.",
+        x=Axis(field="log2_lr", title="log2 learning rate"),
+        y=Axis(field="loss", title="training loss, nats per byte"),
+        by="log2_a",
+        by_title="log2 a",
+        ordered=True,
     )
 
 
@@ -226,8 +230,6 @@ def _fig15(setting: Setting) -> Experiment:
 
 def _by_window(sweep: Sweep, store: Store) -> Picture:
     """The best loss by depth, one line for each fifth of training."""
-    from math import exp
-
     from depthmup.paper.panels import Axis, lines
     from depthmup.statistics import best_log_loss
 
@@ -237,7 +239,7 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
         for depth, values in zip(
             depths_of(sweep), losses_of(sweep, store, window=window), strict=True
         ):
-            loss = exp(best_log_loss(sweep.design.log2_lrs, values))
+            loss = math.exp(best_log_loss(sweep.design.log2_lrs, values))
             rows.append({"steps": steps, "branches": 2 * depth, "loss": loss})
     return lines(
         rows,
@@ -259,6 +261,7 @@ def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
         window: of training.
     """
     drift, gamma = of(study, rule, window=window).drift, float(rule.gamma)
+    # Drifts are in the rule's units: at a fixed rate, branches learn with L^-gamma of it.
     return Estimate(value=drift.value - gamma, low=drift.low - gamma, high=drift.high - gamma)
 
 
@@ -272,8 +275,6 @@ def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> flo
         log_losses: at each of them.
         ceiling: the log loss above which nothing was learned.
     """
-    import math
-
     viable = [i for i, value in enumerate(log_losses) if value < ceiling]
     if not viable or viable[-1] == len(log2_lrs) - 1:
         return math.nan
@@ -294,12 +295,11 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
         log2_lrs: learning rates, increasing.
         losses: of two rules, (rules, depths, learning rates, seeds).
     """
-    import math
-
     import numpy as np
 
     from depthmup.statistics import jackknife
 
+    # Losses are nats per byte, and so is the entropy; both are compared as logarithms.
     ceiling, x = math.log(entropies()[0]), np.log2(depths)
 
     def statistic(both: "Array") -> float:

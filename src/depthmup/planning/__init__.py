@@ -2,6 +2,7 @@
 
 from depthmup.planning.application.apply import PlanMismatch
 from depthmup.planning.application.groups import MuonGroups
+from depthmup.planning.application.joined import JoinedOptimizer
 from depthmup.planning.application.optimizer_probe import Probe, family_of
 from depthmup.planning.document import PlanDocumentError
 from depthmup.planning.initialization.initializers import Drawn, recorded
@@ -12,7 +13,7 @@ from depthmup.planning.prescription import Multiplier, Prescription
 from depthmup.planning.structure.anatomy import Anatomy, anatomy
 from depthmup.planning.structure.declared import Branch, DeclaredRole
 from depthmup.planning.structure.matching import UnrelatedModels
-from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.tracing import Graph, Hook, Residuals, TraceError, find_branches, find_uses, trace
@@ -24,11 +25,12 @@ __all__ = [
     "Drawn",
     "Graph",
     "Hook",
+    "JoinedOptimizer",
     "Multiplier",
     "MuonGroups",
     "NotUnderstood",
     "OwnLaw",
-    "Place",
+    "ParameterPlace",
     "Plan",
     "PlanDocumentError",
     "PlanMismatch",

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from depthmup.planning.application import (
     rescale,
     verification,
 )
-from depthmup.planning.default_scheme import default_scheme, positive_branch
+from depthmup.planning.choice import chosen_scheme
 from depthmup.planning.display import explanation, html, table
 from depthmup.planning.initialization.measured import Measured
 from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
@@ -32,8 +31,8 @@ from depthmup.planning.prescription import Multiplier, Prescription, prescribe
 from depthmup.planning.structure.anatomy import anatomy
 from depthmup.planning.structure.declared import BranchHints, RoleHints
 from depthmup.planning.structure.depth_ratios import StreamDepth
-from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
-from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule, with_run
+from depthmup.planning.structure.mixtures import MixtureGrowth
+from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
 
@@ -51,6 +50,22 @@ class Plan:
     Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
     names and numbers only: it can be saved, loaded, and applied to any copy of the model, wrapped
     or sharded in any way.
+
+    Attributes:
+        scheme, title, source: the scheme by its name, in words, and its paper.
+        optimizer, family: the optimizer by its name, and what the size of its updates follows.
+        prescriptions: one for each parameter.
+        multipliers: forward multipliers, which parameters carry or hooks apply.
+        notes: what a reader should know before training.
+        one_minus_beta, log_beta2: factors of 1 - beta and of log beta2 at this batch size and
+            duration.
+        own_init: what was declared of the model's own initialization.
+        base_init, base_default: the base's initial sizes by parameter, as measured, and those of
+            torch's defaults.
+        model_init: the model's own initial sizes.
+        own_laws: how each parameter's own initialization depends on size.
+        depths: the depth ratio of each residual stream, and what was counted.
+        mixtures: how mixtures of experts grow.
     """
 
     scheme: str
@@ -99,39 +114,100 @@ class Plan:
         return html.table(self)
 
     def explain(self, name: str) -> str:
-        """Say in words what is prescribed for a parameter, and why."""
+        """Say in words what is prescribed for a parameter, and why.
+
+        Args:
+            name: of the parameter, one of all its names if it is shared.
+
+        Returns:
+            A few sentences.
+
+        Raises:
+            KeyError: the plan has no such parameter.
+        """
         return explanation.explain(self, name)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row per parameter."""
+        """One row per parameter.
+
+        Returns:
+            Names, roles, ratios and factors.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
         return table.frame(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as JSON."""
+        """Write the plan as JSON.
+
+        Args:
+            path: of the file.
+        """
         Path(path).write_text(document.dumps(self), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> "Plan":
-        """Read a plan that ``save`` wrote; refuses one that was changed since."""
+        """Read a plan that ``save`` wrote; refuses one that was changed since.
+
+        Args:
+            path: of the file.
+
+        Returns:
+            The plan, its exponents exact.
+
+        Raises:
+            PlanDocumentError: the file is no plan, was changed, or is of another version.
+        """
         return Plan(**document.read(Path(path)))
 
     def initialize(self, model: nn.Module, *, force: bool = False) -> None:
-        """Rescale the model's own initialization in place, and attach explicit multipliers."""
+        """Rescale the model's own initialization in place, and attach explicit multipliers.
+
+        Args:
+            model: the one that was planned, or a copy of it, before any training.
+            force: initialize again, a model whose own initialization ran again since.
+
+        Raises:
+            PlanMismatch: this is not the model of the plan.
+            UnrecognizedInit: the model's own initialization depends on its size in no known way.
+            RuntimeError: a plan has initialized the model before.
+        """
         apply.initialize(self, model, force=force)
 
     def attach(self, model: nn.Module) -> None:
-        """Install the explicit multipliers (none if all are folded). Repeating it is harmless."""
+        """Install the explicit multipliers (none if all are folded). Repeating it is harmless.
+
+        Args:
+            model: of the plan; built anew for every process that loads a checkpoint.
+
+        Raises:
+            PlanMismatch: this is not the model of the plan.
+        """
         apply.check(self, model)
         hooks.attach(model, self.multipliers)
 
     def detach(self, model: nn.Module) -> None:
-        """Remove the explicit multipliers."""
+        """Remove the explicit multipliers.
+
+        Args:
+            model: that ``attach`` or ``initialize`` was called for.
+        """
         hooks.detach(model)
 
     def export(self, model: nn.Module) -> nn.Module:
         """A copy whose plain class computes the same: explicit multipliers become weights.
 
         Tied weights come apart where one of their uses has a multiplier.
+
+        Args:
+            model: of the plan, trained.
+
+        Returns:
+            The copy; the model itself stays as it is.
+
+        Raises:
+            PlanMismatch: this is not the model of the plan.
         """
         apply.check(self, model)
         return export.export(model, self.multipliers)
@@ -139,13 +215,42 @@ class Plan:
     def param_groups(
         self, model: nn.Module, *, lr: float, weight_decay: float = 0.0, **options: Any
     ) -> list[dict[str, Any]]:
-        """Parameter groups for one optimizer; see ``groups.param_groups``."""
+        """Parameter groups for one optimizer; see ``groups.param_groups``.
+
+        Args:
+            model: of the plan.
+            lr: the learning rate at the base.
+            weight_decay: at the base.
+            options: ``eps``, ``betas``, ``decoupled``, ``independent_decay``,
+                ``vector_weight_decay``, and keys to be copied into every group.
+
+        Returns:
+            Groups, each with the names of its parameters and its ``lr_factor``.
+
+        Raises:
+            ValueError: decay that cannot transfer, or an optimizer of matrices, which needs
+                ``muon_groups``.
+        """
         return groups.param_groups(self, model, lr=lr, weight_decay=weight_decay, **options)
 
     def muon_groups(
         self, model: nn.Module, *, lr: float, adamw_lr: float, **options: Any
     ) -> groups.MuonGroups:
-        """Parameter groups for Muon and for the AdamW beside it; see ``groups.muon_groups``."""
+        """Parameter groups for Muon and for the AdamW beside it; see ``groups.muon_groups``.
+
+        Args:
+            model: of the plan.
+            lr: of the matrices' optimizer, at the base.
+            adamw_lr: of the AdamW beside it, at the base.
+            options: ``weight_decay``, ``adamw_weight_decay``, ``vector_weight_decay``, ``eps``,
+                ``matrix_eps``, ``betas``, ``independent_decay``.
+
+        Returns:
+            Groups for two optimizers; ``JoinedOptimizer`` makes them one.
+
+        Raises:
+            ValueError: the plan is for an optimizer of all parameters, or decay on a sphere.
+        """
         return groups.muon_groups(self, model, lr=lr, adamw_lr=adamw_lr, **options)
 
     def rescale(
@@ -154,21 +259,68 @@ class Plan:
         optimizer: "torch.optim.Optimizer | Iterable[Mapping[str, Any]]",
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """Multiply the rates of groups that exist by the factors; see ``rescale.rescale``."""
+        """Multiply the rates of groups that exist by the factors; see ``rescale.rescale``.
+
+        Args:
+            model: whose parameters the groups hold.
+            optimizer: one that was just built, changed in place; or groups, which are copied.
+            options: ``defaults``, ``independent_decay``, ``strict``.
+
+        Returns:
+            The groups, which an optimizer already has.
+
+        Raises:
+            PlanMismatch: this is not the model of the plan, or none of its parameters is in a
+                group.
+            ValueError: the groups were rescaled before, or belong to another kind of optimizer.
+        """
         return rescale.rescale(self, model, optimizer, **options)
 
     def verify(self, model: nn.Module, optimizer: verification.Optimizers, **options: Any) -> None:
-        """Refuse what does not train the model by this plan; see ``verification.verify``."""
+        """Refuse what does not train the model by this plan; see ``verification.verify``.
+
+        Args:
+            model: as it will be trained.
+            optimizer: one, or all that train the model.
+            options: ``scheduler`` with ``steps``, ``initialized_by_plan``, ``strict``.
+
+        Raises:
+            PlanMismatch: with every problem, and what to do about each.
+        """
         verification.verify(self, model, optimizer, **options)
 
     def watch(
         self, model: nn.Module, optimizer: verification.Optimizers, **options: Any
     ) -> list[Any]:
-        """Verify now and again while the optimizer steps; see ``verification.watch``."""
+        """Verify now and again while the optimizer steps; see ``verification.watch``.
+
+        Args:
+            model: as it will be trained.
+            optimizer: one, or all that train the model.
+            options: ``at``, the steps before which to verify, and ``strict``.
+
+        Returns:
+            Handles whose ``remove()`` ends the watch.
+
+        Raises:
+            PlanMismatch: now, or from ``optimizer.step()``.
+        """
         return verification.watch(self, model, optimizer, **options)
 
     def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
-        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``."""
+        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``.
+
+        Args:
+            model: with gradients.
+            max_norm: the largest norm.
+            options: ``norm_type``, ``strict``, ``group``.
+
+        Returns:
+            The norm before clipping.
+
+        Raises:
+            PlanMismatch: this is not the model of the plan.
+        """
         return clipping.clip_grad_norm_(self, model, max_norm, **options)
 
 
@@ -257,54 +409,39 @@ def plan(
         read_before=options.facts,
         numbers=numbers_of(drawn),
     )
-    chosen, why = (
-        (given, "") if given is not None else default_scheme(compared.places, compared.mixtures)
-    )
-    grown = Fraction(0)
-    if options.run is not None:
-        chosen, grown = with_run(chosen, options.run), run_rule(options.run).laws.of_parameters
-    uncovered = tuple(not_covered(compared.mixtures, chosen))
-    coherent = positive_branch(compared.positive, chosen)
-    run = Ratios(batch=options.batch, duration=options.duration)
+    choice = chosen_scheme(given, options.run, compared)
+    scheme, run = choice.scheme, Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
         compared,
-        chosen,
+        scheme,
         family,
         run=run,
         folding=folding,
         multiplier=options.multiplier,
         init_scale=options.init_scale,
     )
-    counts = [sum(p.numel() for p in m.parameters()) for m in (model, base)]
-    if grown and counts[0] != counts[1]:
-        factor = (counts[0] / counts[1]) ** float(grown)
-        prescriptions = tuple(replace(p, decay=p.decay * factor) for p in prescriptions)
-        uncovered += (
-            f"Weight decay has a factor of {factor:.4g} beside its law: the rule "
-            f"{run_rule(options.run).key} lets it follow the number of parameters, "  # type: ignore[arg-type]
-            f"{counts[0]:,} for the base's {counts[1]:,}, to the power {float(grown):g}.",
-        )
+    prescriptions, of_decay = _with_counted_decay(prescriptions, options, model, base)
     start = own_start(
         model,
         base,
         prescriptions,
         # A scheme without a theory of width leaves a model's own scales alone.
-        gains=compared.temperatures if chosen.follows_width else (),
+        gains=compared.temperatures if scheme.follows_width else (),
         own_init=own_init,
         drawn=drawn,
     )
-    said = tuple(note for note in (why, CAVEATS.get(name)) if note)
+    caveat = (CAVEATS[name],) if name in CAVEATS else ()
     return Plan(
-        scheme=chosen.name,
-        title=chosen.title,
-        source=chosen.source,
+        scheme=scheme.name,
+        title=scheme.title,
+        source=scheme.source,
         optimizer=name,
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *uncovered, *said, *coherent, *start.notes),
-        one_minus_beta=chosen.run.one_minus_beta.at(run),
-        log_beta2=chosen.run.log_beta2.at(run),
+        notes=(*compared.notes, *choice.notes, *of_decay, *caveat, *start.notes),
+        one_minus_beta=scheme.run.one_minus_beta.at(run),
+        log_beta2=scheme.run.log_beta2.at(run),
         own_init=own_init,
         base_init=start.base.measured if start.base is not None else {},
         base_default=start.base.defaults if start.base is not None else {},
@@ -313,6 +450,29 @@ def plan(
         depths=compared.depths,
         mixtures=compared.mixtures,
     )
+
+
+def _with_counted_decay(
+    prescriptions: tuple[Prescription, ...], options: PlanOptions, model: nn.Module, base: nn.Module
+) -> tuple[tuple[Prescription, ...], tuple[str, ...]]:
+    """Prescriptions whose decay follows the number of parameters, where the run's rule says so.
+
+    No law of a single parameter knows how many there are; a note says what stands beside it.
+    """
+    if options.run is None:
+        return prescriptions, ()
+    rule = run_rule(options.run)
+    power = float(rule.laws.of_parameters)
+    count, base_count = (sum(p.numel() for p in m.parameters()) for m in (model, base))
+    if not power or count == base_count:
+        return prescriptions, ()
+    factor = (count / base_count) ** power
+    note = (
+        f"Weight decay has a factor of {factor:.4g} beside its law: the rule {rule.key} lets it "
+        f"follow the number of parameters, {count:,} for the base's {base_count:,}, to the power "
+        f"{power:g}."
+    )
+    return tuple(replace(p, decay=p.decay * factor) for p in prescriptions), (note,)
 
 
 def _columns() -> int | None:

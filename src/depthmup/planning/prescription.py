@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from depthmup.planning.structure.anatomy import Anatomy
-from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import (
@@ -33,6 +33,14 @@ class Prescription:
     gives the optimizer. They contain ``folded``, the multiplier that the parameter carries in place
     of the forward pass. ``laws`` are the laws before folding; ``family`` is the optimizer family
     that trains this parameter.
+
+    Attributes:
+        name, names: of the parameter, and all names of one that is shared.
+        shape, base_shape: of it, and of its counterpart.
+        base_name: of the counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
+        branches: the residual branches that it is in.
     """
 
     name: str
@@ -58,6 +66,13 @@ class Multiplier:
 
     ``value = base * law.at(ratios) / own``, where ``own`` is what the model itself already
     multiplies by and ``base`` is what the person chose for the base.
+
+    Attributes:
+        where: a parameter's use, the logits of attention, or a branch.
+        label: in words.
+        value: of the multiplier at this size.
+        law: how it depends on size.
+        hooks: which apply it; none where parameters carry it.
     """
 
     where: Where
@@ -164,7 +179,7 @@ def _rescaled(
     )
 
 
-def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
+def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
     """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
 
     An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
@@ -204,7 +219,7 @@ def _laws(parameter: Place, scheme: Scheme, family: Family) -> Laws:
     return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
 
 
-def _without_multiplier(parameter: Place, laws: Laws, family: Family) -> Laws:
+def _without_multiplier(parameter: ParameterPlace, laws: Laws, family: Family) -> Laws:
     """The laws of a readout whose forward multiplier A has no known place: A moves into the weight.
 
     Exact for every family, as ``rules.fold`` is. A weight that is also an embedding cannot carry A.
@@ -301,7 +316,7 @@ def _no_place(site: Site, value: float) -> str:
 
 
 def _prescription(
-    parameter: Place, laws: Laws, family: Family, run: Ratios, folded: float
+    parameter: ParameterPlace, laws: Laws, family: Family, run: Ratios, folded: float
 ) -> Prescription:
     served = served_by(family, parameter.role.kind, len(parameter.shape))
     ratios = replace(parameter.ratios, batch=run.batch, duration=run.duration)

@@ -11,6 +11,7 @@ from typing import Any
 
 from depthmup.records.codec import decode, encode, parse
 from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
+from depthmup.records.printable import printable
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
 SCHEMA = 2
@@ -40,7 +41,13 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """One reason not to certify, in a sentence, and what to measure instead."""
+    """One reason not to certify, in a sentence, and what to measure instead.
+
+    Attributes:
+        lack: which kind of evidence is missing, from a fixed list.
+        reason: what was measured, in a sentence.
+        advice: what to measure instead.
+    """
 
     lack: Lack
     reason: str
@@ -53,6 +60,11 @@ class SizeOptimum:
 
     ``curvature`` is that of the log loss around the optimum: c in log loss = min + c u^2, with u
     in octaves of learning rate.
+
+    Attributes:
+        log2_lr: the best log2 value there, with its interval.
+        loss: at that value.
+        place: inside the grid, on an edge of it, or failed.
     """
 
     size: Mapping[str, float]
@@ -64,7 +76,12 @@ class SizeOptimum:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slope:
-    """How a quantity changes per doubling of one axis, on average from base to target."""
+    """How a quantity changes per doubling of one axis, on average from base to target.
+
+    Attributes:
+        axis: along which sizes double.
+        estimate: the change per doubling, with its interval.
+    """
 
     axis: str
     estimate: Estimate
@@ -75,6 +92,10 @@ class BandPoint:
     """A point of a curve with its band.
 
     ``at`` is the fraction of the way from base to target, or a log2 learning rate.
+
+    Attributes:
+        value: of the curve there.
+        low, high: of its band.
     """
 
     at: float
@@ -127,6 +148,27 @@ class Certificate:
     ``penalty`` is its excess loss there as a fraction of the best loss, ``base_regret`` that of the
     base's own best learning rate. Intervals hold 90%. A refused certificate has ``refusals`` and
     predicts nothing. Where ``tuned`` is another hyperparameter, all of this is about its values.
+
+    Attributes:
+        target: the size that is predicted for, a value for every axis.
+        base: the size that rates and factors refer to.
+        optima: what was measured at each size.
+        log2_lrs: the grid of values that were trained.
+        seeds: repetitions of each run.
+        title, scheme: the scheme in words, and by its name.
+        slopes: of the optimum along each axis: ``log2_lr`` per doubling.
+        best_loss: the loss expected at the target with the predicted value.
+        metrics: three numbers to compare rules by; None for a refusal.
+        probe: what building the target and a few steps there showed, where that was done.
+        verdict: whether the optimum stays from base to target.
+        law: the law of the optimum from base to target, with its band.
+        penalty_curve: excess loss at the target against the log2 value that it is trained with.
+        confidence: of every interval.
+        measure: what is minimized, in words.
+        code: fingerprint of the model's code and version of the engines, by name.
+        config: the design that was measured.
+        environment: versions and hardware.
+        schema: version of this file's layout.
     """
 
     target: Mapping[str, float]
@@ -158,7 +200,8 @@ class Certificate:
 
     def __repr__(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
-        return f"<Certificate for {where}: {self._answer}>"
+        # Names of axes and of what is tuned may come from a person's table.
+        return printable(f"<Certificate for {where}: {self._answer}>")
 
     def _repr_html_(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())
@@ -238,11 +281,14 @@ class Change:
     """Two certificates for one target: the second minus the first.
 
     ``octaves``: of the predicted best learning rate. ``loss``: log ratio of the predicted best
-    losses, its interval widened as if the two were independent.
+    losses, its interval widened as if the two were independent. ``questions``: what either one says
+    of batch and duration and the other does not (what is held, which rule moves the rest); where
+    there is anything, the change is one of the question, too.
     """
 
     octaves: float
     loss: Estimate
+    questions: tuple[str, ...] = ()
 
 
 def compare(first: Certificate, second: Certificate) -> Change:
@@ -279,12 +325,21 @@ def compare(first: Certificate, second: Certificate) -> Change:
                 f"{certificate.title or certificate.scheme!r} was refused: "
                 f"{certificate.refusals[0].reason} {certificate.refusals[0].advice}"
             )
+    # In logarithms the ratio of two losses is a difference, and its error a sum of squares.
     a, b = first.best_loss, second.best_loss
     ratio = math.log(b.value / a.value)
     half = math.hypot(math.log(a.high / a.value), math.log(b.high / b.value))
+    asked = [
+        [str(sentence) for sentence in certificate.config.get("question", ())]
+        for certificate in (first, second)
+    ]
     return Change(
         octaves=second.predicted.value - first.predicted.value,
         loss=Estimate(value=ratio, low=ratio - half, high=ratio + half, unit="log loss"),
+        questions=(
+            *(f"The first: {one}" for one in asked[0] if one not in asked[1]),
+            *(f"The second: {one}" for one in asked[1] if one not in asked[0]),
+        ),
     )
 
 
@@ -300,7 +355,7 @@ def size_text(size: Mapping[str, float]) -> str:
 
 
 def size_name(size: Mapping[str, float]) -> str:
-    """A size in words.
+    """A size as a name, for legends and keys: without commas and "and".
 
     Example:
         >>> size_name({"width": 64, "depth": 8})

@@ -24,6 +24,13 @@ class Exponent:
     ``module`` is a pattern of names (repeated layers are measured together), ``axis`` is width,
     depth or a further one, ``expected`` the exact exponent as text, empty where none is predicted.
     ``cause`` is the likely reason of a failure.
+
+    Attributes:
+        observable: what is measured: the output of a branch, the change of the logits, an update,
+            ...
+        estimate: the measured exponent with its interval.
+        outcome: pass, fail, undecided, or shown where nothing is predicted.
+        why: the prediction in words.
     """
 
     observable: str
@@ -42,6 +49,12 @@ class Size:
 
     ``seeds`` are the values of single seeds, in their order; empty in records from before 0.3.
     ``along`` are the values along further axes.
+
+    Attributes:
+        observable, module: as in ``Exponent``.
+        width, depth: of the network.
+        value: the geometric mean over seeds.
+        spread: the standard deviation over seeds of its logarithm.
     """
 
     observable: str
@@ -60,7 +73,14 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonFinite:
-    """The first module and step at which a run produced NaN or infinity."""
+    """The first module and step at which a run produced NaN or infinity.
+
+    Attributes:
+        module: the first one, by its name.
+        step: at which it was seen, from 0.
+        width, depth, seed: of the network.
+        along: its values along further axes.
+    """
 
     module: str
     step: int
@@ -77,6 +97,20 @@ class Check:
     ``margin`` is how far a measured exponent may lie from the predicted one; ``confidence`` is that
     of the intervals. ``losses`` are the mean losses before each step, by (width, depth) as text.
     ``along`` are the values along further axes, each varied at the smallest width and depth.
+
+    Attributes:
+        title: the model and the scheme in words.
+        scheme: in words.
+        optimizer: by its name.
+        applied: whether a plan was applied, or the model checked as it is.
+        widths, depths: of the networks that were trained.
+        seeds, steps, lr: repetitions, steps of each run, and the learning rate at the base.
+        outcome: fail if any exponent does; undecided if none does and one is.
+        exponents: one for each observable, kind of module and axis.
+        sizes: the observables at every size, from which exponents are fitted.
+        nonfinite: where a run first produced NaN or infinity, if one did.
+        notes: what a reader should know beyond the numbers.
+        seconds: that the check took.
     """
 
     title: str

@@ -82,6 +82,7 @@ def _encoded(value: Any, infinities: Mapping[float, str]) -> Any:
     match value:
         case None | bool() | int():
             return value
+        # Before sequences, of which a text is one too.
         case str():
             return str(value)  # a member of a StrEnum becomes its text
         case float():
@@ -157,6 +158,7 @@ def _plain(kind: Any, raw: Any, where: str) -> Any:
     if kind is float:
         return _float(raw, where)
     if kind is int:
+        # JSON's true is an integer to Python.
         right = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 2**63
         return raw if right else _refuse(where, "a whole number", raw)
     if kind is str:
@@ -189,6 +191,7 @@ def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
 def _tuple(inner: tuple[Any, ...], raw: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(raw, list):
         _refuse(where, "a list", raw)
+    # tuple[T, ...] is of any length, tuple[A, B] of two.
     kinds = [inner[0]] * len(raw) if inner[-1:] == (Ellipsis,) else list(inner)
     if len(kinds) != len(raw):
         _refuse(where, f"a list of {len(kinds)}", raw)

@@ -25,6 +25,9 @@ class Accepted:
     says how sharp the interval must be. Where a region was revised after a first result, the
     finding says so.
 
+    Attributes:
+        low, high: of the region.
+
     Example:
         >>> str(Accepted(low=-0.15, high=0.15)), str(Accepted(low=0.0))
         ('within −0.15 to 0.15', 'above 0')
@@ -43,8 +46,10 @@ class Accepted:
         """
         if any(math.isnan(value) for value in (measured.value, measured.low, measured.high)):
             return Reproduction.UNDECIDABLE
+        # However wide an interval is: one that misses the value contradicts it.
         if self.contains is not None and not measured.low <= self.contains <= measured.high:
             return Reproduction.NOT_REPRODUCED
+        # An interval that reaches over an end of the region is neither inside nor outside.
         if measured.inside(self.low, self.high):
             return Reproduction.REPRODUCED
         if measured.outside(self.low, self.high):
@@ -69,6 +74,12 @@ class Comparison:
     """One number of a claim: what the paper says, what was measured, what would agree.
 
     A comparison that is not ``decisive`` is shown beside the verdict and does not affect it.
+
+    Attributes:
+        what: the number, in words.
+        paper: what the paper says of it.
+        ours: what was measured, with its interval.
+        accepted: the values that agree, fixed beforehand.
     """
 
     what: str
@@ -88,6 +99,11 @@ class Picture:
 
     Where there are ``frames``, the specification has a parameter ``window_index`` that picks one.
     ``legend`` are labels with their colours, for charts that are too small to hold them.
+
+    Attributes:
+        name: of its file.
+        caption: below it.
+        spec: its Vega-Lite specification.
     """
 
     name: str
@@ -104,6 +120,17 @@ class Finding:
     ``remedy`` says what would decide an undecided claim; ``notes`` what the reader should know
     beyond the numbers; ``revised`` what was changed after a first result, of what is measured or
     accepted, if anything was.
+
+    Attributes:
+        claim: its key, such as fig10.
+        title: in words.
+        shows: what is to be seen.
+        source: figure, table or section of the paper.
+        comparisons: the numbers that decide.
+        pictures: charts of the measurement.
+        group: figures, claims, beyond or errata.
+        config: what was run.
+        command: that measures it again.
     """
 
     claim: str
@@ -124,15 +151,25 @@ class Finding:
         """That of the decisive comparisons: one that fails decides, one that cannot be decided
         leaves the claim undecided."""
         verdicts = {c.verdict for c in self.comparisons if c.decisive}
+        if not verdicts:
+            return Reproduction.UNDECIDABLE
+        # One number against the claim outweighs any that could not be decided.
         for worst in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
-            if worst in verdicts or not verdicts:
-                return worst if verdicts else Reproduction.UNDECIDABLE
+            if worst in verdicts:
+                return worst
         return Reproduction.REPRODUCED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """Findings at one scale, in the paper's order, with configuration and environment."""
+    """Findings at one scale, in the paper's order, with configuration and environment.
+
+    Attributes:
+        scale: laptop, medium or paper.
+        findings: in the paper's order.
+        environment: versions and hardware.
+        config: what was run for all of them.
+    """
 
     scale: str
     findings: tuple[Finding, ...]

@@ -2,13 +2,19 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A number with a confidence interval; NaN where it could not be measured."""
+    """A number with a confidence interval; NaN where it could not be measured.
+
+    Attributes:
+        value: the estimate.
+        low, high: of its confidence interval.
+        unit: in words; empty for plain numbers.
+    """
 
     value: float
     low: float
@@ -17,10 +23,12 @@ class Estimate:
 
     @property
     def known(self) -> bool:
+        # Of the value alone: an interval may be unbounded where the value is known.
         return math.isfinite(self.value)
 
     def inside(self, low: float, high: float) -> bool:
         """Whether the whole interval lies in [low, high]."""
+        # Comparisons with NaN are false, so that an unknown estimate is neither inside nor outside.
         return low <= self.low and self.high <= high
 
     def outside(self, low: float, high: float) -> bool:
@@ -46,6 +54,12 @@ class Optimum:
 
     A size has a value for every axis. Where something else is tuned, it is the best log2 value of
     that.
+
+    Attributes:
+        size: by axis.
+        log2_lr: the best log2 value at the base, with its interval.
+        loss: at the best value.
+        place: inside the grid, on an edge of it, or failed.
     """
 
     size: Mapping[str, int]
@@ -76,6 +90,15 @@ class Transfer:
 
     ``drift`` is in octaves of what is tuned per doubling of the size; ``regret`` is the excess
     loss: the loss at the largest size with the base's best value, minus the best loss there.
+    ``interactions`` say by how much the drift changes per doubling of another axis, where sizes
+    that grow along both were measured.
+
+    Attributes:
+        scheme, title: by its name and in words.
+        alpha, gamma: its exponents, exact, as text.
+        optima: one for each size, the smallest first.
+        verdict: transfers, drifts or undecided.
+        why: the reason in a sentence.
     """
 
     scheme: str
@@ -87,3 +110,4 @@ class Transfer:
     regret: Estimate
     verdict: Verdict
     why: str
+    interactions: Mapping[str, Estimate] = field(default_factory=dict)

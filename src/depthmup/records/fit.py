@@ -60,6 +60,11 @@ class Finding:
     """One defect of one group: how many rows or sizes, and in a sentence what was done with them.
 
     ``rows`` are numbers of the table's rows, from 1, the first ones of many.
+
+    Attributes:
+        defect: its kind, from a fixed list.
+        count: of rows or sizes.
+        sentence: what was done with them.
     """
 
     defect: Defect
@@ -70,7 +75,14 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurvePoint:
-    """The seed-averaged loss of one size at one rate; infinite where a run diverged."""
+    """The seed-averaged loss of one size at one rate; infinite where a run diverged.
+
+    Attributes:
+        size: the index of the size in the group's ``optima``.
+        log2_rate: log2 of what is tuned, as the table has it.
+        loss: the mean over seeds.
+        runs: how many were averaged.
+    """
 
     size: int
     log2_rate: float
@@ -85,6 +97,13 @@ class Exponent:
     ``question`` says what the number answers. ``slices`` lists the sizes (by index) of each slice
     in which the axis alone changes. ``bend`` is the change of the exponent per doubling.
     ``kept_cost`` is what the smallest size's best value costs at the largest, in nats.
+
+    Attributes:
+        axis: which varies.
+        exponent: with its 95% interval.
+        verdict: transfers if it is near 0 for sure, drifts if it is not.
+        why: the reason in a sentence.
+        together: axes that vary with this one in every slice.
     """
 
     axis: str
@@ -100,7 +119,19 @@ class Exponent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """What the measurements say of one published rule along one axis."""
+    """What the measurements say of one published rule along one axis.
+
+    Attributes:
+        rule: its name in ``depthmup.rules``.
+        axis: along which the rule speaks.
+        exponent: that it states.
+        answer: consistent, rejected, or undecided.
+        cost: of following it to the largest size, in nats of loss.
+        setting: optimizer, parametrization, and whatever else the rule presupposes.
+        reach: the range in which its source measured or derived it.
+        source: paper, and table or equation.
+        standing: how well the rule's statement is known here.
+    """
 
     rule: str
     axis: str
@@ -120,6 +151,13 @@ class JointLaw:
     ``interactions`` are products of two axes, with the axes joined by " x "; ``residuals`` are the
     optima less the law, of each size that was used. A ``pooled`` law rests on all runs at once
     (``statistics.pooled``), as sizes have too few rates for optima of their own; it has none.
+
+    Attributes:
+        base: the size that the law is written around.
+        constant: log2 of the best value there.
+        exponents: one for each axis.
+        used: indices of the sizes that it is fitted to.
+        fit_error: root mean square of the residuals, over the degrees of freedom, in octaves.
     """
 
     base: Mapping[str, float]
@@ -134,7 +172,13 @@ class JointLaw:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuleAtTarget:
-    """The rate that a published rule prescribes at the target, from the best one at the base."""
+    """The rate that a published rule prescribes at the target, from the best one at the base.
+
+    Attributes:
+        rule: its name.
+        rate: that it prescribes.
+        source: of the rule.
+    """
 
     rule: str
     rate: float
@@ -143,7 +187,23 @@ class RuleAtTarget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupFit:
-    """One group of a table, a variant of its own: its curves, optima, exponents and verdicts."""
+    """One group of a table, a variant of its own: its curves, optima, exponents and verdicts.
+
+    Attributes:
+        name: such as "optimizer adamw"; empty if the table is one group.
+        runs, seeds: rows that were used, and repetitions.
+        findings: what was wrong with rows, and what was done.
+        optima: the best value of every size.
+        points: the curves that they come from.
+        exponents: how the optimum moves along each axis.
+        joint: the law over all sizes at once, if they suffice.
+        judgements: of published rules.
+        confounded: axes that always change together, and what else limits the fit, in words.
+        prediction: at the target, or its refusal.
+        at_target: what published rules prescribe there.
+        octave_costs: of each size: what a value off by a factor of two costs, in nats.
+        problem: why the group could not be fitted; empty if it was.
+    """
 
     name: str
     runs: int
@@ -163,6 +223,8 @@ class GroupFit:
     @property
     def verdict(self) -> Verdict:
         """Drifts if it does along any axis; transfers if along all."""
+        # A rule transfers along all axes or not at all, and one axis is enough to show that it does
+        # not.
         verdicts = {exponent.verdict for exponent in self.exponents}
         if Verdict.DRIFTS in verdicts:
             return Verdict.DRIFTS
@@ -174,6 +236,18 @@ class Fit:
     """A table of results that existed, and what it says.
 
     ``columns`` says which column stands for what; ``tuned`` is the hyperparameter in words.
+
+    Attributes:
+        title: of the page.
+        rows: of the table.
+        groups: variants that were fitted apart.
+        excluded: how many rows were left out.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        scheme: the runs were trained under, if that was said.
+        target: the size that was predicted for, if any.
+        notes: what a reader should know beyond the numbers.
+        code: versions of the package and of its fit.
+        schema: version of this file's layout.
     """
 
     title: str

@@ -15,6 +15,10 @@ class Task:
     ``settings`` are values that JSON has. ``version`` is that of the code that measures, raised
     when the same settings would give other numbers.
 
+    Attributes:
+        name: of the measurement.
+        numerics: version of the engines; another one is another task.
+
     Example:
         >>> Task(name="gradient cosines", settings={"depth": 8}).key == Task(
         ...     name="gradient cosines", settings={"depth": 16}).key
@@ -22,6 +26,7 @@ class Task:
     """
 
     name: str
+    # A mapping has no hash; equality still counts it.
     settings: Mapping[str, Any] = field(hash=False)
     version: int = 1
     numerics: int = NUMERICS
@@ -44,7 +49,12 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """The result of a task: numbers and lists of numbers by name, NaN and infinities allowed."""
+    """The result of a task: numbers and lists of numbers by name, NaN and infinities allowed.
+
+    Attributes:
+        task: what was measured.
+        values: by name.
+    """
 
     task: Task
     values: Mapping[str, Any]

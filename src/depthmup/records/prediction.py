@@ -10,7 +10,11 @@ from depthmup.records.study import Axis
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharpnessAt:
     """One size: ``curvature`` lambda_max(D^1/2 G D^1/2) per unit of the base's learning rate, and
-    ``octaves``, log2 of the predicted best learning rate over the base's; intervals over seeds."""
+    ``octaves``, log2 of the predicted best learning rate over the base's; intervals over seeds.
+
+    Attributes:
+        width, depth: of the networks.
+    """
 
     width: int
     depth: int
@@ -20,7 +24,13 @@ class SharpnessAt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AxisPrediction:
-    """The sizes along one axis, and the drift in octaves of learning rate per doubling."""
+    """The sizes along one axis, and the drift in octaves of learning rate per doubling.
+
+    Attributes:
+        axis: that grows.
+        sizes: the base first.
+        drift: with its interval over seeds.
+    """
 
     axis: Axis
     sizes: tuple[SharpnessAt, ...]
@@ -35,6 +45,16 @@ class Prediction:
     """How the best learning rate of a model is predicted to move under a scheme's plan.
 
     ``tolerance``: octaves per doubling within which it counts as staying.
+
+    Attributes:
+        title: the model and the scheme in words.
+        scheme, optimizer: by their names.
+        base: width and depth.
+        axes: one for each axis that was asked for.
+        seeds: networks of each size.
+        confidence: of every interval.
+        notes: what a reader should know beyond the numbers.
+        seconds: that it took.
     """
 
     title: str
@@ -62,6 +82,7 @@ class Prediction:
     def moves(self, axis: Axis) -> bool | None:
         """Whether the drift lies outside the tolerance; None where the interval holds both."""
         drift = self.drift(axis)
+        # An interval across an end of the tolerance decides nothing.
         if drift.inside(-self.tolerance, self.tolerance):
             return False
         return True if drift.outside(-self.tolerance, self.tolerance) else None

@@ -32,6 +32,17 @@ class Network:
 
     x^0 = U xi;  x^l = x^(l-1) + multiplier * branch(x^(l-1));  logits = V^T x^L, with entries of
     U, W, V drawn from N(0, std^2).
+
+    Attributes:
+        inputs, outputs: sizes of an example and of the logits.
+        width, depth: hidden dimension; number of residual branches.
+        multiplier: of every branch, as it is at this depth.
+        input_std, hidden_std, readout_std: standard deviations of the entries of U, W and V.
+        block_depth: matrices in series in a branch.
+        activation: phi, by its name.
+        nonlinearity: "post", phi(W x), or "pre", W phi(x).
+        mean_subtraction: whether the mean over features is taken from every branch.
+        layer_norm: whether the input of every branch is normalized.
     """
 
     inputs: int
@@ -55,6 +66,13 @@ class Optimizer:
 
     ``schedule`` is the shape of the learning rate after ``warmup``, the fraction of training over
     which it first rises linearly.
+
+    Attributes:
+        name: sgd, adam or adamw.
+        lr: effective, at this size.
+        beta1, beta2, epsilon: Adam's.
+        momentum: SGD's.
+        weight_decay: effective, at this size.
     """
 
     name: str
@@ -74,6 +92,11 @@ class Data:
 
     ``digest`` is a hash of the content, for data that do not come with the package: a run is
     described by what its data are, not by where they lie.
+
+    Attributes:
+        name: of the data set.
+        label_noise: fraction of labels that are replaced by random ones.
+        label_seed: of that choice.
     """
 
     name: str = "digits"
@@ -100,6 +123,7 @@ _ADDED_TO_OPTIMIZER: dict[str, Any] = {"schedule": "constant", "warmup": 0.0}
 
 
 def _without(raw: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    # At their defaults only: with any other value a run is another one, and gets another key.
     return {k: v for k, v in raw.items() if k not in added or v != added[k]}
 
 
@@ -116,6 +140,13 @@ class Cell:
     """Everything that determines a run's loss curve, and nothing else.
 
     Two cells that would train identically are equal, whatever scheme asked for them.
+
+    Attributes:
+        network, optimizer, data: what is trained, how, and on what.
+        steps, batch_size, seed: of the run.
+        numerics: version of the engines; another one is another run.
+        order: in which examples come.
+        precision: of matrix products.
     """
 
     network: Network
@@ -149,6 +180,8 @@ class Cell:
     @property
     def shape(self) -> "Cell":
         """What cells must share to be trained as one stack: all but rate, decay and seed."""
+        # A stack's members differ in what enters as data: rate and decay per member, and the seed
+        # by the weights and batches that are drawn from it.
         return replace(self, seed=0, optimizer=replace(self.optimizer, lr=0.0, weight_decay=0.0))
 
     @property
@@ -189,6 +222,10 @@ class Record(Generic[Described]):
 
     ``losses`` holds the training loss of every step, in single precision; for a run that diverged
     at step t, the t finite losses before it.
+
+    Attributes:
+        cell: the run's description.
+        status: finished, diverged, or failed before the first step.
     """
 
     cell: Described
@@ -206,6 +243,8 @@ class Record(Generic[Described]):
             start: the first step.
             stop: the step after the last.
         """
+        # Infinite and not NaN: a run that diverged is worse than any that did not, and is compared
+        # so.
         if stop > len(self.losses):
             return math.inf
         return math.fsum(self.losses[start:stop]) / (stop - start)

@@ -8,7 +8,13 @@ from depthmup.records.finding import UNKNOWN, Estimate
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """A learning rate at one size, and the seeds that it was trained with in one round."""
+    """A learning rate at one size, and the seeds that it was trained with in one round.
+
+    Attributes:
+        size: by axis.
+        log2_lr: of the value at the base.
+        seeds: that were trained.
+    """
 
     size: Mapping[str, int]
     log2_lr: float
@@ -20,6 +26,12 @@ class SearchRound:
     """One round of one scheme: its runs, the reason for them, and the drifts known afterwards.
 
     ``work`` is what the runs took, in parameters times steps; ``drifts`` are by axis.
+
+    Attributes:
+        number: from 1.
+        scheme: that the runs are for.
+        why: in a sentence.
+        asked: what was trained.
     """
 
     number: int

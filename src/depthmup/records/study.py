@@ -35,6 +35,9 @@ class Point:
     study says otherwise.
     ``diverged`` of ``seeds`` runs did not reach the end of the window; where none reached it, the
     loss is unknown.
+
+    Attributes:
+        loss: with its interval.
     """
 
     log2_lr: float
@@ -45,7 +48,13 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """Loss against what is tuned, for one scheme and size; a size has a value for every axis."""
+    """Loss against what is tuned, for one scheme and size; a size has a value for every axis.
+
+    Attributes:
+        scheme: by its name.
+        size: by axis.
+        points: from the smallest value to the largest.
+    """
 
     scheme: str
     size: Mapping[str, int]
@@ -58,7 +67,13 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """Curves and verdicts of runs judged by their mean loss over steps [start, stop)."""
+    """Curves and verdicts of runs judged by their mean loss over steps [start, stop).
+
+    Attributes:
+        start, stop: steps.
+        curves: one for each scheme and size.
+        transfers: one for each scheme.
+    """
 
     start: int
     stop: int
@@ -73,6 +88,12 @@ class Study:
     ``config`` and ``environment`` say how it was run and on what, in values that JSON has.
     ``search`` is how it went, where learning rates were found as the sweep went. ``tuned`` is the
     hyperparameter whose best value is followed: what is said of learning rates holds for it.
+
+    Attributes:
+        title: of the measurement.
+        windows: in time order.
+        tolerance: octaves per doubling within which an optimum counts as staying.
+        axis: along which sizes grow.
     """
 
     title: str

@@ -32,6 +32,12 @@ class Trial:
     ``settings``: runs that would train identically are equal, whichever rule asked for them.
     ``settings`` are further ones of the optimizer and the plan, in values that JSON has.
 
+    Attributes:
+        optimizer: by its name.
+        steps: of the run.
+        seed: of initialization and batches.
+        numerics: version of the engines; another one is another run.
+
     Example:
         >>> run = Trial(model="make", code="1f0c", size={"width": 64, "depth": 8},
         ...             base={"width": 64, "depth": 4}, scheme="depth-mup", optimizer="adamw",
@@ -84,7 +90,14 @@ class Trial:
         return self.ratio("depth")
 
     def ratio(self, axis: str) -> float:
-        """A size as a multiple of the base's."""
+        """A size as a multiple of the base's.
+
+        Args:
+            axis: one of the base's.
+
+        Returns:
+            1 at the base.
+        """
         return self.size[axis] / self.base[axis]
 
     @property
@@ -99,10 +112,15 @@ class Trial:
         Axes that are not known here are taken to cost in proportion, which decides only the order
         of jobs, the forecast of time and how far a probe may go.
         """
+        # Parameters grow as width squared, steps and tokens do not change what one step costs.
         return float(math.prod(n ** _WORK.get(axis, 1) for axis, n in self.size.items()))
 
     def to_json(self) -> str:
-        """Canonical JSON: the same text for equal trials on every machine."""
+        """Canonical JSON: the same text for equal trials on every machine.
+
+        Returns:
+            The text whose hash is the key.
+        """
         raw = {f.name: getattr(self, f.name) for f in fields(self)}
         # As the first versions wrote it, so that their keys find the same runs.
         if set(self.size) == set(self.base) == set(_FLAT):
@@ -113,6 +131,14 @@ class Trial:
 
     @staticmethod
     def from_json(text: str) -> "Trial":
+        """The trial that ``to_json`` wrote.
+
+        Args:
+            text: one of this version or an earlier one.
+
+        Returns:
+            The trial.
+        """
         raw = json.loads(text)
         if "size" not in raw:
             raw["size"] = {axis: raw.pop(axis) for axis in _FLAT}

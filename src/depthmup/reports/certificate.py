@@ -142,7 +142,12 @@ def certificate_text(certificate: Certificate) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a page: its HTML, and its charts' specifications by their elements' ids."""
+    """A part of a page: its HTML, and its charts' specifications by their elements' ids.
+
+    Attributes:
+        html: of the section.
+        charts: by the ids of the elements that they go into.
+    """
 
     html: str
     charts: dict[str, Any]

@@ -1,7 +1,7 @@
 """The charts of a certificate: the law up to the target, and excess loss against learning rate."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from depthmup.records import Certificate
@@ -27,27 +27,7 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
     import altair as alt
 
     axis, positions, target = _positions(certificate)
-    points: list[Row] = [
-        {
-            "x": x,
-            "value": o.log2_lr.value + (moved := _moved(certificate, o, x)),
-            "low": _drawn(o.log2_lr.low, o.log2_lr.value) + moved,
-            "high": _drawn(o.log2_lr.high, o.log2_lr.value) + moved,
-            "measured": o.log2_lr.value,
-            "size": size_name(o.size),
-            "place": o.place.value,
-        }
-        for o, x in zip(certificate.optima, positions, strict=True)
-        if o.log2_lr.known
-    ]
-    band: list[Row] = [
-        {"x": _along(certificate, p.at), "value": p.value, "low": p.low, "high": p.high}
-        for p in certificate.law
-    ]
-    values = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
-    values = [v for v in values if known(v)]
-    low, high = (min(values), max(values)) if values else (-1.0, 1.0)
-    air = max(0.25, 0.08 * (high - low))
+    points, band, domain = _law_rows(certificate, positions)
     ticks = sorted({*positions, target})
     x = alt.X(
         "x:Q",
@@ -58,7 +38,7 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
     y = alt.Y(
         "value:Q",
         title=f"best log2 {certificate.tuned.name}",
-        scale=alt.Scale(domain=[low - air, high + air], nice=False, zero=False),
+        scale=alt.Scale(domain=domain, nice=False, zero=False),
         axis=alt.Axis(format="~g"),
     )
     y_low = alt.Y("low:Q", title=f"best log2 {certificate.tuned.name}")
@@ -111,26 +91,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
     """
     import altair as alt
 
-    matters = [certificate.base_regret.value, certificate.penalty.high, 0.01]
-    top = CAP * max(v for v in matters if math.isfinite(v))
-    rows = [
-        {
-            "x": p.at,
-            "value": min(p.value, top),
-            "low": min(p.low, top),
-            "high": min(p.high, top),
-            "excess": p.value,
-        }
-        for p in certificate.penalty_curve
-    ]
-    base_rate = next(
-        (
-            o.log2_lr.value
-            for o in certificate.optima
-            if o.size == certificate.base and o.log2_lr.known
-        ),
-        None,
-    )
+    rows, top = _excess_rows(certificate)
     p, at_base = certificate.predicted, f"log2 {certificate.tuned.name} at the base"
     ends = [row["x"] for row in rows]
     x = alt.X(
@@ -146,10 +107,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
         axis=alt.Axis(format=".2~p"),
     )
     curve = alt.Chart(data(rows))
-    marks = [{"x": p.value, "text": "predicted"}]
-    if base_rate is not None and abs(base_rate - p.value) > 1e-9:
-        marks.append({"x": base_rate, "text": "base"})
-    lines = alt.Chart(data(marks))
+    lines = alt.Chart(data(_rates(certificate)))
     at_top = {"y": alt.value(10)}
     return configured(
         alt.layer(
@@ -188,6 +146,61 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
             ),
         )
     )  # fmt: skip
+
+
+def _law_rows(
+    certificate: Certificate, positions: Sequence[float]
+) -> tuple[list[Row], list[Row], list[float]]:
+    """Measured optima, the fitted law with its band, and what the vertical axis has to hold."""
+    points: list[Row] = [
+        {
+            "x": x,
+            "value": o.log2_lr.value + (moved := _moved(certificate, o, x)),
+            "low": _drawn(o.log2_lr.low, o.log2_lr.value) + moved,
+            "high": _drawn(o.log2_lr.high, o.log2_lr.value) + moved,
+            "measured": o.log2_lr.value,
+            "size": size_name(o.size),
+            "place": o.place.value,
+        }
+        for o, x in zip(certificate.optima, positions, strict=True)
+        if o.log2_lr.known
+    ]
+    band: list[Row] = [
+        {"x": _along(certificate, p.at), "value": p.value, "low": p.low, "high": p.high}
+        for p in certificate.law
+    ]
+    values = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
+    values = [v for v in values if known(v)]
+    low, high = (min(values), max(values)) if values else (-1.0, 1.0)
+    air = max(0.25, 0.08 * (high - low))
+    return points, band, [low - air, high + air]
+
+
+def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
+    """The predicted excess loss with its band, cut off where the axis ends, and that end."""
+    matters = [certificate.base_regret.value, certificate.penalty.high, 0.01]
+    top = CAP * max(v for v in matters if math.isfinite(v))
+    rows: list[Row] = [
+        {
+            "x": p.at,
+            "value": min(p.value, top),
+            "low": min(p.low, top),
+            "high": min(p.high, top),
+            "excess": p.value,
+        }
+        for p in certificate.penalty_curve
+    ]
+    return rows, top
+
+
+def _rates(certificate: Certificate) -> list[Row]:
+    """The rates to mark: the predicted one, and the base's own where it is another."""
+    marks: list[Row] = [{"x": certificate.predicted.value, "text": "predicted"}]
+    base = (o.log2_lr for o in certificate.optima if o.size == certificate.base and o.log2_lr.known)
+    at_base = next(base, None)
+    if at_base is not None and abs(at_base.value - certificate.predicted.value) > 1e-9:
+        marks.append({"x": at_base.value, "text": "base"})
+    return marks
 
 
 def _positions(certificate: Certificate) -> tuple[str, list[float], float]:

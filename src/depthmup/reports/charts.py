@@ -100,59 +100,13 @@ def rate_panel(
     """
     import altair as alt
 
-    axis, measured = study.axis, sizes(study)
-    column, name = study.tuned.column, study.tuned.name
-    rates, losses = rate_axis(study), study_loss_axis(study)
-    # Above the losses, one row of marks per size: learning rates at which no run survived.
-    row = min(0.035, 0.3 / max(len(measured), 1))
-    top = losses.at(1 + row * (len(measured) + 1))
-    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
-    points = [
-        {
-            **{key: p[key] for key in (axis, column, *_DRAWN)},
-            "mark": rows[p[axis]],
-            **band_of(p, "low", "high", losses),
-        }
-        for p in point_rows(study)
-        if p["scheme"] == scheme and rates.low <= p[column] <= rates.high
-    ]
-    best = [
-        {**o, **band_of(o, "low", "high", rates)}
-        for o in optimum_rows(study)
-        if o["scheme"] == scheme and o["place"] != Place.FAILED.value and known(o["loss"])
-    ]
-
-    x = alt.X(
-        f"{column}:Q",
-        title=f"log2 {name}",
-        scale=scale_of(rates),
-        axis=alt.Axis(
-            values=list(rates.ticks),
-            grid=False,
-            format=".4~g",
-            labelOverlap="greedy",
-            labelSeparation=6,
-        ),
-    )
-    y = alt.Y(
-        "loss:Q",
-        title="training loss",
-        scale=scale_of(losses, high=top),
-        axis=alt.Axis(values=list(losses.ticks), format=".3~g"),
-    )
-    colours = size_colours(study)
-    colour = alt.Color(
-        f"{axis}:O",
-        title=axis,
-        sort=list(measured),
-        scale=alt.Scale(domain=list(measured), range=[colours[size] for size in measured]),
-        legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
-        if legend
-        else None,
-    )
+    name, losses = study.tuned.name, study_loss_axis(study)
+    points, best, top = _panel_rows(study, scheme, losses)
+    x, y, colour = _panel_encodings(study, losses, top, legend=legend)
+    axis = study.axis
     tips = [
         alt.Tooltip(f"{axis}:O"),
-        alt.Tooltip(f"{column}:Q", title=f"log2 {name}", format="~g"),
+        alt.Tooltip(f"{study.tuned.column}:Q", title=f"log2 {name}", format="~g"),
         alt.Tooltip("loss:Q", format=".4~g"),
         alt.Tooltip("low:Q", title="from", format=".4~g"),
         alt.Tooltip("high:Q", title="to", format=".4~g"),
@@ -199,6 +153,67 @@ def rate_panel(
         height=height,
         description=f"Training loss against {name} by {axis}: {title_of(study, scheme)}",
     )
+
+
+def _panel_rows(study: Study, scheme: str, losses: Axis) -> tuple[list[Row], list[Row], float]:
+    """Points and optima of one scheme, and the upper end of the axis of losses.
+
+    Above the losses is one row of marks per size: values at which no run survived.
+    """
+    axis, measured, rates = study.axis, sizes(study), rate_axis(study)
+    column = study.tuned.column
+    row = min(0.035, 0.3 / max(len(measured), 1))
+    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
+    points = [
+        {
+            **{key: p[key] for key in (axis, column, *_DRAWN)},
+            "mark": rows[p[axis]],
+            **band_of(p, "low", "high", losses),
+        }
+        for p in point_rows(study)
+        if p["scheme"] == scheme and rates.low <= p[column] <= rates.high
+    ]
+    best = [
+        {**o, **band_of(o, "low", "high", rates)}
+        for o in optimum_rows(study)
+        if o["scheme"] == scheme and o["place"] != Place.FAILED.value and known(o["loss"])
+    ]
+    return points, best, losses.at(1 + row * (len(measured) + 1))
+
+
+def _panel_encodings(study: Study, losses: Axis, top: float, *, legend: bool) -> tuple[Any, ...]:
+    """What is across, what is up, and the colours of the sizes."""
+    import altair as alt
+
+    measured, rates, colours = sizes(study), rate_axis(study), size_colours(study)
+    x = alt.X(
+        f"{study.tuned.column}:Q",
+        title=f"log2 {study.tuned.name}",
+        scale=scale_of(rates),
+        axis=alt.Axis(
+            values=list(rates.ticks),
+            grid=False,
+            format=".4~g",
+            labelOverlap="greedy",
+            labelSeparation=6,
+        ),
+    )
+    y = alt.Y(
+        "loss:Q",
+        title="training loss",
+        scale=scale_of(losses, high=top),
+        axis=alt.Axis(values=list(losses.ticks), format=".3~g"),
+    )
+    colour = alt.Color(
+        f"{study.axis}:O",
+        title=study.axis,
+        sort=list(measured),
+        scale=alt.Scale(domain=list(measured), range=[colours[size] for size in measured]),
+        legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+        if legend
+        else None,
+    )
+    return x, y, colour
 
 
 def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any:

@@ -49,7 +49,12 @@ KINDS: Mapping[str, _Size] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart without a title, and the caption that says what it shows."""
+    """A chart without a title, and the caption that says what it shows.
+
+    Attributes:
+        chart: an Altair chart.
+        caption: what it shows, with the numbers.
+    """
 
     chart: Any
     caption: str

@@ -8,6 +8,7 @@ from typing import Any
 from depthmup.records import Fit, GroupFit, Place
 from depthmup.records.fit import Exponent
 from depthmup.reports.chart_layers import CROSS, data
+from depthmup.reports.study_rows import Row
 from depthmup.reports.style import BAND, INK, MUTED, configured, loss_axis, palette, ramp
 
 MOST_PANELS = 12
@@ -111,34 +112,8 @@ def optimum_panel(fit: Fit, group: GroupFit, measured: Exponent, *, width: Width
     import altair as alt
 
     axis = measured.axis
-    points, laws = [], []
     slices = measured.slices[:MOST_PANELS]
-    for number, members in enumerate(slices):
-        name = _held(group, axis, members)
-        rates = [group.optima[i].log2_lr for i in members]
-        xs = [math.log2(group.optima[i].size[axis]) for i in members]
-        points += [
-            {
-                "slice": name,
-                "x": 2.0**x,
-                "rate": r.value,
-                "low": r.low if math.isfinite(r.low) else r.value,
-                "high": r.high if math.isfinite(r.high) else r.value,
-            }
-            for x, r in zip(xs, rates, strict=True)
-        ]
-        middle = sum(xs) / len(xs)
-        level = sum(r.value for r in rates) / len(rates)
-        laws += [
-            {
-                "slice": name,
-                "law": "fitted",
-                "x": 2.0**x,
-                "rate": level + measured.exponent.value * (x - middle),
-                "order": number,
-            }
-            for x in (min(xs), max(xs))
-        ]
+    points, laws = _slice_rows(group, measured, slices)
     rules = _rule_lines(group, measured, slices[0]) if slices else []
     names = [_held(group, axis, members) for members in slices]
     x = alt.X(
@@ -179,6 +154,42 @@ def optimum_panel(fit: Fit, group: GroupFit, measured: Exponent, *, width: Width
     )
     both = alt.layer(lines, solid).resolve_scale(color="independent")
     return both.properties(width=width, height=300)
+
+
+def _slice_rows(
+    group: GroupFit, measured: Exponent, slices: Sequence[Sequence[int]]
+) -> tuple[list[Row], list[Row]]:
+    """The optima of every slice, and the fitted law through their middle."""
+    axis = measured.axis
+    points: list[Row] = []
+    laws: list[Row] = []
+    for number, members in enumerate(slices):
+        name = _held(group, axis, members)
+        rates = [group.optima[i].log2_lr for i in members]
+        xs = [math.log2(group.optima[i].size[axis]) for i in members]
+        points += [
+            {
+                "slice": name,
+                "x": 2.0**x,
+                "rate": r.value,
+                "low": r.low if math.isfinite(r.low) else r.value,
+                "high": r.high if math.isfinite(r.high) else r.value,
+            }
+            for x, r in zip(xs, rates, strict=True)
+        ]
+        middle = sum(xs) / len(xs)
+        level = sum(r.value for r in rates) / len(rates)
+        laws += [
+            {
+                "slice": name,
+                "law": "fitted",
+                "x": 2.0**x,
+                "rate": level + measured.exponent.value * (x - middle),
+                "order": number,
+            }
+            for x in (min(xs), max(xs))
+        ]
+    return points, laws
 
 
 def _rule_lines(

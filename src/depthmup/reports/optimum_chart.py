@@ -15,7 +15,13 @@ PREDICTED, MEASURED = "predicted", "measured"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Movement:
-    """Octaves of the best learning rate over the base's, at increasing sizes."""
+    """Octaves of the best learning rate over the base's, at increasing sizes.
+
+    Attributes:
+        label: in the legend.
+        sizes: along one axis.
+        octaves: one for each size.
+    """
 
     label: str
     sizes: tuple[int, ...]

@@ -22,6 +22,10 @@ class MapPoint:
     """One pair of exponents: the ``region``, computed or measured, and the theory's.
 
     ``decided`` is False if a measurement cannot decide between regions.
+
+    Attributes:
+        alpha, gamma: the exponents.
+        expected: the region that theory computes.
     """
 
     alpha: Fraction

@@ -96,34 +96,7 @@ def narrowing(study: Study, *, window: int | None = None, width: Width = 560) ->
     import altair as alt
 
     rows, drifts = _narrowing_rows(study)
-    colours = scheme_colours(study)
-    titles = {t.scheme: t.title for t in transfers(study)}
-    x = alt.X(
-        "work:Q",
-        title="share of the whole work that went into the scheme",
-        axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
-        scale=alt.Scale(
-            type="log",
-            nice=False,
-            domain=[
-                0.7 * min((r["work"] for r in rows), default=0.1),
-                1.3 * max((r["work"] for r in rows), default=1.0),
-            ],
-        ),
-    )
-    y = alt.Y(
-        "drift:Q",
-        title=f"drift, octaves per doubling of {study.axis}",
-        scale=scale_of(drifts),
-        axis=alt.Axis(tickCount=7, format="~g"),
-    )
-    colour = alt.Color(
-        "title:N",
-        title=None,
-        sort=list(titles.values()),
-        scale=alt.Scale(domain=list(titles.values()), range=[colours[s] for s in titles]),
-        legend=None,
-    )
+    x, y, colour = _narrowing_encodings(study, rows, drifts)
     every = alt.Chart(data(rows)).encode(x=x, color=colour)
     tips = [
         alt.Tooltip("title:N", title="scheme"),
@@ -159,6 +132,41 @@ def narrowing(study: Study, *, window: int | None = None, width: Width = 560) ->
             ),
         )
     )
+
+
+def _narrowing_encodings(study: Study, rows: list[Row], drifts: Axis) -> tuple[Any, ...]:
+    """What is across, what is up, and the colours of the schemes."""
+    import altair as alt
+
+    colours = scheme_colours(study)
+    titles = {t.scheme: t.title for t in transfers(study)}
+    x = alt.X(
+        "work:Q",
+        title="share of the whole work that went into the scheme",
+        axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
+        scale=alt.Scale(
+            type="log",
+            nice=False,
+            domain=[
+                0.7 * min((r["work"] for r in rows), default=0.1),
+                1.3 * max((r["work"] for r in rows), default=1.0),
+            ],
+        ),
+    )
+    y = alt.Y(
+        "drift:Q",
+        title=f"drift, octaves per doubling of {study.axis}",
+        scale=scale_of(drifts),
+        axis=alt.Axis(tickCount=7, format="~g"),
+    )
+    colour = alt.Color(
+        "title:N",
+        title=None,
+        sort=list(titles.values()),
+        scale=alt.Scale(domain=list(titles.values()), range=[colours[s] for s in titles]),
+        legend=None,
+    )
+    return x, y, colour
 
 
 def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:

@@ -15,6 +15,12 @@ class PageSection:
 
     ``fixed`` charts keep their own width and scroll where the screen is narrower; others take the
     width of the page. ``numbers`` are the columns that are set flush right.
+
+    Attributes:
+        title: the heading.
+        lead: a paragraph below it.
+        chart: if there is one.
+        columns, rows: of the table, if there is one.
     """
 
     title: str

@@ -23,8 +23,9 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
 
     ``axis`` is what grows, such as "depth"; along width, "widths" replace "depths". An optimum has
     a value for every axis; its ``status`` is "interior", "low edge", "high edge" or "failed".
-    ``regret`` is the excess loss. Numbers that could not be measured or are infinite are null, so
-    that ``json.dumps(summary(study), allow_nan=False)`` never fails.
+    ``regret`` is the excess loss. Where sizes grow along two axes, ``interactions`` say by the
+    other axis how much the drift changes per doubling of it. Numbers that could not be measured or
+    are infinite are null, so that ``json.dumps(summary(study), allow_nan=False)`` never fails.
 
     Args:
         study: whose findings come first.
@@ -88,6 +89,11 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
             for optimum in transfer.optima
         ],
         "drift": _estimate(transfer.drift, f"octaves per doubling of {study.axis}"),
+        **(
+            {"interactions": {a: _estimate(s, s.unit) for a, s in transfer.interactions.items()}}
+            if transfer.interactions
+            else {}
+        ),
         "regret": _estimate(transfer.regret, "loss"),
         "verdict": transfer.verdict.value,
         "why": transfer.why,

@@ -29,6 +29,10 @@ class Invariant:
 
     ``fan_in`` stands for the width of an expert and ``fan_out`` for that of the network: the fans
     of an expert's last matrix. ``why``: what happens where it is not held, and what to do.
+
+    Attributes:
+        power: that must stay 1.
+        what: it is, in words.
     """
 
     power: Power
@@ -39,6 +43,12 @@ class Invariant:
 @dataclass(frozen=True, kw_only=True)
 class ExpertRule:
     """The laws of routers and experts, and the growth for which they hold.
+
+    Attributes:
+        name, title, source: short, in words, and the paper.
+        router, expert, down: laws of the router, of an expert's other matrices, and of its last
+            one.
+        invariants: what must be held for them.
 
     Example:
         >>> str(MOE.law(Role(kind=Kind.HIDDEN, part=Part.DOWN)).init)

@@ -71,6 +71,13 @@ class Response:
     where an update of spectral norm s counts as entries of s / sqrt(fan_in * fan_out): that is what
     a matrix of rank one has. Epsilon is added to something that scales as
     ``g**epsilon_degree * epsilon``.
+
+    Attributes:
+        gradient, weight: exponents of their sizes.
+        sizes: by kind of parameter; 1 where none is named.
+        epsilon: how the size to which epsilon is added depends on shape.
+        epsilon_degree: exponent of the gradient there.
+        matrices_only: whether the optimizer trains hidden matrices alone.
     """
 
     gradient: int = 0

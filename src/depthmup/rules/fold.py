@@ -8,7 +8,11 @@ from depthmup.rules.family import Family
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Folded:
-    """Factors on a weight's own settings that stand for a forward multiplier A."""
+    """Factors on a weight's own settings that stand for a forward multiplier A.
+
+    Attributes:
+        init, lr, epsilon, decay: factors after folding.
+    """
 
     init: float
     lr: float

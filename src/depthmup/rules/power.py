@@ -94,6 +94,12 @@ class Power:
 
     Powers form a group under ``*``; ``Power()`` is the constant 1.
 
+    Attributes:
+        fan_in, fan_out: exponents of the two sides of a matrix.
+        depth: exponent of the depth.
+        batch, duration: exponents of the batch size, and of the duration in tokens.
+        experts, active: exponents of the number of experts, and of those that a token sees.
+
     Example:
         >>> hidden_init = Power(fan_in=Fraction(-1, 2))
         >>> hidden_init.at(Ratios(fan_in=4, fan_out=4, depth=2))
@@ -117,6 +123,7 @@ class Power:
 
     def at(self, ratios: Ratios) -> float:
         """The factor at these sizes; exactly 1 at the base."""
+        # 1.0 to any power is 1.0 in floating point as well: nothing is rounded at the base.
         result: float = math.prod(
             getattr(ratios, field.name) ** float(getattr(self, field.name))
             for field in fields(self)

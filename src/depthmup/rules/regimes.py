@@ -16,6 +16,13 @@ class Regime:
     ``kappa`` is the feature diversity exponent: x at two places eps * L layers apart differs by
     order eps^(1 - kappa). It, ``faithful`` and ``layerwise_linear`` are None where training is
     unstable or trivial, and the question has no meaning.
+
+    Attributes:
+        alpha, gamma: the exponents.
+        name: of the region.
+        stable_at_init, stable_in_training: whether activations stay finite as depth grows.
+        nontrivial: whether training changes the output at infinite depth.
+        why: in a sentence.
     """
 
     alpha: Fraction

@@ -42,6 +42,9 @@ class Role:
     ``shared``: one parameter serves every branch of its stream (layers tied across depth, one table
     of relative positions for all layers), so its gradient is a sum over them.
     ``part``: the part of a mixture of experts that it is.
+
+    Attributes:
+        kind: input, hidden, readout or vector.
     """
 
     kind: Kind

@@ -18,6 +18,12 @@ class Laws:
     Each law is a factor on the value that is right at the base model. ``forward`` multiplies
     what the parameter contributes to the forward pass; a branch's own multiplier belongs to the
     branch, not to its parameters, and is ``Scheme.branch``.
+
+    Attributes:
+        init: of the standard deviation at the start.
+        lr: of the learning rate.
+        epsilon: of Adam's epsilon.
+        decay: of the weight decay.
     """
 
     init: Power
@@ -33,6 +39,9 @@ class RunLaws:
 
     ``one_minus_beta`` multiplies 1 - beta of both averages of Adam, and ``log_beta2`` the logarithm
     of beta2: the steps over which the squares are averaged, by its inverse.
+
+    Attributes:
+        lr, epsilon, decay: factors for every parameter.
     """
 
     lr: Power = ONE
@@ -73,6 +82,7 @@ class RunLaws:
         factor, power = self.one_minus_beta.at(ratios), self.log_beta2.at(ratios)
         if factor == power == 1.0:
             return betas
+        # Rounded, so that 1 - 4 (1 - 0.9) is 0.6 and not 0.6000000000000001.
         first, second = (max(0.0, round(1 - (1 - beta) * factor, 12)) for beta in betas)
         return first, round(second**power, 12)
 
@@ -83,6 +93,9 @@ class Departure:
 
     Applies to parameters of these ``kinds``, with this ``in_branch`` (None: anywhere), under
     these ``families`` (empty: all), and replaces the law named ``quantity``.
+
+    Attributes:
+        law: what the scheme publishes.
     """
 
     quantity: str
@@ -125,6 +138,14 @@ class Scheme:
     gradients, which then scale as r^(1 - alpha). ``departures`` then replace single laws, and
     the laws of the run (batch size, duration) multiply every parameter's. Routers and experts take
     the scales of ``experts`` in place of the width rule's; without one they are dense layers.
+
+    Attributes:
+        name, title, source: short, in words, and the paper.
+        alpha: of branch multipliers, L^-alpha.
+        gamma: of updates inside branches, L^-gamma.
+        width: the laws of width.
+        readout: whether the readout's multiplier is a parameter's or explicit.
+        run: how hyperparameters follow batch size and duration.
 
     Example:
         >>> from depthmup.rules import Kind, Ratios, Role, family, scheme

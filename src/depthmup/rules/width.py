@@ -27,7 +27,14 @@ class Readout(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WidthLaw:
-    """The width dependence of one kind of parameter."""
+    """The width dependence of one kind of parameter.
+
+    Attributes:
+        init: of the standard deviation at the start.
+        forward: of the multiplier.
+        update: of the size of an entry's update.
+        gradient: of the size of an entry's gradient.
+    """
 
     init: Power = ONE
     forward: Power = ONE
@@ -41,6 +48,10 @@ class WidthRule:
 
     ``attention_logits`` multiplies the model's own logit scale; its ``fan_in`` is the ratio of
     head sizes (more heads of the same size leave it at 1).
+
+    Attributes:
+        input, hidden, vector, readout: laws of these kinds of parameters.
+        readout_with_multiplier: that of a readout whose multiplier is explicit.
     """
 
     input: WidthLaw
@@ -69,6 +80,8 @@ _INVERSE_FAN_OUT = Power(fan_out=Fraction(-1))
 
 MAXIMAL_UPDATE = WidthRule(
     input=WidthLaw(gradient=_INVERSE_FAN_OUT),
+    # An update is aligned with its input: entries of 1/fan-in add up to an effect of order one,
+    # where independent initial entries may be the root of that.
     hidden=WidthLaw(init=_INVERSE_ROOT_FAN_IN, update=_INVERSE_FAN_IN, gradient=_INVERSE_FAN_OUT),
     vector=WidthLaw(gradient=_INVERSE_FAN_OUT),
     readout=WidthLaw(init=_INVERSE_FAN_IN, update=_INVERSE_FAN_IN),

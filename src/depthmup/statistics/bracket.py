@@ -40,6 +40,10 @@ GRAIN = 1 / 8
 CLOSE = 2e-3
 """Rates nearer than this, in octaves, are one: tables print them with few digits."""
 
+REACH = STEP + GRAIN / 2 + CLOSE
+"""Octaves within which a rate counts as a step away: one between two of a table's own rates is
+rounded to the grain, and must count once it was made."""
+
 Losses: TypeAlias = Mapping[float, Sequence[float]]
 """One size's losses by log2 learning rate, each by seed: infinite where a run diverged, NaN where
 it was not made."""
@@ -93,7 +97,7 @@ class Bracket:
     @cached_property
     def core(self) -> Array:
         """The rates within a step of the lowest one."""
-        return np.array([k for k in self.rates if abs(k - self.at) <= STEP + CLOSE])
+        return np.array([k for k in self.rates if abs(k - self.at) <= REACH])
 
     @cached_property
     def window(self) -> Array:
@@ -102,7 +106,7 @@ class Bracket:
         if not self.gentle or seeds == 0:
             return self.core
         away = self.gentle * (self.rates - self.at)
-        far = (away > STEP + CLOSE) & (away <= 2 * STEP + CLOSE) & np.isfinite(self.averages)
+        far = (away > REACH) & (away <= STEP + REACH) & np.isfinite(self.averages)
         known = np.array([self.seeds_at(float(k)) >= seeds for k in self.rates])
         return np.array(sorted({*self.core, *self.rates[far & known]}))
 
@@ -130,7 +134,7 @@ class Bracket:
         """The rate two steps from the lowest on the gentle side, or one that was tried near it."""
         target = self.at + 2 * self.gentle * STEP
         away = self.gentle * (self.rates - self.at)
-        tried = self.rates[(away > 1.5 * STEP) & (away <= 2 * STEP + CLOSE)]
+        tried = self.rates[(away > 1.5 * STEP) & (away <= STEP + REACH)]
         return float(tried[np.abs(tried - target).argmin()]) if len(tried) else target
 
     def seeds_at(self, rate: float) -> int:
@@ -181,7 +185,7 @@ class Bracket:
         if self.closed or len(self.rates) >= MOST:
             return ()
         sides = (self.at - STEP, self.at + STEP)
-        return tuple(k for k in sides if not (np.abs(self.rates - k) < CLOSE).any())
+        return tuple(k for k in sides if not (np.abs(self.rates - k) <= REACH - STEP).any())
 
     def _toward_training(self, widest: float) -> tuple[float, ...]:
         """Where nothing trains, far lower rates; then one far higher, unless a run diverged."""

@@ -36,6 +36,10 @@ class Slope:
     ``error`` is that of the residuals, ``scatter`` that of the seeds' own slopes; ``repeats`` is
     their number less one, 0 where there is no scatter to speak of: one seed, or moderated slopes,
     whose ``error`` has it all.
+
+    Attributes:
+        value: of the exponent.
+        freedom: degrees of freedom of ``error``.
     """
 
     value: float

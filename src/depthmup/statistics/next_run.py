@@ -170,7 +170,10 @@ def next_round(search: Search, losses: Sequence[Losses]) -> Round | Done:
             f"Expected losses of each of the {len(search.sizes)} sizes; got {len(losses)}. Give an "
             "empty mapping for a size without runs."
         )
-    return _State(search=search, losses=losses).next_round()
+    step = _State(search=search, losses=losses).next_round()
+    if isinstance(step, Round) and not step.asks:
+        return Done(why=f"{step.why}: undecided, and every run that could be asked for was made.")
+    return step
 
 
 @dataclass(frozen=True, kw_only=True)

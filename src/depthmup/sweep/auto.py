@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+from depthmup.records.printable import printable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +55,12 @@ class Auto:
     def start_of(self, optimizer: str) -> float:
         """Where the search of one optimizer's variants begins.
 
+        Args:
+            optimizer: by its name.
+
+        Returns:
+            A value at the base.
+
         Raises:
             ValueError: no start is known for it.
 
@@ -75,7 +83,17 @@ class Auto:
 
     @staticmethod
     def of(given: Any) -> "Auto | None":
-        """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON."""
+        """The search that ``Design(lrs=...)`` names: "auto", an ``Auto``, or one read from JSON.
+
+        Args:
+            given: the design's ``lrs`` or ``values``.
+
+        Returns:
+            The search; None where values are given.
+
+        Raises:
+            ValueError: another word.
+        """
         if isinstance(given, Auto):
             return given
         if isinstance(given, str):
@@ -85,4 +103,12 @@ class Auto:
                     f"{given!r}. For a start of your own: depthmup.Auto(start=0.003)."
                 )
             return Auto()
-        return Auto(**given) if isinstance(given, Mapping) else None
+        if not isinstance(given, Mapping):
+            return None
+        if unknown := [name for name in given if name not in {f.name for f in fields(Auto)}]:
+            raise ValueError(
+                f"Expected learning rates, 'auto' or a depthmup.Auto; got a mapping with "
+                f"{printable(', '.join(map(str, unknown)))}. Different ones for each optimizer are "
+                "where searches begin: depthmup.Auto(start={'adamw': 0.003, 'sgd': 0.1})."
+            )
+        return Auto(**given)

@@ -86,10 +86,23 @@ class BuiltIn:
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold; ``from_dict`` reads it back.
+
+        Returns:
+            The fields, and ``kind``, built-in.
+        """
         return {"kind": "built-in", **encode(self)}
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "BuiltIn":
+        """The networks that ``to_dict`` described.
+
+        Args:
+            raw: as read from JSON.
+
+        Returns:
+            The networks.
+        """
         values = {k: v for k, v in raw.items() if k != "kind"}
         return BuiltIn(**{**values, "data": Data(**values["data"])})
 
@@ -107,17 +120,40 @@ class BuiltIn:
         return DATA_SHAPES[self.data.name][1]
 
     def usual_rates(self, base: Size, optimizer: str) -> tuple[float, ...]:
-        """Learning rates around the usual optimum of networks of the base's width."""
+        """Learning rates around the usual optimum of networks of the base's width.
+
+        Args:
+            base: of the design.
+            optimizer: by its name.
+
+        Returns:
+            Increasing, by factors of two.
+        """
         unit = rate_unit(optimizer, base["width"])
         return tuple(float(unit * 2.0**k) for k in USUAL_RATES)
 
     def usual_rate(self, base: Size, optimizer: str) -> float:
-        """The learning rate from which the optimum is looked for: the middle of the usual ones."""
+        """The learning rate from which the optimum is looked for: the middle of the usual ones.
+
+        Args:
+            base: of the design.
+            optimizer: by its name.
+
+        Returns:
+            A learning rate.
+        """
         rates = self.usual_rates(base, optimizer)
         return rates[len(rates) // 2]
 
     def check_axes(self, base: Size) -> None:
-        """Refuse axes that these networks do not have."""
+        """Refuse axes that these networks do not have.
+
+        Args:
+            base: of the design.
+
+        Raises:
+            ValueError: an axis is missing, or unknown.
+        """
         if not {"width", "depth"} <= set(base) <= {"width", "depth", *RUN_AXES}:
             raise ValueError(
                 "Expected the axes width, depth, batch, and steps or tokens for the built-in "
@@ -126,6 +162,15 @@ class BuiltIn:
             )
 
     def check(self, design: Design) -> None:
+        """Refuse a design that these networks cannot be trained by.
+
+        Args:
+            design: as it was asked for.
+
+        Raises:
+            ValueError: an axis, optimizer or setting that they do not have, or decay that cannot
+                transfer.
+        """
         self.check_axes(design.base)
         for name in design.optimizers or ():
             if name not in OPTIMIZER_NAMES:
@@ -143,7 +188,18 @@ class BuiltIn:
         _check_settings(design.settings)
 
     def run(self, design: Design, variant: Variant, size: Size, log2_lr: float, seed: int) -> Cell:
-        """The run that a scheme prescribes at this size and this value of what is tuned."""
+        """The run that a scheme prescribes at this size and this value of what is tuned.
+
+        Args:
+            design: whose base scales are given at.
+            variant: scheme, optimizer, multiplier and decay.
+            size: by axis.
+            log2_lr: of what is tuned, at the base.
+            seed: of the repetition.
+
+        Returns:
+            The cell, every number of which is written out.
+        """
         chosen = hyperparameters(design, variant, log2_lr)
         inputs, outputs = DATA_SHAPES[self.data.name]
         base_width = design.base["width"]
@@ -197,9 +253,25 @@ class BuiltIn:
         )
 
     def work(self, run: Cell) -> float:
+        """What a run costs.
+
+        Args:
+            run: one of these networks.
+
+        Returns:
+            Parameters times steps.
+        """
         return work(run)
 
     def chance(self, sweep: Sweep, records: Records, variant: Variant) -> float:
+        """The loss of predictions that know nothing: log of the number of classes.
+
+        Args:
+            sweep, records, variant: not needed here; a custom model's is measured from them.
+
+        Returns:
+            In nats.
+        """
         return math.log(self.classes)
 
 

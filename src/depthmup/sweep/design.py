@@ -168,7 +168,11 @@ class Design:
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """What JSON can hold; ``Design.from_dict`` reads it back."""
+        """What JSON can hold; ``Design.from_dict`` reads it back.
+
+        Returns:
+            The fields, schemes by name.
+        """
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         # Schemes of the catalogue are stored by their names (see ``_check_named``).
         values["schemes"] = None if self.schemes is None else [s.name for s in self.schemes]
@@ -184,6 +188,17 @@ class Design:
 
     @staticmethod
     def from_dict(raw: Mapping[str, Any]) -> "Design":
+        """The design that ``to_dict`` described.
+
+        Args:
+            raw: as read from JSON.
+
+        Returns:
+            The design.
+
+        Raises:
+            ValueError: it cannot be run.
+        """
         return Design(**raw)
 
     @property
@@ -207,7 +222,14 @@ class Design:
         return self.grid if isinstance(self.grid, Auto) else None
 
     def with_grid(self, grid: tuple[float, ...] | Auto) -> "Design":
-        """The design with other values of what is tuned, or another search for them."""
+        """The design with other values of what is tuned, or another search for them.
+
+        Args:
+            grid: of values at the base, or a search.
+
+        Returns:
+            The design; all else is as before.
+        """
         if self.tune.is_learning_rate:
             return replace(self, lrs=grid)
         return replace(self, values=grid)
@@ -224,12 +246,18 @@ class Design:
     def arm(self, axis: Axis) -> tuple[int, ...]:
         """The values along an axis, all others being the base's.
 
-        Example:
-            >>> Design(base={"depth": 4}, depth=(4, 8)).arm("depth")
-            (4, 8)
+        Args:
+            axis: one of the base's.
+
+        Returns:
+            Increasing, the base's among them.
 
         Raises:
             ValueError: the base does not name the axis.
+
+        Example:
+            >>> Design(base={"depth": 4}, depth=(4, 8)).arm("depth")
+            (4, 8)
         """
         if axis not in self.base:
             axes = ", ".join(self.base)
@@ -244,7 +272,14 @@ class Design:
         return all(size[other] == self.base[other] for other in self.base if other != axis)
 
     def sizes_along(self, axis: Axis) -> tuple[Size, ...]:
-        """The sizes along an axis, the others at the base's."""
+        """The sizes along an axis, the others at the base's.
+
+        Args:
+            axis: one of the base's.
+
+        Returns:
+            From the smallest on.
+        """
         return tuple({**self.base, axis: value} for value in self.arm(axis))
 
     @cached_property
@@ -288,6 +323,12 @@ class Design:
     def variant(self, name: str | None = None) -> Variant:
         """A variant by its name; the first one without.
 
+        Args:
+            name: as in ``variants``.
+
+        Returns:
+            The variant.
+
         Raises:
             ValueError: there is none of this name.
         """
@@ -299,6 +340,12 @@ class Design:
 
     def steps_at(self, size: Size) -> int:
         """The steps of a run at a size.
+
+        Args:
+            size: by axis.
+
+        Returns:
+            Their number, which the size may set, as may its tokens and batch.
 
         Example:
             >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64))
@@ -329,6 +376,12 @@ class Design:
         value of the first axis and the second largest of the second. For depth and widths that
         double, it takes four times the work of the deepest size, and a quarter of that of a corner
         at both largest values.
+
+        Args:
+            target: the size to predict for.
+
+        Returns:
+            The design, itself where no corner is missing.
 
         Example:
             >>> design = Design(base={"width": 16, "depth": 4}, width=(16, 32, 64), depth=(4, 8))

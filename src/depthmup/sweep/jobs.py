@@ -1,17 +1,32 @@
 """Jobs: units of work for a worker. A job yields its results one by one, as they are ready."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from depthmup.records import Cell, Measurement, Record, Task
+from depthmup.records import Cell, Measurement, Record, Task, Trial
 from depthmup.sweep.cost import work
 from depthmup.training import Placement, train_group
 
 Result = Record[Any] | Measurement
-Tell = Callable[[float], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepLoss:
+    """The loss of one step, counted from 0, of a run that is still training."""
+
+    run: Trial
+    step: int
+    loss: float
+
+
+class Tell(Protocol):
+    """Is told the fraction of a job that is done, and losses of its runs if it is live."""
+
+    def __call__(self, fraction: float, losses: Sequence[StepLoss] = (), /) -> None: ...
+
 
 MEMBERS = 12
 """Networks trained as one stack: enough to amortize overhead, few enough for the cache."""

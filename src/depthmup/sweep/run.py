@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from depthmup.sweep.executors import Executor, WorkerError
-from depthmup.sweep.jobs import Job, Result, key_of, training
+from depthmup.sweep.jobs import Job, Result, StepLoss, key_of, training
 from depthmup.sweep.store import Asked, Store
 
 NAMED = 10
@@ -95,6 +95,9 @@ class _Keeper:
             for key in left:
                 self._advance(key, share)
         self._report()
+
+    def on_losses(self, losses: Sequence[StepLoss]) -> None:
+        """Nothing: a store has whole runs. ``Logged`` passes them to a log."""
 
     def on_failure(self, job: Job, why: str) -> None:
         self.failures.append((job, why))

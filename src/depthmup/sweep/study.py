@@ -15,6 +15,7 @@ from depthmup.records import (
     Point,
     Study,
     Transfer,
+    Verdict,
     Window,
 )
 from depthmup.records.search import SearchStory
@@ -32,6 +33,7 @@ from depthmup.statistics import (
 )
 from depthmup.statistics.asymmetry import asymmetry_trend
 from depthmup.statistics.drift import EXCESS_UNIT, change_of_shape, drift_unit
+from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
 from depthmup.sweep.design import Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -132,15 +134,52 @@ def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance:
     for variant in sweep.design.variants:
         sizes = [size for size in sweep.design.sizes_along(axis) if sweep.rates(variant, size)]
         if not sizes:
-            raise ValueError(
-                f"Expected runs of {variant.title} along {axis}; the search ended before the first."
-            )
+            transfers.append(_unreached(variant, axis))
+            continue
         losses = losses_over(sweep, records, variant, sizes, steps)
         curves += _curves(variant, losses)
-        transfers.append(_transfer(sweep, variant, axis, losses, tolerance))
+        transfer = _transfer(sweep, variant, axis, losses, tolerance)
+        of_others = _interactions(sweep, records, variant, axis, steps)
+        why = transfer.why + "".join(
+            interaction_sentence(axis, other, s) for other, s in of_others.items()
+        )
+        transfers.append(replace(transfer, interactions=of_others, why=why))
     return Window(
         start=steps.start, stop=steps.stop, curves=tuple(curves), transfers=tuple(transfers)
     )
+
+
+def _unreached(variant: Variant, axis: Axis) -> Transfer:
+    """What a search says of an axis along which it trained nothing: its budget was spent before."""
+    return Transfer(
+        scheme=variant.name,
+        title=variant.title,
+        alpha=str(variant.scheme.alpha),
+        gamma=str(variant.scheme.gamma),
+        optima=(),
+        drift=UNKNOWN,
+        regret=UNKNOWN,
+        verdict=Verdict.UNDECIDED,
+        why=f"The search ended before its first run along {axis}.",
+    )
+
+
+def _interactions(
+    sweep: Sweep, records: Records, variant: Variant, axis: Axis, steps: slice
+) -> dict[Axis, Estimate]:
+    """How the drift along an axis changes with every other one, where sizes grow along both."""
+    design = sweep.design
+    result = {}
+    for other in design.axes:
+        measured_sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
+        sizes = crossed(measured_sizes, design.base, (axis, other)) if other != axis else ()
+        if not sizes:
+            continue
+        losses = losses_over(sweep, records, variant, sizes, steps)
+        fitted = optima(losses.curves(), chance=losses.chance)
+        unit = f"{drift_unit(axis, design.tune)} and of {other}"
+        result[other] = replace(interaction(fitted, sizes, design.base, (axis, other)), unit=unit)
+    return result
 
 
 def _curves(variant: Variant, losses: Losses) -> list[Curve]:

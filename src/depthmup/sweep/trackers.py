@@ -1,14 +1,21 @@
 """Trackers of experiments: TensorBoard, Weights & Biases and MLflow behind one interface."""
 
+import json
 import math
 import os
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from depthmup.records import Record, Status, Trial
 from depthmup.records.packages import without
+
+SECONDS_BETWEEN_WRITES = 1.0
+"""While a run trains: often enough to watch it, seldom enough for a server and for the training."""
 
 _METRICS_PER_CALL = 1000  # the most that MLflow takes at once
 
@@ -19,7 +26,88 @@ class Log(Protocol):
     def write(self, record: Record[Any]) -> None: ...
 
 
-class TensorBoard:
+class LiveLog(Log, Protocol):
+    """Receives the losses of custom models while they train, too.
+
+    Engines tell them where they have them: in this process and in processes beside it, one run
+    after another or stacked. Built-in networks, a model's own ``train`` and runs on Ray come as
+    whole runs.
+    """
+
+    def step(self, run: Trial, step: int, loss: float) -> None:
+        """The loss of a step, from 0; where a worker died, steps come a second time."""
+
+    def close(self) -> None:
+        """No run trains any more: those that were not written have failed, or were stopped."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _OpenRun:
+    """A run in a tracker: how many of its losses are there, and those that wait to be written."""
+
+    handle: Any
+    written: int = 0
+    waiting: list[float] = field(default_factory=list)
+    wrote: float = field(default_factory=time.monotonic)
+
+
+class Tracker(ABC):
+    """Keeps runs open in a tracker while they train, and writes their losses every second."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Any, _OpenRun] = {}
+
+    def step(self, run: Trial, step: int, loss: float) -> None:
+        """Take the loss of a step of a run that is training."""
+        opened = self._opened(run)
+        if step != opened.written + len(opened.waiting):  # told by a worker that died later
+            return
+        opened.waiting.append(loss)
+        if time.monotonic() - opened.wrote > SECONDS_BETWEEN_WRITES:
+            self._flush(opened)
+
+    def write(self, record: Record[Any]) -> None:
+        """Write what is not written yet of a run that has ended, and close it."""
+        opened = self._opened(record.cell)
+        opened.waiting = list(record.losses[opened.written :])
+        self._flush(opened)
+        self._end(opened.handle, record.status)
+        del self._runs[record.cell]
+
+    def close(self) -> None:
+        """Close the runs that have not ended: they failed, or the sweep was stopped."""
+        while self._runs:
+            _, opened = self._runs.popitem()
+            self._flush(opened)
+            self._end(opened.handle, None)
+
+    def _opened(self, run: Any) -> _OpenRun:
+        if run not in self._runs:
+            self._runs[run] = _OpenRun(handle=self._begin(run))
+        return self._runs[run]
+
+    def _flush(self, opened: _OpenRun) -> None:
+        self._add(opened.handle, opened.written, opened.waiting)
+        opened.written += len(opened.waiting)
+        opened.waiting, opened.wrote = [], time.monotonic()
+
+    @abstractmethod
+    def _begin(self, run: Any) -> Any:
+        """Open a run with its description."""
+
+    @abstractmethod
+    def _add(self, handle: Any, first: int, losses: Sequence[float]) -> None:
+        """Write losses of successive steps, from step ``first`` on."""
+
+    @abstractmethod
+    def _end(self, handle: Any, status: Status | None) -> None:
+        """Close a run; without a status it was interrupted."""
+
+
+INTERRUPTED = "interrupted"
+
+
+class TensorBoard(Tracker):
     """Writes the loss of every step of every run for TensorBoard, a folder per run.
 
     Args:
@@ -34,18 +122,26 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        super().__init__()
         self._writer = _installed("torch.utils.tensorboard").SummaryWriter
         self.folder = _writable(folder, "TensorBoard")
 
-    def write(self, record: Record[Any]) -> None:
-        """Write one run: its losses by step, and its description as text."""
-        with self._writer(str(self.folder / run_name(record))) as writer:
-            for step, loss in enumerate(record.losses):
-                writer.add_scalar("loss", loss, step)
-            writer.add_text("run", f"    {record.cell.to_json()}\n\n{record.status.value}")
+    def _begin(self, run: Any) -> Any:
+        writer = self._writer(str(self.folder / run_name(run)))
+        writer.add_text("run", f"    {run.to_json()}")
+        return writer
+
+    def _add(self, handle: Any, first: int, losses: Sequence[float]) -> None:
+        for step, loss in enumerate(losses, first):
+            handle.add_scalar("loss", loss, step)
+        handle.flush()
+
+    def _end(self, handle: Any, status: Status | None) -> None:
+        handle.add_text("status", status.value if status else INTERRUPTED)
+        handle.close()
 
 
-class WandB:
+class WandB(Tracker):
     """Writes every run as a run of Weights & Biases, its description as the config.
 
     Whether runs are sent or stay on this machine is W&B's own setting (``WANDB_MODE=offline``).
@@ -62,26 +158,30 @@ class WandB:
     """
 
     def __init__(self, project: str) -> None:
+        super().__init__()
         self._wandb = _installed("wandb")
         self.project = project
 
-    def write(self, record: Record[Any]) -> None:
-        """Write one run: its losses by step; its status and last loss as the summary."""
-        run = self._wandb.init(
+    def _begin(self, run: Any) -> Any:
+        return self._wandb.init(
             project=self.project,
-            name=run_name(record),
-            group=str(record.cell.row.get("scheme", "")),
-            config=record.cell.row,
+            name=run_name(run),
+            group=str(run.row.get("scheme", "")),
+            config=described(run),
             reinit="create_new",  # beside a run that the caller may have open
             settings=self._wandb.Settings(silent=True, console="off"),
         )
-        for step, loss in enumerate(record.losses):
-            run.log({"loss": loss}, step=step)
-        run.summary["status"] = record.status.value
-        run.finish(exit_code=0 if record.status is Status.FINISHED else 1)
+
+    def _add(self, handle: Any, first: int, losses: Sequence[float]) -> None:
+        for step, loss in enumerate(losses, first):
+            handle.log({"loss": loss}, step=step)
+
+    def _end(self, handle: Any, status: Status | None) -> None:
+        handle.summary["status"] = status.value if status else INTERRUPTED
+        handle.finish(exit_code=0 if status is Status.FINISHED else 1)
 
 
-class MLflow:
+class MLflow(Tracker):
     """Writes every run as a run of MLflow, in the experiment ``depthmup``.
 
     Args:
@@ -96,6 +196,7 @@ class MLflow:
     """
 
     def __init__(self, store: str | Path) -> None:
+        super().__init__()
         self._mlflow = _installed("mlflow")
         self.uri = str(store)
         if "://" not in self.uri:
@@ -111,25 +212,49 @@ class MLflow:
             else experiment.experiment_id
         )
 
-    def write(self, record: Record[Any]) -> None:
-        """Write one run: losses as metrics by step, its description as parameters."""
-        entities, now = self._mlflow.entities, int(time.time() * 1000)
-        run = self._client.create_run(self._experiment, run_name=run_name(record))
-        parameters = [
-            entities.Param(key, str(value)) for key, value in record.cell.row.items() if key != ""
-        ]
+    def _begin(self, run: Any) -> Any:
+        opened = self._client.create_run(self._experiment, run_name=run_name(run)).info.run_id
+        parameter = self._mlflow.entities.Param
+        parameters = [parameter(key, str(value)) for key, value in described(run).items()]
+        self._client.log_batch(opened, params=parameters)
+        return opened
+
+    def _add(self, handle: Any, first: int, losses: Sequence[float]) -> None:
+        now = int(time.time() * 1000)
         # SQL stores have no infinite numbers: a run that diverged ends with its last finite loss.
         metrics = [
-            entities.Metric("loss", loss, now, step)
-            for step, loss in enumerate(record.losses)
+            self._mlflow.entities.Metric("loss", loss, now, step)
+            for step, loss in enumerate(losses, first)
             if math.isfinite(loss)
         ]
-        tag = entities.RunTag("status", record.status.value)
-        self._client.log_batch(run.info.run_id, params=parameters, tags=[tag])
         for start in range(0, len(metrics), _METRICS_PER_CALL):
-            self._client.log_batch(run.info.run_id, metrics[start : start + _METRICS_PER_CALL])
-        ended = "FINISHED" if record.status is Status.FINISHED else "FAILED"
-        self._client.set_terminated(run.info.run_id, ended)
+            self._client.log_batch(handle, metrics[start : start + _METRICS_PER_CALL])
+
+    def _end(self, handle: Any, status: Status | None) -> None:
+        self._client.set_tag(handle, "status", status.value if status else INTERRUPTED)
+        stopped = "KILLED" if status is None else "FAILED"
+        ended = "FINISHED" if status is Status.FINISHED else stopped
+        self._client.set_terminated(handle, ended)
+
+
+def described(run: Any) -> dict[str, Any]:
+    """A run's size, rate and seed by plain names, its key, and the whole of it as ``run``.
+
+    Args:
+        run: a ``Trial`` or a ``Cell``.
+
+    Returns:
+        What a tracker's table of runs shows; ``run`` has every field, in values of JSON.
+
+    Example:
+        >>> from depthmup.records import Trial
+        >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
+        ...               base={"width": 64, "depth": 4}, scheme="sp",
+        ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
+        >>> described(trial)["depth"], described(trial)["run"]["base_depth"]
+        (8, 4)
+    """
+    return {**run.row, "steps": run.steps, "key": run.key, "run": json.loads(run.to_json())}
 
 
 def _installed(module: str) -> Any:
@@ -154,19 +279,23 @@ def _writable(folder: str | Path, tracker: str) -> Path:
 _SHORT = {"width": "w", "depth": "d"}
 
 
-def run_name(record: Record[Any]) -> str:
+def run_name(run: Any) -> str:
     """A run's folder: its size, learning rate and seed, and the start of its key.
 
+    Args:
+        run: a ``Trial`` or a ``Cell``.
+
+    Returns:
+        A name that no other run has, in letters that file systems take.
+
     Example:
-        >>> from array import array
-        >>> from depthmup.records import Status, Trial
+        >>> from depthmup.records import Trial
         >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
         ...               base={"width": 64, "depth": 4}, scheme="sp",
         ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
-        >>> run_name(Record(cell=trial, status=Status.FINISHED, losses=array("f", [1.0])))[:-8]
+        >>> run_name(trial)[:-8]
         'w64-d8-lr0.01-s2-'
     """
-    run: Any = record.cell
     size = run.size if isinstance(run, Trial) else {a: run.row[a] for a in ("width", "depth")}
     lengths = "-".join(f"{_SHORT.get(axis, axis)}{value}" for axis, value in size.items())
     return f"{lengths}-lr{run.row['lr']:.4g}-s{run.seed}-{run.key[:8]}"

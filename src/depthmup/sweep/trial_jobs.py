@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from depthmup.records import Record, Trial
 from depthmup.records.certificate import size_text
-from depthmup.sweep.jobs import Tell
+from depthmup.sweep.jobs import StepLoss, Tell
 
 if TYPE_CHECKING:
     from depthmup.model import Model
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTrial:
-    """The job of training a single trial, so that an error in one does not affect others."""
+    """The job of training a single trial, so that an error in one does not affect others.
+
+    If it is ``live``, the loss of every step is told at that step.
+    """
 
     trial: Trial
     model: "Model"
     device: str = "cpu"
     threads: int = 1
+    live: bool = False
 
     @property
     def work(self) -> float:
@@ -37,12 +41,17 @@ class TrainTrial:
     def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
         from depthmup.training.trial import run_trial
 
+        def tell_loss(step: int, loss: float) -> None:
+            if self.live:
+                tell(step / self.trial.steps, (StepLoss(run=self.trial, step=step, loss=loss),))
+
         yield run_trial(
             self.trial,
             self.model,
             device=self.device,
             threads=self.threads,
             on_progress=tell,
+            on_loss=tell_loss,
         )
 
     def __str__(self) -> str:
@@ -74,12 +83,14 @@ def trial_jobs(
 class TrainTogether:
     """The job of training trials that differ in learning rate and seed alone, as one stack.
 
-    ``cost`` is the work of a step per ``Trial.step_work``, in the unit of all jobs.
+    ``cost`` is the work of a step per ``Trial.step_work``, in the unit of all jobs. If the job is
+    ``live``, the losses of every step are told at that step.
     """
 
     trials: tuple[Trial, ...]
     model: "Model"
     cost: float = 1.0
+    live: bool = False
 
     @property
     def work(self) -> float:
@@ -95,7 +106,11 @@ class TrainTogether:
     def __call__(self, tell: Tell) -> Iterator[Record[Trial]]:
         from depthmup.training.stacked_trials import run_together
 
-        yield from run_together(self.trials, self.model, on_progress=tell)
+        def tell_loss(trial: Trial, step: int, loss: float) -> None:
+            if self.live:
+                tell(step / trial.steps, (StepLoss(run=trial, step=step, loss=loss),))
+
+        yield from run_together(self.trials, self.model, on_progress=tell, on_loss=tell_loss)
 
     def __str__(self) -> str:
         trial = self.trials[0]

@@ -43,17 +43,25 @@ class Stream:
 
     ``normalized``: a norm stands on the stream between its additions (post-norm). ``factor`` is the
     number other than 1 by which the stream itself is multiplied from one addition to the next.
+    ``stages`` are the parts that a matrix on the stream (or a norm, a whole network beside it)
+    sets apart, where there are several.
     """
 
     branches: tuple[int, ...]
     depth: int
     normalized: bool
     factor: float = 1.0
+    stages: tuple["Stream", ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Residuals:
-    """All residual branches of a model, and the streams they make up."""
+    """All residual branches of a model, and the streams they make up.
+
+    Attributes:
+        branches: of the forward pass, in order.
+        streams: chains of additions, each with its branches.
+    """
 
     branches: tuple[Branch, ...]
     streams: tuple[Stream, ...]
@@ -171,6 +179,8 @@ class _Finder:
                     if self.gains_only(path):
                         self.weighted[addition.index] = stream
                         return None
+                    if stream not in streams and self.reads(origin, path, streams):
+                        break
                     return _Addition(
                         addition=addition.index,
                         stream=stream,
@@ -228,6 +238,20 @@ class _Finder:
                 stream = before
             yield stream, scale
 
+    def reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
+        """Whether a matrix made a tensor from a stream that the path from it joins again.
+
+        The values of the first layer, which later layers add to their own, are no stream: what
+        they gave to it is only one term of what later values are made of.
+        """
+        graph, node = self.graph, origin
+        while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
+            node = graph.nodes[node].inputs[0].node
+        joins = (streams[a] for a in path & streams.keys())
+        return bool(self._is_matrix(node)) and any(
+            stream not in path | {origin} and graph.descends(node, stream) for stream in joins
+        )
+
     def gains_only(self, path: Iterable[int]) -> bool:
         """Whether nothing happens along a path but multiplication by gains and numbers."""
         return all(
@@ -271,6 +295,9 @@ class _Finder:
                 continue
             path = graph.between(node, output)
             if self._modulates(path, chain, node, streams):
+                continue
+            # The stage of a pyramid, whose layers add to a stream of their own, is no branch.
+            if any(graph.nodes[a].module != addition.module for a in path & streams.keys()):
                 continue
             # One matrix on each side is a sum of two projections: neither is the branch.
             in_series = self._in_series(path)
@@ -453,7 +480,7 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
     by_addition = {branch.addition: branch for branch in branches}
     depth: dict[int, int] = {}
     group: dict[int, int] = {}
-    links: dict[int, list[bool]] = {}
+    links: dict[int, dict[tuple[int, ...], bool]] = {}  # additions that follow the same, once
     # Back from each addition to those before it on the same stream. Where an addition follows
     # several, their streams are one.
     for branch in branches:
@@ -480,8 +507,8 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
                 merged, merged_into = group[i], group[branch.index]
                 group.update({k: merged_into for k, v in group.items() if v == merged})
                 if merged != merged_into:
-                    links[merged_into] = links.get(merged_into, []) + links.pop(merged, [])
-            links.setdefault(group[branch.index], []).append(normalized)
+                    links[merged_into] = links.get(merged_into, {}) | links.pop(merged, {})
+            links.setdefault(group[branch.index], {})[tuple(before)] = normalized
         else:
             group[branch.index] = branch.index
     members: dict[int, list[int]] = {}
@@ -492,7 +519,7 @@ def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
             branches=tuple(sorted(indices)),
             depth=max(depth[i] for i in indices),
             # Half: a stage of a convolutional network may begin with one norm of its own.
-            normalized=2 * sum(links.get(root, [])) > len(links.get(root, [])),
+            normalized=2 * sum(links.get(root, {}).values()) > len(links.get(root, {})),
             factor=next(
                 (k for i in indices if (k := _factor(graph, branches[i], by_addition)) != 1), 1
             ),

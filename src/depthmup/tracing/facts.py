@@ -13,6 +13,7 @@ from torch import nn
 from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
 from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
+from depthmup.tracing.divided import is_divided
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.operations import (
@@ -28,6 +29,7 @@ from depthmup.tracing.operations import (
 )
 from depthmup.tracing.parameter_uses import How, Usage, Use, find_uses
 from depthmup.tracing.products import Product, find_products
+from depthmup.tracing.stages import with_stages
 from depthmup.tracing.trace import ExampleInputs, trace
 
 
@@ -99,7 +101,7 @@ def read(
     """
     graph = trace(model, inputs, numbers)
     usage = find_uses(graph)
-    residuals = find_branches(graph, usage)
+    residuals = with_stages(graph, usage, find_branches(graph, usage))
     runs: dict[str, int] = {}
     for call in graph.calls:
         runs[call.name] = runs.get(call.name, 0) + 1
@@ -201,6 +203,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             branches=tuple(inside.get(use.node, ())),
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
+            divided=use.node in inside and is_divided(graph, residuals, use),
             hooks=_input_hook(graph, use, calls)
             if use.how is How.MATRIX
             else _output_hook(graph, use, calls)

@@ -56,6 +56,10 @@ class Hook:
     Or what it adds to its input: ``side`` is "addition" where a module returns x + f(x).
     ``part``: only these coordinates of dimension ``dim``, from each start to each stop; all of them
     if empty. ``parameter`` is the name that the module itself has for a parameter.
+
+    Attributes:
+        module: by its name; empty for the model itself.
+        index: of the output, where there are several.
     """
 
     module: str
@@ -75,6 +79,13 @@ class Graph:
     the forward pass multiplies, and whose value is not at hand, as on the meta device; ``unsure``
     those of several entries, which may or may not be one number. ``overwriting`` are the nodes
     that write into the tensor they are given.
+
+    Attributes:
+        nodes: operations, in order.
+        parameters: the node of each parameter, by name.
+        calls: of modules: which nodes each spans.
+        outputs: of the forward pass.
+        consumers: of each node: the nodes that read it.
     """
 
     nodes: tuple[Node, ...]

@@ -7,12 +7,14 @@ sorted and reshaped, until they multiply an activation that they are no part of.
 """
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import MATRIX_PRODUCTS, TRANSPARENT, ZEROS
 from depthmup.tracing.parameter_uses import How, Usage, Use
+from depthmup.tracing.router_noise import draws_noise, may_route, noise_parameters
 
 _SUM_TO_ONE = frozenset({"_softmax", "_safe_softmax", "softmax"})
 _SQUASHES = _SUM_TO_ONE | {"sigmoid"}
@@ -42,7 +44,8 @@ class Mixture:
     There are ``total`` experts, of which ``active`` take part. ``matrices`` and ``vectors`` are the
     experts' parameters; those of ``last`` stand directly before the weighting. ``axes`` are the
     axes of a parameter that count experts, where it holds several of them. ``shared`` are the
-    parameters of experts that everything passes through, ``biases`` those of the router.
+    parameters of experts that everything passes through, ``biases`` those of the router, ``noise``
+    those by which the router sets the size of noise that it adds to its numbers.
     ``averaged``: the weights sum to one, or to less; if not, their sum grows with ``active``.
     ``renormalized``: those of the active experts sum to one, whatever the router says. ``scaling``
     are the nodes of the model's own numbers that multiply what one expert adds.
@@ -54,6 +57,7 @@ class Mixture:
     averaged: bool
     renormalized: bool = False
     biases: frozenset[str] = frozenset()
+    noise: frozenset[str] = frozenset()
     matrices: frozenset[str] = frozenset()
     vectors: frozenset[str] = frozenset()
     last: frozenset[str] = frozenset()
@@ -95,29 +99,25 @@ def find_mixtures(graph: Graph, usage: Usage) -> tuple[Mixture, ...]:
     for uses in usage.uses.values():
         for use in uses:
             at.setdefault(use.node, []).append(use)
-    mixtures = []
+    mixtures, noisy = [], draws_noise(graph)
     for uses in usage.uses.values():
-        if len(uses) == 1 and _may_route(graph, uses[0]):
-            mixture = _mixture(graph, usage, uses[0], at)
+        if len(uses) == 1 and may_route(graph, uses[0]):
+            mixture = _mixture(graph, usage, uses[0], at, noisy=noisy)
             mixtures += [mixture] if mixture is not None else []
     return tuple(mixtures)
 
 
-def _may_route(graph: Graph, use: Use) -> bool:
-    matrix = use.how is How.MATRIX and not use.batch and use.activation is not None
-    return matrix and len(use.fan_out) == 1 and graph.nodes[use.node].shape[-1] > 1
-
-
 def _mixture(
-    graph: Graph, usage: Usage, router: Use, at: Mapping[int, Sequence[Use]]
+    graph: Graph, usage: Usage, router: Use, at: Mapping[int, Sequence[Use]], *, noisy: bool
 ) -> Mixture | None:
     """The mixture that a matrix is the router of, if it is one."""
     total = graph.nodes[router.node].shape[-1]
-    numbers, weightings = _followed(graph, usage, router.node)
-    if not weightings:
-        return None
     assert router.activation is not None
     root = _origin(graph, router.activation)
+    noise_of = partial(noise_parameters, graph, at=at, total=total, root=root) if noisy else None
+    numbers, weightings, noise = _followed(graph, usage, router.node, noise_of)
+    if not weightings:
+        return None
     apart = graph.ancestors(root)
     weightings = [one for w in weightings for one in _each(graph, w, total)]
     sources = [
@@ -125,6 +125,7 @@ def _mixture(
     ]
     matrices = _experts(graph, [[*_uses(at, nodes)] for nodes in sources], total)
     ahead = _ahead(graph, usage, [w.node for w in weightings], at, total)
+    ahead += _ahead_one_by_one(graph, usage, weightings, at, total)
     matrices |= {use for use in ahead if use.how is How.MATRIX}
     if not matrices:
         return None
@@ -140,7 +141,7 @@ def _mixture(
     starts = [use.node for use in last & {*ahead}] or [w.node for w in weightings]
     after, mean = _summed(graph, usage, starts)
     biases = {use.parameter for use in _uses(at, {*numbers}) if use.how is How.ELEMENTWISE}
-    parts = {use.parameter for use in matrices | vectors} | biases | {router.parameter}
+    parts = {use.parameter for use in matrices | vectors} | biases | noise | {router.parameter}
     return Mixture(
         router=router.parameter,
         total=total,
@@ -148,6 +149,7 @@ def _mixture(
         averaged=mean or any(w.numbers.averaged for w in weightings),
         renormalized=any(w.numbers.renormalized for w in weightings),
         biases=frozenset(biases),
+        noise=noise,
         matrices=frozenset(use.parameter for use in matrices),
         vectors=frozenset(use.parameter for use in vectors),
         last=frozenset(use.parameter for use in last | ends),
@@ -162,11 +164,13 @@ def _mixture(
 
 
 def _followed(
-    graph: Graph, usage: Usage, start: int
-) -> tuple[dict[int, _Numbers], list[_Weighting]]:
-    """The nodes that hold a router's numbers, and where these multiply an activation."""
+    graph: Graph, usage: Usage, start: int, noise_of: Callable[[int], frozenset[str]] | None
+) -> tuple[dict[int, _Numbers], list[_Weighting], frozenset[str]]:
+    """The nodes that hold a router's numbers, where these multiply an activation, and the
+    parameters of noise that is added to them."""
     numbers = {start: _Numbers()}
     weightings: list[_Weighting] = []
+    noise = frozenset[str]()
     fixed = usage.weights
     # By index: when a node is reached, all that it was made of has been.
     todo = list(graph.consumers[start])
@@ -176,7 +180,11 @@ def _followed(
         node = graph.nodes[heapq.heappop(todo)]
         inputs = {ref.node for ref in node.inputs} - fixed
         foreign = inputs - numbers.keys()
-        known = _joined(node, [numbers[n] for n in sorted(inputs - foreign)])
+        if noise_of is not None and node.op == "add" and foreign:
+            of_noise = [noise_of(n) for n in foreign]
+            if all(of_noise):
+                noise, foreign = noise.union(*of_noise), set()
+        known = _joined(node, [numbers[n] for n in sorted(inputs & numbers.keys())])
         activation = _weighted(node, numbers, foreign)
         if activation is not None and known.squashed:
             weightings.append(_Weighting(node=node.index, activation=activation, numbers=known))
@@ -186,7 +194,7 @@ def _followed(
                 if reader not in reached:
                     reached.add(reader)
                     heapq.heappush(todo, reader)
-    return numbers, weightings
+    return numbers, weightings, noise
 
 
 def _joined(node: Node, parts: Sequence[_Numbers]) -> _Numbers:
@@ -284,6 +292,34 @@ def _ahead(
                 reached.add(reader)
                 heapq.heappush(todo, reader)
     return result
+
+
+def _ahead_one_by_one(
+    graph: Graph,
+    usage: Usage,
+    weightings: Sequence[_Weighting],
+    at: Mapping[int, Sequence[Use]],
+    total: int,
+) -> Iterator[Use]:
+    """Parameters of experts that are modules of their own, behind the weighting of what each reads.
+
+    An expert ends where what it gives is added to what another one gives.
+    """
+    starts = {w.node for w in weightings}
+    if not len(weightings) == len(starts) == total:
+        return
+    for start in sorted(starts):
+        weighted, todo = {start}, [*graph.consumers[start]]
+        heapq.heapify(todo)
+        while todo:
+            node = graph.nodes[heapq.heappop(todo)]
+            inputs = {ref.node for ref in node.inputs} - usage.weights
+            if node.index in weighted or not inputs <= weighted:
+                continue
+            weighted.add(node.index)
+            yield from at.get(node.index, ())
+            for reader in graph.consumers[node.index]:
+                heapq.heappush(todo, reader)
 
 
 def _summed(graph: Graph, usage: Usage, starts: Sequence[int]) -> tuple[frozenset[int], bool]:

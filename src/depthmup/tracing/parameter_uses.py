@@ -50,6 +50,7 @@ class Use:
     ``leads`` to a matrix and ``follows`` one (or a lookup); whether it is ``normalized`` behind;
     ``pieces``, the sizes of the tensors that were put together into what a matrix reads; whether
     it is ``grouped``: repeated over groups of coordinates, as a matrix for each head is;
+    whether what it gives is ``divided`` among branches, a part for each;
     whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
     each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
     multiply where the parameter cannot be.
@@ -75,6 +76,7 @@ class Use:
     hooks: tuple[Hook, ...] = ()
     pieces: tuple[int, ...] = ()
     grouped: bool = False
+    divided: bool = False
 
     @property
     def traced(self) -> bool:

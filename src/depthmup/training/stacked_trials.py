@@ -31,6 +31,7 @@ def run_together(
     model: Model,
     *,
     on_progress: Callable[[float], None] = lambda fraction: None,
+    on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:
     """Train trials that differ in learning rate and seed alone; the records of ``run_trial``, to
     rounding.
@@ -42,6 +43,10 @@ def run_together(
         trials: that differ in learning rate and seed alone.
         model: whose trials these are.
         on_progress: called with the fraction of steps done.
+        on_loss: called with every trial that has not diverged, every step, and its loss.
+
+    Returns:
+        A record of each trial, in their order, after the last step.
 
     Raises:
         ValueError: the trials, the model or the settings cannot be stacked.
@@ -74,6 +79,7 @@ def run_together(
                 ended[member] = Status.DIVERGED if step else Status.FAILED
             if ended[member] is Status.FINISHED:
                 losses[member].append(value)
+                on_loss(trials[member], step, value)
         if Status.FINISHED not in ended:
             break
         for weight in weights.values():
@@ -166,6 +172,7 @@ class _AdamW:
         self.steps += 1
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        # In torch's order: epsilon is added to the root of the corrected average.
         size = (second / (1 - beta2**self.steps)).sqrt_().add_(group["eps"])
         step = first.div(size).div_(1 - beta1**self.steps)
         if group["weight_decay"]:
@@ -208,6 +215,7 @@ def orthogonalized(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:
     ``group`` has its settings; in bfloat16, as there.
     """
     a, b, c = group["ns_coefficients"]
+    # Of a tall matrix the transpose: its Gram matrix is the smaller one.
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if tall else matrices).bfloat16()
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=group["eps"])

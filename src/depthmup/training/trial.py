@@ -37,6 +37,7 @@ def run_trial(
     device: str = "cpu",
     threads: int = 1,
     on_progress: Tell = lambda fraction: None,
+    on_loss: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Record[Trial]:
     """Train one trial; the global random generators are left as they were.
 
@@ -50,6 +51,10 @@ def run_trial(
         threads: CPU threads, the same here as in worker processes: the order of a sum, and so its
             rounding, depends on their number.
         on_progress: called with the fraction of steps done.
+        on_loss: called with every step, from 0, and its loss; not where the model trains itself.
+
+    Returns:
+        The losses of all steps, or of those before it diverged.
 
     Raises:
         TypeError, ValueError: one of the functions returned something it should not.
@@ -86,6 +91,7 @@ def run_trial(
             if not value <= limit:  # also true of NaN
                 return Record(cell=trial, status=Status.DIVERGED, losses=losses)
             losses.append(value)
+            on_loss(step, value)
             for group, base in rates:
                 group["lr"] = base * rate((step + 0.5) / trial.steps)
             network.zero_grad(set_to_none=True)

@@ -40,6 +40,9 @@ class MuonGroups:
     """Two optimizers to build: ``Muon(groups.muon)`` and ``AdamW(groups.adamw)``.
 
     ``muon`` are the groups of whichever optimizer of matrices the plan is for.
+
+    Attributes:
+        adamw: the groups of the AdamW beside it: all other parameters.
     """
 
     muon: list[dict[str, Any]]

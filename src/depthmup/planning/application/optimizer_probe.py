@@ -33,6 +33,10 @@ class Probe:
     and of the weight; ``fan_in`` and ``fan_out`` those of its spectral norm when one side of a
     square matrix grows, for aligned gradients with entries of one size; ``flatness`` is the ratio
     of the smallest to the largest singular value of an update, near 1 if it is orthogonalized.
+
+    Attributes:
+        family: that agrees with all of these, or None.
+        why: in words.
     """
 
     gradient: float

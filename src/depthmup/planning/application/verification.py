@@ -198,7 +198,8 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
             value = group.get(name)
             if value is None or isinstance(value, tuple) or name in told:
                 continue
-            if name == "eps" and p.family is Family.RAW:
+            # Muon's epsilon guards a division by a norm: muon_groups leaves it alone.
+            if name == "eps" and (p.family is Family.RAW or p.family.matrices_only):
                 continue
             key: tuple[object, ...] = (*one.shared, name, p.family)
             if name == "weight_decay":

@@ -55,6 +55,9 @@ class Drawn:
 
     ``constant`` is the one value of all entries, if they have one; ``kurtosis`` is None where
     the shape of the distribution is not known.
+
+    Attributes:
+        rms: of the distribution.
     """
 
     rms: float

@@ -30,7 +30,12 @@ _RARE = 9.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnLaw:
-    """The recognized law: its name, and its exact ratio of the model's size to the base's."""
+    """The recognized law: its name, and its exact ratio of the model's size to the base's.
+
+    Attributes:
+        law: a power of the sizes.
+        ratio: its value from base to model.
+    """
 
     law: str
     ratio: float

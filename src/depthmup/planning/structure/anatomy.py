@@ -4,48 +4,22 @@ Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-o
 and which residual branch a parameter lies in come from the dataflow.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
-from depthmup.planning.structure.comparison import Numbers, read_both, unsure_numbers, untraced
-from depthmup.planning.structure.declared import (
-    BranchHints,
-    RoleHints,
-    declared_branches,
-    declared_roles,
-)
-from depthmup.planning.structure.depth_ratios import StreamDepth, from_dataflow, from_declarations
-from depthmup.planning.structure.matching import match_models, tied_names
-from depthmup.planning.structure.mixtures import (
-    MixtureGrowth,
-    containers,
-    mixture_sites,
-    mixtures_of,
-)
+from depthmup.planning.structure.comparison import Numbers, read_both
+from depthmup.planning.structure.declared import BranchHints, RoleHints
+from depthmup.planning.structure.depth_ratios import StreamDepth, membership_of
+from depthmup.planning.structure.mixtures import MixtureGrowth, mixture_sites, mixtures_of
 from depthmup.planning.structure.own_constants import unattributed_note
-from depthmup.planning.structure.places import (
-    Place,
-    growth_of,
-    mixed_growth,
-    mixed_inputs,
-    no_depth_rule,
-    on_the_stream,
-    places,
-    repeated_outside,
-    unused,
-)
-from depthmup.planning.structure.repeated import (
-    in_declared,
-    in_traced,
-    repeated_in_branches,
-    repeated_text,
-    with_numbers_left,
-)
-from depthmup.planning.structure.roles import NotUnderstood, structural_uses
+from depthmup.planning.structure.pair import paired
+from depthmup.planning.structure.places import ParameterPlace, located
+from depthmup.planning.structure.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.structure.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.structure.stages import by_stage
 from depthmup.planning.structure.weight_sites import weight_sites
-from depthmup.tracing import ExampleInputs, Facts, plain_name, unwrapped
+from depthmup.tracing import ExampleInputs, Facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,16 +28,23 @@ class Anatomy:
 
     ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
     branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
-    of experts.
+    of experts; ``repeated`` are containers that look like one and have no router.
+
+    Attributes:
+        places: of every parameter: its counterpart, role and ratios.
+        sites: where forward multipliers can stand.
+        notes: what a reader should know.
+        depths: the depth ratio of each residual stream.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[ParameterPlace, ...]
     sites: tuple[Site, ...]
     notes: tuple[str, ...]
     temperatures: tuple[str, ...] = ()
     positive: tuple[str, ...] = ()
     depths: tuple[StreamDepth, ...] = ()
     mixtures: tuple[MixtureGrowth, ...] = ()
+    repeated: tuple[str, ...] = ()
 
 
 def anatomy(
@@ -99,82 +80,37 @@ def anatomy(
         TraceError: the forward pass cannot be followed, and no branches were declared.
         NotUnderstood: a parameter is used in a way that fixes no role; declare it.
     """
-    model, base = unwrapped(model), unwrapped(base)
-    match = match_models(model, base)
-    names, base_of = tied_names(model, base, match)
-    declared = declared_roles(roles, names)
-    hints = declared_branches(model, branches), declared_branches(base, branches)
-    reading = read_both(model, base, example_inputs, base_inputs, read_before, numbers)
-    if not reading.complete and not hints[0]:
-        raise reading.failure or ValueError(
-            "Expected example_inputs, the arguments of one forward pass (only shapes and types "
-            "matter), to find the residual branches in the dataflow; got None. Pass e.g. "
-            "example_inputs=(tokens,), or declare the branches: branches={'layers.*.attention': "
-            "('layers.*.norm1',), ...}."
-        )
-    comparison = reading.compared(match)
-    notes: list[str] = [] if comparison is not None else [untraced(reading.failure)]
-    uses = dict(comparison.facts.uses) if comparison is not None else structural_uses(model)
-    # Branches that are declared stand in place of those that the dataflow shows.
-    traced = comparison if branches is None else None
-    if traced is None:
-        membership = from_declarations(*hints, depth)
-    else:
-        membership = from_dataflow(traced, base_of, depth)
-    notes += membership.notes
-    growth = growth_of(model, base, base_of)
-    mixtures = mixtures_of(comparison, growth, base_of)
-    of_experts = containers(match.deeper, mixtures.parts, names)
-    deeper = [name for name in match.deeper if name not in of_experts]
-    if not membership.sites and deeper:
-        raise NotUnderstood(
-            f"The model repeats {', '.join(map(repr, deeper))} more often than the base, but "
-            "no residual addition was found in its forward pass, so no depth rule applies. Give "
-            "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
-        )
-    branches_of = (
-        in_declared(names, hints[0]) if traced is None else in_traced(names, traced.facts.uses)
+    pair = paired(model, base, branches=branches, roles=roles)
+    reading = read_both(
+        pair,
+        example_inputs=example_inputs,
+        base_inputs=base_inputs,
+        read_before=read_before,
+        numbers=numbers,
     )
-    inside = repeated_in_branches(deeper, branches_of)
-    if inside:
-        if traced is None:
-            raise NotUnderstood(
-                f"{repeated_text(inside)}, and a declaration does not say how they are put "
-                "together. Experts are recognized in the dataflow: leave out branches= and pass "
-                "example_inputs, or give both models the same number."
-            )
-        notes.append(
-            f"{repeated_text(inside)}. No rule is known for that but those for experts that a "
-            "router weights: their number takes no factor, and a mean over them stays as it is."
-        )
-    outside = repeated_outside(base_of, uses, membership, {*declared, *mixtures.parts})
-    if outside and not hints[0] and branches is None:
-        raise NotUnderstood(no_depth_rule(outside))
-    notes += [no_depth_rule(outside)] if outside else []
-    if traced is not None:
-        notes += on_the_stream(names, base_of, traced, membership, declared)
-    frozen = frozenset(plain_name(n) for n, p in model.named_parameters() if not p.requires_grad)
-    located = places(names, base_of, growth, uses, membership, declared, frozen, mixtures.parts)
-    if comparison is not None:
-        notes += unused(uses, {n: g for n, g in growth.items() if n not in declared}, frozen)
-    notes += mixed_growth(growth)
-    sites = [*with_numbers_left(membership.sites, inside, match, base_of.values())]
-    if comparison is not None:
-        mixed_inputs(names, base_of, comparison, declared)
-        sites += [*weight_sites(comparison, located), *product_sites(comparison)]
-        sites += mixture_sites(comparison, mixtures, base_of)
-        notes += growing_sums(comparison)
-    gains = temperatures(comparison) if comparison is not None else ()
-    if comparison is not None:
-        notes += unattributed_note(comparison.own, match)
-        notes += unsure_numbers(comparison.facts)
-    grows = any(stream.ratio > 1 for stream in membership.depths)
+    if reading.branching is not None and depth is None:
+        reading = replace(reading, branching=by_stage(reading.branching, pair.base_of))
+    membership = membership_of(pair, reading.branching, depth)
+    mixtures = mixtures_of(pair, reading.comparison)
+    inside = repeated_inside(pair, reading.branching, membership, mixtures.parts)
+    sites = [*with_numbers_left(pair, membership.sites, inside)]
+    notes = [*reading.notes, *membership.notes, *repeated_note(inside)]
+    location = located(pair, reading, membership, mixtures.parts)
+    notes += location.notes
+    gains: tuple[str, ...] = ()
+    if (comparison := reading.comparison) is not None:
+        gains = temperatures(comparison)
+        notes += [*growing_sums(comparison), *unattributed_note(comparison.own, pair.match)]
+        sites += weight_sites(comparison, location.places)
+        sites += product_sites(comparison)
+        sites += mixture_sites(pair, comparison, mixtures)
     return Anatomy(
-        places=located,
+        places=location.places,
         sites=tuple(sites),
         notes=tuple(notes),
         temperatures=gains,
-        positive=reading.facts.positive_branches if reading.facts is not None and grows else (),
+        positive=reading.positive if any(s.ratio > 1 for s in membership.depths) else (),
         depths=membership.depths,
         mixtures=mixtures.growth,
+        repeated=inside,
     )

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from torch import nn
-
 from depthmup.planning.structure.matching import Match
 from depthmup.planning.structure.own_constants import (
     OwnConstants,
@@ -13,8 +11,9 @@ from depthmup.planning.structure.own_constants import (
     counterparts,
     in_logits,
 )
-from depthmup.planning.structure.roles import NotUnderstood
-from depthmup.tracing import ExampleInputs, Facts, Product, TraceError, patterns_of, read
+from depthmup.planning.structure.pair import Pair
+from depthmup.planning.structure.roles import NotUnderstood, structural_uses
+from depthmup.tracing import ExampleInputs, Facts, Product, TraceError, Use, patterns_of, read
 
 # What buffers of one value hold, by name, in a model and in its base.
 Numbers: TypeAlias = tuple[Mapping[str, float], Mapping[str, float]]
@@ -54,59 +53,77 @@ def compare(facts: Facts, base: Facts, match: Match) -> Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What forward passes of both models show, or why they could not be followed."""
+    """What forward passes of a model and its base show.
 
-    facts: Facts | None = None
-    base_facts: Facts | None = None
-    failure: TraceError | None = None
+    ``comparison`` is None if one of them could not be followed; ``uses`` of the parameters then
+    follow from types of modules. ``branching`` is the comparison again, unless the branches were
+    declared in place of those that it shows. ``positive`` are branches of the model that end in a
+    nonlinearity of positive mean; ``notes`` say what is not known.
+    """
 
-    @property
-    def complete(self) -> bool:
-        """Whether both forward passes were followed."""
-        return self.facts is not None and self.base_facts is not None
-
-    def compared(self, match: Match) -> Comparison | None:
-        """The two side by side; None if one of them is missing."""
-        if self.facts is None or self.base_facts is None:
-            return None
-        return compare(self.facts, self.base_facts, match)
+    comparison: Comparison | None = None
+    branching: Comparison | None = None
+    uses: Mapping[str, tuple[Use, ...]]
+    positive: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_both(
-    model: nn.Module,
-    base: nn.Module,
+    pair: Pair,
+    *,
     example_inputs: ExampleInputs | None,
-    base_inputs: ExampleInputs | None,
-    read_before: tuple[Facts, Facts] | None,
+    base_inputs: ExampleInputs | None = None,
+    read_before: tuple[Facts, Facts] | None = None,
     numbers: Numbers = ({}, {}),
 ) -> Reading:
     """Follow one forward pass of each model, unless that was done before.
 
     Args:
-        model: to be trained.
-        base: its base.
+        pair: the model and its base.
         example_inputs: arguments of the model's forward pass; None: nothing is followed.
         base_inputs: those of the base, where they differ.
         read_before: what ``tracing.read`` gave for both.
         numbers: what buffers of one value hold in either, where they are on meta.
 
     Raises:
-        NotUnderstood: the forward pass multiplies by a number whose value is not at hand.
+        TraceError: a forward pass cannot be followed, and no branches were declared.
+        NotUnderstood: a forward pass multiplies by a number whose value is not at hand.
+        ValueError: there are neither inputs nor declared branches.
     """
-    if read_before is not None:
-        return Reading(facts=read_before[0], base_facts=read_before[1])
-    if example_inputs is None:
-        return Reading()
-    facts = None
-    try:
-        facts = read(model, example_inputs, numbers[0])
-        given = base_inputs if base_inputs is not None else example_inputs
-        base_facts = read(base, given, numbers[1])
-    except TraceError as problem:
-        return Reading(facts=facts, failure=problem)
-    _refuse_unknown(facts, "model")
-    _refuse_unknown(base_facts, "base")
-    return Reading(facts=facts, base_facts=base_facts)
+    facts, base = read_before or (None, None)
+    failure = None
+    if read_before is None and example_inputs is not None:
+        try:
+            facts = read(pair.model, example_inputs, numbers[0])
+            base = read(
+                pair.base, example_inputs if base_inputs is None else base_inputs, numbers[1]
+            )
+            _refuse_unknown(facts, "model")
+            _refuse_unknown(base, "base")
+        except TraceError as problem:
+            failure = problem
+    if facts is not None and base is not None:
+        notes = tuple(_unsure_numbers(facts))
+        comparison = compare(facts, base, pair.match)
+        return Reading(
+            comparison=comparison,
+            branching=None if pair.overruled else comparison,
+            uses=facts.uses,
+            positive=facts.positive_branches,
+            notes=notes,
+        )
+    if not pair.branches[0]:
+        raise failure or ValueError(
+            "Expected example_inputs, the arguments of one forward pass (only shapes and types "
+            "matter), to find the residual branches in the dataflow; got None. Pass e.g. "
+            "example_inputs=(tokens,), or declare the branches: branches={'layers.*.attention': "
+            "('layers.*.norm1',), ...}."
+        )
+    return Reading(
+        uses=structural_uses(pair.model),
+        positive=facts.positive_branches if facts is not None else (),
+        notes=(_untraced(failure),),
+    )
 
 
 def _refuse_unknown(facts: Facts, which: str) -> None:
@@ -121,7 +138,7 @@ def _refuse_unknown(facts: Facts, which: str) -> None:
         )
 
 
-def unsure_numbers(facts: Facts) -> Iterator[str]:
+def _unsure_numbers(facts: Facts) -> Iterator[str]:
     """A note on buffers of several entries by which the model multiplies, on the meta device."""
     names = [name or "a tensor that is no buffer" for name in facts.graph.unsure]
     if names:
@@ -133,7 +150,7 @@ def unsure_numbers(facts: Facts) -> Iterator[str]:
         )
 
 
-def untraced(failure: TraceError | None) -> str:
+def _untraced(failure: TraceError | None) -> str:
     """A note on what a plan does not know that rests on shapes and declarations alone."""
     why = str(failure).split(". If it")[0] if failure is not None else "No example_inputs"
     return (

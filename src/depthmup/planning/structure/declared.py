@@ -41,6 +41,9 @@ class DeclaredRole:
     ``fan_in`` and ``fan_out`` name axes of the parameter; left empty, the axes that grow are taken
     as the kind has them: fan-out for an input matrix or a vector, fan-in for a readout, and
     (out, in) for the first two axes of a hidden matrix, as torch stores them.
+
+    Attributes:
+        kind: input, hidden, readout or vector.
     """
 
     kind: Kind

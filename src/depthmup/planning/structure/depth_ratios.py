@@ -10,6 +10,7 @@ from depthmup.planning.structure.comparison import Comparison
 from depthmup.planning.structure.declared import DeclaredBranch
 from depthmup.planning.structure.matching import UnrelatedModels
 from depthmup.planning.structure.own_constants import OwnConstants
+from depthmup.planning.structure.pair import Pair
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site, Where, branch_sites
 from depthmup.rules import Ratios
@@ -52,26 +53,34 @@ class Membership:
     beside: frozenset[str] = frozenset()
 
 
-def from_dataflow(
-    comparison: Comparison, base_of: Mapping[str, str], declared: float | None = None
+def membership_of(
+    pair: Pair, branching: Comparison | None, declared: float | None = None
 ) -> Membership:
-    """Parameters in residual branches that were found, and those branches' multipliers.
+    """Parameters in residual branches, and those branches' multipliers.
 
     The depth ratio of a parameter is that of its branch's stream, times those of the branches this
-    one lies inside.
+    one lies inside. Of declared branches, depth is how many modules match a pattern.
 
     Args:
-        comparison: the dataflow of the model beside that of its base.
-        base_of: the name of each parameter's counterpart.
+        pair: the model and its base.
+        branching: the dataflow of both; None: branches are those that were declared.
         declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
 
     Raises:
         UnrelatedModels: a branch has no counterpart in the base.
         NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
     """
+    if branching is None:
+        return _from_declarations(*pair.branches, declared)
+    return _from_dataflow(branching, pair.base_of, declared)
+
+
+def _from_dataflow(
+    comparison: Comparison, base_of: Mapping[str, str], declared: float | None
+) -> Membership:
     facts, residuals = comparison.facts, comparison.facts.residuals
-    nest, base_nest = _Nesting.of(facts), _Nesting.of(comparison.base)
-    alike = _counterparts(nest, base_nest, base_of)
+    nest, base_nest = Nesting.of(facts), Nesting.of(comparison.base)
+    alike = counterparts(nest, base_nest, base_of)
     depths = _stream_depths(nest, base_nest, alike.streams, declared)
     own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
     of_base = {there: depths[here].ratio for here, there in alike.streams.items()}
@@ -108,7 +117,7 @@ def from_dataflow(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Nesting:
+class Nesting:
     """The branches of one model: how they nest, and which of them use each parameter.
 
     ``users``: parameter -> (branch, whether it only feeds that branch from the side).
@@ -118,7 +127,7 @@ class _Nesting:
     users: Mapping[str, list[tuple[int, bool]]]
 
     @classmethod
-    def of(cls, facts: Facts) -> "_Nesting":
+    def of(cls, facts: Facts) -> "Nesting":
         users = {
             name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
             for name, uses in facts.uses.items()
@@ -149,15 +158,24 @@ class _Nesting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Counterparts:
-    """Each stream's counterpart in the base, and that of each branch which shares parameters."""
+class Counterparts:
+    """Each stream's counterpart in the base, and that of each branch that shares parameters."""
 
     streams: Mapping[int, int]
     branches: Mapping[int, int]
 
 
-def _counterparts(nest: _Nesting, base: _Nesting, base_of: Mapping[str, str]) -> _Counterparts:
-    """Match streams by the parameters that their branches share: the most votes win."""
+def counterparts(nest: Nesting, base: Nesting, base_of: Mapping[str, str]) -> Counterparts:
+    """Match streams by the parameters that their branches share: the most votes win.
+
+    Args:
+        nest: the branches of the model.
+        base: those of its base.
+        base_of: the name of each parameter's counterpart.
+
+    Raises:
+        UnrelatedModels: a stream shares no parameter with the base.
+    """
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}
     for name, pairs in nest.users.items():
@@ -180,23 +198,27 @@ def _counterparts(nest: _Nesting, base: _Nesting, base_of: Mapping[str, str]) ->
                 f"The residual branch {label} of the model has no counterpart in the base, where "
                 "the same parameters lie in no branch. Use a base with at least one such block."
             )
-    return _Counterparts(
+    return Counterparts(
         streams={index: votes[index].most_common(1)[0][0] for index in sorted(votes)},
         branches={branch: others.most_common(1)[0][0] for branch, others in alike.items()},
     )
 
 
 def _stream_depths(
-    nest: _Nesting, base: _Nesting, counterparts: Mapping[int, int], declared: float | None
+    nest: Nesting, base: Nesting, counterparts: Mapping[int, int], declared: float | None
 ) -> list[StreamDepth]:
     """The depth of every stream; a declared ratio is that of streams which lie in no branch."""
     depths = []
+    labels = [b.label for i in counterparts for b in [nest.residuals.branches[nest.first(i)]]]
+    patterns = Counter(map(pattern_of, labels))
     for index, stream in enumerate(nest.residuals.streams):
         base_depth = base.residuals.streams[counterparts[index]].depth
         outer = not nest.level(nest.first(index))
+        label = nest.residuals.branches[nest.first(index)].label
         depths.append(
             StreamDepth(
-                label=pattern_of(nest.residuals.branches[nest.first(index)].label),
+                # Stages of one pattern are told apart by where each begins.
+                label=pattern_of(label) if patterns[pattern_of(label)] == 1 else label,
                 additions=stream.depth,
                 base_additions=base_depth,
                 ratio=declared if declared and outer else stream.depth / base_depth,
@@ -227,8 +249,8 @@ class _Service:
 
 
 def _services(
-    nest: _Nesting,
-    base: _Nesting,
+    nest: Nesting,
+    base: Nesting,
     base_of: Mapping[str, str],
     depths: Sequence[StreamDepth],
     of_base: Mapping[int, float],
@@ -298,7 +320,8 @@ def _standing(service: _Service) -> Standing | None:
             f"of the base while depth grows {r:g}-fold. Expected as many, or a number that "
             "grows with depth. Use a base that shares layers in the same pattern."
         )
-    if _one_slice_each(service.uses):  # a stack of layers in one parameter
+    # A stack of layers in one parameter, or what a part of it is made for.
+    if _one_slice_each(service.uses) or all(use.divided for use in service.uses):
         return service.labels, times / base_times, False
     if service.feeds and any(use.reads_stream for use in service.uses):
         return None  # the end of another stream: an encoder's last norm, read by all branches
@@ -368,21 +391,9 @@ def _one_slice_each(uses: tuple[Use, ...]) -> bool:
     return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
 
 
-def from_declarations(
-    model: tuple[DeclaredBranch, ...],
-    base: tuple[DeclaredBranch, ...],
-    declared: float | None = None,
+def _from_declarations(
+    model: tuple[DeclaredBranch, ...], base: tuple[DeclaredBranch, ...], declared: float | None
 ) -> Membership:
-    """Parameters in declared branches; depth is how many modules match a pattern.
-
-    Args:
-        model: the model's declared branches.
-        base: the base's.
-        declared: the depth ratio, if not to be counted.
-
-    Raises:
-        UnrelatedModels: the base has no branch of a pattern that the model has.
-    """
     counts = Counter(branch.family for branch in model)
     base_counts = Counter(branch.family for branch in base)
     sites, inside = [], {}

@@ -4,11 +4,13 @@ A mixture has three sizes beside width and depth: how many experts there are (E)
 are active (K), and how wide each is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from depthmup.planning.structure.comparison import Comparison
 from depthmup.planning.structure.own_constants import equal
+from depthmup.planning.structure.pair import Pair
+from depthmup.planning.structure.repeated import repeated_words
 from depthmup.planning.structure.roles import Growth, MixturePart, NotUnderstood, matrix_use
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import Part, Ratios, Scheme
@@ -62,15 +64,12 @@ class Mixtures:
     parts: Mapping[str, MixturePart] = field(default_factory=dict)
 
 
-def mixtures_of(
-    comparison: Comparison | None, growth: Mapping[str, Growth], base_of: Mapping[str, str]
-) -> Mixtures:
+def mixtures_of(pair: Pair, comparison: Comparison | None) -> Mixtures:
     """Set the mixtures of a model beside those of its base.
 
     Args:
+        pair: the model and its base.
         comparison: the dataflow of both; None where it could not be followed.
-        growth: the shape of each parameter in both.
-        base_of: the name of each parameter's counterpart.
     """
     if comparison is None or not comparison.facts.mixtures:
         return Mixtures()
@@ -78,7 +77,7 @@ def mixtures_of(
     result: dict[MixtureGrowth, None] = {}
     parts: dict[str, MixturePart] = {}
     for mixture in comparison.facts.mixtures:
-        one = _growth(mixture, of_base.get(base_of[mixture.router]), growth, comparison)
+        one = _growth(mixture, of_base.get(pair.base_of[mixture.router]), pair.growth, comparison)
         result[one] = None
         parts.update(_parts(mixture, one.ratios))
     return Mixtures(growth=tuple(result), parts=parts)
@@ -122,26 +121,24 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
 
     for name in mixture.shared:
         yield name, MixturePart(part=Part.SHARED)
-    for name in {mixture.router, *mixture.biases}:
+    for name in {mixture.router, *mixture.biases, *mixture.noise}:
         yield part(Part.ROUTER, name)
     for name in mixture.matrices | mixture.vectors:
         yield part(Part.DOWN if name in mixture.last else Part.EXPERT, name)
 
 
-def mixture_sites(
-    comparison: Comparison, mixtures: Mixtures, base_of: Mapping[str, str]
-) -> Iterator[Site]:
+def mixture_sites(pair: Pair, comparison: Comparison, mixtures: Mixtures) -> Iterator[Site]:
     """Sums over active experts that nothing averages: each takes 1/K, in the experts' last layers.
 
     Args:
-        comparison: the dataflow of the model beside that of its base.
+        pair: the model and its base.
+        comparison: the dataflow of both.
         mixtures: of the model.
-        base_of: the name of each parameter's counterpart.
     """
     uses, (numbers, base_numbers) = comparison.facts.uses, comparison.own
     for mixture in comparison.facts.mixtures:
         active = 1.0 if mixture.averaged else mixtures.parts[mixture.router].active
-        of_base = base_numbers.experts.get(base_of[mixture.router], 1.0)
+        of_base = base_numbers.experts.get(pair.base_of[mixture.router], 1.0)
         own = numbers.experts[mixture.router] / of_base
         if equal(active, 1.0) and equal(own, 1.0):
             continue
@@ -155,17 +152,34 @@ def mixture_sites(
         )
 
 
-def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[str]:
+def not_covered(
+    mixtures: Sequence[MixtureGrowth], scheme: Scheme, repeated: Sequence[str] = ()
+) -> Iterator[str]:
     """Notes on mixtures that grew in a way for which a scheme has no factor.
 
     Args:
         mixtures: how they grew.
         scheme: whose laws are to hold.
+        repeated: containers that repeat their modules more often than the base's inside of one
+            branch, and of which no router was seen to weight the modules.
 
     Raises:
         NotUnderstood: the scheme's rule for experts needs held what was not held, or there are more
-            experts and the scheme has no rule for them.
+            experts and the scheme has no rule for them, or it has one and nothing that it is for.
     """
+    if scheme.experts is not None and not mixtures:
+        dense = scheme.name.split("+")[0]
+        if repeated:
+            raise NotUnderstood(
+                f"{scheme.title} has a rule for experts, and {repeated_words(repeated)}, but no "
+                "router was seen that weights them: one matrix, whose softmax or sigmoid "
+                "multiplies what every expert reads or what it gives, once. Write the layer so, or "
+                f"name scheme={dense!r}, under which their number takes no factor."
+            )
+        yield (
+            f"{scheme.title} has a rule for experts, and no router was seen that weights any: "
+            f"nothing takes its factors, and the plan is that of {dense!r}."
+        )
     for mixture in mixtures:
         ratios = mixture.ratios
         if mixture.active == 1 and mixture.renormalized:
@@ -193,19 +207,3 @@ def not_covered(mixtures: Iterable[MixtureGrowth], scheme: Scheme) -> Iterator[s
                 f"The mixture of {mixture.router} grows in a way for which {scheme.title} has no "
                 f"rule and takes no factor: {mixture}."
             )
-
-
-def containers(match_deeper: Iterable[str], parts: Iterable[str], names: Iterable[str]) -> set[str]:
-    """Those of several containers in which there is nothing but parts of mixtures.
-
-    Args:
-        match_deeper: names of modules.
-        parts: names of the parameters that are parts of mixtures.
-        names: of all parameters.
-    """
-    result = set()
-    for container in match_deeper:
-        inside = {name for name in names if not container or name.startswith(f"{container}.")}
-        if inside and inside <= {*parts}:
-            result.add(container)
-    return result

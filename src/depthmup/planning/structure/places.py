@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torch import nn
-
-from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.comparison import Comparison, Reading
 from depthmup.planning.structure.declared import DeclaredRole
 from depthmup.planning.structure.depth_ratios import Membership
+from depthmup.planning.structure.pair import Pair
 from depthmup.planning.structure.roles import (
     Growth,
     MixturePart,
@@ -18,15 +17,21 @@ from depthmup.planning.structure.roles import (
     matrix_use,
 )
 from depthmup.rules import Kind, Part, Ratios, Role
-from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of, plain_name
+from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ParameterPlace:
     """One parameter: what it is, how it grew, where it stands.
 
     ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
     where it is tied; ``embeds`` says that rows of it are looked up, beside any other use.
+
+    Attributes:
+        name, shape: of the parameter.
+        base_name, base_shape: of its counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
     """
 
     name: str
@@ -40,73 +45,67 @@ class Place:
     embeds: bool = False
 
 
-def growth_of(model: nn.Module, base: nn.Module, base_of: Mapping[str, str]) -> dict[str, Growth]:
-    """The shape of each parameter in both models.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Located:
+    """The place of every parameter, and notes on those that no rule covers."""
 
-    Args:
-        model: whose parameters they are.
-        base: its base.
-        base_of: the name of each parameter's counterpart.
-    """
-    shapes, base_shapes = (
-        {plain_name(name): tuple(p.shape) for name, p in part.named_parameters()}
-        for part in (model, base)
-    )
-    return {
-        name: Growth(name=name, shape=shapes[name], base_shape=base_shapes[counterpart])
-        for name, counterpart in base_of.items()
-    }
+    places: tuple[ParameterPlace, ...]
+    notes: tuple[str, ...]
 
 
-def places(
-    names: Mapping[str, tuple[str, ...]],
-    base_of: Mapping[str, str],
-    growth: Mapping[str, Growth],
-    uses: Mapping[str, tuple[Use, ...]],
-    membership: Membership,
-    declared: Mapping[str, DeclaredRole],
-    frozen: frozenset[str],
-    parts: Mapping[str, MixturePart],
-) -> tuple[Place, ...]:
+def located(
+    pair: Pair, reading: Reading, membership: Membership, parts: Mapping[str, MixturePart]
+) -> Located:
     """The place of every parameter.
 
     Args:
-        names: all names of each parameter, by its first.
-        base_of: the name of its counterpart.
-        growth: its shape in both.
-        uses: what the forward pass, or its module, does with it.
-        membership: which branches it lies in.
-        declared: roles that need not be found out.
-        frozen: parameters that are not trained.
+        pair: the model and its base.
+        reading: what the forward passes, or the modules, do with the parameters.
+        membership: which branches they lie in.
         parts: of mixtures of experts, by name.
 
     Raises:
-        NotUnderstood: a parameter is used in a way that fixes no role.
+        NotUnderstood: a parameter is used in a way that fixes no role; a matrix reads coordinates
+            of which some grow and others do not; layers repeat outside of every branch.
     """
-    result = []
-    for name in names:
-        role, ratios, branches = _role(
-            growth[name],
-            uses.get(name, ()),
-            membership,
-            declared.get(name),
-            parts.get(name),
-            frozen=name in frozen,
-        )
-        result.append(
-            Place(
-                name=name,
-                names=names[name],
-                shape=growth[name].shape,
-                base_name=base_of[name],
-                base_shape=growth[name].base_shape,
-                role=role,
-                ratios=ratios,
-                branches=branches,
-                embeds=lookup_use(uses.get(name, ())) is not None,
-            )
-        )
-    return tuple(result)
+    notes: list[str] = []
+    outside = _repeated_outside(pair, reading, membership, parts)
+    if outside:
+        if not pair.branches[0] and not pair.overruled:
+            raise NotUnderstood(_no_depth_rule(outside))
+        notes.append(_no_depth_rule(outside))
+    if reading.branching is not None:
+        notes += _on_the_stream(pair, reading.branching, membership)
+    places = tuple(_place(name, pair, reading, membership, parts.get(name)) for name in pair.names)
+    if reading.comparison is not None:
+        notes += _unused(pair, reading)
+        _refuse_mixed_inputs(pair, reading.comparison)
+    notes += _mixed_growth(pair.growth)
+    return Located(places=places, notes=tuple(notes))
+
+
+def _place(
+    name: str,
+    pair: Pair,
+    reading: Reading,
+    membership: Membership,
+    mixture: MixturePart | None,
+) -> ParameterPlace:
+    growth, uses = pair.growth[name], reading.uses.get(name, ())
+    role, ratios, branches = _role(
+        growth, uses, membership, pair.roles.get(name), mixture, frozen=name in pair.frozen
+    )
+    return ParameterPlace(
+        name=name,
+        names=pair.names[name],
+        shape=growth.shape,
+        base_name=pair.base_of[name],
+        base_shape=growth.base_shape,
+        role=role,
+        ratios=ratios,
+        branches=branches,
+        embeds=lookup_use(uses) is not None,
+    )
 
 
 def _role(
@@ -134,6 +133,9 @@ def _role(
         # A shared expert is a dense layer.
         mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
     )
+    if labels and uses and all(use.divided for use in uses):
+        # Its rows are those of all layers: each branch reads as many as in the base.
+        fans = replace(fans, fan_out=fans.fan_out / depth)
     role = Role(
         kind=kind,
         in_branch=bool(labels),
@@ -150,28 +152,14 @@ def _is_vector(growth: Growth) -> bool:
     return sum(size != 1 for size in growth.shape) <= 1
 
 
-def mixed_inputs(
-    names: Iterable[str],
-    base_of: Mapping[str, str],
-    comparison: Comparison,
-    declared: Iterable[str],
-) -> None:
+def _refuse_mixed_inputs(pair: Pair, comparison: Comparison) -> None:
     """Refuse a matrix that reads coordinates of which some grow and others do not.
 
     What reads n growing coordinates learns at 1/n and what reads fixed ones at 1: one learning rate
     for both would let the fixed ones vanish.
-
-    Args:
-        names: of the parameters.
-        base_of: the name of each one's counterpart.
-        comparison: the dataflow of both models.
-        declared: parameters whose role was declared.
-
-    Raises:
-        NotUnderstood: there is such a matrix.
     """
-    for name in set(names) - {*declared}:
-        base_uses = comparison.base.uses[base_of[name]]
+    for name in pair.names.keys() - pair.roles.keys():
+        base_uses = comparison.base.uses[pair.base_of[name]]
         for i, use in enumerate(comparison.facts.uses[name]):
             base_use = base_uses[min(i, len(base_uses) - 1)] if base_uses else use
             if len(use.pieces) != len(base_use.pieces):
@@ -194,32 +182,23 @@ def _mixed(name: str, pieces: Sequence[int], growth: Sequence[float]) -> str:
     )
 
 
-def repeated_outside(
-    base_of: Mapping[str, str],
-    uses: Mapping[str, tuple[Use, ...]],
-    membership: Membership,
-    declared: Iterable[str],
+def _repeated_outside(
+    pair: Pair, reading: Reading, membership: Membership, parts: Iterable[str]
 ) -> list[str]:
-    """Matrices of layers that the model repeats more often than the base, outside of branches.
-
-    Args:
-        base_of: the name of each parameter's counterpart.
-        uses: what the forward pass does with each parameter.
-        membership: which branches each lies in.
-        declared: parameters whose role was declared, which need no branch.
-    """
+    """Matrices of layers that the model repeats more often than the base, outside of branches."""
     # A layer is repeated where several parameters have one counterpart.
-    copies, exempt = Counter(base_of.values()), {*declared, *membership.inside, *membership.beside}
+    copies = Counter(pair.base_of.values())
+    exempt = {*pair.roles, *parts, *membership.inside, *membership.beside}
     return [
         name
-        for name, counterpart in base_of.items()
+        for name, counterpart in pair.base_of.items()
         if copies[counterpart] > 1
         and name not in exempt
-        and matrix_use(uses.get(name, ())) is not None
+        and matrix_use(reading.uses.get(name, ())) is not None
     ]
 
 
-def no_depth_rule(names: list[str]) -> str:
+def _no_depth_rule(names: list[str]) -> str:
     """What to do about matrices that repeat outside of every branch."""
     return (
         f"The model repeats {patterns_of(names, most=3)} more often than the base, but outside "
@@ -230,28 +209,14 @@ def no_depth_rule(names: list[str]) -> str:
     )
 
 
-def on_the_stream(
-    names: Iterable[str],
-    base_of: Mapping[str, str],
-    comparison: Comparison,
-    membership: Membership,
-    declared: Iterable[str],
-) -> Iterator[str]:
-    """A note on what acts on the stream itself once per layer, which no depth rule covers.
-
-    Args:
-        names: of the parameters.
-        base_of: the name of each one's counterpart.
-        comparison: the dataflow of both models.
-        membership: which branches each parameter lies in.
-        declared: parameters whose role was declared.
-    """
-    exempt = {*declared, *membership.inside}
+def _on_the_stream(pair: Pair, comparison: Comparison, membership: Membership) -> Iterator[str]:
+    """A note on what acts on the stream itself once per layer, which no depth rule covers."""
+    exempt = {*pair.roles, *membership.inside}
     facts, base = comparison.facts, comparison.base
     acting = [
         name
-        for name in names
-        if name not in exempt and _grows_with_depth(name, base_of, facts, base)
+        for name in pair.names
+        if name not in exempt and _grows_with_depth(name, pair.base_of, facts, base)
     ]
     # A norm on the stream undoes what gains on it add up to.
     if acting and not any(stream.normalized for stream in facts.residuals.streams):
@@ -278,17 +243,16 @@ def _each_layer(names: list[str]) -> str:
     )
 
 
-def unused(
-    uses: Mapping[str, tuple[Use, ...]], growth: Mapping[str, Growth], frozen: frozenset[str]
-) -> Iterator[str]:
-    """A note on vectors without influence on the output.
-
-    Args:
-        uses: what the forward pass does with each parameter.
-        growth: shapes of those whose role was not declared.
-        frozen: parameters that are not trained, of which nothing need be said.
-    """
-    idle = [n for n, g in growth.items() if not uses.get(n) and n not in frozen and _is_vector(g)]
+def _unused(pair: Pair, reading: Reading) -> Iterator[str]:
+    """A note on vectors without influence on the output; of frozen ones nothing need be said."""
+    idle = [
+        name
+        for name, growth in pair.growth.items()
+        if not reading.uses.get(name)
+        and name not in pair.roles
+        and name not in pair.frozen
+        and _is_vector(growth)
+    ]
     if idle:
         more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
         yield (
@@ -298,7 +262,7 @@ def unused(
         )
 
 
-def mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
+def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
     """A note on a base that is narrower in some dimensions and wider in others."""
     wider = [g for g in growth.values() if any(r > 1 for r in g.ratios)]
     narrower = [g for g in growth.values() if any(r < 1 for r in g.ratios)]

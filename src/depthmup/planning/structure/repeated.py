@@ -1,52 +1,85 @@
 """What a model repeats more often than its base inside of one residual branch."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
-from depthmup.planning.structure.declared import DeclaredBranch
-from depthmup.planning.structure.matching import Match
+from depthmup.planning.structure.comparison import Comparison
+from depthmup.planning.structure.depth_ratios import Membership
 from depthmup.planning.structure.own_constants import equal
+from depthmup.planning.structure.pair import Pair
 from depthmup.planning.structure.roles import NotUnderstood
 from depthmup.planning.structure.sites import Site
-from depthmup.tracing import Use, pattern_of
+from depthmup.tracing import pattern_of
 
-Membership = Mapping[str, frozenset[int]]
+Branches: TypeAlias = Mapping[str, frozenset[int]]
 """For every parameter, the indices of the residual branches that it lies in."""
 
 
-def in_declared(names: Iterable[str], branches: Sequence[DeclaredBranch]) -> Membership:
-    """The declared branches that parameters lie in.
+def repeated_inside(
+    pair: Pair, branching: Comparison | None, membership: Membership, experts: Collection[str]
+) -> tuple[str, ...]:
+    """Containers that repeat more children than the base's inside of one residual branch.
 
     Args:
-        names: of the parameters.
-        branches: as a person declared them.
+        pair: the model and its base.
+        branching: the dataflow of both; None: branches are those that were declared.
+        membership: where parameters stand in branches.
+        experts: parameters of mixtures of experts, whose number has rules of its own.
+
+    Raises:
+        NotUnderstood: there is no residual branch at all; or nothing says how what is repeated
+            inside of one is put together.
     """
-    return {
-        name: frozenset(i for i, branch in enumerate(branches) if name in branch.parameters)
-        for name in names
-    }
+    deeper = [c for c in pair.match.deeper if _holds_others(pair, c, experts)]
+    if not membership.sites and deeper:
+        raise NotUnderstood(
+            f"The model repeats {', '.join(map(repr, deeper))} more often than the base, but "
+            "no residual addition was found in its forward pass, so no depth rule applies. Give "
+            "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
+        )
+    inside = _in_one_branch(deeper, _branches(pair, branching))
+    if inside and branching is None:
+        raise NotUnderstood(
+            f"{repeated_words(inside)}, and a declaration does not say how they are put "
+            "together. Experts are recognized in the dataflow: leave out branches= and pass "
+            "example_inputs, or give both models the same number."
+        )
+    return inside
 
 
-def in_traced(names: Iterable[str], uses: Mapping[str, Sequence[Use]]) -> Membership:
-    """The branches of the dataflow that parameters lie in, by any of their uses.
+def repeated_note(containers: Iterable[str]) -> Iterator[str]:
+    """A note on what repeats inside of one residual branch, which no rule covers."""
+    if named := [*containers]:
+        yield (
+            f"{repeated_words(named)}. No rule is known for that but those for experts that a "
+            "router weights: their number takes no factor, and a mean over them stays as it is."
+        )
 
-    Args:
-        names: of the parameters.
-        uses: of each.
-    """
+
+def _holds_others(pair: Pair, container: str, experts: Collection[str]) -> bool:
+    """Whether there is more in a container than experts; one without parameters may be a layer."""
+    start = f"{container}." if container else ""
+    inside = {name for name in pair.names if name.startswith(start)}
+    return not inside or not inside <= {*experts}
+
+
+def _branches(pair: Pair, branching: Comparison | None) -> Branches:
+    """The branches that parameters lie in, by any of their uses or as they were declared."""
+    if branching is None:
+        return {
+            name: frozenset(i for i, b in enumerate(pair.branches[0]) if name in b.parameters)
+            for name in pair.names
+        }
+    uses = branching.facts.uses
     return {
         name: frozenset(index for use in uses.get(name, ()) for index, _ in use.branches)
-        for name in names
+        for name in pair.names
     }
 
 
-def repeated_in_branches(deeper: Iterable[str], branches_of: Membership) -> list[str]:
-    """Containers whose children all lie in one and the same branch: experts, or a deeper branch.
-
-    Args:
-        deeper: containers that have more children than the base's.
-        branches_of: for every parameter, the residual branches that it lies in.
-    """
+def _in_one_branch(deeper: Iterable[str], branches_of: Branches) -> tuple[str, ...]:
+    """Containers whose children all lie in one and the same branch: experts, or a deeper branch."""
     result = []
     for container in deeper:
         start = f"{container}." if container else ""
@@ -57,14 +90,14 @@ def repeated_in_branches(deeper: Iterable[str], branches_of: Membership) -> list
         shared = set[frozenset[int]]().union(*children.values())
         if len(children) > 1 and len(shared) == 1 and shared != {frozenset[int]()}:
             result.append(container)
-    return result
+    return tuple(result)
 
 
-def repeated_text(containers: Iterable[str]) -> str:
+def repeated_words(containers: Iterable[str]) -> str:
     """The containers in a sentence, without its end.
 
     Example:
-        >>> repeated_text(["layers.0.experts", "layers.1.experts"])
+        >>> repeated_words(["layers.0.experts", "layers.1.experts"])
         'layers.*.experts repeats its modules more often than the base inside of one residual \
 branch'
     """
@@ -76,7 +109,7 @@ branch'
 
 
 def with_numbers_left(
-    sites: Iterable[Site], containers: Iterable[str], match: Match, base_names: Iterable[str]
+    pair: Pair, sites: Iterable[Site], containers: Collection[str]
 ) -> Iterator[Site]:
     """Sites of branches, a model's own 1/E or E^-1/2 over E repeated modules being none of depth's.
 
@@ -84,27 +117,26 @@ def with_numbers_left(
     size could mean both.
 
     Args:
+        pair: the model and its base.
         sites: of the branches.
         containers: that repeat their modules more often inside of one branch.
-        match: of the model and its base.
-        base_names: of the base's parameters.
 
     Raises:
         NotUnderstood: the number of a branch follows neither.
     """
-    names_of_base = [*base_names]
+    base_names = pair.base_of.values()
     for site in sites:
         inside = [c for c in containers if any(f.startswith(f"{c}.") for f in site.folds)]
         if not inside or equal(site.own, 1.0):
             yield site
             continue
         ratios = {
-            len(_children(site.folds, c)) / len(_children(names_of_base, match.modules[c]))
+            len(_children(site.folds, c)) / len(_children(base_names, pair.match.modules[c]))
             for c in inside
         }
         if not any(equal(site.own * ratio**power, 1.0) for ratio in ratios for power in (1.0, 0.5)):
             raise NotUnderstood(
-                f"{repeated_text(inside)}, and the branch {site.label} is multiplied by a number "
+                f"{repeated_words(inside)}, and the branch {site.label} is multiplied by a number "
                 f"that is {site.own:.4g} times the base's: what follows depth in it and what the "
                 "number of modules cannot be told apart. Give both models the same number."
             )

@@ -31,6 +31,12 @@ class Site:
 
     ``folds`` are the parameters that carry the multiplier when folded (empty: it cannot be),
     ``hooks`` the tensors to multiply when it is kept explicit (empty: it cannot be).
+
+    Attributes:
+        where: a parameter's use, the logits of attention, or a branch.
+        label: in words.
+        ratios: by how much sizes grew there.
+        parameter: whose use it is, if it is one's.
     """
 
     where: Where

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from depthmup.planning.structure.comparison import Comparison
 from depthmup.planning.structure.own_constants import equal
-from depthmup.planning.structure.places import Place
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.planning.structure.roles import NotUnderstood, matrix_use
 from depthmup.planning.structure.sites import Site, Where
 from depthmup.rules import Kind
 from depthmup.tracing import Carriers, Facts, Hook, How
 
 
-def weight_sites(comparison: Comparison, places: Sequence[Place]) -> Iterator[Site]:
+def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> Iterator[Site]:
     """Readouts and embeddings: where Laws.forward applies; and the model's own constants.
 
     Raises:
@@ -58,7 +58,12 @@ def weight_sites(comparison: Comparison, places: Sequence[Place]) -> Iterator[Si
 
 
 def _scale_site(
-    where: Where, parameter: Place, own: float, hooks: tuple[Hook, ...], *, folds: tuple[str, ...]
+    where: Where,
+    parameter: ParameterPlace,
+    own: float,
+    hooks: tuple[Hook, ...],
+    *,
+    folds: tuple[str, ...],
 ) -> Site:
     """Where the factor of one weight goes, and how the model's own constants around it grow."""
     return Site(

@@ -2,11 +2,11 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from depthmup.sweep.executors.executor import Listener
-from depthmup.sweep.jobs import Job, Result, key_of
+from depthmup.sweep.jobs import Job, Result, StepLoss, key_of
 
 ATTEMPTS = 3
 """Number of workers that may die of one result before it is reported as failed."""
@@ -59,8 +59,10 @@ class Backlog:
             self._delivered.add(key)
             self._listener.on_result(result)
 
-    def progress(self, attempt: Attempt, fraction: float) -> None:
+    def progress(self, attempt: Attempt, fraction: float, losses: Sequence[StepLoss] = ()) -> None:
         self._listener.on_progress(attempt.job, fraction)
+        if losses:
+            self._listener.on_losses(losses)
 
     def ended(self, attempt: Attempt) -> None:
         """The job ended by itself."""

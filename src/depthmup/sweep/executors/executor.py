@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
-from depthmup.sweep.jobs import Job, Result
+from depthmup.sweep.jobs import Job, Result, StepLoss
 
 
 class Listener(Protocol):
@@ -14,6 +14,9 @@ class Listener(Protocol):
         """A result is ready. Each comes once, even if its job was tried several times."""
 
     def on_progress(self, job: Job, fraction: float) -> None: ...
+
+    def on_losses(self, losses: Sequence[StepLoss]) -> None:
+        """Losses of a job that is live, before its result; after a worker's death, once more."""
 
     def on_failure(self, job: Job, why: str) -> None:
         """The job could not be done; the others continue."""

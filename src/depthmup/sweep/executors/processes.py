@@ -19,7 +19,7 @@ from typing import Any
 from depthmup.model.errors import error_report
 from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
-from depthmup.sweep.jobs import Job
+from depthmup.sweep.jobs import Job, StepLoss
 
 STARTUP = 120.0
 """Seconds for a new process to load its libraries; a job's time limit counts from there."""
@@ -140,7 +140,7 @@ class _Worker:
         elif kind == "started":
             self.deadline = time.monotonic() + backlog.seconds(self.attempt)
         elif kind == "progress":
-            backlog.progress(self.attempt, content)
+            backlog.progress(self.attempt, *content)
         elif kind == "result":
             backlog.result(content)
         else:
@@ -211,7 +211,7 @@ def _work(connection: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
-    spoke = 0.0
+    spoke, waiting = 0.0, list[StepLoss]()
 
     def say(kind: str, content: Any = None) -> None:
         try:
@@ -219,11 +219,13 @@ def _work(connection: Connection) -> None:
         except (BrokenPipeError, ConnectionResetError):
             os._exit(0)
 
-    def tell(fraction: float) -> None:
+    def tell(fraction: float, losses: Sequence[StepLoss] = (), /) -> None:
         nonlocal spoke
+        waiting.extend(losses)
         if (now := time.monotonic()) - spoke > 0.2:
             spoke = now
-            say("progress", fraction)
+            say("progress", (fraction, tuple(waiting)))
+            waiting.clear()
 
     say("ready")
     while True:
@@ -232,6 +234,7 @@ def _work(connection: Connection) -> None:
         except (EOFError, ConnectionResetError):
             os._exit(0)
         say("started")
+        waiting.clear()  # of a job that ended before, whose record has them
         try:
             job: Job = pickle.loads(packed)
             for result in job(tell):

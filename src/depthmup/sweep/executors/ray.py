@@ -41,7 +41,8 @@ class Ray:
     done elsewhere. Results come to this process one by one and are stored only here. All nodes need
     this package and the files of the models.
 
-    The progress within a job of several results is that of its results alone.
+    The progress within a job of several results is that of its results alone, and losses come with
+    the result.
     """
 
     address: str = "auto"
@@ -169,7 +170,7 @@ def _work(packed: bytes, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
     yield "started", None
     try:
         job: Job = pickle.loads(packed)
-        for result in job(lambda fraction: None):
+        for result in job(lambda fraction, losses=(): None):
             yield "result", result
     except MemoryError:
         yield "exhausted", traceback.format_exc()

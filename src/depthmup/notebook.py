@@ -1,0 +1,101 @@
+"""Progress in a notebook: one line that changes in place, where a terminal would have a bar."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from depthmup.reports.sentences import duration
+from depthmup.sweep import Progress
+
+SECONDS_BETWEEN_UPDATES = 0.5
+"""Every update is a message to the browser, and progress is told many times a second."""
+
+EARLY = 0.05
+"""Fraction of the expected work of a search before which its remaining time is not predicted."""
+
+
+def time_left(progress: Progress) -> str:
+    """The remaining time in words, as far as it can be known.
+
+    Args:
+        progress: of a sweep.
+
+    Returns:
+        A few words for the end of a line.
+
+    Example:
+        >>> time_left(Progress(done=3, cells=12, fraction=0.25, elapsed=20.0))
+        '1 min 0 s left'
+    """
+    if not progress.open:
+        return f"{duration(progress.remaining)} left"
+    # Before the first sizes are done, little is known of the others.
+    if progress.fraction <= EARLY:
+        return "the smallest size first"
+    return f"{duration(progress.remaining)} left, or less"
+
+
+@contextmanager
+def told(
+    progress: Callable[[Progress], None] | None,
+) -> Iterator[Callable[[Progress], None]]:
+    """What to tell a sweep's progress to: the caller's function, or a notebook's line, or nothing.
+
+    Args:
+        progress: the caller's; None for the line of a notebook where this runs in one.
+
+    Yields:
+        The function to call.
+    """
+    if progress is not None or not in_notebook():
+        yield progress or (lambda progress: None)
+        return
+    line = _Line()
+    try:
+        yield line.tell
+    except BaseException:
+        line.end("stopped")
+        raise
+    line.end("done")
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this, which shows what ``display`` is given."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class _Line:
+    """A line of output of the current cell; a display handle lets it be replaced."""
+
+    def __init__(self) -> None:
+        display = import_module("IPython.display").display
+
+        self._started = self._spoke = time.monotonic()
+        self._runs = 0
+        self._handle = display(_text("training: starting"), raw=True, display_id=True)
+
+    def tell(self, progress: Progress) -> None:
+        self._runs = progress.done
+        if time.monotonic() - self._spoke > SECONDS_BETWEEN_UPDATES:
+            self._spoke = time.monotonic()
+            about = "about " if progress.open else ""
+            self._show(
+                f"training: {progress.done} of {about}{progress.cells} runs, "
+                f"{progress.fraction:.0%} of the work, {time_left(progress)}"
+            )
+
+    def end(self, how: str) -> None:
+        runs = "1 run" if self._runs == 1 else f"{self._runs} runs"
+        self._show(f"training: {how}, {runs} in {duration(time.monotonic() - self._started)}")
+
+    def _show(self, line: str) -> None:
+        self._handle.update(_text(line), raw=True)
+
+
+def _text(line: str) -> dict[str, str]:
+    return {"text/plain": line}

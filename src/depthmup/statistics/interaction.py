@@ -1,0 +1,124 @@
+"""Whether the drift along one axis depends on another: their interaction, from a crossed design.
+
+    log2 best(x, y) = f(x) + g(y) + s x y,   x and y in doublings of the base's sizes
+
+f and g are free: they are what the arms show, so that an arm that bends is no interaction. With one
+size that grows along both,
+
+    s = (best(x, y) - best(x, 0) - best(0, y) + best(0, 0)) / (x y).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from depthmup.records import UNKNOWN, Axis, Estimate, Place
+from depthmup.statistics.intervals import Array, around
+from depthmup.statistics.optimum import Optima
+from depthmup.statistics.regression import Regression
+
+Size = Mapping[Axis, int]
+
+
+def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple[Size, ...]:
+    """The sizes that tell how two axes interact: those that grow along both, and their arms.
+
+    Args:
+        sizes: that were measured.
+        base: where the arms meet.
+        axes: the two.
+
+    Returns:
+        The sizes; none if none grows along both.
+
+    Example:
+        >>> base = {"depth": 4, "batch": 8}
+        >>> sizes = [base, {**base, "depth": 8}, {**base, "batch": 16}, {"depth": 8, "batch": 16}]
+        >>> crossed(sizes, base, ("depth", "batch")) == tuple(sizes)
+        True
+        >>> crossed(sizes[:3], base, ("depth", "batch"))
+        ()
+    """
+    measured = {tuple(sorted(size.items())) for size in sizes}
+    one, other = axes
+
+    def along(size: Size, axis: Axis) -> Size:
+        return {**base, axis: size[axis]}
+
+    def complete(size: Size) -> bool:
+        within = {**base, one: size[one], other: size[other]} == dict(size)
+        arms = (along(size, one), along(size, other), base)
+        return within and all(tuple(sorted(arm.items())) in measured for arm in arms)
+
+    corners = [s for s in sizes if s[one] != base[one] and s[other] != base[other] and complete(s)]
+    needed = [size for c in corners for size in (base, along(c, one), along(c, other), c)]
+    return tuple({tuple(sorted(size.items())): size for size in needed}.values())
+
+
+def interaction(
+    fitted: Optima, sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]
+) -> Estimate:
+    """How much the drift along one axis changes per doubling of the other.
+
+    Args:
+        fitted: the optima of these sizes.
+        sizes: as ``crossed`` gives them.
+        base: where the arms meet.
+        axes: the two.
+
+    Returns:
+        Octaves per doubling of both, with a 95% interval; unknown where an optimum lies at the
+        edge of what was tried.
+
+    Example:
+        >>> from depthmup.statistics import Curves, optima
+        >>> rates, base = np.arange(-6.0, 2.0), {"depth": 4, "batch": 8}
+        >>> sizes = [{"depth": d, "batch": b} for d in (4, 8) for b in (8, 16)]
+        >>> best = (-2.0, -2.0, -2.5, -2.25)  # half an octave lower at depth 8, a quarter with 16
+        >>> losses = [np.exp(0.1 * (rates - at) ** 2)[:, None] for at in best]
+        >>> fitted = optima(Curves.of(rates, losses))
+        >>> round(interaction(fitted, sizes, base, ("depth", "batch")).value, 2)
+        0.25
+    """
+    if not sizes or set(fitted.places()) != {Place.INTERIOR}:
+        return UNKNOWN
+    law = Regression(fitted=fitted, design=_design(sizes, base, axes))
+    row = law.rows[-1]
+    return around(float(fitted.centre @ row), float(law.half(row)))
+
+
+def _design(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> Array:
+    """The base, one column for every other value along each axis, and the product, last."""
+    columns = [np.ones(len(sizes))]
+    for axis in axes:
+        for value in sorted({size[axis] for size in sizes} - {base[axis]}):
+            columns.append(np.array([float(size[axis] == value) for size in sizes]))
+    doublings = [[math.log2(size[axis] / base[axis]) for axis in axes] for size in sizes]
+    return np.column_stack([*columns, np.prod(doublings, axis=1)])
+
+
+def interaction_sentence(axis: Axis, other: Axis, change: Estimate) -> str:
+    """What an interaction says of the drift along one axis, to stand behind a verdict's reason.
+
+    Args:
+        axis: along which the drift is.
+        other: which may change it.
+        change: the interaction.
+
+    Example:
+        >>> interaction_sentence("depth", "steps", Estimate(value=-0.07, low=-0.09, high=-0.05))
+        ' The drift with depth depends on steps: it changes by -0.07 [-0.09, -0.05] per doubling.'
+    """
+    if not change.known:
+        return f" Whether the drift with {axis} depends on {other} was not measured."
+    change_per_doubling = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"
+    if change.outside(0.0, 0.0):
+        return (
+            f" The drift with {axis} depends on {other}: it changes by {change_per_doubling} per "
+            "doubling."
+        )
+    return (
+        f" That the drift with {axis} depends on {other} was not seen: it changes by "
+        f"{change_per_doubling} per doubling."
+    )

@@ -1,0 +1,138 @@
+"""Architectures written by hand, with factors derived for each without the library.
+
+Width x 4, depth x 3, Depth-muP with AdamW. What stands beside a parameter follows from what it is,
+by the tables of the rules alone: a hidden matrix starts at 1/2 and learns at 1/4, a readout at 1/4
+and 1/4, an input or a vector at 1 and 1; inside a branch that is one of three times as many, rates
+are divided by sqrt(3), and the last matrix (or gain) of the branch carries 1/sqrt(3) once more, in
+start and rate.
+"""
+
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+import torch
+from pytest import approx
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import depthmup
+from benchmarks.by_hand import BY_HAND
+from depthmup.planning import NotUnderstood, recorded
+
+R = 3**-0.5
+# The initial scale and the learning rate.
+INPUT, HIDDEN, READOUT, VECTOR = (1, 1), (1 / 2, 1 / 4), (1 / 4, 1 / 4), (1, 1)
+INPUT_IN, HIDDEN_IN, LAST = (1, R), (1 / 2, R / 4), (R / 2, R * R / 4)
+VECTOR_IN, LAST_VECTOR = (1, R), (R, R * R)
+# Queries of heads that grow carry 1/4 / (1/2): what is added to the root that the model divides by.
+QUERY_IN = (1 / 4, R / 8)
+
+EXPECTED = {
+    "mla": {
+        "blocks.*.mix.dq.weight": HIDDEN_IN, "blocks.*.mix.ukv.weight": HIDDEN_IN,
+        "blocks.*.mix.o.weight": LAST, "head.weight": READOUT, "emb.weight": INPUT,
+    },
+    "retnet heads grow": {"blocks.*.mix.q.weight": QUERY_IN, "blocks.*.mix.gn.weight": VECTOR_IN},
+    "alibi heads grow": {"blocks.*.mix.qkv.weight": HIDDEN_IN, "blocks.*.mix.o.weight": LAST},
+    "qk norm head": {
+        "blocks.*.mix.q.weight": HIDDEN_IN, "blocks.*.mix.qn.weight": (1 / 2, R / 2),
+        "blocks.*.mix.kn.weight": VECTOR_IN,
+    },
+    "softcap tied": {"emb.weight": (1, 1), "norm.weight": (1 / 4, 1 / 4)},
+    "value residual": {"attn.*.v.weight": HIDDEN_IN, "attn.*.lam": VECTOR_IN},
+    "value embeddings": {"ve.*.weight": INPUT_IN, "attn.*.o.weight": LAST},
+    "per layer embeddings": {
+        "ple.weight": INPUT_IN, "blocks.*.gate.weight": HIDDEN_IN,
+        "blocks.*.proj.weight": INPUT_IN, "blocks.*.pn.weight": LAST_VECTOR,
+    },
+    # One more block behind the projection is no deeper than in the base.
+    "multi token": {
+        "blocks.*.mix.o.weight": LAST, "mp.weight": HIDDEN, "mblock.mix.o.weight": HIDDEN,
+        "mblock.n1.weight": VECTOR,
+    },
+    "medusa": {"med.*.weight": HIDDEN, "heads.*.weight": READOUT, "blocks.*.mlp.down.weight": LAST},
+    "lora trained": {
+        "blocks.*.mix.up.A": HIDDEN_IN, "blocks.*.mix.up.B": INPUT_IN,
+        "blocks.*.mix.down.B": (R, R * R),
+    },
+    "moe shared sigmoid": {
+        "blocks.*.mix.router.weight": HIDDEN_IN, "blocks.*.mix.down": LAST,
+        "blocks.*.mix.shared.down.weight": LAST, "blocks.*.mix.sg.weight": HIDDEN_IN,
+    },
+    "attention pool": {"q": HIDDEN, "v.weight": HIDDEN, "o.weight": READOUT},
+    "biaffine": {"U": (1 / 8, 1 / 16), "h.weight": HIDDEN, "bh.weight": READOUT},
+    "vision language projector": {
+        "v.*.mix.o.weight": HIDDEN, "v.*.n1.weight": VECTOR, "pr.*.weight": HIDDEN,
+        "b.*.mix.o.weight": LAST, "p.weight": INPUT,
+    },
+    "encoder fixed decoder deep": {"enc.*.mix.o.weight": HIDDEN, "x.*.k.weight": HIDDEN_IN},
+    "prefix kv each layer": {"blocks.*.mix.pk": VECTOR_IN},
+    "deltanet": {
+        "blocks.*.mix.b.weight": HIDDEN_IN, "blocks.*.mix.conv.weight": INPUT_IN,
+        "blocks.*.mix.A_log": VECTOR_IN, "blocks.*.mix.norm.weight": VECTOR_IN,
+    },
+    "mamba2": {"blocks.*.mix.D": VECTOR_IN, "blocks.*.mix.out.weight": LAST},
+    "rwkv6": {"blocks.*.mix.w1.weight": HIDDEN_IN, "blocks.*.mix.w2.weight": INPUT_IN},
+    "hymba": {"blocks.*.mix.n1.weight": LAST_VECTOR, "blocks.*.mix.o.weight": HIDDEN_IN},
+    "hyena": {"blocks.*.mix.f.0.weight": INPUT_IN, "blocks.*.mix.f.2.weight": INPUT_IN},
+    "dit": {
+        "blocks.*.ada.weight": HIDDEN_IN, "pos": VECTOR, "lab.weight": INPUT_IN,
+        "out.weight": READOUT,
+    },
+    "convnext small": {"b.*.g": LAST_VECTOR, "b.*.dw.weight": INPUT_IN, "b.*.dn.weight": HIDDEN_IN},
+    "stages one deepened": {
+        "stages.0.*.c1.weight": HIDDEN, "stages.1.*.c1.weight": HIDDEN_IN,
+        "stages.1.*.b2.weight": LAST_VECTOR, "stages.2.*.b2.weight": VECTOR,
+    },
+    "fpn": {"lat.*.weight": HIDDEN, "body.stages.*.*.b2.weight": LAST_VECTOR, "o.weight": READOUT},
+    "unet add skips": {
+        "up.weight": HIDDEN, "dn.weight": HIDDEN, "m.*.b2.weight": LAST_VECTOR,
+        "a.*.c1.weight": HIDDEN_IN, "c.*.b2.weight": LAST_VECTOR,
+    },
+    "gat": {"layers.*.a": HIDDEN_IN, "layers.*.upd.weight": LAST, "inp.weight": INPUT},
+    "nerf": {"bx.weight": HIDDEN, "by.weight": INPUT, "sig.weight": READOUT, "rd.weight": INPUT},
+    "vae": {"mu.weight": HIDDEN, "dd.weight": INPUT, "db.*.down.weight": LAST},
+    "dcn cross": {"c.*.weight": LAST},
+    # 1/L of its own for the 1/sqrt(L) that is due.
+    "neural ode own step": {"f.down.weight": (1 / 2 / R, 1 / 4), "f.up.weight": HIDDEN_IN},
+    "kan residual": {"k.*.c": LAST, "o.c": READOUT},
+    "ft transformer": {"width": VECTOR, "cls": VECTOR},
+    "bottleneck fixed": {"b.*.a.weight": HIDDEN_IN, "b.*.b.weight": (R, R * R)},
+    "hidden fixed stream": {"a.*.weight": INPUT_IN, "b.*.weight": LAST, "o.weight": (1, 1)},
+}  # fmt: skip
+REFUSED = {
+    "uvit cat": "outside of every residual branch",
+    "hyper connections": "no residual addition was found",
+    "mixture of depths": "outside of every residual branch",
+    "egnn": "grow differently",
+    "highway": "no residual addition was found",
+}
+
+
+def planned(name):
+    make, inputs = BY_HAND[name]
+    with torch.device("meta"):
+        (model, drawn), (base, base_drawn) = (
+            recorded(lambda size=size: make(*size)) for size in ((64, 6), (16, 2))
+        )
+    return depthmup.plan(
+        model, base=base, scheme="depth-mup", example_inputs=inputs, drawn=(drawn, base_drawn)
+    )
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_factors_are_those_derived_by_hand(name):
+    plan = planned(name)
+    for pattern, (init, lr) in EXPECTED[name].items():
+        matching = [p for p in plan.prescriptions if fnmatchcase(p.name, pattern)]
+        assert matching, pattern
+        for p in matching:
+            assert (p.init, p.lr) == (approx(init), approx(lr)), p.name
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_rule_covers_is_refused(name):
+    with pytest.raises(NotUnderstood, match=REFUSED[name]):
+        planned(name)

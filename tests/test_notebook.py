@@ -1,0 +1,120 @@
+"""In a notebook a sweep shows one line that changes in place; elsewhere it is silent."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from own_models import SOURCE, batch, make
+from sweeps import measure
+
+import depthmup
+from depthmup import notebook
+
+SWEEP = {
+    "base": (16, 2),
+    "depths": (2, 4),
+    "lrs": (1e-3, 4e-3),
+    "steps": 6,
+    "seeds": 1,
+    "window": 3,
+    "schemes": "depth-mup",
+    "version": "1",
+}
+
+
+class Cell:
+    """The output of a notebook's cell: the texts that each display handle has shown."""
+
+    def __init__(self):
+        self.handles = []
+
+    def display(self, data, *, raw, display_id):
+        assert raw
+        assert display_id is True
+        shown = [data["text/plain"]]
+        self.handles.append(shown)
+        return SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+
+
+@pytest.fixture
+def cell(monkeypatch):
+    """A kernel as IPython shows it to code."""
+    ipython, display = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel=object())
+    output = Cell()
+    display.display = output.display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    return output
+
+
+def test_one_line_follows_the_sweep(cell, monkeypatch, capsys):
+    monkeypatch.setattr(notebook, "SECONDS_BETWEEN_UPDATES", 0.0)
+    measure(make, batch=batch, **SWEEP)
+    [shown] = cell.handles
+    first, *steps, last = shown
+    assert first == "training: starting"
+    assert last.startswith("training: done, 4 runs in ")
+    # Of the two depths, 4 is trained first: twice the work of 2, so two thirds of all.
+    assert any(line.startswith("training: 2 of 4 runs, 67% of the work, ") for line in steps)
+    assert not any("\n" in line for line in shown)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_it_is_updated_seldom(cell, monkeypatch):
+    monkeypatch.setattr(notebook, "SECONDS_BETWEEN_UPDATES", 1000.0)
+    measure(make, batch=batch, **SWEEP)
+    [shown] = cell.handles
+    assert len(shown) == 2
+
+
+def test_it_says_that_a_sweep_was_stopped(cell):
+    class Stopping:
+        def write(self, record):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(make, batch=batch, log=Stopping(), **SWEEP)
+    [shown] = cell.handles
+    assert shown[-1].startswith("training: stopped, 1 run in ")
+
+
+def test_who_asks_for_progress_gets_it_and_no_line(cell):
+    told = []
+    measure(make, batch=batch, progress=told.append, **SWEEP)
+    assert told[-1].done == 4
+    assert cell.handles == []
+
+
+def test_nothing_is_shown_outside_of_a_notebook(capsys):
+    measure(make, batch=batch, **SWEEP)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_of_ipython_is_no_notebook(cell):
+    sys.modules["IPython"].get_ipython = lambda: SimpleNamespace()
+    measure(make, batch=batch, **SWEEP)
+    assert cell.handles == []
+
+
+@pytest.mark.long
+def test_a_real_kernel_shows_one_line(tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat", reason="`make docs` installs it")
+    nbclient = pytest.importorskip("nbclient", reason="`make docs` installs it")
+    pytest.importorskip("ipykernel", reason="`make docs` installs it")
+    source = Path(depthmup.__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{source}")
+    (tmp_path / "mine.py").write_text(SOURCE)
+    code = (
+        "import depthmup\n"
+        "from mine import batch, make\n"
+        "design = depthmup.Design(base={'width': 16, 'depth': 2}, depth=(2, 4), lrs=(1e-3, 4e-3),\n"
+        "                         steps=6, seeds=1, window=3, schemes='depth-mup')\n"
+        "report = depthmup.transfer(depthmup.Model(make, batch=batch), design)"
+    )
+    page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(page, timeout=120).execute()
+    [output] = page.cells[0].outputs
+    assert output.output_type == "display_data"
+    assert output.data["text/plain"].startswith("training: done, 4 runs in ")
