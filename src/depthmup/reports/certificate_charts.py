@@ -16,6 +16,13 @@ CAP = 4.0
 divergence it grows without bound and would squash the rest."""
 
 
+_BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "right": {"align": "left", "dx": 5},
+    "left": {"align": "right", "dx": -5},
+}
+"""How words stand on a side of a line."""
+
+
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
     """The best log2 learning rate against size, the fitted law and its 90% band, to the target.
 
@@ -128,8 +135,12 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
                 ],
             ),
             lines.mark_rule(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2).encode(x=x),
-            lines.mark_text(align="left", dx=5, fontSize=12, color=MUTED).encode(
-                x=x, text="text:N", **at_top
+            # Lines that are near each other have their words on their outer sides.
+            *(
+                lines.transform_filter(alt.datum.outside == side)
+                .mark_text(**beside, fontSize=12, color=MUTED)
+                .encode(x=x, text="text:N", **at_top)
+                for side, beside in _BESIDE.items()
             ),
         )
         .add_params(alt.param(name=WINDOW, value=0))
@@ -197,11 +208,14 @@ def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
 
 def _rates(certificate: Certificate) -> list[Row]:
     """The rates to mark: the predicted one, and the base's own where it is another."""
-    marks: list[Row] = [{"x": certificate.predicted.value, "text": "predicted"}]
+    predicted = certificate.predicted.value
+    marks: list[Row] = [{"x": predicted, "text": "predicted", "outside": "right"}]
     base = (o.log2_lr for o in certificate.optima if o.size == certificate.base and o.log2_lr.known)
     at_base = next(base, None)
-    if at_base is not None and abs(at_base.value - certificate.predicted.value) > 1e-9:
-        marks.append({"x": at_base.value, "text": "base"})
+    if at_base is not None and abs(at_base.value - predicted) > 1e-9:
+        below = at_base.value < predicted
+        marks.append({"x": at_base.value, "text": "base", "outside": "left" if below else "right"})
+        marks[0]["outside"] = "right" if below else "left"
     return marks
 
 

@@ -126,7 +126,7 @@ def check_budget(state: SearchState) -> None:
         ValueError: no run would be made.
     """
     auto = state.sweep.design.auto
-    if auto is None:  # a grid, of which all runs are made
+    if auto is None:  # a grid has no budget
         return
     steps = _steps(state)[1]
     first = [run for step in steps.values() for run in _runs(state.sweep, step).values()]
