@@ -16,6 +16,13 @@ CAP = 4.0
 divergence it grows without bound and would squash the rest."""
 
 
+_BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "right": {"align": "left", "dx": 5},
+    "left": {"align": "right", "dx": -5},
+}
+"""How words stand on a side of a line."""
+
+
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
     """The best log2 learning rate against size, the fitted law and its 90% band, to the target.
 
@@ -131,9 +138,9 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
             # Lines that are near each other have their words on their outer sides.
             *(
                 lines.transform_filter(alt.datum.outside == side)
-                .mark_text(align=align, dx=dx, fontSize=12, color=MUTED)
+                .mark_text(**beside, fontSize=12, color=MUTED)
                 .encode(x=x, text="text:N", **at_top)
-                for side, align, dx in (("right", "left", 5), ("left", "right", -5))
+                for side, beside in _BESIDE.items()
             ),
         )
         .add_params(alt.param(name=WINDOW, value=0))
