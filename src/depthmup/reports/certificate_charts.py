@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from depthmup.records import Certificate
 from depthmup.records.certificate import SizeOptimum, size_name
@@ -133,7 +133,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
                 lines.transform_filter(alt.datum.outside == side)
                 .mark_text(align=align, dx=dx, fontSize=12, color=MUTED)
                 .encode(x=x, text="text:N", **at_top)
-                for side, align, dx in (("right", "left", 5), ("left", "right", -5))
+                for side, align, dx in _SIDES
             ),
         )
         .add_params(alt.param(name=WINDOW, value=0))
@@ -197,6 +197,13 @@ def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
         for p in certificate.penalty_curve
     ]
     return rows, top
+
+
+_SIDES: tuple[tuple[str, Literal["left", "right"], int], ...] = (
+    ("right", "left", 5),
+    ("left", "right", -5),
+)
+"""Of a line: where its words stand, how they are aligned, and how far from it they begin."""
 
 
 def _rates(certificate: Certificate) -> list[Row]:
