@@ -129,8 +129,8 @@ def labels_of(
                 position = i if i < middle else i - len(runs)
                 single[container, run[0][0]] = str(position)
     at = frozenset(branches)
-    containers = frozenset(c for c, members in children.items() if _are_layers(c, members, at))
-    return Labels(single=single, experts=expert_containers(roles or {}), layers=containers)
+    stages = frozenset(c for c, members in children.items() if _are_layers(c, members, at))
+    return Labels(single=single, experts=expert_containers(roles or {}), layers=stages)
 
 
 def _are_layers(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from depthmup.records import Certificate
 from depthmup.records.certificate import SizeOptimum, size_name
@@ -14,6 +14,13 @@ BLUE = "#0072b2"
 CAP = 4.0
 """The chart of excess loss ends at this many times the largest value of interest, since near
 divergence it grows without bound and would squash the rest."""
+
+
+_BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "right": {"align": "left", "dx": 5},
+    "left": {"align": "right", "dx": -5},
+}
+"""How words stand on a side of a line."""
 
 
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
@@ -131,9 +138,9 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
             # Lines that are near each other have their words on their outer sides.
             *(
                 lines.transform_filter(alt.datum.outside == side)
-                .mark_text(align=align, dx=dx, fontSize=12, color=MUTED)
+                .mark_text(**beside, fontSize=12, color=MUTED)
                 .encode(x=x, text="text:N", **at_top)
-                for side, align, dx in _SIDES
+                for side, beside in _BESIDE.items()
             ),
         )
         .add_params(alt.param(name=WINDOW, value=0))
@@ -197,13 +204,6 @@ def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
         for p in certificate.penalty_curve
     ]
     return rows, top
-
-
-_SIDES: tuple[tuple[str, Literal["left", "right"], int], ...] = (
-    ("right", "left", 5),
-    ("left", "right", -5),
-)
-"""Of a line: where its words stand, how they are aligned, and how far from it they begin."""
 
 
 def _rates(certificate: Certificate) -> list[Row]:
