@@ -35,6 +35,9 @@ def asked(files: list[Path], service: str) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     files = [Path(word) for word in arguments] or [HERE / name for name in FILES]
+    if lacking := [str(file) for file in files if not file.is_file()]:
+        print(f"Expected files of pins; there is no {', '.join(lacking)}.", file=sys.stderr)
+        return 2
     pins = {
         line.split()[0]
         for file in files

@@ -122,3 +122,9 @@ def test_a_tool_that_is_not_there_is_no_pass(tmp_path, monkeypatch, capsys):
     (tmp_path / "pins.txt").write_text("a==1\n")
     assert audit.main([str(tmp_path / "pins.txt")]) == 2
     assert "pip-audit" in capsys.readouterr().err
+
+
+def test_an_audit_of_a_file_that_is_not_there_is_no_verdict(tmp_path, capsys):
+    """Exit status 1 would say that a vulnerability is known."""
+    assert audit.main([str(tmp_path / "pins.txt")]) == 2
+    assert "there is no" in capsys.readouterr().err

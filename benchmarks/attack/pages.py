@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import browsers
+
 from depthmup.fitting import example, fit
 from depthmup.records import Check, Estimate, Exponent, Outcome, Size
 from depthmup.reports import PageSection, page, simple_page
@@ -60,10 +62,10 @@ LOOKED = """
 def attack(count: int, folder: Path, seed: int) -> Counter[str]:
     outcomes = Counter[str]()
     fixtures = _module("reports/conftest.py")
-    if fixtures.CHROMIUM is None:
+    if browsers.CHROMIUM is None:
         outcomes["no browser on this machine, nothing opened"] = count
         return outcomes
-    browser = fixtures.Browser(folder / "profile")
+    browser = browsers.Browser(folder / "profile")
     try:
         for number, (kind, text) in zip(range(count), _pages(fixtures, seed), strict=False):
             path = folder / f"{number}.html"
@@ -141,7 +143,7 @@ def spoilt(value: Any, payload: str) -> Any:
     return value
 
 
-FIXED = {"axis", "axes", "expected"}
+FIXED = {"axis", "axes", "expected", "key"}
 """Fields whose values are numbers, or names that this package looks up."""
 KNOWN = {
     "width",

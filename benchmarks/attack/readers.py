@@ -1,4 +1,4 @@
-"""Mutated files: each reader gives a value that is right, or its own error, soon.
+"""Mutated files: each reader gives a value, or its own error, soon.
 
 Mutations are of values, names, lists and characters, as a disk, an editor or an enemy may leave
 them; an enemy puts right the checksum of what they wrote.
@@ -68,7 +68,7 @@ def _outcome(reader: Reader, source: Any) -> str:
         with time_limit(60.0, "Reading"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             reader.read(source)
-        return "still what they should be"
+        return "read"
     except Exception as error:
         text = str(error).replace("\n", " ")
         if type(error) is reader.error and len(text) <= 4000 and text.isprintable():

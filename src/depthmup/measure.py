@@ -36,6 +36,7 @@ from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
 from depthmup.sweep.rounds import train_rounds
 from depthmup.sweep.shards import snapshot
+from depthmup.sweep.strategy import check_budget
 from depthmup.sweep.trainers import Trainer
 
 SEARCHES = (
@@ -119,6 +120,7 @@ def transfer(
     folder = None if out is None else Path(out)
     path = None if folder is None else folder / MAIN_STORE
     state = begin(sweep, tolerance=tolerance, complete=target is not None)
+    check_budget(state)
     asked = outline(sweep) if sweep.design.auto else sweep.runs
     if runner.shard:
         asked, path = _shared(state, Shard.parse(runner.shard), folder, runner.trainer)

@@ -23,12 +23,15 @@ from depthmup.cli.spelling import with_commas
 from depthmup.cli.verbs import VERBS, parse
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(
-    page
-    for folder in ("tutorials", "how-to", "explanation")
-    for page in (DOCS / folder).glob("*.md")
-)
-LONG = {"ten-minutes", "transformer", "tuners"}
+PAGES = [
+    *sorted(
+        page
+        for folder in ("tutorials", "how-to", "explanation")
+        for page in (DOCS / folder).glob("*.md")
+    ),
+    DOCS / "gallery.md",
+]
+LONG = {"ten-minutes", "transformer", "tuners", "gallery"}
 _BLOCK = re.compile(
     r"(<!-- not run:[^>]*-->\n)?^```(?:\{code-cell\} )?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -76,6 +79,7 @@ def skip_without_what_is_needed(page):
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     skip_without_what_is_needed(page)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     torch.manual_seed(0)
     namespace = {"__name__": "page"}
     for number, body in enumerate(blocks(page, "python")):

@@ -139,6 +139,8 @@ def test_a_cost_of_no_axis_and_a_tolerance_that_is_none_are_refused():
     options = SearchOptions(cost={"dpeth": 1})
     with pytest.raises(ValueError, match="Expected cost for the axes depth; got dpeth"):
         depthmup.next_runs(table, sizes=SIZES, options=options, **NAMES)
+    with pytest.raises(ValueError, match="Expected axes as names of axes with their columns"):
+        depthmup.next_runs(table, sizes=SIZES, **{**NAMES, "axes": {"depth": 1}})
     with pytest.raises(ValueError, match="Expected a positive tolerance"):
         depthmup.next_runs(table, sizes=SIZES, tolerance=math.nan, **NAMES)
 
@@ -214,3 +216,14 @@ def test_losses_that_are_not_positive_are_refused():
     table = pd.DataFrame([{"layers": 4, "lr": 0.1, "seed": 0, "loss": -1.0}])
     with pytest.raises(ValueError, match="Expected positive losses"):
         depthmup.next_runs(table, sizes=SIZES, **NAMES)
+
+
+def test_seeds_of_a_foreign_table_do_not_command_the_terminal(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    rows = [f"4,{2.0**k},\x1b[2Jseed,{2 + k**2}" for k in (-9, -8, -7)]
+    path.write_text("layers,lr,seed,loss\n" + "\n".join(rows) + "\n")
+    words = ["--axes", "depth=layers", "--sizes", "depth=4,8", "--seed", "seed"]
+    assert main(["next", str(path), *words]) == 0
+    said = capsys.readouterr()
+    assert r"\x1b[2Jseed" in said.out
+    assert "\x1b" not in said.out + said.err

@@ -6,7 +6,7 @@ import pytest
 from pytest import approx
 
 from depthmup.cli import main
-from depthmup.rules import growth, said, scheme
+from depthmup.rules import RUN_RULES, growth, said, scheme, with_run
 
 
 def of_rules(base, target, **asked):
@@ -20,6 +20,13 @@ def test_sizes_that_follow_from_others():
     assert growth({"batch_size": 32, "steps": 10}, {"batch": 64})["tokens"] == 2
     grown = growth({"width": 64, "depth": 4, "steps": 10}, {"width": 128, "depth": 8, "steps": 40})
     assert (grown["parameters"], grown["tokens"], grown["compute"]) == (8, 4, 32)
+
+
+@pytest.mark.parametrize("target", [{"width": 128}, {"parameters": 4e8}], ids=str)
+def test_a_decay_that_follows_parameters_does_so_however_they_are_named(target):
+    base = {"width": 64} if "width" in target else {"parameters": 1e8}
+    rules = of_rules({**base, "batch": 32, "tokens": 3200}, target)
+    assert rules["one rate for all batches"].decay == approx(4**-0.527)
 
 
 def test_each_rule_by_its_own_exponents():
@@ -93,3 +100,9 @@ def test_where_no_two_rules_speak_of_all_that_grows_the_others_have_a_span(capsy
     # From Step Law's parameters, which double, to all of the batch: 3 + 0.712.
     assert "rules that speak of the learning rate span 3.7 octaves: from 0.61 times" in text
     assert "Fewer than two of them speak of all that grows here." in text
+
+
+def test_a_rule_of_other_axes_is_refused_for_training():
+    step_law = next(rule for rule in RUN_RULES if rule.name == "Step Law")
+    with pytest.raises(ValueError, match=r"'Step Law' speaks of parameters, too"):
+        with_run(scheme("completep"), step_law)

@@ -224,6 +224,27 @@ def test_learning_rates_are_auto_a_search_or_a_grid():
     assert again == design(lrs="auto")
 
 
+def test_a_budget_below_the_first_round_is_refused_before_anything_is_written(tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="at least 18 runs: the first round scans"):
+        depthmup.transfer(MODEL, design(lrs=depthmup.Auto(runs=17)), out=out)
+    with pytest.raises(ValueError, match=r"Expected a budget of at least .* of work"):
+        depthmup.transfer(MODEL, design(lrs=depthmup.Auto(work=1e-6)), out=out)
+    assert not out.exists()
+
+
+def test_an_axis_that_a_budget_did_not_reach_is_undecided_and_the_others_are_shown(tmp_path):
+    """The smallest size is no size along width: the base is deeper."""
+    both = {"base": {"width": 16, "depth": 8}, "width": (16, 32)}
+    short = design(lrs=depthmup.Auto(runs=18), depth=(4, 8, 16), **both)
+    report = depthmup.transfer(MODEL, short, out=tmp_path, target={"width": 32, "depth": 32})
+    assert "before its first run along width" in report.finding(axis="width").why
+    assert "is undecided along" in str(report) or "known well enough along width" in str(report)
+    assert len(report.records) == 18
+    assert depthmup.load(tmp_path).finding(axis="width").verdict is Verdict.UNDECIDED
+    assert (tmp_path / "report.html").exists()
+
+
 def test_each_optimizer_begins_at_its_own_usual_rate():
     """Optima five octaves apart: from one rate for both, one of them would be looked for afar."""
     began = {}

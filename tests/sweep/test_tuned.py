@@ -12,7 +12,7 @@ from pytest import approx
 import depthmup
 from depthmup.cli.main import main
 from depthmup.fitting import Reading, next_runs
-from depthmup.records import LEARNING_RATE, TUNED, Certificate, Place, tuned, worded
+from depthmup.records import LEARNING_RATE, TUNED, Certificate, Place, Tuned, tuned, worded
 from depthmup.records.certificate import compare
 from depthmup.reports.certificate import certificate_text
 from depthmup.rules import Ratios
@@ -307,3 +307,15 @@ def test_the_command_line_tunes_and_says_so(tmp_path, capsys):
     assert "give --log2-values" in capsys.readouterr().err
     assert main([*words, "--lr", "0.01"]) == 2
     assert "add --tune" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"key": 'a"]<img>'}, {"key": ""}, {"name": ""}])
+def test_what_a_file_says_was_tuned_is_a_word(change):
+    """Charts parse the key as the path of a field: one that is none would end the page."""
+    raw = {
+        field.name: getattr(LEARNING_RATE, field.name)
+        for field in dataclasses.fields(LEARNING_RATE)
+    }
+    assert Tuned(**raw) == LEARNING_RATE
+    with pytest.raises(ValueError, match="key of letters, digits and underscores"):
+        Tuned(**{**raw, **change})

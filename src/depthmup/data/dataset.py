@@ -26,6 +26,7 @@ class Dataset:
         border of two: E epochs of N examples are floor(E N / batch_size) steps, none left out.
         """
         examples, wanted = len(self.labels), steps * batch_size
+        # As many whole epochs as the steps begin; the last one is cut.
         shuffled = [
             torch.randperm(examples, generator=generator) for _ in range(-(-wanted // examples))
         ]
@@ -46,5 +47,7 @@ def with_label_noise(data: Dataset, fraction: float, generator: torch.Generator)
     if not (math.isfinite(fraction) and 0 <= fraction <= 1):
         raise ValueError(f"Expected label_noise to be a fraction in [0, 1]; got {fraction!r}.")
     redrawn = torch.rand(len(data.labels), generator=generator) < fraction
+    # For every label, replaced or not: a larger fraction of one seed replaces the same ones and
+    # more.
     drawn = torch.randint(data.classes, (len(data.labels),), generator=generator)
     return replace(data, labels=torch.where(redrawn, drawn, data.labels))

@@ -35,6 +35,7 @@ def digits(*, label_noise: float = 0.3, generator: torch.Generator | None = None
     images, labels = _shipped()
     inputs = torch.from_numpy(images)
     inputs = inputs - inputs.mean(0)
+    # Scaled last: centring would take the mean square of one from the examples again.
     inputs = inputs / inputs.square().mean(1, keepdim=True).sqrt()
     clean = Dataset(inputs=inputs.float(), labels=torch.from_numpy(labels).long(), classes=10)
     return with_label_noise(clean, label_noise, generator or torch.Generator().manual_seed(0))

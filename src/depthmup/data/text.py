@@ -82,6 +82,7 @@ class Text:
                 f"the {split} part of {self.source} has {len(part)}. Use more text or a shorter "
                 "window, or divide it otherwise with validation=."
             )
+        # The last start leaves a byte after its window, the target of the window's last one.
         first = torch.randint(starts, (batch_size, 1), generator=generator)
         windows = part[first + torch.arange(length + 1)].long()
         return windows[:, :-1], windows[:, 1:]
@@ -229,6 +230,7 @@ def _modules(root: Path) -> Iterator[Path]:
     yield from (p for p in root.glob("*.py") if p.stem in modules)
     for package in (p for p in root.iterdir() if p.name in modules and p.is_dir()):
         for folder, subfolders, files in os.walk(package):
+            # In place, as os.walk goes on into what is left of the list.
             subfolders[:] = sorted(set(subfolders) - _LEFT_OUT)
             yield from (Path(folder, name) for name in files if name.endswith(".py"))
 
@@ -274,6 +276,7 @@ def _divided(data: bytes, source: str, validation: float) -> Text:
             f"Expected text to divide into two parts; {source} has {len(data)} bytes, of which "
             f"{boundary} would be for training."
         )
+    # A copy: torch shares a buffer's memory, and bytes must not be written to.
     whole = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     return Text(
         train=whole[:boundary],

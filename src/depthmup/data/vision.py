@@ -35,6 +35,7 @@ class Images:
     @property
     def digest(self) -> str:
         """A hash of the content, whatever files it came in."""
+        # The shape first: arrays of other shapes may hold the same bytes.
         content_hash = hashlib.sha256(repr(self.pixels.shape).encode())
         content_hash.update(np.ascontiguousarray(self.pixels).data)
         content_hash.update(np.ascontiguousarray(self.labels).data)
@@ -42,7 +43,16 @@ class Images:
 
 
 def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
-    """MNIST's images of 28 x 28 pixels, from IDX files, compressed (.gz) or not; see ``images``."""
+    """MNIST's images of 28 x 28 pixels, from IDX files, compressed (.gz) or not; see ``images``.
+
+    Args:
+        folder: with the files, in it or in the folders that they unpack to.
+        split: which part.
+        verify: reject files whose checksum is not the official one.
+
+    Raises:
+        ValueError: files are missing, damaged or not the official ones.
+    """
     files = MNIST_FILES[split]
     # torchvision's folders, and the names that some mirrors unpack to.
     folders = [folder, folder / "raw", folder / "MNIST" / "raw"]
@@ -70,7 +80,16 @@ def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -
 
 
 def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
-    """CIFAR-10's images of 3 x 32 x 32, of the binary or the Python version; see ``images``."""
+    """CIFAR-10's images of 3 x 32 x 32, of the binary or the Python version; see ``images``.
+
+    Args:
+        folder: with the files, in it or in the folders that they unpack to.
+        split: which part.
+        verify: reject files whose checksum is not the official one.
+
+    Raises:
+        ValueError: files are missing, damaged or not the official ones.
+    """
     versions = (
         (CIFAR10_BINARY[split], "cifar-10-batches-bin", cifar_rows),
         (CIFAR10_PYTHON[split], "cifar-10-batches-py", cifar_pickle),
@@ -83,6 +102,7 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
                 batches = [reader(raw, of=p) for p, raw in read(paths, files, verify).items()]
                 pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
                 return _checked(pixels, labels, of=folder)
+            # For the message: the version of which most files are there is the one that was meant.
             most = max(most, paths, key=len)
     binary, python = (list(files) for files, _, _ in versions)
     wanted = binary if not most or most.keys() <= set(binary) else python
@@ -218,6 +238,7 @@ def _split(name: str, source: str | Path, split: Split, verify: bool) -> Dataset
     train = images(name, source, verify=verify)
     if split == "train":
         return prepared(train)
+    # The training set's mean, as a network that was trained on it expects.
     return prepared(images(name, source, split=split, verify=verify), mean=feature_mean(train))
 
 

@@ -155,7 +155,7 @@ def fit(
     reading = reading or Reading()
     named = dict(axes) if isinstance(axes, Mapping) else {str(a): str(a) for a in _listed(axes)}
     columns = Columns(
-        axes=_texts(named, "axes"),
+        axes=texts(named, "axes"),
         lr=str(lr or ""),
         loss=str(loss or ""),
         seed=str(seed or ""),
@@ -373,7 +373,12 @@ def _notes(
     return tuple(notes)
 
 
-def _texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
+def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
+    """Names with their columns, all of them texts.
+
+    Raises:
+        ValueError: one of them is none.
+    """
     for name, column in named.items():
         if not (isinstance(name, str) and isinstance(column, str) and name and column):
             raise ValueError(

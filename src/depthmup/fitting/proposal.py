@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from depthmup.fitting.columns import Columns, checked
-from depthmup.fitting.fit import check_tolerance
+from depthmup.fitting.fit import check_tolerance, texts
 from depthmup.fitting.read import Table, names_of, read
 from depthmup.fitting.rows import Rows
 from depthmup.fitting.settings import settings_of
@@ -133,7 +133,7 @@ def next_runs(
     """
     options, what = options or SearchOptions(), worded(tuned)
     ignore = (options.ignore,) if isinstance(options.ignore, str) else tuple(options.ignore)
-    columns = Columns(axes=dict(axes), lr=lr, loss=loss, seed=seed, ignore=ignore)
+    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignore)
     check_tolerance(tolerance)
     checked(columns, names_of(table))
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)

@@ -182,6 +182,8 @@ def by_reference(model: Model) -> Model:
         name: value if isinstance(value, str) else _reference(value)
         for name, value in model.functions.items()
     }
+    # Workers call neither: a run's optimizers are its plan's, and costs are asked where jobs are
+    # chosen.
     return replace(model, optimizers=None, cost=None, **references)
 
 

@@ -74,6 +74,7 @@ _ALL = (
         function=_with_out(functional.silu),
         derivative=_with_out(lambda h: torch.sigmoid(h) * (1 + h * (1 - torch.sigmoid(h)))),
     ),
+    # torch's softplus is h itself beyond 20, where the sigmoid is 1 in single precision.
     Activation(name="softplus", function=_with_out(functional.softplus), derivative=torch.sigmoid),
     Activation(
         name="erf",

@@ -112,6 +112,7 @@ def rotation(length: int, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
     *Source:* RoFormer (arXiv 2104.09864) Equation 15.
     """
+    # Half precision tells whole numbers apart up to 2048, bfloat16 up to 256: positions go on.
     precise = torch.promote_types(like.dtype, torch.float32)
     pairs = torch.arange(0, size, 2, device=like.device, dtype=precise)
     t = torch.arange(length, device=like.device, dtype=precise)
@@ -238,6 +239,7 @@ class Transformer(nn.Module):
         equal the shallow one's.
         """
         for part in (self.tokens, self.positions, self.readout, self.norm, *self.layers):
+            # Drawn for a part that is missing, too: all others keep their numbers.
             seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
             own = torch.Generator("cpu").manual_seed(seed)
             for module in part.modules() if part is not None else ():
@@ -247,11 +249,14 @@ class Transformer(nn.Module):
                     rows, columns = module.weight.shape
                     table = isinstance(module, nn.Embedding) and not self.config.tied
                     std = 1.0 if table else columns**-0.5
+                    # On the CPU whatever the device: generators of devices give other numbers for
+                    # one seed.
                     drawn = torch.randn(rows, columns, generator=own, device="cpu")
                     module.weight.copy_(drawn * std)
 
     def forward(self, tokens: Tensor) -> Tensor:
         length, config = tokens.shape[-1], self.config
+        # Rotary positions enter in attention, learned ones are added to the stream.
         x, turn = self.tokens(tokens), None
         if self.positions is None:
             turn = rotation(length, config.head_size, like=x)

@@ -252,6 +252,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
+        # A NaN that encode missed raises here and does not become invalid JSON.
         return json.dumps(encode(self), indent=2, allow_nan=False)
 
     @staticmethod
@@ -325,6 +326,7 @@ def compare(first: Certificate, second: Certificate) -> Change:
                 f"{certificate.title or certificate.scheme!r} was refused: "
                 f"{certificate.refusals[0].reason} {certificate.refusals[0].advice}"
             )
+    # In logarithms the ratio of two losses is a difference, and its error a sum of squares.
     a, b = first.best_loss, second.best_loss
     ratio = math.log(b.value / a.value)
     half = math.hypot(math.log(a.high / a.value), math.log(b.high / b.value))
@@ -354,7 +356,7 @@ def size_text(size: Mapping[str, float]) -> str:
 
 
 def size_name(size: Mapping[str, float]) -> str:
-    """A size in words.
+    """A size as a name, for legends and keys: without commas and "and".
 
     Example:
         >>> size_name({"width": 64, "depth": 8})

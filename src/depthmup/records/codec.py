@@ -40,6 +40,7 @@ def parse(text: str, what: str) -> Any:
         raise ValueError(f"Expected {what} of at most {LARGEST:,} characters; got {len(text):,}.")
     try:
         return json.loads(text)
+    # The parser's own stack ends before Python has seen a value.
     except RecursionError:
         raise ValueError(f"Expected {what}; got JSON that is nested too deeply.") from None
     except ValueError as error:
@@ -82,6 +83,7 @@ def _encoded(value: Any, infinities: Mapping[float, str]) -> Any:
     match value:
         case None | bool() | int():
             return value
+        # Before sequences, of which a text is one too.
         case str():
             return str(value)  # a member of a StrEnum becomes its text
         case float():
@@ -157,6 +159,7 @@ def _plain(kind: Any, raw: Any, where: str) -> Any:
     if kind is float:
         return _float(raw, where)
     if kind is int:
+        # JSON's true is an integer to Python.
         right = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 2**63
         return raw if right else _refuse(where, "a whole number", raw)
     if kind is str:
@@ -189,6 +192,7 @@ def _hints(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
 def _tuple(inner: tuple[Any, ...], raw: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(raw, list):
         _refuse(where, "a list", raw)
+    # tuple[T, ...] is of any length, tuple[A, B] of two.
     kinds = [inner[0]] * len(raw) if inner[-1:] == (Ellipsis,) else list(inner)
     if len(kinds) != len(raw):
         _refuse(where, f"a list of {len(kinds)}", raw)
@@ -205,6 +209,7 @@ def _float(raw: Any, where: str) -> float:
         _refuse(where, "a number", raw)
     try:
         return float(raw)
+    # An integer in JSON may have any number of digits.
     except OverflowError:
         _refuse(where, "a number of double precision", "one beyond it")
 

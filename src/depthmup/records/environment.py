@@ -22,6 +22,7 @@ def environment() -> dict[str, object]:
     return {
         "depthmup": __version__,
         "python": platform.python_version(),
+        # From the metadata of what is installed: an import would take seconds.
         "torch": metadata.version("torch"),
         "numpy": metadata.version("numpy"),
         "platform": platform.platform(),
@@ -42,6 +43,7 @@ def processor() -> str:
     """
     listing = Path("/proc/cpuinfo")
     if listing.exists():
+        # Linux names the processor there; platform knows its architecture at most.
         for line in listing.read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
@@ -79,4 +81,5 @@ def cores() -> int:
         >>> cores() >= 1
         True
     """
+    # A scheduler may hand a process fewer cores than the machine has.
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -46,8 +46,10 @@ class Accepted:
         """
         if any(math.isnan(value) for value in (measured.value, measured.low, measured.high)):
             return Reproduction.UNDECIDABLE
+        # However wide an interval is: one that misses the value contradicts it.
         if self.contains is not None and not measured.low <= self.contains <= measured.high:
             return Reproduction.NOT_REPRODUCED
+        # An interval that reaches over an end of the region is neither inside nor outside.
         if measured.inside(self.low, self.high):
             return Reproduction.REPRODUCED
         if measured.outside(self.low, self.high):
@@ -149,9 +151,12 @@ class Finding:
         """That of the decisive comparisons: one that fails decides, one that cannot be decided
         leaves the claim undecided."""
         verdicts = {c.verdict for c in self.comparisons if c.decisive}
+        if not verdicts:
+            return Reproduction.UNDECIDABLE
+        # One number against the claim outweighs any that could not be decided.
         for worst in (Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE):
-            if worst in verdicts or not verdicts:
-                return worst if verdicts else Reproduction.UNDECIDABLE
+            if worst in verdicts:
+                return worst
         return Reproduction.REPRODUCED
 
 

@@ -23,10 +23,12 @@ class Estimate:
 
     @property
     def known(self) -> bool:
+        # Of the value alone: an interval may be unbounded where the value is known.
         return math.isfinite(self.value)
 
     def inside(self, low: float, high: float) -> bool:
         """Whether the whole interval lies in [low, high]."""
+        # Comparisons with NaN are false, so that an unknown estimate is neither inside nor outside.
         return low <= self.low and self.high <= high
 
     def outside(self, low: float, high: float) -> bool:

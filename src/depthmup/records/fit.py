@@ -223,6 +223,8 @@ class GroupFit:
     @property
     def verdict(self) -> Verdict:
         """Drifts if it does along any axis; transfers if along all."""
+        # A rule transfers along all axes or not at all, and one axis is enough to show that it does
+        # not.
         verdicts = {exponent.verdict for exponent in self.exponents}
         if Verdict.DRIFTS in verdicts:
             return Verdict.DRIFTS

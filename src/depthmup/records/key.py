@@ -22,4 +22,5 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 def digest(text: str) -> str:
     """A stable hash of a canonical description."""
+    # 128 bits: two of 10^9 results share a key with a probability of 10^-21.
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -26,6 +26,7 @@ class Task:
     """
 
     name: str
+    # A mapping has no hash; equality still counts it.
     settings: Mapping[str, Any] = field(hash=False)
     version: int = 1
     numerics: int = NUMERICS

@@ -24,6 +24,7 @@ def installed(*packages: str) -> bool:
         >>> installed("json"), installed("json", "no_such_package")
         (True, False)
     """
+    # Found and not imported: an import may take seconds.
     return all(find_spec(name) is not None for name in packages)
 
 

@@ -26,6 +26,7 @@ def printable(text: str) -> str:
         a\\x1b[2Jb
     """
     shown = text.translate(_SHOWN)
+    # A surrogate without its partner has no UTF-8: printing it would raise.
     return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

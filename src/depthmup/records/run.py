@@ -123,6 +123,7 @@ _ADDED_TO_OPTIMIZER: dict[str, Any] = {"schedule": "constant", "warmup": 0.0}
 
 
 def _without(raw: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
+    # At their defaults only: with any other value a run is another one, and gets another key.
     return {k: v for k, v in raw.items() if k not in added or v != added[k]}
 
 
@@ -179,6 +180,8 @@ class Cell:
     @property
     def shape(self) -> "Cell":
         """What cells must share to be trained as one stack: all but rate, decay and seed."""
+        # A stack's members differ in what enters as data: rate and decay per member, and the seed
+        # by the weights and batches that are drawn from it.
         return replace(self, seed=0, optimizer=replace(self.optimizer, lr=0.0, weight_decay=0.0))
 
     @property
@@ -240,6 +243,9 @@ class Record(Generic[Described]):
             start: the first step.
             stop: the step after the last.
         """
+        # Infinite and not NaN: a run that diverged is worse than any that did not, and is compared
+        # so.
         if stop > len(self.losses):
             return math.inf
+        # Rounded once, whatever the number of steps.
         return math.fsum(self.losses[start:stop]) / (stop - start)

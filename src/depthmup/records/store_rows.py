@@ -39,6 +39,7 @@ def checksum(*values: Value) -> bytes:
     """
     accumulated = hashlib.sha256()
     for value in values:
+        # A damaged text may hold surrogates, and must have a checksum that differs all the same.
         raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
         accumulated.update(b"%s:%d:" % (type(value).__name__.encode(), len(raw)))
         accumulated.update(raw)
@@ -58,6 +59,8 @@ def impossible(status: Status, losses: "array[float]") -> str | None:
     """
     if not losses:
         return "it finished without a loss" if status is Status.FINISHED else None
+    # One pass each, as every row that is read comes by here. A NaN is left to the sum: comparisons
+    # with it are false.
     lowest, total = min(losses), sum(losses)
     if lowest < 0:
         return f"one of its losses is negative, {lowest:.4g}"
@@ -94,6 +97,7 @@ def read_losses(status: Any, raw: Any) -> "tuple[Status, array[float]] | Damage"
     losses = array("f")
     try:
         ended = Status(status)
+        # Raises where the length is no whole number of entries, as of a row that was cut.
         losses.frombytes(raw)
     except (TypeError, ValueError) as error:
         return Damage(why=f"its losses cannot be read ({error})")

@@ -112,6 +112,7 @@ class Trial:
         Axes that are not known here are taken to cost in proportion, which decides only the order
         of jobs, the forecast of time and how far a probe may go.
         """
+        # Parameters grow as width squared, steps and tokens do not change what one step costs.
         return float(math.prod(n ** _WORK.get(axis, 1) for axis, n in self.size.items()))
 
     def to_json(self) -> str:

@@ -38,6 +38,15 @@ class Tuned:
     start: float = 2.0**-8
     most: float = math.inf
 
+    def __post_init__(self) -> None:
+        # The key is part of columns, and of what charts parse as the path of a field.
+        words = (self.name, self.plural, self.word, self.symbol)
+        if not self.key.replace("_", "a").isalnum() or not all(words):
+            raise ValueError(
+                "Expected what is tuned to have a key of letters, digits and underscores, and "
+                f"words for it; got {self.key!r}, {self.name!r}."
+            )
+
     @property
     def column(self) -> str:
         """The column of its log2 in tables."""
@@ -158,6 +167,7 @@ def tuned(given: str | Tuned) -> Tuned:
     if isinstance(given, Tuned):
         return given
     key = str(given).strip().lower()
+    # Twice, as some of these names have hyphens themselves.
     key = _OTHER_NAMES.get(key, key).replace("-", "_").replace(" ", "_")
     key = _OTHER_NAMES.get(key, key)
     for one in TUNED:

@@ -96,7 +96,9 @@ def headline(study: Study) -> str:
     schemes = transfers(study)
     good = [t.title for t in schemes if t.verdict is Verdict.TRANSFERS]
     open_ = [t.title for t in schemes if t.verdict is Verdict.UNDECIDED]
-    reach = f"from {study.axis} {base_size(study)} to {_largest(study, schemes)}"
+    base, largest = base_size(study), _largest(study, schemes)
+    # A budget may be spent before a second size is reached.
+    reach = f"from {study.axis} {base} to {largest}" if largest > base else f"along {study.axis}"
     if not schemes:
         return "No scheme was measured."
     best = f"best {study.tuned.name}"

@@ -227,11 +227,14 @@ def _of_class(cls: type) -> tuple[str, Family]:
     in_torch = cls.__module__.split(".")[:2] == ["torch", "optim"]
     if in_torch and cls.__name__ == "Adafactor":
         return "adafactor", Family.RELATIVE
+    # "PagedLion8bit" is "Paged-Lion-8bit", of which two parts say how it is computed.
     plain = _plain(
         re.sub(r"(?<=[A-Za-z])(?=\d+bit)|(?<=Paged)|(?<=Fused)|(?<=CPU)", "-", cls.__name__)
     )
     if cls.__name__ in ("FusedAdam", "DeepSpeedCPUAdam", "CPUAdamBuilder"):
         plain = "adamw"  # their adam_w_mode is on unless switched off
+    # Classes of one name differ in how they scale an orthogonalized update: of these torch's alone
+    # is known.
     known = OPTIMIZERS.get(plain)
     if known is not None and (in_torch or not known.matrices_only):
         return plain, known

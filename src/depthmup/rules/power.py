@@ -123,6 +123,7 @@ class Power:
 
     def at(self, ratios: Ratios) -> float:
         """The factor at these sizes; exactly 1 at the base."""
+        # 1.0 to any power is 1.0 in floating point as well: nothing is rounded at the base.
         result: float = math.prod(
             getattr(ratios, field.name) ** float(getattr(self, field.name))
             for field in fields(self)

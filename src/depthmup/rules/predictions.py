@@ -130,48 +130,8 @@ def predict(
 
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.4; TP5 (arXiv 2203.03466) Appendix J.
     """
-    at_most = False
-    stable = scheme.alpha >= _HALF
-    on_the_line = stable and scheme.alpha + scheme.gamma == 1
-    width: Fraction | None = Fraction(0)
-    depth: Fraction | None
-    match observable:
-        case Observable.STREAM:
-            depth, why = Fraction(0), "a sum of L independent branches of size L^-alpha"
-        case Observable.BRANCH:
-            depth, why = -scheme.alpha, "the branch multiplier"
-        case Observable.PREACTIVATION:
-            width = _exponent(_init(scheme, role or _HIDDEN), Kind.HIDDEN)
-            depth, why = Fraction(0), "a fresh matrix on a stream of order one"
-        case Observable.ATTENTION_LOGITS:
-            # The usual 1/sqrt(head) normalizes a random sum; the law comes on top.
-            law = scheme.width.attention_logits
-            width = law.fan_in if head_grows else Fraction(0)
-            depth, why = Fraction(0), "the attention law on a random sum over the head"
-        case Observable.READOUT | Observable.LOGITS:
-            role = role or Role(kind=Kind.READOUT)
-            width = _exponent(_init(scheme, role), Kind.READOUT)
-            depth, why = Fraction(0), "init * forward * random sum over the fan-in"
-            if observable is Observable.LOGITS and role.tied:
-                width = None
-                why = "a tied readout meets its own embedding in the stream: no single power"
-        case Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE:
-            # What is outside branches moves by order one at any depth.
-            depth = max(Fraction(0), 1 - scheme.alpha - scheme.gamma)
-            why = "L aligned updates of size L^(-alpha - gamma), and those outside branches"
-        case Observable.BRANCH_CHANGE:
-            depth, why = None, "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
-        case _:
-            width, depth, why = _of_parameter(scheme, family, observable, role)
-    if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
-        depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
-    if observable in _OF_THE_STREAM and scheme.alpha > _HALF:
-        # A tied readout meets its own embedding in the stream.
-        bounded = observable is Observable.STREAM
-        depth, at_most = Fraction(0) if bounded else None, bounded
-        why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): it does not grow"
-    if not stable and depth is not None:
-        depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
+    width, depth, why = _product(scheme, family, observable, role, head_grows)
+    depth, at_most, why = _where_depth_is_a_power(scheme, observable, depth, why)
     experts = further = Fraction(0) if observable in _OF_THE_WHOLE else None
     if not scheme.follows_width:
         width, experts, further = None, None, None
@@ -179,13 +139,63 @@ def predict(
     elif experts is None:
         experts = _of_experts(scheme, family, observable, role)
     return Prediction(
-        width=width,
-        depth=depth,
-        why=why,
-        at_most=at_most and depth is not None,
-        experts=experts,
-        further=further,
+        width=width, depth=depth, why=why, at_most=at_most, experts=experts, further=further
     )
+
+
+def _product(
+    scheme: Scheme, family: Family, observable: Observable, role: Role | None, head_grows: bool
+) -> tuple[Fraction | None, Fraction | None, str]:
+    """The exponents (width, depth) that the laws multiply to, and how."""
+    none = Fraction(0)
+    match observable:
+        case Observable.STREAM:
+            return none, none, "a sum of L independent branches of size L^-alpha"
+        case Observable.BRANCH:
+            return none, -scheme.alpha, "the branch multiplier"
+        case Observable.PREACTIVATION:
+            width = _exponent(_init(scheme, role or _HIDDEN), Kind.HIDDEN)
+            return width, none, "a fresh matrix on a stream of order one"
+        case Observable.ATTENTION_LOGITS:
+            # The usual 1/sqrt(head) normalizes a random sum; the law comes on top.
+            law = scheme.width.attention_logits
+            why = "the attention law on a random sum over the head"
+            return law.fan_in if head_grows else none, none, why
+        case Observable.READOUT | Observable.LOGITS:
+            readout = role or Role(kind=Kind.READOUT)
+            if observable is Observable.LOGITS and readout.tied:
+                why = "a tied readout meets its own embedding in the stream: no single power"
+                return None, none, why
+            width = _exponent(_init(scheme, readout), Kind.READOUT)
+            return width, none, "init * forward * random sum over the fan-in"
+        case Observable.STREAM_CHANGE | Observable.LOGITS_CHANGE:
+            # What is outside branches moves by order one at any depth.
+            depth = max(none, 1 - scheme.alpha - scheme.gamma)
+            why = "L aligned updates of size L^(-alpha - gamma), and those outside branches"
+            return none, depth, why
+        case Observable.BRANCH_CHANGE:
+            why = "its own update, L^(-alpha - gamma), and the stream's, L^-alpha"
+            return none, None, why
+        case _:
+            return _of_parameter(scheme, family, observable, role)
+
+
+def _where_depth_is_a_power(
+    scheme: Scheme, observable: Observable, depth: Fraction | None, why: str
+) -> tuple[Fraction | None, bool, str]:
+    """The exponent of depth or None, whether it is a bound alone, and the reason."""
+    at_most, stable = False, scheme.alpha >= _HALF
+    on_the_line = stable and scheme.alpha + scheme.gamma == 1
+    if observable in (Observable.STREAM_CHANGE, Observable.LOGITS_CHANGE) and not on_the_line:
+        depth, why = None, f"alpha + gamma is not 1, or alpha below 1/2 ({why}): saturates"
+    if observable in _OF_THE_STREAM and scheme.alpha > _HALF:
+        # A tied readout meets its own embedding in the stream.
+        at_most = observable is Observable.STREAM
+        depth = Fraction(0) if at_most else None
+        why = "the stream is what enters it plus a sum of size L^(1/2 - alpha): it does not grow"
+    if not stable and depth is not None:
+        depth, why = None, "unstable at initialization (alpha < 1/2): no power of depth holds"
+    return depth, at_most and depth is not None, why
 
 
 _OF_THE_WHOLE = (

@@ -96,7 +96,6 @@ class RunRule:
     standing: Standing
     batch: Batch = Batch.UNSAID
     scheme: str = ""
-    notes: str = field(default="")
     key: str = ""
     beside: RunLaws = field(default_factory=RunLaws)
 
@@ -107,12 +106,20 @@ class RunRule:
     def laws(self) -> RunLaws:
         """What it prescribes as batch and duration grow, as factors on the base's values.
 
+        Raises:
+            ValueError: the rule speaks of another axis, along which a scheme has laws of its own.
+
         Example:
             >>> from depthmup.rules import run_rule
             >>> rule = run_rule("sde")
             >>> str(rule.laws.lr), str(rule.laws.one_minus_beta)
             ('b^1/2 d^-1/2', 'b d^-1')
         """
+        if others := [axis for axis in self.exponents if axis not in _OF_RUN]:
+            raise ValueError(
+                f"Expected a run rule of {', '.join(_OF_RUN)} alone; {self.name!r} speaks of "
+                f"{', '.join(others)}, too. Take one that has a key, such as 'sde'."
+            )
         lr = ONE
         for axis, stated in self.exponents.items():
             lr = lr * _OF_RUN[axis] ** stated.value

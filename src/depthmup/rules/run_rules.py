@@ -316,6 +316,8 @@ def with_run(of: Scheme, rule: str | RunRule) -> Scheme:
     chosen = run_rule(rule)
     laws = chosen.laws
     powers = (laws.lr, laws.epsilon, laws.one_minus_beta, laws.log_beta2)
+    # What the decay owes to size must be N = width^2 depth to one power, which plans apply by
+    # counting.
     of_size = laws.decay / laws.of_run.decay
     counted = Power(fan_in=Fraction(2), depth=Fraction(1)) ** laws.of_parameters
     if of_size != counted or any(power.fan_in or power.depth for power in powers):

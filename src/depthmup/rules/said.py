@@ -112,7 +112,8 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
         if not 0 < ratio < math.inf:
             raise ValueError(f"Expected the ratio of {axis} to be positive; got {ratio!r}.")
     ratios = Ratios(**{role: of.get(axis, 1.0) for axis, role in _ROLES.items()})
-    resized = of.get("parameters", 1.0) != 1
+    parameters = of.get("parameters", of.get("width", 1.0) ** 2 * of.get("depth", 1.0))
+    resized = parameters != 1
     statements = []
     for rule in RUN_RULES:
         # What the base does not name stays as it is.
@@ -123,7 +124,8 @@ def said(of: Mapping[str, float], *, scheme: Scheme | None = None) -> tuple[Said
         lr = math.prod(of[a] ** float(rule.exponents[a].value) for a in growing)
         beside = rule.beside
         other = {
-            "decay": beside.decay.at(ratios),
+            # What follows the number of parameters follows it however the sizes name it.
+            "decay": beside.of_run.decay.at(ratios) * parameters ** float(beside.of_parameters),
             "epsilon": beside.epsilon.at(ratios),
             "one_minus_beta": beside.one_minus_beta.at(ratios),
             "beta2_power": beside.log_beta2.at(ratios),

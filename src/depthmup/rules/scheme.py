@@ -82,6 +82,7 @@ class RunLaws:
         factor, power = self.one_minus_beta.at(ratios), self.log_beta2.at(ratios)
         if factor == power == 1.0:
             return betas
+        # Rounded, so that 1 - 4 (1 - 0.9) is 0.6 and not 0.6000000000000001.
         first, second = (max(0.0, round(1 - (1 - beta) * factor, 12)) for beta in betas)
         return first, round(second**power, 12)
 

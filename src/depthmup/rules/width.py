@@ -80,6 +80,8 @@ _INVERSE_FAN_OUT = Power(fan_out=Fraction(-1))
 
 MAXIMAL_UPDATE = WidthRule(
     input=WidthLaw(gradient=_INVERSE_FAN_OUT),
+    # An update is aligned with its input: entries of 1/fan-in add up to an effect of order one,
+    # where independent initial entries may be the root of that.
     hidden=WidthLaw(init=_INVERSE_ROOT_FAN_IN, update=_INVERSE_FAN_IN, gradient=_INVERSE_FAN_OUT),
     vector=WidthLaw(gradient=_INVERSE_FAN_OUT),
     readout=WidthLaw(init=_INVERSE_FAN_IN, update=_INVERSE_FAN_IN),

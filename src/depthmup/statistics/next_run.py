@@ -39,6 +39,9 @@ FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
+FARTHER = math.hypot(FIT, ONE_SIDED / SPACINGS / 2)
+"""What a bracket with two points on one side and one on the other misses, in spacings."""
+
 CERTIFIED = 4
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
 and the lowest point of a lopsided valley lies beside the centre of three points. Of certificates
@@ -472,8 +475,7 @@ class _Sharper:
         worth: dict[int, tuple[float, tuple[Ask, ...], float]] = {}
         for n, i in enumerate(self.sizes):
             for asks, error in (self._farther(i, misfit[n]), self._finer(i, misfit[n])):
-                finer = misfit.copy()
-                finer[n] = error
+                finer = self._with_finer(n, error, misfit)
                 gain = half**2 - self._half(look, finer) ** 2
                 value = gain / (max(len(asks), 1) * search.costs[i])
                 if asks and (n not in worth or value > worth[n][0]):
@@ -497,16 +499,25 @@ class _Sharper:
         return Round(asks=asks_so_far, why=f"rates between and beside at {'; '.join(named)}")
 
     def _least(self, i: int, misfit: float) -> float:
-        """The misfit that more rates at a size could leave."""
-        return min(misfit, self._farther(i, misfit)[1]) / 2.0 ** self._halvings(i)
+        """The misfit that more rates could leave at a size."""
+        step, any_far = self.state.brackets[i].spacing, any(map(self.state.far_rate, self.sizes))
+        return (min(misfit, FARTHER * step) if any_far else misfit) / 2.0 ** self._halvings(i)
 
     def _farther(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that tell a bracket's gentle side, and the misfit if that side is no flat one."""
         asks = self.state.far_rate(i)
-        step = self.state.brackets[i].spacing
-        return asks, min(
-            misfit, math.hypot(FIT, ONE_SIDED / SPACINGS / 2) * step
-        ) if asks else misfit
+        return asks, min(misfit, FARTHER * self.state.brackets[i].spacing) if asks else misfit
+
+    def _with_finer(self, n: int, error: float, misfit: Array) -> Array:
+        """All misfits once one size's is known better: they share how steep a side looks."""
+        shared = self.fitted.steep[n] ** 2 / len(self.sizes)
+        finer = np.sqrt(
+            np.maximum(
+                misfit**2 - shared * self.fitted.spacing**2, (FIT * self.fitted.spacing) ** 2
+            )
+        )
+        finer[n] = min(finer[n], error)
+        return np.asarray(np.minimum(finer, misfit))
 
     def _finer(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that make a size's bracket finer, or as wide on both sides, and the misfit then."""

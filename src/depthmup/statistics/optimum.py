@@ -40,6 +40,7 @@ class Optima:
         spacing: of the grid around the lowest point, octaves.
         bandwidth: of the weights, octaves.
         misfit: standard error of the centre that seeds do not show, octaves.
+        steep: the part of it that a steep side adds, as each curve alone shows it, in spacings.
         lowest, first, last: indices of the lowest, first and last learning rate that was tried.
         before, after: indices of the lowest point's neighbours.
         wall: whether one of them diverged.
@@ -54,6 +55,7 @@ class Optima:
     spacing: Array
     bandwidth: Array
     misfit: Array
+    steep: Array
     lowest: Index
     first: Index
     last: Index
@@ -252,6 +254,9 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     alone = wall | at_end | failed | ~(curvature > 0)
     near = np.abs(x - here[..., None]) <= bandwidth[..., None]
     error = rise_errors(curves.log_losses, y, lowest, near)
+    steep = np.where(alone, 0.0, steep_of(x, y, error, lowest, bandwidth))
+    # Sizes share the shape of their valley: how steep a side looks is a matter of each one's phase.
+    pooled = np.sqrt((steep**2).sum(-1) / np.maximum((~alone).sum(-1), 1))
     return Optima(
         curves=curves,
         log_losses=y,
@@ -259,9 +264,8 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         curvature=np.where(alone, math.nan, curvature),
         spacing=spacing,
         bandwidth=bandwidth,
-        misfit=misfit_of(
-            x, y, tried, here, spacing, bandwidth, alone, steep_of(x, y, error, lowest, bandwidth)
-        ),
+        misfit=misfit_of(x, y, tried, here, spacing, bandwidth, alone, pooled[..., None]),
+        steep=steep,
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),
         last=np.where(tried, index, -1).max(-1),

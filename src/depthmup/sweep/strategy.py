@@ -116,6 +116,34 @@ def advance(state: SearchState, store: Store) -> SearchState:
         state = _absorbed(state, steps, store.records(new))
 
 
+def check_budget(state: SearchState) -> None:
+    """Refuse a budget that the first round of a search exceeds.
+
+    Args:
+        state: before anything is trained.
+
+    Raises:
+        ValueError: no run would be made.
+    """
+    auto = state.sweep.design.auto
+    if auto is None:  # a grid has no budget
+        return
+    steps = _steps(state)[1]
+    first = [run for step in steps.values() for run in _runs(state.sweep, step).values()]
+    if not _over_budget(state, first):
+        return
+    work = math.fsum(state.sweep.model.work(run) for run in first)
+    least = (
+        f"{len(first)} runs"
+        if auto.runs is not None and auto.runs < len(first)
+        else (f"{work:.3g} of work")
+    )
+    raise ValueError(
+        f"Expected a budget of at least {least}: the first round scans the learning rates of the "
+        "smallest size, for each scheme. Give more, or a grid: lrs=..., --log2-lrs."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Step:
     """A round of one variant."""

@@ -15,6 +15,7 @@ from depthmup.records import (
     Point,
     Study,
     Transfer,
+    Verdict,
     Window,
 )
 from depthmup.records.search import SearchStory
@@ -133,9 +134,8 @@ def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance:
     for variant in sweep.design.variants:
         sizes = [size for size in sweep.design.sizes_along(axis) if sweep.rates(variant, size)]
         if not sizes:
-            raise ValueError(
-                f"Expected runs of {variant.title} along {axis}; the search ended before the first."
-            )
+            transfers.append(_unreached(variant, axis))
+            continue
         losses = losses_over(sweep, records, variant, sizes, steps)
         curves += _curves(variant, losses)
         transfer = _transfer(sweep, variant, axis, losses, tolerance)
@@ -146,6 +146,21 @@ def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance:
         transfers.append(replace(transfer, interactions=of_others, why=why))
     return Window(
         start=steps.start, stop=steps.stop, curves=tuple(curves), transfers=tuple(transfers)
+    )
+
+
+def _unreached(variant: Variant, axis: Axis) -> Transfer:
+    """What a search says of an axis along which it trained nothing: its budget was spent before."""
+    return Transfer(
+        scheme=variant.name,
+        title=variant.title,
+        alpha=str(variant.scheme.alpha),
+        gamma=str(variant.scheme.gamma),
+        optima=(),
+        drift=UNKNOWN,
+        regret=UNKNOWN,
+        verdict=Verdict.UNDECIDED,
+        why=f"The search ended before its first run along {axis}.",
     )
 
 

@@ -81,6 +81,7 @@ class _Step:
         target = self.labels[self.index].unsqueeze(1)
         torch.neg(log_p.gather(1, target).mean((1, 2)), out=self.losses)
         gradient = log_p.exp_().scatter_add_(1, target, -torch.ones_like(log_p[:, :1]))
+        # Softmax minus one-hot over B, and over lr_e as the stack's weights are W / lr_e.
         gradient.div_(self.index.shape[1] * stack.lrs)
         stack.step += 1
         stack.backward(torch.bmm(self.v.transpose(1, 2), gradient))

@@ -65,6 +65,7 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
+        # By storage: views of one tensor share its memory and are counted once.
         storages[storage._cdata] = storage
         return tensor
 
@@ -78,6 +79,7 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
         return None
     with suppress(Exception), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         own.loss(called(network, inputs), targets)  # what was kept before it fails counts too
+    # Weights that the backward pass keeps are counted with their copies.
     for weight in weights:
         storages.pop(weight.untyped_storage()._cdata, None)
     of_weights = sum(p.numel() * p.element_size() for p in weights)

@@ -48,6 +48,7 @@ def rate_factors(name: str, warmup: float, steps: int) -> list[float]:
         [0.25, 0.75, 0.75, 0.25]
     """
     rate = schedule(name, warmup)
+    # At its start the first step of a warm-up would have rate 0, at its end the last of a decay.
     return [rate((step + 0.5) / steps) for step in range(steps)]
 
 

@@ -54,7 +54,7 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
         return Data(label_noise=DIGITS_NOISE if label_noise is None else label_noise)
     from depthmup.data import images
 
-    source = source or _place(name)
+    source = source or _folder_of(name)
     raw = images(name, source, verify=verify)
     location = source if source == HUB else str(Path(source).expanduser().resolve())
     os.environ[variable(name)] = location
@@ -70,7 +70,7 @@ def found_data(name: str, digest: str) -> "Dataset":
     """
     from depthmup.data import images, prepared
 
-    source = _place(name)
+    source = _folder_of(name)
     raw = images(name, source, verify=False)
     if raw.digest != digest:
         raise ValueError(
@@ -81,7 +81,7 @@ def found_data(name: str, digest: str) -> "Dataset":
     return prepared(raw)
 
 
-def _place(name: str) -> str:
+def _folder_of(name: str) -> str:
     if source := os.environ.get(variable(name)):
         return source
     raise ValueError(

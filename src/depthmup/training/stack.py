@@ -140,6 +140,7 @@ class Stack:
 
     def _leave(self, du: Tensor, x: Tensor, normalized: Tensor) -> Tensor:
         """The backward pass of a LayerNorm without gains."""
+        # The epsilon of functional.layer_norm, by which the way up was computed.
         inverse_std = (x.var(1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
         along = (du * normalized).mean(1, keepdim=True)
         return (du - du.mean(1, keepdim=True) - normalized * along) * inverse_std
@@ -182,6 +183,8 @@ class Stack:
         for tensor in (self.weights, *self.moments):
             for layer in range(network.depth):
                 for i in range(network.block_depth):
+                    # Indices increase, so new <= old: nothing is overwritten before it has been
+                    # copied.
                     for new, old in enumerate(alive.tolist()):
                         if new != old:
                             tensor[layer, i, new].copy_(tensor[layer, i, old])

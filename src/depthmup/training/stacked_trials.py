@@ -172,6 +172,7 @@ class _AdamW:
         self.steps += 1
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        # In torch's order: epsilon is added to the root of the corrected average.
         size = (second / (1 - beta2**self.steps)).sqrt_().add_(group["eps"])
         step = first.div(size).div_(1 - beta1**self.steps)
         if group["weight_decay"]:
@@ -214,6 +215,7 @@ def orthogonalized(matrices: Tensor, group: Mapping[str, Any]) -> Tensor:
     ``group`` has its settings; in bfloat16, as there.
     """
     a, b, c = group["ns_coefficients"]
+    # Of a tall matrix the transpose: its Gram matrix is the smaller one.
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if tall else matrices).bfloat16()
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=group["eps"])
