@@ -30,9 +30,9 @@ EXAMPLES, LENGTH = 4, 8
 CHECKED = {
     "transformers": (
         "Llama", "Qwen3", "GPT2", "GPTNeoX", "Gemma2", "Olmo2", "Mixtral", "Mamba",
-        "Bert", "ModernBert", "T5", "ViT", "Dinov2",
+        "Bert", "ModernBert", "T5", "ViT", "Dinov2", "ResNet",
     ),
-    "timm": ("ViT", "ConvNeXt", "MLP-Mixer", "ResNet"),
+    "timm": ("ViT", "ConvNeXt", "MLP-Mixer"),
 }  # fmt: skip
 
 

@@ -46,7 +46,6 @@ class DoRA(nn.Module):
 
 
 WRAPS = {
-    "weight_norm": parametrizations.weight_norm,
     "spectral_norm": parametrizations.spectral_norm,
     "orthogonal": parametrizations.orthogonal,
     "rows": by_rule(Rows),
@@ -97,13 +96,19 @@ def test_dora_is_refused():
         planned(DoRA)
 
 
-def test_a_direction_and_its_gain_as_declared():
-    """W = g v / |v|: v keeps the matrix's law, and g that of a gain."""
+def test_a_direction_and_its_gain():
+    """W = g v / |v|: v keeps the matrix's law, and g that of a gain.
+
+    With v started as the matrix would be, |v| = g at every width, so that what v moves is what W
+    moves. g multiplies v x / |v|, of order one in every unit, as a gain multiplies what it reads.
+    """
     weight = "blocks.*.down.parametrizations.weight"
-    plan = planned(
+    plan = planned(parametrizations.weight_norm)
+    declared = planned(
         parametrizations.weight_norm,
         roles={f"{weight}.original1": "hidden", f"{weight}.original0": "vector"},
     )
+    assert plan.prescriptions == declared.prescriptions
     direction, gain = (plan[f"blocks.0.down.parametrizations.weight.original{i}"] for i in (1, 0))
     # A quarter for the width, a half for the depth; nothing is folded into either.
     assert (direction.lr, gain.lr) == (approx(0.125), approx(0.5))
@@ -116,3 +121,34 @@ def test_a_direction_and_its_gain_as_declared():
         "blocks.0.up.bias",
         "blocks.0.down.bias",
     }
+
+
+def test_folded_and_explicit_trajectories_are_the_same():
+    outputs = []
+    for folding in (True, False):
+        torch.manual_seed(0)
+        wrap = parametrizations.weight_norm
+        model, base = Network(32, 4, wrap), Network(8, 2, wrap)
+        plan = depthmup.plan(
+            model, base=base, example_inputs=vectors(), scheme="completep", folding=folding
+        )
+        model.double()
+        plan.initialize(model)
+        optimizer = torch.optim.AdamW(plan.param_groups(model, lr=1e-2, weight_decay=0.1))
+        inputs = torch.linspace(-1, 1, 24, dtype=torch.float64).view(4, 6)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(inputs).square().sum().backward()
+            optimizer.step()
+        outputs.append(model(inputs).detach())
+    # Double precision over four steps.
+    assert torch.allclose(*outputs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_readout_whose_gain_would_need_a_law_of_its_own_is_refused():
+    def make(width):
+        head = parametrizations.weight_norm(nn.Linear(width, 4))
+        return nn.Sequential(nn.Linear(6, width), nn.ReLU(), head)
+
+    with pytest.raises(NotUnderstood, match="direction of a weight norm"):
+        depthmup.plan(make(32), base=make(8), example_inputs=vectors(), scheme="mup")

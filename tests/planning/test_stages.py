@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import depthmup
-from depthmup.planning import anatomy
+from depthmup.planning import NotUnderstood, anatomy
 
 
 class Stages(nn.Module):
@@ -312,3 +312,34 @@ def test_tables_of_all_layers_in_one_are_as_many_tables(optimizer):
         assert (p.ratios.fan_out, p.ratios.depth) == (1, 3), name
     # What all layers multiply by is one vector for all of them.
     assert plan["gain"].ratios.fan_out == 1
+
+
+class Gated(nn.Module):
+    """A highway layer, with a gate on the stream or as a residual branch."""
+
+    def __init__(self, width, branch):
+        super().__init__()
+        self.f, self.gate = nn.Linear(width, width), nn.Linear(width, width)
+        self.branch = depthmup.Branch() if branch else None
+
+    def forward(self, x):
+        t, f = self.gate(x).sigmoid(), self.f(x).tanh()
+        if self.branch is None:
+            return (1 - t) * x + t * f
+        return x + self.branch(t * (f - x))
+
+
+def test_a_gate_on_the_stream_is_refused_with_the_way_out():
+    def planned(branch):
+        model, base = (
+            Tower(lambda width: Gated(width, branch), width, depth)
+            for width, depth in ((32, 6), (8, 2))
+        )
+        return depthmup.plan(model, base=base, scheme="completep", example_inputs=vectors())
+
+    with pytest.raises(NotUnderstood, match=r"x \+ self\.branch\(t \* \(f\(x\) - x\)\)"):
+        planned(False)
+    plan = planned(True)
+    assert [depth.ratio for depth in plan.depths] == [3]
+    assert [m.value for m in plan.multipliers if m.where == "branch"] == [approx(1 / 3)] * 6
+    assert plan["blocks.0.gate.weight"].ratios.depth == 3

@@ -50,7 +50,8 @@ class Use:
     ``leads`` to a matrix and ``follows`` one (or a lookup); whether it is ``normalized`` behind;
     ``pieces``, the sizes of the tensors that were put together into what a matrix reads; whether
     it is ``grouped``: repeated over groups of coordinates, as a matrix for each head is;
-    whether what it gives is ``divided`` among branches, a part for each;
+    whether what it gives is ``divided`` among branches, a part for each; whether it uses the
+    parameter's direction alone (``directed``), as a weight norm does;
     whether it ``reads_stream``, behind a residual addition; the ``branches`` it lies in, by index,
     each with whether it only feeds that branch from the side; ``hooks``, the tensor of a module to
     multiply where the parameter cannot be.
@@ -77,6 +78,7 @@ class Use:
     pieces: tuple[int, ...] = ()
     grouped: bool = False
     divided: bool = False
+    directed: bool = False
 
     @property
     def traced(self) -> bool:
@@ -179,7 +181,8 @@ class Usage:
 class _Tensor:
     """A tensor made from one parameter: by which axes it is labelled, and how it was made.
 
-    ``picked``: its rows were looked up by an index.
+    ``picked``: its rows were looked up by an index. ``directed``: it was divided by the lengths of
+    its rows, and multiplied by gains.
     """
 
     parameter: str
@@ -187,6 +190,7 @@ class _Tensor:
     slices: tuple[tuple[int, int], ...] = ()
     bent: bool = False
     picked: bool = False
+    directed: bool = False
 
 
 def find_uses(graph: Graph) -> Usage:
@@ -226,10 +230,17 @@ def find_uses(graph: Graph) -> Usage:
         if not sources or node.op in SHAPED:
             constant.add(node.index)
             continue
+        directed = _made_of_direction_and_gain(node, sources, tensors)
+        if directed is not None:
+            tensors[node.index], gain = directed
+            uses[gain.parameter].append(gain)
+            computed.add(node.index)
+            continue
         carried = _made_from_one(graph, node, sources, tensors)
         if carried is not None:
             tensors[node.index] = carried
-            if not carried.picked:
+            # No factor folds into a direction, and rows that were looked up are activations.
+            if not (carried.picked or carried.directed):
                 derived[node.index] = carried.parameter
             if not carried.picked or tensors[sources[0]].picked:
                 continue
@@ -279,7 +290,28 @@ def _made_from_one(
         index = node.args[2] % old[dim] if node.op == "select" else -1
         slices = (*slices, *((axis, index) for axis in first.labels[dim]))
     bent = first.bent or node.op in MAPS - _STRAIGHT
-    return _Tensor(first.parameter, labels, slices, bent, first.picked)
+    return replace(first, labels=labels, slices=slices, bent=bent)
+
+
+_WEIGHT_NORMS = frozenset({"_weight_norm_interface", "_weight_norm"})
+
+
+def _made_of_direction_and_gain(
+    node: Node, sources: list[int], known: Mapping[int, _Tensor]
+) -> tuple[_Tensor, Use] | None:
+    """The matrix g v / |v| of a weight norm over the rows of v, and how it uses g."""
+    tensors = [known.get(source) for source in sources]
+    dim = node.args[2] if len(node.args) > 2 else 0
+    if node.op not in _WEIGHT_NORMS or len(tensors) != 2 or dim != 0:
+        return None
+    direction, gain = tensors
+    if direction is None or gain is None or direction.bent or gain.bent:
+        return None
+    # As it comes: one length for each output.
+    if direction.labels[:1] != ((0,),) or len({direction.parameter, gain.parameter}) < 2:
+        return None
+    use = Use(parameter=gain.parameter, node=node.index, how=How.ELEMENTWISE, fan_out=(0,))
+    return replace(direction, directed=True), use
 
 
 def _resolved(node: Node, source: int, tensor: _Tensor) -> tuple[tuple[int, int], ...]:
@@ -380,7 +412,13 @@ def _use(
         out = tuple(sorted(rest)) if how is How.ELEMENTWISE else ()
         added = alpha_of(node, "beta") if node.op in MATRIX_PRODUCTS else 1.0
         use = Use(parameter="", node=node.index, how=how, fan_out=out, scale=added)
-    return replace(use, parameter=tensor.parameter, slices=slices, bent=tensor.bent)
+    return replace(
+        use,
+        parameter=tensor.parameter,
+        slices=slices,
+        bent=tensor.bent,
+        directed=tensor.directed,
+    )
 
 
 def _entrywise(node: Node, source: int) -> bool:

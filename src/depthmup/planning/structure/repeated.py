@@ -36,7 +36,10 @@ def repeated_inside(
         raise NotUnderstood(
             f"The model repeats {', '.join(map(repr, deeper))} more often than the base, but "
             "no residual addition was found in its forward pass, so no depth rule applies. Give "
-            "both the same depth, or declare the branches: branches={'layers.*.attention': ()}."
+            "both the same depth, or declare the branches: branches={'layers.*.attention': ()}. A "
+            "gate on the stream, (1 - t) * x + t * f(x), is a residual branch where it is written "
+            "x + self.branch(t * (f(x) - x)), with self.branch = depthmup.Branch(); alpha = 1 "
+            "alone keeps such a stream from being forgotten in deep models."
         )
     inside = _in_one_branch(deeper, _branches(pair, branching))
     if inside and branching is None:

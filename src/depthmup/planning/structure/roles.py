@@ -182,6 +182,12 @@ def _one_use(growth: Growth, use: Use, *, stacked: bool) -> tuple[Kind, float, f
             )
         return Kind.VECTOR, 1.0, out
     last = not stacked and not use.leads
+    if use.directed and into != 1 and out == 1 and last and not use.normalized:
+        raise NotUnderstood(
+            f"{growth.name} is the direction of a weight norm that gives the output: its gain "
+            "would have to start and learn at m_in^-1/2, for which there is no law. Leave weight "
+            "norm to the inside of the network."
+        )
     if into != 1 and out != 1:
         return Kind.HIDDEN, into, out
     if out != 1:
