@@ -264,7 +264,9 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         curvature=np.where(alone, math.nan, curvature),
         spacing=spacing,
         bandwidth=bandwidth,
-        misfit=misfit_of(x, y, tried, here, spacing, bandwidth, alone, np.maximum(steep, pooled[..., None])),
+        misfit=misfit_of(
+            x, y, tried, here, spacing, bandwidth, alone, np.maximum(steep, pooled[..., None])
+        ),
         steep=steep,
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),
