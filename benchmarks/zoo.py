@@ -36,6 +36,7 @@ from depthmup.planning import (
 )
 from depthmup.planning.initialization.starts import numbers_of
 from depthmup.planning.prescription import prescribe
+from depthmup.planning.structure.anatomy import Anatomy
 from depthmup.rules import Family, Kind, Ratios, named
 from depthmup.rules import scheme as scheme_named
 
@@ -64,21 +65,31 @@ class Verdict:
 
 
 def planned(architecture: Architecture) -> Iterator[tuple[str, str, tuple[Prescription, ...]]]:
-    """Scheme, optimizer and prescriptions of every pair, on models without memory."""
-    with torch.device("meta"):
+    """Scheme, optimizer and prescriptions of every pair, on models without memory.
+
+    Those whose code depends on values are built with memory, as a person would.
+    """
+    try:
+        found = _anatomy(architecture, "meta")
+    except TraceError:
+        found = _anatomy(architecture, "cpu")
+    for scheme, optimizer in PAIRS:
+        family = named(optimizer)[1]
+        made, _ = prescribe(found, scheme_named(scheme), family, run=Ratios(), folding=True)
+        yield scheme, optimizer, made
+
+
+def _anatomy(architecture: Architecture, device: str) -> Anatomy:
+    with torch.device(device):
         (model, drawn), (base, base_drawn) = (
             recorded(lambda size=size: architecture.make(*size)) for size in (TARGET, BASE)
         )
-    found = anatomy(
+    return anatomy(
         model,
         base,
         example_inputs=architecture.inputs,
         numbers=numbers_of((drawn, base_drawn)),
     )
-    for scheme, optimizer in PAIRS:
-        family = named(optimizer)[1]
-        made, _ = prescribe(found, scheme_named(scheme), family, run=Ratios(), folding=True)
-        yield scheme, optimizer, made
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -475,7 +475,10 @@ def test_one_joint_law_of_depth_batch_and_duration_holds_at_the_target():
     assert batch.value == approx(-0.06, abs=0.02)
     assert batch.high < 0 < tokens.high
     assert report.finding(axis="batch").interactions["depth"].value == approx(batch.value)
-    assert "The drift with depth depends on batch: it changes by -0.0" in along_depth.why
+    assert (
+        "The drift with depth depends on batch: per doubling of batch it changes by −0.0"
+        in along_depth.why
+    )
     assert "That the drift with depth depends on tokens was not seen" in report.table
     first = report.summary["schemes"][0]
     assert first["interactions"]["batch"]["estimate"] == batch.value

@@ -54,7 +54,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := {part.partition(":")[0] for part in options.parts} - {*COUNTS}:
         parser.error(f"expected parts of {', '.join(COUNTS)}; got {', '.join(sorted(unknown))}")
-    broken = False
+    broken, here = False, Path.cwd()
     print("| attack | outcome | count |\n| --- | --- | --- |", flush=True)
     for word in options.parts or COUNTS:
         part, _, only = word.partition(":")
@@ -69,6 +69,8 @@ def main() -> int:
             except Exception:  # a mistake of the attack's own costs the other parts nothing
                 traceback.print_exc()
                 outcomes = {"THE ATTACK ITSELF BROKE": 1}
+            finally:
+                os.chdir(here)  # out of a folder that is removed now
         for outcome, number in sorted(outcomes.items()):
             print(f"| {part} | {outcome} | {number} |", flush=True)
             broken |= any(loud(word) for word in outcome.split())

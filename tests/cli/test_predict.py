@@ -141,6 +141,8 @@ def test_measured_optima_stand_beside(summary, tmp_path, capsys):
         (["--optimum", "--measured", "{summary}", "--scheme", "ode"], "no measurement of ODE"),
         (["--optimum", "--measured", "{summary}", "--base-depth", "4"], "--base-depth"),
         (["--optimum", "--depths", "0"], "positive integers"),
+        (["--optimum", "--rms-norm"], "--rms-norm has no effect with --optimum"),
+        (["--optimum", "--scheme", "ode", "--alpha", "1"], "leave --alpha and --gamma out"),
     ],
 )
 def test_bad_input(wrong, message, summary, capsys):

@@ -275,3 +275,10 @@ def test_a_factory_that_hangs_is_stopped_in_the_driver_too(own, tmp_path):
     done = depthmup("transfer", "--model", model, *TINY[:-5], *TINY[-3:], *words)
     assert done.returncode == REFUSED
     assert "--trial-seconds" in done.stderr
+
+
+def test_next_takes_each_axis_once(tmp_path, capsys):
+    table = tmp_path / "runs.csv"
+    table.write_text("depth,layers,lr,loss\n8,8,0.1,1.0\n")
+    assert main(["next", str(table), "--axes", "depth=depth", "depth=layers"]) == 2
+    assert "depth stands twice" in capsys.readouterr().err

@@ -264,8 +264,18 @@ class TestErrors:
             def forward(self, x):
                 return super().forward(x) if x.sum() > 0 else x
 
+        with torch.device("meta"):
+            model, base = Branching(8, 2), Branching(4, 2)
         with pytest.raises(TraceError, match=r"Branching could not be followed.*branches="):
-            anatomy(Branching(8, 2), Branching(4, 2), example_inputs=vectors())
+            anatomy(model, base, example_inputs=vectors())
+        # On tensors that have values it is followed, and nothing of the model is changed.
+        model, base = Branching(8, 2), Branching(4, 2)
+        state = {k: v.clone() for k, v in model.state_dict().items()}
+        followed = anatomy(model, base, example_inputs=vectors() + 1)
+        plain = anatomy(ResidualMLP(8, 2), ResidualMLP(4, 2), example_inputs=vectors())
+        assert followed.places == plain.places
+        assert any("values of its inputs" in note for note in followed.notes)
+        assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
 
     def test_unrelated_base(self):
         with pytest.raises(UnrelatedModels, match="exists only in the"):
@@ -438,8 +448,10 @@ class TestHints:
             Tower(UnfoldableBlock, 16, 8), base=Tower(UnfoldableBlock, 8, 2), own_init="fan_in",
             example_inputs=vectors(),
         )  # fmt: skip
+        with torch.device("meta"):
+            model, base = self.make(16, 8), self.make(8, 2)
         hinted = depthmup.plan(
-            self.make(16, 8), base=self.make(8, 2), own_init="fan_in", example_inputs=vectors(),
+            model, base=base, own_init="fan_in", example_inputs=vectors(),
             branches={"blocks.*.act": ("blocks.*.norm", "blocks.*.linear")},
         )  # fmt: skip
         assert any("could not be followed" in note for note in hinted.notes)

@@ -9,6 +9,7 @@ from depthmup.records import Certificate, Estimate, Lack, Place, Refusal, Verdic
 from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
 from depthmup.reports import certificate_section, certificate_text, page
 from depthmup.reports.certificate import certificate_headline, certificate_sentences
+from depthmup.reports.certificate_charts import excess_loss_chart
 
 
 def estimate(value, half=0.1):
@@ -126,6 +127,24 @@ def test_a_section_has_its_charts_and_escapes_its_strings(hostile):
     assert "<img" not in section.html
     assert "certified" in section.html
     assert "refused" not in section.html
+
+
+@pytest.mark.parametrize(
+    ("base", "sides"),
+    [(-2.8, {"predicted": ("right", -5), "base": ("left", 5)}),
+     (-3.0, {"predicted": ("left", 5), "base": ("right", -5)})],
+)  # fmt: skip
+def test_words_beside_near_rates_stand_on_their_outer_sides(base, sides):
+    certificate = issued(optima=(optimum(256, 4, base), optimum(512, 8, base)))
+    spec = excess_loss_chart(certificate, width=250, height=200).to_dict()
+    drawn = {}
+    for layer in spec["layer"]:
+        if isinstance(layer["mark"], dict) and layer["mark"]["type"] == "text":
+            [wanted] = [t["filter"] for t in layer["transform"]]
+            for row in spec["datasets"][layer["data"]["name"]]:
+                if repr(row["outside"]) in wanted:
+                    drawn[row["text"]] = layer["mark"]["align"], layer["mark"]["dx"]
+    assert drawn == sides
 
 
 def test_a_refused_section_shows_what_was_measured():

@@ -135,6 +135,27 @@ def test_all_panels_and_windows_share_their_axes(study):
         assert len(found) == 1
 
 
+def titles_of_tips(node: object) -> list[str]:
+    """The titles of all tooltips, anywhere in a specification."""
+    if isinstance(node, list):
+        return [title for item in node for title in titles_of_tips(item)]
+    if not isinstance(node, dict):
+        return []
+    tips = node["tooltip"] if isinstance(node.get("tooltip"), list) else []
+    below = [title for inner in node.values() for title in titles_of_tips(inner)]
+    return [tip["title"] for tip in tips if "title" in tip] + below
+
+
+def test_words_for_what_was_tuned_do_not_end_the_expression_of_a_tooltip(study):
+    """Vega-Lite escapes their quotes and nothing else: a backslash before one ends the text."""
+    tuned = replace(study.tuned, name='\\";window.hit=1;//\u2028rate')
+    spelt = replace(study, tuned=tuned)
+    charts = [rate_panel(spelt, "sp"), optimum_against_size(spelt)]
+    titles = titles_of_tips([chart.to_dict() for chart in charts])
+    assert any("window.hit" in title for title in titles)
+    assert not any(sign in title for title in titles for sign in "\\\u2028")
+
+
 def test_exploded_runs_do_not_squash_the_rest(study):
     usual = study_loss_axis(study)
     curve = study.headline.curves[0]

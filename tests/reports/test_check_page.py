@@ -68,3 +68,16 @@ def test_in_a_browser_only_what_lies_in_the_panel_is_seen(browser, check, tmp_pa
     assert sum(0 <= x <= 520 for x in places) == 1
     assert sum(x > 520 for x in places) == 1, "what lies beyond is hidden by the panel's clip"
     assert tab.complaints == []
+
+
+@pytest.mark.xdist_group("browser")
+def test_on_a_phone_a_chart_of_many_rows_scrolls_at_its_own_size(browser, check, tmp_path):
+    path = tmp_path / "check.html"
+    path.write_text(check_page(check), encoding="utf-8")
+    tab = browser.open(path, width=390)
+    shown, whole = tab.run(
+        "(async () => { await window.drawn; const c = document.getElementById('deviations');"
+        " return [c.clientWidth, c.scrollWidth]; })()"
+    )
+    assert shown < 390 < whole
+    assert tab.run("document.documentElement.scrollWidth") == 390

@@ -24,9 +24,8 @@ class Options:
 
     model: str
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth), with
-    the axes of --along by name. The
-    same file defines batch(generator) -> (inputs, targets) and, unless the loss is cross-entropy,
-    loss(outputs, targets)."""
+    the axes of --along by name. The same file defines batch(generator) -> (inputs, targets) and,
+    unless the loss is cross-entropy, loss(outputs, targets)."""
 
     scheme: str | None = None
     """A scheme's name, or alpha,gamma such as 1/2,1/2; by default the one that suits the depth of

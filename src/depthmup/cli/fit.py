@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from depthmup.cli.output import print_json
+from depthmup.cli.sizes import parse_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def run(options: Options) -> int:
         )
     report = fit(
         example() if str(options.table) == "example" else options.table,
-        axes=_pairs(options.axes, "--axes"),
+        axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
         lr=options.lr,
         loss=options.loss,
         seed=options.seed,
@@ -101,7 +102,7 @@ def run(options: Options) -> int:
         by=options.by,
         where=options.where,
         scheme=options.scheme or None,
-        target=_pairs(options.target, "--target") if options.target else None,
+        target=parse_pairs(options.target, option="--target", value="NUMBER") or None,
         tolerance=options.tolerance,
         reading=Reading(
             ignore=options.ignore, keep=options.keep, chance=options.chance, tuned=options.tuned
@@ -132,29 +133,3 @@ def run(options: Options) -> int:
 
 
 _NAMES = {"report.html": "The page", "fit.json": "The result", "excluded.csv": "Rows left out"}
-
-
-def _pairs(words: tuple[str, ...], option: str) -> dict[str, Any]:
-    """``AXIS=VALUE`` words as a mapping; of --axes a column alone is called as its axis.
-
-    Raises:
-        ValueError: a word that is none, or an axis that stands twice.
-    """
-    from depthmup.records.printable import printable
-
-    pairs: dict[str, Any] = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if option == "--axes" and not sign:
-            value = name
-        if not name or not value:
-            raise ValueError(
-                f"Expected {option} as AXIS={'COLUMN' if option == '--axes' else 'NUMBER'}; got "
-                f"{printable(repr(word))}."
-            )
-        if name in pairs:
-            raise ValueError(
-                f"Expected each axis once in {option}; {printable(name)} stands twice."
-            )
-        pairs[name] = value
-    return pairs

@@ -23,6 +23,7 @@ def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _made.extend(reversed(missing))
+        # Tried, not asked: permissions do not tell of disks that are full or mounted to be read.
         probe = folder / f".{secrets.token_hex(8)}.draft"
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         probe.unlink()

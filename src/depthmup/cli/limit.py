@@ -125,6 +125,8 @@ def run(options: Options) -> int:
     if options.optimum:
         from depthmup.cli import optimum
 
+        _refuse(options, "--optimum", *_NOT_IN_THE_KERNEL)
+        _scaling(options)  # refuses exponents beside a scheme
         return optimum.run(options, files)
     _only_for_optimum(options)
     depth, steps = _depth(options.depth), _steps(options)
@@ -171,13 +173,17 @@ def run(options: Options) -> int:
     if options.json:
         print_json(text)
     else:
-        print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
-        for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
-            print(f"{t:>4}  {loss:>9.5f}  {line[-1]:>22.5f}")
-        print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
+        _print(solution, rms)
         if files is not None:
             print(f"The page: {files[0].resolve()}")
     return 0 if solution.status.ok else 1
+
+
+_NOT_IN_THE_KERNEL = (
+    *("depth", "optimizer", "lr_second", "width_ratio", "decay", "rms_norm", "momentum"),
+    *("points", "tol", "check"),
+)
+"""Options of training and of its limit, of which the rule for the optimum knows nothing."""
 
 
 def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limits.Solution":
@@ -265,6 +271,13 @@ def _refuse(options: Options, what: str, *names: str) -> None:
     for name in names:
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(f"--{name.replace('_', '-')} has no effect with {what}: leave it out.")
+
+
+def _print(solution: "limits.Solution", rms: "list[list[float]]") -> None:
+    print(f"{'step':>4}  {'loss':>9}  {'RMS of x at the output':>22}")
+    for t, (loss, line) in enumerate(zip(solution.losses, rms, strict=True)):
+        print(f"{t:>4}  {loss:>9.5f}  {line[-1]:>22.5f}")
+    print(f"\n{solution.status}; estimated error {solution.error_estimate:.1e}")
 
 
 def _title(options: Options, solution: "limits.Solution") -> str:

@@ -76,6 +76,7 @@ def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
         octaves=tuple(
             Estimate(
                 value=at.log2_lr - zero,
+                # An interval that is not known bounds nothing.
                 low=-math.inf if math.isnan(at.low) else at.low - zero,
                 high=math.inf if math.isnan(at.high) else at.high - zero,
             )

@@ -59,6 +59,7 @@ def _store_files(stores: tuple[Path, ...], out: Path) -> list[Path]:
             raise ValueError(f"Expected stores to join; there is no file or folder {store}.")
         paths += sorted(store.glob("results*.sqlite")) if store.is_dir() else [store]
     target = (out / MAIN_STORE).resolve()
+    # By what they resolve to: a store may be named twice, or through a link.
     unique = {path.resolve(): path for path in paths if path.resolve() != target}
     if not unique:
         raise ValueError(

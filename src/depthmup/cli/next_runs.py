@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from depthmup.cli.output import print_json
+from depthmup.cli.sizes import parse_pairs
 from depthmup.records.printable import printable
 
 
@@ -29,7 +30,8 @@ class Options:
     """The --out folder of `depthmup transfer`, or a CSV, JSON lines or Parquet file."""
 
     axes: tuple[str, ...] = ()
-    """Of a table: the columns of the sizes, as AXIS=COLUMN."""
+    """Of a table: the columns of the sizes, as AXIS=COLUMN, or COLUMN where it is called as its
+    axis."""
 
     sizes: tuple[str, ...] = ()
     """Of a table: the values wanted along each axis, as AXIS=VALUE,VALUE,...; the others stay at
@@ -80,6 +82,7 @@ def run(options: Options) -> int:
         return 0
     print(why, file=sys.stderr)
     if rows:
+        # Runs of other sizes may name other axes: the columns are all of them.
         names = list(dict.fromkeys(name for row in rows for name in row))
         writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
         writer.writerow({name: printable(name) for name in names})
@@ -93,25 +96,24 @@ def run(options: Options) -> int:
 def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.fitting import SearchOptions, next_runs
 
-    sizes = {
-        axis: tuple(_whole(n, "--sizes") for n in values.split(","))
-        for axis, values in _pairs(options.sizes, "--sizes").items()
-    }
-    base = {axis: _whole(n, "--base") for axis, n in _pairs(options.base, "--base").items()}
-    cost = {axis: _number(n, "--cost") for axis, n in _pairs(options.cost, "--cost").items()}
+    wanted = parse_pairs(options.sizes, option="--sizes", value="VALUE,VALUE")
+    base = parse_pairs(options.base, option="--base", value="VALUE")
+    cost = parse_pairs(options.cost, option="--cost", value="POWER")
     proposal = next_runs(
         options.source,
-        axes=_pairs(options.axes, "--axes"),
+        axes=parse_pairs(options.axes, option="--axes", value="COLUMN", alone=True),
         lr=options.lr,
         loss=options.loss,
-        sizes=sizes,
+        sizes={
+            axis: tuple(_whole(n, "--sizes") for n in v.split(",")) for axis, v in wanted.items()
+        },
         seed=options.seed,
-        base=base or None,
+        base={axis: _whole(n, "--base") for axis, n in base.items()} or None,
         tolerance=options.tolerance,
         tuned=options.tuned,
         options=SearchOptions(
             start=options.start,
-            cost=cost or None,
+            cost={axis: _number(power, "--cost") for axis, power in cost.items()} or None,
             seeds=options.seeds,
             precision=options.drift_precision,
             ignore=options.ignore,
@@ -128,13 +130,6 @@ def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
     with Store(folder / MAIN_STORE, must_exist=True) as store:
         runs, why, what = next_of(store)
     return [{**run.row, **tuned_in(run, what)} for run in runs], why
-
-
-def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
-    pairs = dict(word.partition("=")[::2] for word in words)
-    if not all(name and value for name, value in pairs.items()):
-        raise ValueError(f"Expected {option} as AXIS=VALUE; got {' '.join(words)!r}.")
-    return pairs
 
 
 def _whole(text: str, option: str) -> int:

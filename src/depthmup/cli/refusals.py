@@ -47,7 +47,8 @@ def explained(work: Callable[[], int]) -> int:
 
 
 def readers_gone() -> int:
-    """The reader of our output had enough (`depthmup ... | head`): end as quietly as others do."""
+    """The reader of the output had enough (`depthmup ... | head`): end as quietly as others do."""
+    # Or Python would fail once more when it flushes the stream at its end.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return INTERRUPTED
 

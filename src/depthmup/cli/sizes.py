@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
+
+from depthmup.records.printable import printable
 
 
 def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
@@ -49,6 +52,39 @@ def _whole(text: str) -> int:
         if value.is_integer() and 0 < value < 2**80 and "e" in text.lower():
             return int(value)
     return 0
+
+
+def parse_pairs(
+    words: Sequence[str], *, option: str, value: str, alone: bool = False
+) -> dict[str, Any]:
+    """``AXIS=VALUE`` words as a mapping, values as they were written.
+
+    Args:
+        words: one for each axis.
+        option: name of the option, for messages.
+        value: what a value is, for messages, such as ``NUMBER``.
+        alone: whether a word without ``=`` is an axis and its value.
+
+    Raises:
+        ValueError: a word of another form, or an axis that stands twice.
+
+    Example:
+        >>> parse_pairs(["depth=n_layers", "batch"], option="--axes", value="COLUMN", alone=True)
+        {'depth': 'n_layers', 'batch': 'batch'}
+    """
+    pairs: dict[str, Any] = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if alone and not sign:
+            text = name
+        if not name or not text:
+            raise ValueError(f"Expected {option} as AXIS={value}; got {printable(repr(word))}.")
+        if name in pairs:
+            raise ValueError(
+                f"Expected each axis once in {option}; {printable(name)} stands twice."
+            )
+        pairs[name] = text
+    return pairs
 
 
 def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...]]:

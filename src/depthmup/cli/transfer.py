@@ -444,6 +444,8 @@ def parse_budget(text: str) -> dict[str, Any]:
     Raises:
         ValueError: the text is neither a number of runs nor a time.
 
+    Example:
+        >>> parse_budget("200"), parse_budget("30min")
         ({'runs': 200}, {'seconds': 1800.0})
     """
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")

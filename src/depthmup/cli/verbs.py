@@ -78,6 +78,7 @@ def run(words: list[str]) -> int:
             return REFUSED
         rest = with_commas(rest, VERBS[verb][0])
     if {"-h", "--help"} & set(rest):
+        # Ends here: a parser raises SystemExit after its help.
         printed(lambda: parse([verb, *rest]))
     chosen = parse([verb, *rest])
     work = next(work for options, work in VERBS.values() if type(chosen) is options)

@@ -129,8 +129,8 @@ def labels_of(
                 position = i if i < middle else i - len(runs)
                 single[container, run[0][0]] = str(position)
     at = frozenset(branches)
-    containers = frozenset(c for c, members in children.items() if _are_layers(c, members, at))
-    return Labels(single=single, experts=expert_containers(roles or {}), layers=containers)
+    stages = frozenset(c for c, members in children.items() if _are_layers(c, members, at))
+    return Labels(single=single, experts=expert_containers(roles or {}), layers=stages)
 
 
 def _are_layers(
@@ -151,7 +151,11 @@ def _are_layers(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Key:
-    """One observable of one kind of module; ``module`` is a pattern of names."""
+    """One observable of one kind of module; ``module`` is a pattern of names.
+
+    Attributes:
+        observable: what is measured of it.
+    """
 
     observable: Observable
     module: str
@@ -181,6 +185,12 @@ class Points:
 
     ``heads`` are the sizes of attention heads; ``queries_and_keys`` the patterns of parameters that
     make queries and keys, ``keys_biases`` of those that only shift all logits of a query alike.
+
+    Attributes:
+        points: modules and parameters to observe.
+        attention: names of the modules in which attention happens.
+        branches: their number.
+        hidden_from_view: labels of the points that no module shows.
     """
 
     points: tuple[Point, ...]
@@ -194,7 +204,13 @@ class Points:
 
 @dataclass(kw_only=True)
 class Observation:
-    """Root mean squares, and samples of what has to be compared later."""
+    """Root mean squares, and samples of what has to be compared later.
+
+    Attributes:
+        values: root mean squares.
+        samples: tensors to be compared with later ones, by key and batch.
+        roles: of the parameters that keys stand for.
+    """
 
     values: dict[Key, float] = field(default_factory=dict)
     samples: dict[tuple[Key, int], Tensor] = field(default_factory=dict)

@@ -126,8 +126,7 @@ class Training:
         w, second = self.todo.hidden[t, :n], self.second[t, :n]
         old = (slice(None), slice(n), slice(n))
         p_old, n_old, noise = self.p[old], self.n[old], self.noise[old]
-        n_p, n_r = n_old @ p_old, n_old @ self.r[old]
-        p_n_t = (p_old @ n_old).transpose(0, 2, 1)
+        n_p, n_r, p_n_t = n_old @ p_old, n_old @ self.r[old], (p_old @ n_old).transpose(0, 2, 1)
         noise_p = noise @ p_old.transpose(0, 2, 1)
         h_q = self.h[old] @ self.q[old]
         k_t, e_t = self.k[old].transpose(0, 2, 1), self.e[old].transpose(0, 2, 1)

@@ -342,6 +342,7 @@ def _sign(setting: Setting) -> Experiment:
 def _tail(matrix: np.ndarray, rank: int) -> float:
     """Relative Frobenius error of the best approximation of this rank."""
     squares = np.linalg.svd(matrix, compute_uv=False) ** 2
+    # Eckart and Young: the best approximation leaves out the smallest singular values.
     return float(np.sqrt(squares[rank:].sum() / squares.sum()))
 
 

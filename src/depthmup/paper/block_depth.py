@@ -213,6 +213,7 @@ class _Course:
     @property
     def early(self) -> int:
         """The window that ends at a quarter of training, from the end."""
+        # Negative, as windows are counted from the end.
         return -(len(self.stops) * 3 // 4) - 1
 
     def gap(self, losses: "Array") -> float:
@@ -234,6 +235,7 @@ def _course(store: Store, two: Sequence[Sweep], one: Sequence[Sweep]) -> _Course
 
     design = two[0].design
     windows = range(-(design.steps // design.window), 0)
+    # (windows, block depths 2 and 1, multipliers, learning rates, seeds)
     values = np.array(
         [
             [
@@ -339,6 +341,7 @@ def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
     from depthmup.statistics import best_log_loss
 
     return float(
+        # NaN at a multiplier at which nothing trains.
         np.nanmin([best_log_loss(log2_lrs, of_multiplier) for of_multiplier in np.asarray(losses)])
     )
 

@@ -78,6 +78,7 @@ class Experiment:
 def values_of(store: Store, task: Task) -> Mapping[str, Any]:
     """What a task gave; for conclusions, which are drawn when everything is there."""
     result = store.get(task)
+    # ``judge`` refuses a store that lacks any result, before it draws conclusions.
     assert result is not None
     return result.values
 

@@ -138,7 +138,13 @@ class Kind:
 
 
 def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> Kind:
-    """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate."""
+    """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate.
+
+    Args:
+        setting: the scale and what is tested.
+        activation: of the blocks.
+        scheme: the setting's Depth-muP unless given.
+    """
     sweep = networks(
         setting,
         schemes=(scheme or setting.depth_mup,),
@@ -162,6 +168,7 @@ def kappa(slopes: "Array") -> Estimate:
 
 def _difference(above: "Array", below: "Array") -> Estimate:
     """Mean difference of two quantities that share their seeds."""
+    # Paired by seed: what networks of one seed share cancels.
     return mean([float(d) for d in above - below])
 
 

@@ -28,6 +28,7 @@ def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> di
     """
 
     def draw(stream: int, *shape: int) -> np.ndarray:
+        # A generator for each matrix: a deeper network begins with the shallower one's layers.
         return np.random.default_rng([seed, stream]).normal(size=shape)
 
     weights = [draw(2 + layer, width, width) / np.sqrt(width) for layer in range(depth)]

@@ -116,6 +116,7 @@ class _Cosines:
         differences = []
         for seed in self.seeds:
             at_step = self.values[title, depth, seed].get(str(step), {})  # none once it diverged
+            # The first cosine less the others, of one seed: paired.
             one, *less = (at_step.get(name, float("nan")) for name in names)
             differences.append(one - sum(less))
         return mean(differences)

@@ -413,6 +413,7 @@ def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...
     from depthmup.statistics import share
 
     chance = sweep.chance({}, sweep.design.variant(scheme.name))
+    # (depths, learning rates); the infinite loss of a run that diverged is not below chance.
     alive = (losses_of(sweep, store, scheme) < chance).sum(-1)
     return tuple(share(int(count), sweep.design.seeds) for count in alive.max(-1))
 
@@ -439,6 +440,7 @@ def initial_growth(sweep: Sweep, store: Store) -> Estimate:
 
 def _predicted_growth(sweep: Sweep) -> float:
     """Half the logarithm of 1 + a^2 Var|z|: every block adds a^2 (1 - 2/pi) of the variance."""
+    # Per block, of the RMS: half of what the variance grows by. Var|z| = 1 - 2/pi.
     return math.log1p(sweep.design.multipliers[0] ** 2 * (1 - 2 / math.pi)) / 2
 
 

@@ -209,6 +209,7 @@ def _picture(kinds: Sequence[Kind], store: Store, name: str) -> Picture:
         for kind in kinds
         for depth, row in zip(kind.depths, kind.distances.array(store, name), strict=True)
     ]
+    # The dashed slope starts at the first curve's first point.
     ends, top = (kinds[0].depths[0], kinds[0].depths[-1]), rows[0]["distance"]
     drawn = [(d, top * (ends[0] / d) ** 0.5) for d in ends] if top > 0 else []
     return lines(

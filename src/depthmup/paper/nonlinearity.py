@@ -50,6 +50,7 @@ def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -
     """log of the ratio of two networks' best losses at the deepest depth, paired by seed."""
     from depthmup.statistics import log_ratio_of_best
 
+    # (learning rates, seeds) each, at the deepest depth.
     a, b = (losses_of(sweep, store)[-1] for sweep in (above, below))
     return Comparison(
         what=f"log best loss at depth {depths_of(above)[-1]}, {what}",

@@ -53,6 +53,7 @@ def reproduce(
         # The longest first: what is left at the end, when workers run out of jobs, is short.
         return sorted(todo, key=lambda job: -job.work)
 
+    # By key: what several claims ask for is done once.
     asked = {item.key: item for _, experiment in planned for item in experiment.asked}
     return run(
         tuple(asked.values()), store=store, executor=executor, jobs=jobs, tell=tell, about=about

@@ -89,6 +89,7 @@ def relative_range(rates: Sequence[Sequence[float]], losses: "Sequence[Array]") 
         over_eta = fits[middle].excess(0, [-2.0, 2.0]).max()
         return float((max(best) - min(best)) / over_eta)
 
+    # One array: leaving out a seed leaves it out of every curve.
     return jackknife(statistic, np.concatenate(losses))
 
 
@@ -278,6 +279,7 @@ def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> flo
     viable = [i for i, value in enumerate(log_losses) if value < ceiling]
     if not viable or viable[-1] == len(log2_lrs) - 1:
         return math.nan
+    # The last viable rate: below it rates that are too small may lie above the ceiling as well.
     i = viable[-1]
     x, y = log2_lrs[i : i + 2], log_losses[i : i + 2]
     share = float((ceiling - y[0]) / (y[1] - y[0])) if math.isfinite(y[1]) else 0.5

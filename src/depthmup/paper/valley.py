@@ -132,6 +132,7 @@ def _heat_map(depth: int, rates: Sequence[float], values: "Array") -> Picture:
                 "log2_lr": rate,
                 "log2_a": log2_a,
                 "loss": float(logs[i, j]) if math.isfinite(logs[i, j]) else None,
+                # The dot is where the lowest loss was measured, the line joins fitted optima.
                 "best": bool(j == int(np.argmin(logs[i]))),
             }
             for i, log2_a in enumerate(LOG2_MULTIPLIERS)

@@ -252,6 +252,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Strict JSON; NaN is null, infinities are text. ``from_json`` reads it back."""
+        # A NaN that encode missed raises here and does not become invalid JSON.
         return json.dumps(encode(self), indent=2, allow_nan=False)
 
     @staticmethod

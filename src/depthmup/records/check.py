@@ -138,6 +138,7 @@ class Check:
         """Failed exponents: first single parameters and branches, then what follows from them."""
         failed = [e for e in self.exponents if e.outcome is Outcome.FAIL]
         return tuple(
+            # False sorts first: observables of single parameters and branches.
             sorted(failed, key=lambda e: (e.observable in _CONSEQUENCES, -abs(deviation(e))))
         )
 

@@ -40,6 +40,7 @@ def parse(text: str, what: str) -> Any:
         raise ValueError(f"Expected {what} of at most {LARGEST:,} characters; got {len(text):,}.")
     try:
         return json.loads(text)
+    # The parser's own stack ends before Python has seen a value.
     except RecursionError:
         raise ValueError(f"Expected {what}; got JSON that is nested too deeply.") from None
     except ValueError as error:
@@ -208,6 +209,7 @@ def _float(raw: Any, where: str) -> float:
         _refuse(where, "a number", raw)
     try:
         return float(raw)
+    # An integer in JSON may have any number of digits.
     except OverflowError:
         _refuse(where, "a number of double precision", "one beyond it")
 

@@ -22,6 +22,7 @@ def environment() -> dict[str, object]:
     return {
         "depthmup": __version__,
         "python": platform.python_version(),
+        # From the metadata of what is installed: an import would take seconds.
         "torch": metadata.version("torch"),
         "numpy": metadata.version("numpy"),
         "platform": platform.platform(),

@@ -247,4 +247,5 @@ class Record(Generic[Described]):
         # so.
         if stop > len(self.losses):
             return math.inf
+        # Rounded once, whatever the number of steps.
         return math.fsum(self.losses[start:stop]) / (stop - start)

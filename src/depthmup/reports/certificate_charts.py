@@ -6,7 +6,7 @@ from typing import Any
 
 from depthmup.records import Certificate
 from depthmup.records.certificate import SizeOptimum, size_name
-from depthmup.reports.chart_layers import WINDOW, Width, data, known
+from depthmup.reports.chart_layers import WINDOW, Width, data, known, tip_title
 from depthmup.reports.study_rows import Row
 from depthmup.reports.style import BAND, INK, MUTED, configured
 
@@ -14,6 +14,13 @@ BLUE = "#0072b2"
 CAP = 4.0
 """The chart of excess loss ends at this many times the largest value of interest, since near
 divergence it grows without bound and would squash the rest."""
+
+
+_BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "right": {"align": "left", "dx": 5},
+    "left": {"align": "right", "dx": -5},
+}
+"""How words stand on a side of a line."""
 
 
 def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
@@ -48,9 +55,10 @@ def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320
         p = certificate.predicted
         predicted = [{"x": target, "value": p.value, "low": p.low, "high": p.high}]
     aim = alt.Chart(data(predicted))
+    what = tip_title(f"log2 {certificate.tuned.name}")
     tips = [
         alt.Tooltip("size:N"),
-        alt.Tooltip("measured:Q", title=f"best log2 {certificate.tuned.name}", format=".3f"),
+        alt.Tooltip("measured:Q", title=f"best {what}", format=".3f"),
         alt.Tooltip("place:N"),
     ]
     return configured(
@@ -93,6 +101,7 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
 
     rows, top = _excess_rows(certificate)
     p, at_base = certificate.predicted, f"log2 {certificate.tuned.name} at the base"
+    what = tip_title(f"log2 {certificate.tuned.name}")
     ends = [row["x"] for row in rows]
     x = alt.X(
         "x:Q",
@@ -121,13 +130,17 @@ def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: i
                 x=x,
                 y=y,
                 tooltip=[
-                    alt.Tooltip("x:Q", title=f"log2 {certificate.tuned.name}", format=".2f"),
+                    alt.Tooltip("x:Q", title=what, format=".2f"),
                     alt.Tooltip("excess:Q", title="loss above the best", format=".2~p"),
                 ],
             ),
             lines.mark_rule(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2).encode(x=x),
-            lines.mark_text(align="left", dx=5, fontSize=12, color=MUTED).encode(
-                x=x, text="text:N", **at_top
+            # Lines that are near each other have their words on their outer sides.
+            *(
+                lines.transform_filter(alt.datum.outside == side)
+                .mark_text(**beside, fontSize=12, color=MUTED)
+                .encode(x=x, text="text:N", **at_top)
+                for side, beside in _BESIDE.items()
             ),
         )
         .add_params(alt.param(name=WINDOW, value=0))
@@ -195,11 +208,14 @@ def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
 
 def _rates(certificate: Certificate) -> list[Row]:
     """The rates to mark: the predicted one, and the base's own where it is another."""
-    marks: list[Row] = [{"x": certificate.predicted.value, "text": "predicted"}]
+    predicted = certificate.predicted.value
+    marks: list[Row] = [{"x": predicted, "text": "predicted", "outside": "right"}]
     base = (o.log2_lr for o in certificate.optima if o.size == certificate.base and o.log2_lr.known)
     at_base = next(base, None)
-    if at_base is not None and abs(at_base.value - certificate.predicted.value) > 1e-9:
-        marks.append({"x": at_base.value, "text": "base"})
+    if at_base is not None and abs(at_base.value - predicted) > 1e-9:
+        below = at_base.value < predicted
+        marks.append({"x": at_base.value, "text": "base", "outside": "left" if below else "right"})
+        marks[0]["outside"] = "right" if below else "left"
     return marks
 
 

@@ -96,11 +96,31 @@ def hollow(test: str, colour: Any) -> Any:
     )
 
 
+# Vega-Lite writes a tooltip's title into an expression, with quotes escaped and nothing else.
+_ENDING_EXPRESSIONS = str.maketrans(
+    {"\\": "\N{SET MINUS}", **dict.fromkeys("\n\r\u2028\u2029", " ")}
+)
+
+
+def tip_title(text: str) -> str:
+    """A person's words as the title of a line in a tooltip.
+
+    Example:
+        >>> tip_title("log2 " + chr(92) + "rate")
+        'log2 ∖rate'
+    """
+    return text.translate(_ENDING_EXPRESSIONS)
+
+
 def optimum_tips(alt: Any, study: Study) -> list[Any]:
     return [
         alt.Tooltip("title:N", title="scheme"),
         alt.Tooltip(f"{study.axis}:O"),
-        alt.Tooltip(f"{study.tuned.column}:Q", title=f"best log2 {study.tuned.name}", format=".3f"),
+        alt.Tooltip(
+            f"{study.tuned.column}:Q",
+            title=tip_title(f"best log2 {study.tuned.name}"),
+            format=".3f",
+        ),
         alt.Tooltip("low:Q", title="from", format=".3f"),
         alt.Tooltip("high:Q", title="to", format=".3f"),
         alt.Tooltip("loss:Q", title="loss there", format=".4~g"),

@@ -21,6 +21,7 @@ from depthmup.reports.chart_layers import (
     same,
     scale_of,
     shown,
+    tip_title,
     window_param,
 )
 from depthmup.reports.sentences import number
@@ -106,7 +107,7 @@ def rate_panel(
     axis = study.axis
     tips = [
         alt.Tooltip(f"{axis}:O"),
-        alt.Tooltip(f"{study.tuned.column}:Q", title=f"log2 {name}", format="~g"),
+        alt.Tooltip(f"{study.tuned.column}:Q", title=tip_title(f"log2 {name}"), format="~g"),
         alt.Tooltip("loss:Q", format=".4~g"),
         alt.Tooltip("low:Q", title="from", format=".4~g"),
         alt.Tooltip("high:Q", title="to", format=".4~g"),

@@ -164,7 +164,7 @@ def check_figure(check: Check, *, kind: Kind = "paper") -> Figure:
     from depthmup.reports.check_page import check_headline
 
     size, columns = _size_of(kind), 2 if kind == "paper" else 4
-    panel = size.width // columns - 42  # less the labels of its axis
+    panel = size.width // columns - 46  # less the labels of its axis
     chart = growth_chart(check, columns=columns, width=panel, height=round(panel * 0.7))
     return Figure(
         chart=_set(chart, size, fit=False),
@@ -193,7 +193,7 @@ def _rates(study: Study, size: _Size) -> Any:
 
     schemes = transfers(study)
     columns = 2 if len(schemes) > 1 else 1
-    width = (size.width - 38) // columns - 32
+    width = (size.width - 46) // columns - 32
     panels = [
         rate_panel(
             study, t.scheme, width=width, height=round(width * 0.85), legend=True
@@ -270,7 +270,8 @@ def _set(chart: Any, size: _Size, *, fit: bool = True) -> _Spec:
     if fit and not {"concat", "hconcat", "vconcat", "facet"} & spec.keys():
         spec["autosize"] = {"type": "fit", "contains": "padding"}
     config = spec.setdefault("config", {})
-    config["padding"] = {"left": 5, "top": 1, "right": 1, "bottom": 1}
+    # On the right, room for half of the last tick's label in fonts wider than the one measured.
+    config["padding"] = {"left": 5, "top": 1, "right": 9, "bottom": 1}
     for part in ("axis", "legend", "title", "text"):
         config.setdefault(part, {})
     for key in ("labelFontSize", "titleFontSize"):

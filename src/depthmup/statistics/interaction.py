@@ -107,18 +107,15 @@ def interaction_sentence(axis: Axis, other: Axis, change: Estimate) -> str:
         change: the interaction.
 
     Example:
-        >>> interaction_sentence("depth", "steps", Estimate(value=-0.07, low=-0.09, high=-0.05))
-        ' The drift with depth depends on steps: it changes by -0.07 [-0.09, -0.05] per doubling.'
+        >>> print(interaction_sentence("depth", "steps",
+        ...     Estimate(value=-0.07, low=-0.09, high=-0.05)).strip())
+        The drift with depth depends on steps: per doubling of steps it \
+changes by −0.07 [−0.09, −0.05].
     """
     if not change.known:
         return f" Whether the drift with {axis} depends on {other} was not measured."
-    change_per_doubling = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"
+    numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
+    per = f"per doubling of {other} it changes by {numbers}."
     if change.outside(0.0, 0.0):
-        return (
-            f" The drift with {axis} depends on {other}: it changes by {change_per_doubling} per "
-            "doubling."
-        )
-    return (
-        f" That the drift with {axis} depends on {other} was not seen: it changes by "
-        f"{change_per_doubling} per doubling."
-    )
+        return f" The drift with {axis} depends on {other}: {per}"
+    return f" That the drift with {axis} depends on {other} was not seen: {per}"

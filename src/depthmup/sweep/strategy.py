@@ -125,9 +125,12 @@ def check_budget(state: SearchState) -> None:
     Raises:
         ValueError: no run would be made.
     """
-    auto, steps = state.sweep.design.auto, _steps(state)[1]
+    auto = state.sweep.design.auto
+    if auto is None:  # a grid has no budget
+        return
+    steps = _steps(state)[1]
     first = [run for step in steps.values() for run in _runs(state.sweep, step).values()]
-    if auto is None or not _over_budget(state, first):
+    if not _over_budget(state, first):
         return
     work = math.fsum(state.sweep.model.work(run) for run in first)
     least = (

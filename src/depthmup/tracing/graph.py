@@ -78,7 +78,8 @@ class Graph:
     just that. ``unknown`` are buffers (and other tensors, under no name) of one number by which
     the forward pass multiplies, and whose value is not at hand, as on the meta device; ``unsure``
     those of several entries, which may or may not be one number. ``overwriting`` are the nodes
-    that write into the tensor they are given.
+    that write into the tensor they are given. ``by_values``: the forward pass depends on the values
+    of its inputs, and is that of these.
 
     Attributes:
         nodes: operations, in order.
@@ -97,6 +98,7 @@ class Graph:
     unknown: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     overwriting: frozenset[int] = field(default=frozenset(), repr=False)
+    by_values: bool = False
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         return self.nodes[ref.node].shapes[ref.output]

@@ -181,6 +181,8 @@ _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0} | dict.f
 )
 # A model's constants are numbers or as large as a layer; larger buffers are tables and masks.
 _LARGEST_CONSTANT = 1 << 20
+# Entries of a model that is run on its values where it cannot be followed without.
+_LARGEST_RUN = 1 << 29
 
 
 def _filled(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
@@ -315,13 +317,20 @@ def _attempt(
     *,
     training: bool,
     dtype: torch.dtype | None,
+    values: bool = False,
 ) -> Graph:
     recorder = _Recorder()
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, ExitStack() as stack:
+    with ExitStack() as stack:
+        if values:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+        else:
+            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
 
         def faked(value: Any) -> Any:
             if not isinstance(value, Tensor):
                 return value
+            if values:
+                return value.detach().to("cpu", copy=True)
             kind = dtype if dtype is not None and value.is_floating_point() else value.dtype
             return torch.empty(tuple(value.shape), dtype=kind, device="cpu")
 
@@ -353,7 +362,6 @@ def _attempt(
         stack.enter_context(recorder)
         output = torch.func.functional_call(model, tensors, args, kwargs, tie_weights=False)
         outputs = recorder.refs(output)
-        del fake
     absent = _multiplied_by(recorder.nodes, recorder.absent)
     consumers: list[list[int]] = [[] for _ in recorder.nodes]
     for node in recorder.nodes:
@@ -370,6 +378,7 @@ def _attempt(
         unknown=_names_of(recorder.nodes, absent, lambda size: size == 1),
         unsure=_names_of(recorder.nodes, absent, lambda size: size > 1),
         overwriting=frozenset(recorder.overwriting),
+        by_values=values,
     )
 
 
@@ -422,7 +431,8 @@ def trace(
     ``inputs`` are a tensor, a sequence of positional arguments, or a mapping of keyword arguments;
     only their shapes and types matter. The model may live on any device, ``meta`` included, and
     may be compiled, sharded or wrapped. It is traced in evaluation mode, where nothing is random;
-    and in training mode where that leaves a parameter unused.
+    and in training mode where that leaves a parameter unused. A forward pass that depends on the
+    values of its inputs is followed on copies of the tensors themselves, where they have values.
 
     Args:
         model: whose forward pass it is.
@@ -433,7 +443,7 @@ def trace(
         The dataflow as a graph.
 
     Raises:
-        TraceError: the forward pass depends on the values of its inputs.
+        TraceError: the forward pass depends on the values of its inputs, which are not at hand.
 
     Example:
         >>> graph = trace(torch.nn.Linear(3, 5), torch.zeros(2, 3))
@@ -463,18 +473,35 @@ def trace(
             best = graph
         if not _unused(best):
             break
+    if best is None and _have_values(model, inputs):
+        try:
+            best = _attempt(model, inputs, numbers or {}, training=False, dtype=None, values=True)
+        except Exception as problem:  # as above
+            problems.insert(0, problem)
     if best is None:
         first = problems[0]
         reason = (str(first).strip().splitlines() or [""])[0]
         raise TraceError(
             f"The forward pass of {type(model).__name__} could not be followed on tensors without "
             f"values: {type(first).__name__}: {reason}. "
-            "If it branches on the values of its inputs, say where its residual branches are "
-            "instead: branches={'layers.*.attention': ('layers.*.norm1',), ...} (module whose "
-            "output is added to the stream: other modules that belong to the branch). "
+            "If it branches on the values of its inputs, build both models on the CPU, or say "
+            "where its residual branches are: branches={'layers.*.attention': ('layers.*.norm1',), "
+            "...} (module whose output is added to the stream: other modules that belong to the "
+            "branch). "
             "If the arguments are wrong, pass those of one real call as example_inputs."
         ) from first
     return best
+
+
+def _have_values(model: nn.Module, inputs: ExampleInputs) -> bool:
+    """Whether a forward pass can be run, in no more than a few seconds."""
+    tensors = [tensor for _, tensor in named_tensors(model)]
+    given = _tensors(_call(inputs))
+    plain = not any(
+        tensor.is_meta or isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)
+        for tensor in (*tensors, *given)
+    )
+    return plain and sum(tensor.numel() for tensor in tensors) <= _LARGEST_RUN
 
 
 def _unused(graph: Graph) -> int:

@@ -103,7 +103,7 @@ def read_both(
         except TraceError as problem:
             failure = problem
     if facts is not None and base is not None:
-        notes = tuple(_unsure_numbers(facts))
+        notes = (*_unsure_numbers(facts), *_by_values(facts, base))
         comparison = compare(facts, base, pair.match)
         return Reading(
             comparison=comparison,
@@ -147,6 +147,16 @@ def _unsure_numbers(facts: Facts) -> Iterator[str]:
             "on the meta device. If that is one number which follows the size of the model, the "
             "plan does not see it: plan on the CPU, or build the model inside "
             "depthmup.planning.recorded and pass what it saw as drawn=."
+        )
+
+
+def _by_values(facts: Facts, base: Facts) -> Iterator[str]:
+    """A note on forward passes that depend on the values of their inputs."""
+    if facts.graph.by_values or base.graph.by_values:
+        yield (
+            "The forward pass depends on the values of its inputs. The plan is of what it computes "
+            "from these example_inputs: pass those of a real call, from which every part of the "
+            "model is used."
         )
 
 
