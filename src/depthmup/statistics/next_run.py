@@ -496,7 +496,7 @@ class _Sharper:
         if not asks_so_far:
             return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps")
         named = dict.fromkeys(state._named(ask.size) for ask in asks_so_far)
-        return Round(asks=asks_so_far, why=f"rates between and beside at {'; '.join(named)}")
+        return Round(asks=asks_so_far, why=f"rates between and beside those at {'; '.join(named)}")
 
     def _least(self, i: int, misfit: float) -> float:
         """The misfit that more rates could leave at a size."""

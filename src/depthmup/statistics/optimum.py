@@ -255,7 +255,7 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
     near = np.abs(x - here[..., None]) <= bandwidth[..., None]
     error = rise_errors(curves.log_losses, y, lowest, near)
     steep = np.where(alone, 0.0, steep_of(x, y, error, lowest, bandwidth))
-    # Sizes share the shape of their valley: how steep a side looks is a matter of each one's phase.
+    # Sizes share the shape of their valley: how steep a side looks is a matter of its phase, too.
     pooled = np.sqrt((steep**2).sum(-1) / np.maximum((~alone).sum(-1), 1))
     return Optima(
         curves=curves,
@@ -264,7 +264,9 @@ def optima(curves: Curves, *, chance: float = math.inf) -> Optima:
         curvature=np.where(alone, math.nan, curvature),
         spacing=spacing,
         bandwidth=bandwidth,
-        misfit=misfit_of(x, y, tried, here, spacing, bandwidth, alone, pooled[..., None]),
+        misfit=misfit_of(
+            x, y, tried, here, spacing, bandwidth, alone, np.maximum(steep, pooled[..., None])
+        ),
         steep=steep,
         lowest=lowest,
         first=np.where(tried, index, len(index)).min(-1),
