@@ -23,6 +23,7 @@ from planning_zoo import (
 from torch import nn
 from torch.nn import functional as F
 
+import depthmup
 from depthmup.planning import find_branches, find_uses, trace
 
 
@@ -240,3 +241,8 @@ def test_tracing_leaves_no_trace():
 @pytest.mark.parametrize("make", [tower(MLPBlock), ResidualMLP])
 def test_twice_the_depth_is_twice_the_branches(make):
     assert [read(make(8, d), vectors())[2].streams[0].depth for d in (2, 4, 8)] == [2, 4, 8]
+
+
+def test_a_branch_without_modules_is_true():
+    """``if self.branch:`` must not skip what marks an addition."""
+    assert depthmup.Branch()

@@ -28,6 +28,10 @@ class Branch(nn.Sequential):
         torch.Size([2, 4])
     """
 
+    def __bool__(self) -> bool:
+        # An empty Sequential is false, and ``if self.branch:`` would skip what marks the addition.
+        return True
+
 
 BranchHints: TypeAlias = (
     Mapping[str, Iterable[str]] | Iterable[str] | Callable[[str, nn.Module], bool]
