@@ -360,6 +360,37 @@ def test_gates_of_dense_layers_are_no_routers(how):
     assert read(model, X).mixtures == ()
 
 
+class GatedHeads(nn.Module):
+    """x + attention of heads of eight features, each gated by a sigmoid of its own."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.qkv, self.gate = nn.Linear(width, 3 * width), nn.Linear(width, width // 8)
+        self.out = nn.Parameter(torch.randn(width // 8, 8, width) / sqrt(width))
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, -1, 8)).permute(2, 0, 3, 1, 4)
+        heads = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+        heads = heads * self.gate(x).sigmoid()[..., None]
+        return x + torch.einsum("bthk,hkd->btd", heads, self.out)
+
+
+def test_gated_heads_are_no_experts():
+    """The matrix behind the gates reads all heads: its fan-in grows with their number."""
+
+    def make(width):
+        return nn.Sequential(nn.Linear(8, width), GatedHeads(width), nn.Linear(width, 4))
+
+    model, x = make(64), torch.randn(2, 6, 8)
+    assert read(model, x).mixtures == ()
+    plan = depthmup.plan(
+        model, make(16), scheme="mup", example_inputs=x, own_init={"1.out": "fan_in"}
+    )
+    assert plan["1.out"].lr == approx(1 / 4)
+    assert plan["1.out"].init == approx(1 / 2)
+    assert not plan.notes
+
+
 def test_of_fixed_sizes_a_mixture_is_planned_as_dense_layers_are():
     """The rule for experts adds nothing where E and K are those of the base but a router's start,
     and a dense scheme has the factors that it always had."""

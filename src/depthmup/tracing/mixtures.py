@@ -127,7 +127,7 @@ def _mixture(
     ahead = _ahead(graph, usage, [w.node for w in weightings], at, total)
     ahead += _ahead_one_by_one(graph, usage, weightings, at, total)
     matrices |= {use for use in ahead if use.how is How.MATRIX}
-    if not matrices:
+    if not matrices or _gate_features(graph, weightings, ahead, total):
         return None
     nodes = {use.node for use in matrices}
     # Of what stands before a matrix, only the experts' own parts are asked for.
@@ -320,6 +320,19 @@ def _ahead_one_by_one(
             yield from at.get(node.index, ())
             for reader in graph.consumers[node.index]:
                 heapq.heappush(todo, reader)
+
+
+def _gate_features(
+    graph: Graph, weightings: Sequence[_Weighting], ahead: Sequence[Use], total: int
+) -> bool:
+    """Whether numbers gate what one matrix reads, such as the heads of attention, each by its own.
+
+    Nothing selects or averages, and the matrix sums over what is gated as over its other inputs:
+    its fan-in grows with the number of gates, which is all that dense rules ask for.
+    """
+    if any(w.numbers.picked or w.numbers.averaged for w in weightings):
+        return False
+    return any({*_counting(graph, use, total)} & {*use.fan_in} for use in ahead)
 
 
 def _summed(graph: Graph, usage: Usage, starts: Sequence[int]) -> tuple[frozenset[int], bool]:
