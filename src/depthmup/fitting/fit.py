@@ -11,6 +11,7 @@ import numpy as np
 from depthmup._version import __version__
 from depthmup.fitting.clean import clean
 from depthmup.fitting.columns import Columns, checked, propose
+from depthmup.fitting.formats import names_of
 from depthmup.fitting.group import Group
 from depthmup.fitting.judge import at_target, judgements
 from depthmup.fitting.measure import (
@@ -26,7 +27,7 @@ from depthmup.fitting.measure import (
     sparse,
 )
 from depthmup.fitting.predict import checked_target, predict
-from depthmup.fitting.read import Table, names_of, read
+from depthmup.fitting.read import Table, read
 from depthmup.fitting.report import FitReport
 from depthmup.fitting.rows import Excluded
 from depthmup.fitting.where import Comparison, parse_filter

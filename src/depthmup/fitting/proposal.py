@@ -11,7 +11,8 @@ import numpy as np
 
 from depthmup.fitting.columns import Columns, checked
 from depthmup.fitting.fit import check_tolerance, texts
-from depthmup.fitting.read import Table, names_of, read
+from depthmup.fitting.formats import names_of
+from depthmup.fitting.read import Table, read
 from depthmup.fitting.rows import Rows
 from depthmup.fitting.settings import settings_of
 from depthmup.records import LEARNING_RATE, worded

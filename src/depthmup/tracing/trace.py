@@ -12,18 +12,16 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
     is_traceable_wrapper_subclass,
 )
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from depthmup.tracing.graph import Graph, ModuleCall, Node, Ref
 from depthmup.tracing.names import named_tensors, plain_name, unwrapped
 from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
+from depthmup.tracing.recorder import Recorder, is_absent, number_of, tensors_of
 
 ExampleInputs: TypeAlias = Tensor | Sequence[Any] | Mapping[str, Any]
 
@@ -32,209 +30,12 @@ class TraceError(RuntimeError):
     """The forward pass cannot be followed without data; says why and what to declare instead."""
 
 
-class _Recorder(TorchDispatchMode):
-    """Writes down every operation that reaches the dispatcher.
-
-    ``flex_attention`` is followed through the plain operations that define it, so that a person's
-    own function of its scores is seen as well.
-    """
-
-    supports_higher_order_operators = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes: list[Node] = []
-        self.calls: list[ModuleCall] = []
-        self.stack: list[tuple[str, int, tuple[Ref, ...]]] = []
-        self._refs: dict[int, Ref] = {}
-        self._alive: list[Tensor] = []  # an id is only unique among living tensors
-        self.absent: set[int] = set()  # constants whose values are not at hand
-        self.overwriting: set[int] = set()
-        self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
-
-    def leaf(self, tensor: Tensor, op: str, name: str = "", *, value: float | None = None) -> int:
-        """Write down a tensor that no operation made."""
-        index = self._append(op, (), {}, (), (tuple(tensor.shape),), name=name, value=value)
-        self.bind(tensor, Ref(index))
-        return index
-
-    def bind(self, tensor: Tensor, ref: Ref) -> None:
-        self._refs[id(tensor)] = ref
-        self._alive.append(tensor)
-
-    def ref(self, tensor: Tensor) -> Ref:
-        """Where this tensor's present value was made."""
-        if id(tensor) not in self._refs:
-            value = _number(tensor)
-            index = self.leaf(tensor, "constant", value=value)
-            if value is None and _is_absent(tensor):
-                self.absent.add(index)
-        ref = self._refs[id(tensor)]
-        written = self._mutated.get(_storage(tensor), -1)
-        if written > ref.node:  # another view of the same memory was written to since
-            index = self._append("alias", (ref,), {}, (ref, Ref(written)), (tuple(tensor.shape),))
-            ref = self._refs[id(tensor)] = Ref(index)
-            self._mutated[_storage(tensor)] = index
-        return ref
-
-    def refs(self, tree: Any) -> tuple[Ref, ...]:
-        return tuple(self.ref(leaf) for leaf in _tensors(tree))
-
-    def _append(
-        self,
-        op: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        inputs: tuple[Ref, ...],
-        shapes: tuple[tuple[int, ...], ...],
-        name: str = "",
-        value: float | None = None,
-    ) -> int:
-        module = self.stack[-1][0] if self.stack else ""
-        node = Node(
-            index=len(self.nodes),
-            op=op,
-            args=args,
-            kwargs=kwargs,
-            inputs=inputs,
-            shapes=shapes,
-            module=module,
-            name=name,
-            value=value,
-        )
-        self.nodes.append(node)
-        return node.index
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if isinstance(func, HigherOrderOperator):
-            with self:
-                return _plain_operations(func)(*args, **kwargs)
-        inputs = self.refs((args, kwargs))
-        as_refs = tree_map(lambda x: self.ref(x) if isinstance(x, Tensor) else x, (args, kwargs))
-        result = func(*args, **kwargs)
-        outputs = _tensors(result)
-        if not outputs:
-            return result
-        schema = func._schema
-        name = func.overloadpacket.__name__
-        op = name.rstrip("_") or name
-        index = self._append(
-            op,
-            as_refs[0],
-            as_refs[1],
-            inputs,
-            tuple(tuple(t.shape) for t in outputs),
-            value=self._result(func, op, *as_refs) if inputs else _filled(op, args, kwargs),
-        )
-        for output, tensor in enumerate(outputs):
-            self.bind(tensor, Ref(index, output))
-        if schema.is_mutable:
-            self.overwriting.add(index)
-            for argument, value in zip(schema.arguments, args, strict=False):
-                if argument.alias_info is not None and argument.alias_info.is_write:
-                    for tensor in _tensors(value):
-                        self._mutated[_storage(tensor)] = index
-        return result
-
-    def _result(
-        self, func: Any, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> float | None:
-        """What an operation makes of numbers that are known; of tensors of one value, such another.
-
-        ``new_full`` and its like take the shape alone of what they are given.
-        """
-        if op in _FILLS:
-            return _filled(op, args, kwargs)
-        if op not in SCALAR_MAPS | SAME | RESHAPES or not args:
-            return None
-        unknown = [a for a in args if isinstance(a, Ref) and self.nodes[a.node].value is None]
-        if unknown or any(isinstance(a, Ref) for a in kwargs.values()):
-            return None
-        with _disable_current_modes():
-            given = [
-                torch.tensor(self.nodes[a.node].value, dtype=torch.float64, device="cpu")
-                if isinstance(a, Ref)
-                else a
-                for a in args
-            ]
-            if op in SCALAR_MAPS:
-                return _finite(func(*given, **kwargs))
-            return _finite(given[1 if op == "copy" else 0])
-
-
-def _plain_operations(operator: HigherOrderOperator) -> Callable[..., Any]:
-    """What defines an operator that takes functions, as functions of tensors alone."""
-    # Only where it is met: it takes a while to load.
-    from torch._higher_order_ops.flex_attention import flex_attention, math_attention
-
-    if operator is flex_attention:
-        return math_attention
-    raise NotImplementedError(f"{operator} takes functions, and cannot be followed")
-
-
-# Where a tensor of one value has that value among its arguments; "ones" has none.
-_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0} | dict.fromkeys(
-    ("ones", "ones_like", "new_ones"), None
-)
-# A model's constants are numbers or as large as a layer; larger buffers are tables and masks.
-_LARGEST_CONSTANT = 1 << 20
 # Entries of a model that is run on its values where it cannot be followed without.
 _LARGEST_RUN = 1 << 29
 
 
-def _filled(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:
-    """The one value of a new tensor that has one."""
-    if op in SAME and args and isinstance(args[0], (int, float)):  # a number, made a tensor
-        return float(args[0])
-    if op not in _FILLS:
-        return None
-    where = _FILLS[op]
-    value = 1.0 if where is None else kwargs.get("fill_value", (*args, None, None)[where])
-    usable = isinstance(value, (int, float)) and math.isfinite(value)
-    return float(value) if usable else None
-
-
-def _number(tensor: Tensor) -> float | None:
-    """The one number that a tensor holds, once or in all its entries, if it is at hand."""
-    elsewhere = isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
-    if elsewhere or is_traceable_wrapper_subclass(tensor) or tensor.dtype.is_complex:
-        return None
-    if tensor.numel() != 1 and (
-        not tensor.is_floating_point() or not 0 < tensor.numel() <= _LARGEST_CONSTANT
-    ):
-        return None
-    with _disable_current_modes():
-        first = tensor.detach().flatten()[0]
-        return _finite(first) if bool((tensor.detach() == first).all()) else None
-
-
-def _is_absent(tensor: Tensor) -> bool:
-    """Whether a tensor may be one number, once or in all its entries, and has no value."""
-    small = 0 < tensor.numel() <= _LARGEST_CONSTANT
-    return tensor.is_meta and small and tensor.is_floating_point()
-
-
-def _finite(tensor: Tensor) -> float | None:
-    value = float(tensor)
-    return value if math.isfinite(value) else None
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
-
-
-def _storage(tensor: Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):  # sparse and other tensors without a storage
-        return -id(tensor)
-
-
 @contextmanager
-def _module_calls(recorder: _Recorder, names: Mapping[nn.Module, str]) -> Iterator[None]:
+def _module_calls(recorder: Recorder, names: Mapping[nn.Module, str]) -> Iterator[None]:
     """Let the recorder know which module is running."""
 
     def enter(module: nn.Module, args: Any) -> None:
@@ -319,7 +120,7 @@ def _attempt(
     dtype: torch.dtype | None,
     values: bool = False,
 ) -> Graph:
-    recorder = _Recorder()
+    recorder = Recorder()
     with ExitStack() as stack:
         if values:
             stack.enter_context(torch.random.fork_rng(devices=[]))
@@ -342,18 +143,18 @@ def _attempt(
                 stand_in = replaced[id(tensor)] = faked(tensor)
                 is_parameter = isinstance(tensor, nn.Parameter)
                 kind = "parameter" if is_parameter else "buffer"
-                value = None if is_parameter else _number(tensor)
+                value = None if is_parameter else number_of(tensor)
                 if value is None and not is_parameter:
                     value = numbers.get(plain_name(name))
                 index = recorder.leaf(stand_in, kind, plain_name(name), value=value)
-                if value is None and not is_parameter and _is_absent(tensor):
+                if value is None and not is_parameter and is_absent(tensor):
                     recorder.absent.add(index)
                 recorder.bind(tensor, Ref(index))
                 if is_parameter:
                     parameters[plain_name(name)] = index
             tensors[name] = replaced[id(tensor)]
         args, kwargs = tree_map(faked, _call(inputs))
-        for tensor in _tensors((args, kwargs)):
+        for tensor in tensors_of((args, kwargs)):
             recorder.leaf(tensor, "input")
         names = {module: plain_name(name) for name, module in model.named_modules()}
         stack.enter_context(_as_written(model, training=training))
@@ -496,7 +297,7 @@ def trace(
 def _have_values(model: nn.Module, inputs: ExampleInputs) -> bool:
     """Whether a forward pass can be run, in no more than a few seconds."""
     tensors = [tensor for _, tensor in named_tensors(model)]
-    given = _tensors(_call(inputs))
+    given = tensors_of(_call(inputs))
     plain = not any(
         tensor.is_meta or isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)
         for tensor in (*tensors, *given)

@@ -1,0 +1,115 @@
+"""Cells: what the text or value of one cell says, as a number or as a label."""
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from depthmup.records.printable import printable
+from depthmup.statistics.intervals import Array, Flags, Index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LONGEST_LABEL = 200
+"""Characters of a label that are shown."""
+
+_MISSING = frozenset({"", "na", "n/a", "none", "null", "-", "<na>"})
+_DIVERGED = frozenset({"nan", "inf", "+inf", "infinity", "+infinity", "-nan"})
+
+
+def to_codes(chunk: "pd.DataFrame", name: str, known: dict[str, int]) -> Index:
+    """Numbers of a column's texts, counted on from those that are known."""
+    import pandas as pd
+
+    if name not in chunk:
+        return np.full(len(chunk), known.setdefault("", len(known)), np.int64)
+    column = chunk[name]
+    try:
+        number, distinct = pd.factorize(column, use_na_sentinel=True)
+    except TypeError:  # lists and other values without an identity
+        number, distinct = pd.factorize(column.map(str), use_na_sentinel=True)
+    table = [known.setdefault(_label(text), len(known)) for text in distinct]
+    missing = known.setdefault("", len(known)) if (number < 0).any() else 0
+    return np.asarray(np.append(np.array(table, np.int64), missing)[number], np.int64)
+
+
+def _label(value: Any) -> str:
+    """A label's text; whole numbers as such, whatever their type."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    text = str(value).strip()
+    if len(text) <= LONGEST_LABEL:
+        return text
+    # Two long texts that begin alike stay two.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[:LONGEST_LABEL]}... {digest[:8]}"
+
+
+def to_numbers(column: Any, name: str, *, first_row: int = 1) -> tuple[Array, Flags]:
+    """A column's numbers, and where NaN does not say whether it is missing or diverged.
+
+    Args:
+        column: a pandas Series.
+        name: of the column, for errors.
+        first_row: number of its first row in the table, for errors.
+
+    Raises:
+        ValueError: a cell that is no number, with its row.
+
+    Example:
+        >>> import pandas as pd
+        >>> to_numbers(pd.Series(["0.5", "", "nan"]), "loss")[0].tolist()
+        [0.5, nan, inf]
+    """
+    import pandas as pd
+
+    if pd.api.types.is_object_dtype(column) or pd.api.types.is_bool_dtype(column):
+        for i, cell in enumerate(column):
+            if isinstance(cell, bool | np.bool_ | complex):
+                raise ValueError(_no_number(name, first_row + i, cell))
+    if pd.api.types.is_complex_dtype(column) or column.dtype.kind in "mM":  # dates and durations
+        raise ValueError(_no_number(name, first_row, column.iloc[0]))
+    if pd.api.types.is_numeric_dtype(column):
+        values = np.array(column.to_numpy(dtype=float, na_value=math.nan), float)
+        return values, np.isnan(values)
+    try:
+        converted = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # a whole number beyond double precision, in JSON
+        huge = (i for i, cell in enumerate(column) if isinstance(cell, int) and _is_beyond(cell))
+        row = next(huge, 0)
+        raise ValueError(_no_number(name, first_row + row, column.iloc[row])) from None
+    values = np.array(converted.to_numpy(dtype=float, na_value=math.nan), float)
+    unsaid = np.zeros(len(values), bool)
+    for i in map(int, np.flatnonzero(np.isnan(values))):
+        cell = column.iloc[i]
+        text = "" if cell is None else str(cell).strip().lower()
+        if isinstance(cell, float):
+            unsaid[i] = True
+        elif text in _DIVERGED:
+            values[i] = math.inf
+        elif text not in _MISSING:
+            raise ValueError(_no_number(name, first_row + i, cell))
+    return values, unsaid
+
+
+def _is_beyond(cell: int) -> bool:
+    try:
+        float(cell)
+    except OverflowError:
+        return True
+    return False
+
+
+def _no_number(name: str, row: int, cell: Any) -> str:
+    hint = ""
+    text = str(cell).strip()
+    if text[:-1].replace(".", "", 1).isdigit() and text[-1:].lower() in "kmbt%":
+        hint = " Write it out: 1.3B is 1.3e9, 5% is 0.05."
+    elif "," in text and text.replace(",", "").replace(".", "", 1).isdigit():
+        hint = " Write it without commas."
+    return (
+        f"Expected numbers in the column {printable(repr(name[:60]))}; row {row:,} has "
+        f"{printable(repr(text[:60]))}.{hint}"
+    )
