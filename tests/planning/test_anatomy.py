@@ -346,7 +346,7 @@ class TestErrors:
     def test_unknown_use(self):
         def make(width):
             model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, width))
-            torch.nn.utils.parametrizations.weight_norm(model[1])
+            torch.nn.utils.parametrizations.orthogonal(model[1])
             return model
 
         with pytest.raises(NotUnderstood, match=r"1\.parametrizations.*roles="):
