@@ -14,6 +14,17 @@ from depthmup.cli.interrupts import INTERRUPTED, TERMINATED, Terminated, interru
 class Referent: ...
 
 
+@pytest.fixture(autouse=True)
+def usual_handlers():
+    """Those of a fresh process: Ray, which other tests start, leaves a handler of its own."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def _interrupted_in_a_callback(number):
     referent = Referent()
     reference = weakref.ref(referent, lambda gone: signal.raise_signal(number))

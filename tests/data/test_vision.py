@@ -1,7 +1,9 @@
 """MNIST and CIFAR-10 from small files in their published formats, and as the hub keeps them."""
 
+import contextlib
 import gzip
 import hashlib
+import importlib
 import sys
 
 import numpy as np
@@ -222,6 +224,9 @@ class TestHub:
 
     @pytest.mark.parametrize("package", ["datasets", "PIL"])
     def test_without_its_packages(self, package, monkeypatch):
+        # Where it is first imported, datasets notes for good whether there is a PIL.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("datasets")
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ModuleNotFoundError, match=r"pip install 'depthmup\[hf\]'"):
             mnist("hf")
