@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from mixtures import Layer
@@ -136,6 +137,12 @@ def test_the_width_of_experts_is_an_axis_like_any_other():
     for observable in ("stream change", "branch change", "logits change"):
         pairs = zip(slopes(right, observable), slopes(wrong, observable), strict=True)
         assert all(b - a > 0.25 for a, b in pairs), observable
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    sizes = np.array([2, 4, 8])
+    result = checked({"experts": sizes}, widths=(16,), depths=(1,), steps=1, seeds=2)
+    assert result.along == {"experts": (2, 4, 8)}
 
 
 def test_width_depth_and_experts_together_are_told_apart():

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from operator import index
 from typing import Any
 
 from depthmup.diagnostics.networks import (
@@ -114,7 +115,7 @@ def check(
             optimizer=optimizer,
             widths=tuple(widths),
             depths=tuple(depths),
-            along=along,
+            along={axis: _whole(axis, values) for axis, values in along.items()},
             seeds=seeds,
             steps=steps,
             lr=lr,
@@ -138,7 +139,7 @@ class Setup:
     optimizer: str | Family | type = "adamw"
     widths: tuple[int, ...]
     depths: tuple[int, ...]
-    along: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    along: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     seeds: int = 3
     steps: int = 5
     lr: float | None = None
@@ -155,11 +156,6 @@ class Setup:
                 f"Expected along to name axes of the factory other than width and depth; got "
                 f"{min(twice)}. Give widths=..., depths=...; the batch and the steps of a check "
                 "are the same at every size."
-            )
-        if unknown := [axis for axis, values in self.along.items() if not _are_sizes(values)]:
-            raise ValueError(
-                f"Expected the sizes along {unknown[0]} as whole numbers, such as (4, 8, 16); got "
-                f"{self.along[unknown[0]]!r}. Other arguments of check: {', '.join(ARGUMENTS)}."
             )
         further = {axis: distinct(values, axis) for axis, values in self.along.items()}
         object.__setattr__(self, "along", further)
@@ -191,8 +187,15 @@ ARGUMENTS = tuple(f.name for f in fields(Setup) if f.name not in ("model", "alon
 """What cannot be the name of a further axis."""
 
 
-def _are_sizes(values: Any) -> bool:
-    return isinstance(values, Sequence) and all(isinstance(n, int) for n in values)
+def _whole(axis: str, values: Any) -> tuple[int, ...]:
+    """The sizes along an axis; a misspelt argument of ``check`` seems to be one, too."""
+    try:
+        return tuple(map(index, values))
+    except TypeError:
+        raise ValueError(
+            f"Expected the sizes along {axis} as whole numbers, such as (4, 8, 16); got "
+            f"{values!r}. Other arguments of check: {', '.join(ARGUMENTS)}."
+        ) from None
 
 
 class Experiment:
@@ -339,7 +342,7 @@ class Experiment:
             applied=self.applied,
             widths=setup.widths,
             depths=setup.depths,
-            along={axis: tuple(sizes) for axis, sizes in setup.along.items()},
+            along=setup.along,
             seeds=setup.seeds,
             steps=setup.steps,
             lr=RATES[self._family] if setup.lr is None else setup.lr,
