@@ -19,6 +19,7 @@ from depthmup.records import LEARNING_RATE, worded
 from depthmup.records.printable import printable
 from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
 from depthmup.statistics.bracket import GRAIN
+from depthmup.statistics.intervals import Index
 
 DIGITS = 6
 """Significant digits of a proposed rate: far more than rates are told apart by."""
@@ -140,8 +141,9 @@ def next_runs(
     source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
     wanted, smallest = _sizes(axes, sizes, base)
     start = round(math.log2(what.start if options.start is None else options.start), 9)
-    _check_settings(source, columns, wanted)
     points = _points(source, columns, start)
+    of_size = _indices(points, columns, wanted)
+    _check_settings(source, columns, of_size)
     labels, number = _seeds(source, columns, points)
     search = Search(
         sizes=wanted,
@@ -155,7 +157,7 @@ def next_runs(
         chance=options.chance,
         tuned=what,
     )
-    losses, repeats = _losses(source, columns, wanted, points, number)
+    losses, repeats = _losses(source, columns.loss, points, of_size, number, len(wanted))
     step = next_round(search, losses)
     why = f"{step.why.removesuffix('.')}.{_repeated(repeats)}" if repeats else step.why
     if isinstance(step, Done):
@@ -212,15 +214,20 @@ def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
     return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
 
 
-def _check_settings(source: Table, columns: Columns, sizes: Sequence[Mapping[str, int]]) -> None:
-    """Refuse runs of one wanted size that differ in a setting that was not named."""
-    values = np.column_stack([source.numbers[column] for column in columns.axes.values()])
+def _indices(
+    points: Sequence[tuple[float, ...]], columns: Columns, sizes: Sequence[Mapping[str, int]]
+) -> Index:
+    """Which of the wanted sizes every row is of; -1 where of none."""
     wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
-    number = np.array([wanted.get(tuple(row), -1) for row in values.tolist()], np.int64)
-    asked = number >= 0
+    return np.array([wanted.get(tuple(size), -1) for *size, _ in points], np.int64)
+
+
+def _check_settings(source: Table, columns: Columns, of_size: Index) -> None:
+    """Refuse runs of one wanted size that differ in a setting that was not named."""
+    asked = of_size >= 0
     if asked.any():
         rows = Rows(table=source.where(asked), columns=columns, name="", keep=frozenset())
-        settings_of(rows, number[asked], len(np.unique(number[asked])), advice=ADVICE)
+        settings_of(rows, of_size[asked], len(np.unique(of_size[asked])), advice=ADVICE)
 
 
 ADVICE = (
@@ -278,22 +285,22 @@ def _seeds(
 
 def _losses(
     source: Table,
-    columns: Columns,
-    sizes: Sequence[Mapping[str, int]],
+    column: str,
     points: Sequence[tuple[float, ...]],
+    of_size: Index,
     number: Sequence[int],
+    sizes: int,
 ) -> tuple[list[dict[float, list[float]]], int]:
     """The losses of every wanted size by log2 rate and seed, and how many runs stand there twice.
 
     Of a run that stands there twice with different losses the mean counts, as in ``fit``.
     """
-    wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
     of_runs: dict[tuple[int, float, int], list[float]] = {}
-    results = source.numbers[columns.loss]
-    unsaid = source.unsaid.get(columns.loss, np.zeros(len(source), bool))
-    for row, (*size, log2) in enumerate(points):
+    results = source.numbers[column]
+    unsaid = source.unsaid.get(column, np.zeros(len(source), bool))
+    for row, (*_, log2) in enumerate(points):
         loss = float(results[row])
-        if tuple(size) not in wanted or math.isnan(log2):
+        if of_size[row] < 0 or math.isnan(log2):
             continue
         if math.isnan(loss):
             if not unsaid[row]:
@@ -304,10 +311,10 @@ def _losses(
                 f"Expected positive losses, whose logarithms are compared; row "
                 f"{source.rows[row]} has {loss:g}."
             )
-        of_run = of_runs.setdefault((wanted[tuple(size)], log2, number[row]), [])
+        of_run = of_runs.setdefault((int(of_size[row]), log2, number[row]), [])
         if loss not in of_run:
             of_run.append(loss)
-    losses: list[dict[float, list[float]]] = [{} for _ in sizes]
+    losses: list[dict[float, list[float]]] = [{} for _ in range(sizes)]
     for (i, log2, seed), values in of_runs.items():
         of_rate = losses[i].setdefault(log2, [])
         of_rate += [math.nan] * (seed + 1 - len(of_rate))

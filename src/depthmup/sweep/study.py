@@ -169,9 +169,9 @@ def _interactions(
 ) -> dict[Axis, Estimate]:
     """How the drift along an axis changes with every other one, where sizes grow along both."""
     design = sweep.design
+    measured_sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
     result = {}
     for other in design.axes:
-        measured_sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
         sizes = crossed(measured_sizes, design.base, (axis, other)) if other != axis else ()
         if not sizes:
             continue
