@@ -24,6 +24,19 @@ MODEL = ("batch", "loss", "train", "plan", "version")
 PLACE = ("workers", "shard", "device", "threads", "engine")
 
 
+FOUR_RUNS = {
+    "base": (16, 2),
+    "depths": (2, 4),
+    "lrs": (1e-3, 4e-3),
+    "steps": 6,
+    "seeds": 1,
+    "window": 3,
+    "schemes": "depth-mup",
+    "version": "1",
+}
+"""Of ``measure``: two depths and two rates, for a moment."""
+
+
 def measure(make=None, *, base, depths=(), widths=(), target=None, on=None, **settings):
     """``depthmup.transfer`` of a custom model whose sizes are (width, depth)."""
     model = {name: settings.pop(name) for name in MODEL if name in settings}

@@ -6,21 +6,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from own_models import SOURCE, batch, make
-from sweeps import measure
+from sweeps import FOUR_RUNS, measure
 
 import depthmup
 from depthmup import notebook
-
-SWEEP = {
-    "base": (16, 2),
-    "depths": (2, 4),
-    "lrs": (1e-3, 4e-3),
-    "steps": 6,
-    "seeds": 1,
-    "window": 3,
-    "schemes": "depth-mup",
-    "version": "1",
-}
 
 
 class Cell:
@@ -51,7 +40,7 @@ def cell(monkeypatch):
 
 def test_one_line_follows_the_sweep(cell, monkeypatch, capsys):
     monkeypatch.setattr(notebook, "SECONDS_BETWEEN_UPDATES", 0.0)
-    measure(make, batch=batch, **SWEEP)
+    measure(make, batch=batch, **FOUR_RUNS)
     [shown] = cell.handles
     first, *steps, last = shown
     assert first == "training: starting"
@@ -64,7 +53,7 @@ def test_one_line_follows_the_sweep(cell, monkeypatch, capsys):
 
 def test_it_is_updated_seldom(cell, monkeypatch):
     monkeypatch.setattr(notebook, "SECONDS_BETWEEN_UPDATES", 1000.0)
-    measure(make, batch=batch, **SWEEP)
+    measure(make, batch=batch, **FOUR_RUNS)
     [shown] = cell.handles
     assert len(shown) == 2
 
@@ -75,26 +64,26 @@ def test_it_says_that_a_sweep_was_stopped(cell):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(make, batch=batch, log=Stopping(), **SWEEP)
+        measure(make, batch=batch, log=Stopping(), **FOUR_RUNS)
     [shown] = cell.handles
     assert shown[-1].startswith("training: stopped, 1 run in ")
 
 
 def test_who_asks_for_progress_gets_it_and_no_line(cell):
     told = []
-    measure(make, batch=batch, progress=told.append, **SWEEP)
+    measure(make, batch=batch, progress=told.append, **FOUR_RUNS)
     assert told[-1].done == 4
     assert cell.handles == []
 
 
 def test_nothing_is_shown_outside_of_a_notebook(capsys):
-    measure(make, batch=batch, **SWEEP)
+    measure(make, batch=batch, **FOUR_RUNS)
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_terminal_of_ipython_is_no_notebook(cell):
     sys.modules["IPython"].get_ipython = lambda: SimpleNamespace()
-    measure(make, batch=batch, **SWEEP)
+    measure(make, batch=batch, **FOUR_RUNS)
     assert cell.handles == []
 
 

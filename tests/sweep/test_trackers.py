@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 from own_models import SOURCE, batch, make
-from sweeps import measure
+from sweeps import FOUR_RUNS, measure
 
 import depthmup
 from depthmup.records import Record, Status, Trial
@@ -178,22 +178,10 @@ class Heard:
             assert array("f", [loss for _, loss in live]).tolist() == losses
 
 
-SWEEP = {
-    "base": (16, 2),
-    "depths": (2, 4),
-    "lrs": (1e-3, 4e-3),
-    "steps": 6,
-    "seeds": 1,
-    "window": 3,
-    "schemes": "depth-mup",
-    "version": "1",
-}
-
-
 @pytest.mark.parametrize("engine", ["reference", "stacked"])
 def test_losses_of_custom_models_come_while_they_train(engine):
     log = Heard()
-    measure(make, batch=batch, log=log, engine=engine, **SWEEP)
+    measure(make, batch=batch, log=log, engine=engine, **FOUR_RUNS)
     log.check(runs=4, steps=6)
     assert log.closed
 
@@ -206,14 +194,14 @@ def test_a_log_that_is_not_live_gets_whole_runs():
             self.losses = (*self.losses, record.losses[-1])
 
     log = Last()
-    measure(make, batch=batch, log=log, **SWEEP)
+    measure(make, batch=batch, log=log, **FOUR_RUNS)
     assert len(log.losses) == 4
 
 
 def test_an_interruption_closes_what_is_open():
     log = Heard(fail_at=3)
     with pytest.raises(KeyboardInterrupt):
-        measure(make, batch=batch, log=log, **SWEEP)
+        measure(make, batch=batch, log=log, **FOUR_RUNS)
     assert log.closed == 1
 
 
