@@ -438,7 +438,7 @@ class _Sharper:
                 return more, self._half(later[0], misfit)
         asks_so_far: tuple[Ask, ...] = ()
         for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):
-            if asks_so_far and (value <= 0 or self._half(look, misfit) <= need):
+            if asks_so_far and (search.precision or value <= 0 or self._half(look, misfit) <= need):
                 break
             asks_so_far += asks
             misfit[n] = error
