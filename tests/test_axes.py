@@ -395,16 +395,17 @@ def test_memory_counts_what_the_backward_pass_keeps():
 
 def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     """Two timed steps give what a step costs by itself and what an example costs."""
+    from depthmup.sweep.trainers import CustomTrainer
     from depthmup.training import forecast
 
-    def seconds(trial):
-        return 0.002 + 1e-5 * trial.size["batch"]
+    def seconds(*stack):
+        return 0.002 + 1e-5 * sum(trial.size["batch"] for trial in stack)
 
     timed = []
 
-    def step(model, trial):
-        timed.append(trial.size["batch"])
-        return seconds(trial)
+    def step(model, stack):
+        timed.append(stack[0].size["batch"])
+        return seconds(*stack)
 
     monkeypatch.setattr(forecast, "_step", step)
     design = depthmup.Design(
@@ -415,6 +416,12 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     expected = sum(trial.steps * seconds(trial) for trial in trials)
     assert forecast.seconds_of_trials(OWN, trials) == approx(expected)
     assert timed == [8, 32]  # and not the largest, which would take long
+    # Networks that are stacked share what a step costs by itself.
+    stacked = CustomTrainer(model=OWN, stacked=True)
+    stacks = [job.trials for job in stacked.jobs(trials)]
+    assert max(map(len, stacks)) > 1
+    expected = sum(stack[0].steps * seconds(*stack) for stack in stacks)
+    assert stacked.seconds(trials) == approx(expected)
 
 
 @pytest.mark.parametrize("name", ["loss", "seeds", "lrs", "window"])
