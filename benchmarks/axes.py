@@ -84,7 +84,8 @@ class Question:
     """One question asked of one network under one optimizer, under several rules.
 
     ``model`` is None for the built-in network. ``laws`` are those, beside the learning rate's, of
-    which the optimizer has the quantity.
+    which the optimizer has the quantity. A question that is ``continued`` asks the one before it of
+    further rules, at other learning rates.
     """
 
     network: str
@@ -93,6 +94,7 @@ class Question:
     axis: str
     sweep: Sweep
     model: Model | None = None
+    continued: bool = False
     laws: tuple[str, ...] = ("decay", "epsilon", "one_minus_beta", "log_beta2")
 
 
@@ -139,6 +141,7 @@ def decoding(
     *,
     least: int = -6,
     most: int = 5,
+    continued: bool = False,
     **asked: Any,
 ) -> Question:
     """Of the decoder: warmed up, then linearly to zero; weight decay 0.5."""
@@ -150,6 +153,7 @@ def decoding(
     )  # fmt: skip
     return Question(
         network="decoder", optimizer=optimizer, title=title, axis=axis, model=model,
+        continued=continued,
         sweep=Sweep(model=Custom(name=model.name, code=model.code), design=design),
     )  # fmt: skip
 
@@ -202,14 +206,17 @@ def questions() -> Iterator[Question]:
         "duration, batch held", "steps", ("none", "sde", "decay-time", "power-lines"),
         base={**SMALL, "steps": 256}, steps=(64, 128, 256, 512, 1024),
     )  # fmt: skip
-    yield decoding(
-        "duration, batch held", "steps", ("none", "sde", "decay-time", "power-lines"), "muon",
-        most=7, base={**TEXT, "steps": 200}, steps=lengths,
-    )  # fmt: skip
-    yield decoding(
-        "batch, tokens held", "batch", TRAINED, "muon", least=-8, most=7,
-        base={**TEXT, "tokens": 6400}, batch=sequences,
-    )  # fmt: skip
+    batch = partial(decoding, "batch, tokens held", "batch", optimizer="muon",
+                    base={**TEXT, "tokens": 6400}, batch=sequences)  # fmt: skip
+    duration = partial(decoding, "duration, batch held", "steps", optimizer="muon",
+                       base={**TEXT, "steps": 200}, steps=lengths)  # fmt: skip
+    yield batch(("none", "sde"))
+    yield batch(("none", "sqrt-batch"), most=3, continued=True)
+    yield duration(("none", "sde"))
+    yield duration(("none", "decay-time", "power-lines"), most=7, continued=True)
+    # A rule that moves decay or beta2 alone leaves the rate to move as it does without a rule.
+    for rules in (("decay-time", "power-lines"), ("beta2-half-life",)):
+        yield batch(("none", *rules), least=-8, most=7, continued=True)
 
 
 def train(store: Store) -> None:
@@ -316,11 +323,13 @@ def table(question: Question, store: Store) -> list[str]:
         "| --- | --- | --- | --- | --- | --- |",
         _row(", ".join([NO_RULE.key, *alike]), none),
     ]
+    if question.continued:
+        lines = []
     for rule in trainable:
         exponent, beside = along(rule, question)
         if rule.key in of_rule and rule.key not in alike:
             lines.append(_row(rule.key, of_rule[rule.key]))
-        elif exponent and not beside:
+        elif exponent and not beside and not question.continued:
             lines.append(_computed(rule, none, exponent))
     for other, change in none.interactions.items():
         lines += ["", f"The drift with {study.axis} changes by {_drift(change)} per doubling of "
@@ -362,7 +371,8 @@ def main() -> None:
             train(store)
             return
         for question in questions():
-            print(f"\n### {_title(question)}\n")
+            if not question.continued:
+                print(f"\n### {_title(question)}\n")
             there = trained(question, store)
             print("not trained yet" if there is None else "\n".join(table(there, store)))
 
