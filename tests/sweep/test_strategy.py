@@ -147,6 +147,7 @@ def test_a_budget_of_runs_is_kept():
     ended = report.study().search.ended["depth-mup"]
     assert "budget" in ended
     assert "twice the seeds" in ended
+    assert f"The search ended here: {ended}." in report.table
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
@@ -240,7 +241,7 @@ def test_an_axis_that_a_budget_did_not_reach_is_undecided_and_the_others_are_sho
     short = design(lrs=depthmup.Auto(runs=18), depth=(4, 8, 16), **both)
     report = depthmup.transfer(MODEL, short, out=tmp_path, target={"width": 32, "depth": 32})
     assert "before its first run along width" in report.finding(axis="width").why
-    assert "is undecided along" in str(report) or "known well enough along width" in str(report)
+    assert "along width is undecided" in str(report)
     assert len(report.records) == 18
     assert depthmup.load(tmp_path).finding(axis="width").verdict is Verdict.UNDECIDED
     assert (tmp_path / "report.html").exists()

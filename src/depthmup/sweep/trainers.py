@@ -101,8 +101,10 @@ class CustomTrainer:
         return trial_jobs(runs, self.model, device=self.device, threads=self.threads)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
-        from depthmup.training.forecast import seconds_of_trials
+        from depthmup.training.forecast import seconds_of_stacks, seconds_of_trials
 
         if self.device != "cpu" or not runs:
             return float("nan")
+        if self.stacked:
+            return seconds_of_stacks(self.model, [job.trials for job in together(runs, self.model)])
         return seconds_of_trials(self.model, runs)
