@@ -14,6 +14,7 @@ from depthmup.paper.common import (
     sweep_experiment,
 )
 from depthmup.paper.learning_rates import STAYS, drift, gain
+from depthmup.paper.searches import Sought, searched_experiment, searched_study
 from depthmup.records import Accepted, Comparison, Picture
 from depthmup.sweep import Store, Sweep
 
@@ -99,9 +100,11 @@ def _fig2(setting: Setting) -> Experiment:
     post = branch_grid(setting, activation="relu")
     pre = branch_grid(setting, activation="relu", nonlinearity="pre")
 
+    rule = setting.depth_mup
+    sought = (Sought(sweep=pre, scheme=rule, accepted=STAYS),)
+
     def conclude(store: Store) -> Conclusion:
-        study = judged(pre, store)
-        rule = setting.depth_mup
+        study = searched_study(sought, store)
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the learning rate transfers"),
@@ -120,7 +123,7 @@ def _fig2(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(pre, post, conclude=conclude)
+    return searched_experiment(sought, post, conclude=conclude)
 
 
 def _fig3(setting: Setting) -> Experiment:
