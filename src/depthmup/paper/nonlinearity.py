@@ -1,6 +1,7 @@
 """What a branch's nonlinearity does for depth: Figures 2 and 3."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import (
@@ -14,7 +15,12 @@ from depthmup.paper.common import (
     sweep_experiment,
 )
 from depthmup.paper.learning_rates import STAYS, drift, gain
-from depthmup.paper.searches import Sought, searched_experiment, searched_study
+from depthmup.paper.searches import (
+    Sought,
+    searched_experiment,
+    searched_networks,
+    searched_study,
+)
 from depthmup.records import Accepted, Comparison, Picture
 from depthmup.sweep import Store, Sweep
 
@@ -35,16 +41,29 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
         activation: of the blocks.
         nonlinearity: "post", phi(W x), or "pre", W phi(x).
     """
-    deepest = setting.choose(laptop=64, medium=256, paper=1024)
     return networks(
         setting,
-        schemes=(setting.depth_mup,),
-        depths=octaves(8, deepest),
         log2_lrs=tuple(float(k) for k in range(-4, 3)),
         activation=activation,
         nonlinearity=nonlinearity,
-        multiplier=2.0**LOG2_MULTIPLIER,
+        **_shared(setting),
     )
+
+
+def pre_sweep(setting: Setting) -> Sweep:
+    """Figure 2's networks W relu(x), whose learning rates are found as the sweep goes."""
+    return searched_networks(
+        setting, start=-1.0, activation="relu", nonlinearity="pre", **_shared(setting)
+    )
+
+
+def _shared(setting: Setting) -> dict[str, Any]:
+    deepest = setting.choose(laptop=64, medium=256, paper=1024)
+    return {
+        "schemes": (setting.depth_mup,),
+        "depths": octaves(8, deepest),
+        "multiplier": 2.0**LOG2_MULTIPLIER,
+    }
 
 
 def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -> Comparison:

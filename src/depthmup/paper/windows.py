@@ -13,7 +13,7 @@ from depthmup.paper.learning_rates import (
     fig12_grid,
     of,
 )
-from depthmup.paper.nonlinearity import branch_grid
+from depthmup.paper.nonlinearity import pre_sweep
 from depthmup.paper.searches import in_late_windows, searched_experiment, searched_study
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
@@ -93,17 +93,14 @@ def _fig23(setting: Setting) -> Experiment:
 
 
 def _fig24(setting: Setting) -> Experiment:
-    return _late_windows(
+    return _windows(
         fig12_grid(setting),
         ((setting.depth_mup, STAYS, "stays"), (BLOCK_MULTIPLIER, FALLS, "shifts")),
     )
 
 
 def _fig25(setting: Setting) -> Experiment:
-    return _late_windows(
-        branch_grid(setting, activation="relu", nonlinearity="pre"),
-        ((setting.depth_mup, STAYS, "stays"),),
-    )
+    return _late_windows(pre_sweep(setting), ((setting.depth_mup, STAYS, "stays"),))
 
 
 def _fig26(setting: Setting) -> Experiment:
