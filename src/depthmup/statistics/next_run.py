@@ -22,7 +22,7 @@ import numpy as np
 from depthmup.records import Verdict
 from depthmup.statistics.bracket import STEP, Bracket, Losses, second_valley
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, student
+from depthmup.statistics.intervals import Array, around, student
 from depthmup.statistics.looks import SPENT, line_of, looked_at, seeds_part, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima, optima
@@ -42,6 +42,9 @@ finer rates would show the optimum no better than other sizes are known."""
 
 FARTHER = math.hypot(FIT, ONE_SIDED / SPACINGS / 2)
 """What a bracket with two points on one side and one on the other misses, in spacings."""
+
+_OF_REGION = {Verdict.TRANSFERS: "inside the region", Verdict.DRIFTS: "outside of the region"}
+"""What a verdict says where the region is another than that of staying."""
 
 CERTIFIED = 4
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
@@ -128,7 +131,7 @@ class _State:
                 ended |= {axis: f"{self._named(i)} does not train" for axis in arms}
                 continue
             reached.append(i)
-            if not (search.complete or search.precision):
+            if not (search.complete or search.precision or search.whole):
                 ended |= {axis: "drifts" for axis in arms if self._drifts(axis, reached)}
         return self._sharpen(reached, ended)
 
@@ -255,10 +258,10 @@ class _State:
 
     def _verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         slope = looked_at(self._positions(axis, sizes), self.fitted(sizes))
-        value, half, tolerance = float(slope.value), float(slope.half), self.search.tolerance
-        if abs(value) - half > tolerance:
+        drift, (low, high) = around(float(slope.value), float(slope.half)), self.search.edges
+        if drift.outside(low, high):
             return Verdict.DRIFTS
-        inside = abs(value) + half <= tolerance and len(sizes) == len(self.search.arm(axis))
+        inside = drift.inside(low, high) and len(sizes) == len(self.search.arm(axis))
         return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
 
     def _positions(self, axis: str, sizes: Sequence[int]) -> Array:
@@ -354,17 +357,18 @@ class _Sharper:
         else:
             verdict = state._verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
+                word = verdict.value if search.region is None else _OF_REGION[verdict]
                 return Done(
-                    why=f"{verdict.value} is decided after {state.look} seeds, at {value:+.3f} ± "
-                    f"{half:.3f}"
+                    why=f"{word} is decided after {state.look} seeds, at {value:+.3f} ± {half:.3f}"
                 )
             if search.complete:
                 return Done(why=f"all sizes have {state.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
-            need, slack = abs(search.tolerance - abs(value)), error
+            low, high = search.edges
+            need, slack = min(abs(value - low), abs(value - high)), error
             part = len(self.sizes) < len(search.arm(self.axis))
-            if part and abs(value) <= search.tolerance:
+            if part and low <= value <= high:
                 return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
         if not math.isfinite(half):
             return self._more_or_shallow()

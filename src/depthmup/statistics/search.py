@@ -58,6 +58,9 @@ class Search:
         start: log2 learning rate at which the search starts.
         seeds: most seeds of a rate.
         tolerance: octaves per doubling within which an optimum counts as staying.
+        region: of the drift, (low, high): the search ends where the interval lies inside or outside
+            of it; by default -tolerance to tolerance.
+        whole: whether all sizes are wanted, whatever the smaller ones say.
         precision: half-width of every drift's interval that is wanted, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
@@ -74,6 +77,8 @@ class Search:
     start: float
     seeds: int = LOOKS[-1]
     tolerance: float = TOLERANCE
+    region: tuple[float, float] | None = None
+    whole: bool = False
     precision: float | None = None
     complete: bool = False
     chance: float = math.inf
@@ -107,6 +112,11 @@ class Search:
     def position(self, i: int) -> Array:
         """log2 of a size over the base, (axes,)."""
         return np.array([math.log2(self.sizes[i][a] / self.base[a]) for a in self.base])
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """The ends of the region that decides."""
+        return self.region or (-self.tolerance, self.tolerance)
 
     @property
     def grid(self) -> str:
