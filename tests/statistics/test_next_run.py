@@ -155,7 +155,13 @@ def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(scatter):
     assert {ask.size for ask in step.asks} == {0, 1, 2}
     assert {ask.seed for ask in step.asks} == {2}
     # Of optima that hardly move, the larger sizes tell more; and where all sizes are wanted.
-    for search, drift in ((simulated_search(sizes=5), -0.1), (simulated_search(complete=True), -1)):
+    for drift, options in (
+        (-0.1, {}),
+        (-0.5, {"complete": True}),
+        (-0.5, {"whole": True}),
+        (-0.5, {"region": (-0.6, 0.0)}),
+    ):
+        search = simulated_search(sizes=5, **options)
         step = next_round(search, [*brackets(drift, **scatter), {}, {}])
         assert {ask.size for ask in step.asks} == {3}
 
