@@ -11,10 +11,10 @@ from depthmup.paper import Setting, named
 from depthmup.records import Reproduction
 
 
-def in_time(cell, *, drifts):
-    """W relu(x) whose optimum drifts by another amount in every window."""
+def in_time(cell, *, drifts, moves=0.0):
+    """W relu(x) whose optimum drifts by another amount in every window, and moves in time."""
     doublings = math.log2(cell.network.depth / 8)
-    away = change(cell) - 0.5 - np.asarray(drifts) * doublings - scatter(cell, 0)
+    away = change(cell) - 0.5 - np.asarray(drifts) * doublings - moves - scatter(cell, 0)
     return np.exp(0.12 * away**2)
 
 
@@ -33,6 +33,15 @@ def test_only_late_windows_decide(drifts, verdict, tmp_path):
     experiment = claim.experiment(Setting(sizes=SMALL))
     with planted(experiment, tmp_path, partial(in_time, drifts=drifts)) as store:
         assert claim.finding(experiment, store).verdict is verdict
+
+
+def test_every_window_has_a_search_of_its_own(tmp_path):
+    """The optimum of one window lies three octaves from the other's, outside of its bracket."""
+    (claim,) = named(["fig25"])
+    experiment = claim.experiment(Setting(sizes=SMALL))
+    law = partial(in_time, drifts=(0.0,) * 5, moves=np.array([0, 0, 0, 3, 0]))
+    with planted(experiment, tmp_path, law) as store:
+        assert claim.finding(experiment, store).verdict is Reproduction.REPRODUCED
 
 
 @pytest.mark.parametrize(("name", "first"), [("fig23", 0), ("fig25", 3)], ids=["grid", "search"])
