@@ -8,6 +8,9 @@ import pytest
 from planted import SMALL, change, planted, scatter
 
 from depthmup.paper import Setting, named
+from depthmup.paper.learning_rates import STAYS
+from depthmup.paper.nonlinearity import pre_sweep
+from depthmup.paper.searches import ahead, in_late_windows
 from depthmup.records import Reproduction
 
 
@@ -42,6 +45,19 @@ def test_every_window_has_a_search_of_its_own(tmp_path):
     law = partial(in_time, drifts=(0.0,) * 5, moves=np.array([0, 0, 0, 3, 0]))
     with planted(experiment, tmp_path, law) as store:
         assert claim.finding(experiment, store).verdict is Reproduction.REPRODUCED
+
+
+def test_a_window_that_stays_open_ends_the_search_of_the_others(tmp_path):
+    """The last window drifts by the tolerance itself. The one before would get more runs, alone."""
+    setting = Setting(sizes={"steps": 5, "window": 1})
+    (claim,) = named(["fig25"])
+    experiment = claim.experiment(setting)
+    before, last = in_late_windows(pre_sweep(setting), [(setting.depth_mup, STAYS)])
+    law = partial(in_time, drifts=(0, 0, 0, 0.09, 0.15))
+    with planted(experiment, tmp_path, law) as store:
+        assert claim.finding(experiment, store).verdict is Reproduction.UNDECIDABLE
+        assert ahead([before], store).missing
+        assert not ahead([before, last], store).missing
 
 
 @pytest.mark.parametrize(("name", "first"), [("fig23", 0), ("fig25", 3)], ids=["grid", "search"])

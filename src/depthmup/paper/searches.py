@@ -13,7 +13,7 @@ from typing import Any
 
 from depthmup.paper.claim import Ahead, Conclusion, Experiment, Setting
 from depthmup.paper.common import changed, judged, judged_from, networks, sweep_experiment
-from depthmup.records import Accepted, Study, Window
+from depthmup.records import Accepted, Reproduction, Study, Window
 from depthmup.rules import Scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep import (
@@ -98,15 +98,40 @@ def in_late_windows(
 def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
     """What searches ask for next, each run once.
 
+    A scheme whose drift is judged over several windows stays open where one of them does: once all
+    sizes are measured in each, the other windows' searches stop, too.
+
     Args:
         sought: drifts of one claim.
         store: with the runs of their grids.
     """
-    states = [one.state(store) for one in sought]
+    of_schemes: dict[str, list[tuple[Sought, SearchState]]] = {}
+    for one in sought:
+        of_schemes.setdefault(one.scheme.name, []).append((one, one.state(store)))
+    states = [
+        state for windows in of_schemes.values() if not _open(windows) for _, state in windows
+    ]
     return Ahead(
         missing=tuple(dict.fromkeys(chain.from_iterable(state.pending for state in states))),
         rest=sum(state.rest for state in states),
         rest_runs=sum(state.rest_runs for state in states),
+    )
+
+
+def _open(windows: Sequence[tuple[Sought, SearchState]]) -> bool:
+    """Whether one window's search has ended open, with all sizes measured in every window."""
+    measured = all(
+        state.sweep.rates(state.sweep.design.variant(), size)
+        for _, state in windows
+        for size in state.sweep.design.all_sizes
+    )
+    drifts = [
+        (one.accepted, state.rounds[-1].drifts["depth"])
+        for one, state in windows
+        if state.done and state.rounds
+    ]
+    return measured and any(
+        accepted.judge(drift) is Reproduction.UNDECIDABLE for accepted, drift in drifts
     )
 
 
