@@ -45,6 +45,11 @@ def evidence_page(evidence: Evidence) -> str:
 
     Returns:
         HTML that opens offline.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> evidence_page(example_evidence()).startswith("<!doctype html>")
+        True
     """
 
     return render(
@@ -108,6 +113,12 @@ def evidence_markdown(evidence: Evidence, *, command: str, beside: Sequence[Evid
 
     Returns:
         Markdown.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> text = evidence_markdown(example_evidence(), command="depthmup reproduce thmC.3")
+        >>> text.splitlines()[0]
+        '# Evidence'
     """
     lines = [
         "# Evidence",
@@ -199,6 +210,11 @@ def evidence_text(evidence: Evidence) -> str:
 
     Returns:
         Lines of text.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> print(evidence_text(example_evidence()).splitlines()[-1])
+        1 of 1 figures and claims reproduced
     """
     rows = [("claim", "verdict", "title")]
     rows += [(f.claim, _word(f), f.title) for f in evidence.findings]
@@ -215,6 +231,11 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
 
     Returns:
         Values that strict JSON holds.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> sorted(evidence_summary(example_evidence()))
+        ['claims', 'config', 'environment', 'headline', 'scale']
     """
     return {
         "scale": evidence.scale,
@@ -264,6 +285,14 @@ def export_pictures(
 
     Returns:
         The paths of the files.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     paths = export_pictures(example_evidence(), Path(folder), formats=["svg"])
+        ...     [path.name for path in paths]
+        ['thmC_3-error.svg']
     """
     import vl_convert
 

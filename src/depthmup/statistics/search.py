@@ -92,8 +92,12 @@ class Search:
 
     @cached_property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of seeds after which the interval is looked at."""
-        looks = tuple(look for look in LOOKS if look <= self.seeds)
+        """Numbers of seeds after which the interval is looked at.
+
+        Any number where a width is asked for: there no error is spent over the looks.
+        """
+        several = LOOKS if self.precision is None else range(LOOKS[0], LOOKS[-1] + 1)
+        looks = tuple(look for look in several if look <= self.seeds)
         return looks or (self.seeds,)
 
     def arm(self, axis: str) -> list[int]:
