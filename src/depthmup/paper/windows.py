@@ -13,7 +13,7 @@ from depthmup.paper.learning_rates import (
     fig12_grid,
     of,
 )
-from depthmup.paper.nonlinearity import pre_sweep
+from depthmup.paper.nonlinearity import branch_grid, pre_sweep
 from depthmup.paper.searches import in_late_windows, searched_experiment, searched_study
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
@@ -100,7 +100,11 @@ def _fig24(setting: Setting) -> Experiment:
 
 
 def _fig25(setting: Setting) -> Experiment:
-    return _late_windows(pre_sweep(setting), ((setting.depth_mup, STAYS, "stays"),))
+    # At scale laptop, where all figures are usually run, Figure 2's grid is there to begin with.
+    grid = branch_grid(setting, activation="relu", nonlinearity="pre")
+    searched = pre_sweep(setting)
+    sweep = setting.choose(laptop=grid, medium=searched, paper=searched)
+    return _late_windows(sweep, ((setting.depth_mup, STAYS, "stays"),))
 
 
 def _fig26(setting: Setting) -> Experiment:
