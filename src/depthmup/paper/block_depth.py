@@ -26,7 +26,7 @@ from depthmup.paper.common import (
     study_pictures,
     sweep_experiment,
 )
-from depthmup.paper.learning_rates import drift
+from depthmup.paper.learning_rates import by_the_tolerance, drift
 from depthmup.paper.looks import Look, with_looks
 from depthmup.paper.searches import (
     Sought,
@@ -140,10 +140,11 @@ def _shifts(setting: Setting, sweep: Sweep, *notes: str) -> Experiment:
 
     def conclude(store: Store) -> Conclusion:
         study = searched_study(sought, store)
+        comparisons = _shift(study, setting.depth_mup)
         return Conclusion(
-            comparisons=_shift(study, setting.depth_mup),
+            comparisons=comparisons,
             pictures=study_pictures(study, "panels", "optimum", "loss"),
-            notes=notes,
+            notes=(*notes, *by_the_tolerance(comparisons[0].ours)),
         )
 
     return searched_experiment(sought, conclude=conclude)
@@ -382,7 +383,7 @@ CLAIMS: Sequence[Claim] = (
         "learning rate moves as the term of second order in the update dies out.",
         source="TP6 Figures 6 and 21",
         experiment=_fig6,
-        remedy="More seeds and depths, which sharpen the drift: --scale medium.",
+        remedy="More depths, which sharpen the drift: --scale medium or --scale paper.",
     ),
     Claim(
         name="fig21",
@@ -391,6 +392,6 @@ CLAIMS: Sequence[Claim] = (
         "not stay where it is.",
         source="TP6 Figures 6 and 21",
         experiment=_fig21,
-        remedy="More seeds and depths, which sharpen the drift: --scale medium.",
+        remedy="More depths, which sharpen the drift: --scale medium or --scale paper.",
     ),
 )

@@ -8,6 +8,7 @@ from depthmup.paper.common import judged, study_pictures, sweep_experiment
 from depthmup.paper.learning_rates import (
     LAYER_NORM_REVISED,
     STAYS,
+    by_the_tolerance,
     fig10_grid,
     fig11_grid,
     fig12_grid,
@@ -59,6 +60,7 @@ def _late_windows(sweep: Sweep, expected: Expected) -> Experiment:
 
 
 def _conclusion(study: Study, expected: Expected) -> Conclusion:
+    shifts = [throughout(study, scheme) for scheme, accepted, _ in expected if accepted == RISES]
     return Conclusion(
         comparisons=tuple(
             Comparison(
@@ -70,6 +72,7 @@ def _conclusion(study: Study, expected: Expected) -> Conclusion:
             for scheme, accepted, paper in expected
         ),
         pictures=study_pictures(study, "panels", "optimum", "drift"),
+        notes=tuple(note for shift in shifts for note in by_the_tolerance(shift)),
     )
 
 
