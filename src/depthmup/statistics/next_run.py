@@ -138,7 +138,9 @@ class _State:
     def _instead_of(self, i: int, arms: Sequence[str], reached: Sequence[int]) -> Round | None:
         """Runs at the sizes reached that would decide "drifts" for less than size i begins with."""
         search = self.search
-        if search.complete or search.precision or len(arms) != 1 or len(self.brackets[i].rates):
+        if search.complete or search.precision or search.whole:
+            return None
+        if len(arms) != 1 or len(self.brackets[i].rates):
             return None
         arm = search.arm(arms[0])
         sizes = [j for j in arm if j in reached]
@@ -390,7 +392,8 @@ class _Sharper:
         """
         state, search = self.state, self.state.search
         slope = looked_at(self._positions, self.fitted)
-        need, half = abs(float(slope.value)) - search.tolerance, float(slope.half)
+        value, half, (low, high) = float(slope.value), float(slope.half), search.edges
+        need = max(low - value, value - high)
         if need <= 0:
             return None
         later = [look for look in search.looks if look > state.look]
