@@ -50,8 +50,8 @@ class Sought:
         stop = self.stop or design.steps
         return slice(stop - design.window, stop)
 
-    def state(self, store: Store) -> SearchState:
-        """The search as far as a store has its records.
+    def begun(self, store: Store) -> SearchState:
+        """The search before its first round.
 
         Args:
             store: with the runs of the grid, if there is one.
@@ -63,9 +63,7 @@ class Sought:
             whole=True,  # a claim is about all of its depths
             window=self.window,
         )
-        if alone.design.auto is None:
-            state = begin_with(state, alone, store)
-        return advance(state, store)
+        return state if alone.design.auto else begin_with(state, alone, store)
 
 
 def _searched(sweep: Sweep) -> Sweep:
@@ -95,22 +93,47 @@ def in_late_windows(
     )
 
 
-def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
-    """What searches ask for next, each run once.
+def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
+    """The searches of one claim, as far as a store has their records.
 
-    A scheme whose drift is judged over several windows stays open where one of them does: once all
-    sizes are measured in each, the other windows' searches stop, too.
+    They go on side by side, a round of each at a time, so that what one leaves open can end
+    another. A scheme whose drift is judged over several windows stays open where one of them does:
+    once all sizes are measured in each, the other windows' searches stop, too.
 
     Args:
         sought: drifts of one claim.
         store: with the runs of their grids.
     """
-    of_schemes: dict[str, list[tuple[Sought, SearchState]]] = {}
-    for one in sought:
-        of_schemes.setdefault(one.scheme.name, []).append((one, one.state(store)))
-    states = [
-        state for windows in of_schemes.values() if not _open(windows) for _, state in windows
-    ]
+    states, stopped = [one.begun(store) for one in sought], set[str]()
+    while not any(state.pending for state in states):
+        before = states
+        going = [
+            not state.ended and one.scheme.name not in stopped
+            for one, state in zip(sought, states, strict=True)
+        ]
+        if not any(going):
+            break
+        states = [
+            advance(state, store, rounds=1) if goes else state
+            for goes, state in zip(going, states, strict=True)
+        ]
+        stopped = _open(sought, states)
+        # A round is not begun beside the one in which another window's search ends open.
+        states = [
+            state if state.ended or one.scheme.name not in stopped else old
+            for one, state, old in zip(sought, states, before, strict=True)
+        ]
+    return tuple(states)
+
+
+def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
+    """What searches ask for next, each run once.
+
+    Args:
+        sought: drifts of one claim.
+        store: with the runs of their grids.
+    """
+    states = replayed(sought, store)
     return Ahead(
         missing=tuple(dict.fromkeys(chain.from_iterable(state.pending for state in states))),
         rest=sum(state.rest for state in states),
@@ -118,21 +141,22 @@ def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
     )
 
 
-def _open(windows: Sequence[tuple[Sought, SearchState]]) -> bool:
-    """Whether one window's search has ended open, with all sizes measured in every window."""
-    measured = all(
-        state.sweep.rates(state.sweep.design.variant(), size)
-        for _, state in windows
+def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[str]:
+    """Schemes one of whose searches has ended open, with all sizes measured in every window."""
+    unmeasured = {
+        one.scheme.name
+        for one, state in zip(sought, states, strict=True)
         for size in state.sweep.design.all_sizes
-    )
-    drifts = [
-        (one.accepted, state.rounds[-1].drifts["depth"])
-        for one, state in windows
-        if state.done and state.rounds
-    ]
-    return measured and any(
-        accepted.judge(drift) is Reproduction.UNDECIDABLE for accepted, drift in drifts
-    )
+        if not state.sweep.rates(state.sweep.design.variant(), size)
+    }
+    ended = {
+        one.scheme.name
+        for one, state in zip(sought, states, strict=True)
+        if state.ended
+        and state.rounds
+        and one.accepted.judge(state.rounds[-1].drifts["depth"]) is Reproduction.UNDECIDABLE
+    }
+    return ended - unmeasured
 
 
 def searched_study(sought: Sequence[Sought], store: Store) -> Study:
@@ -149,8 +173,7 @@ def searched_study(sought: Sequence[Sought], store: Store) -> Study:
     windows = {}
     if sweep.design.auto is None:
         windows = {window.stop: window for window in judged(sweep, store).windows}
-    for one in sought:
-        state = one.state(store)
+    for one, state in zip(sought, replayed(sought, store), strict=True):
         study = judged_from(state.sweep, state.records, steps=(one.window,))
         (window,) = study.windows
         windows[window.stop] = _with(windows.get(window.stop), window, one.scheme.name)
