@@ -26,6 +26,11 @@ from depthmup.sweep import (
     begin_with,
 )
 
+SEARCHED_REVISED = (
+    "The optima were first those of a grid of whole octaves, with four or five seeds; now a search "
+    "adds rates and seeds where the verdict is open."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sought:

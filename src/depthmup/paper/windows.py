@@ -15,7 +15,12 @@ from depthmup.paper.learning_rates import (
     of,
 )
 from depthmup.paper.nonlinearity import branch_grid, pre_sweep
-from depthmup.paper.searches import in_late_windows, searched_experiment, searched_study
+from depthmup.paper.searches import (
+    SEARCHED_REVISED,
+    in_late_windows,
+    searched_experiment,
+    searched_study,
+)
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
 from depthmup.statistics import TOLERANCE
@@ -159,6 +164,7 @@ CLAIMS: Sequence[Claim] = (
         "Blocks W relu(x) at every window of training",
         "Figure 2's curves as training goes on. The optimum stays where it is with depth.",
         _fig25,
+        SEARCHED_REVISED,
     ),
     _claim(
         "fig26",
@@ -166,5 +172,6 @@ CLAIMS: Sequence[Claim] = (
         "Figure 6's curves as training goes on. The optimum of blocks of two matrices shifts with "
         "depth.",
         _fig26,
+        SEARCHED_REVISED,
     ),
 )
