@@ -93,7 +93,8 @@ def test_a_stopped_sweep_goes_on_and_trains_nothing_twice(tmp_path):
     before = len(TRAINED)
     again = depthmup.transfer(MODEL, design(), out=tmp_path / "parts")
     assert len(TRAINED) == before
-    assert again.study().search == whole.study().search
+    # As text: an interval that is not yet known is NaN, which equals nothing.
+    assert repr(again.study().search) == repr(whole.study().search)
     with Store(tmp_path / "parts" / MAIN_STORE) as store:
         assert load_report(store).summary["search"] == whole.summary["search"]
 
@@ -168,7 +169,7 @@ def test_a_budget_in_units_of_ones_own(tmp_path):
     assert 20 < story.work <= 40
     assert any("the budget is spent" in why for why in story.ended.values())
     with Store(tmp_path / MAIN_STORE) as store:
-        assert load_report(store).study().search == story
+        assert repr(load_report(store).study().search) == repr(story)  # NaN equals nothing
     depthmup.transfer(model, asked, out=tmp_path)
     assert len(TRAINED) == keys
     for wrong, message in ((lambda size: -1.0, "to be positive"), (lambda size: "1", "a number")):

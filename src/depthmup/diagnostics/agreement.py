@@ -274,6 +274,16 @@ def approach(
 
     Raises:
         ValueError: one run per size, or fewer than four sizes for the next order.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> widths = [64, 128, 256, 512]
+        >>> squares = rng.chisquare(8, size=(4, 50)) / np.array(widths)[:, None]  # (sizes, runs)
+        >>> approach(widths, squares, expected=-0.5).agrees
+        True
+
+    *Source:* the rate -1/2 is that of the central limit theorem; the interval is the bootstrap of
+    Efron and Tibshirani (1993), An Introduction to the Bootstrap, Chapter 12.
     """
     rng = np.random.default_rng(0)
     pull = slope_weights(np.log(sizes))

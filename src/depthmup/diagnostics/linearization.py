@@ -105,6 +105,17 @@ def branch_linearizations(
 
     Raises:
         ValueError: no module matches.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh()))
+        >>> initial = {name: p.detach().clone() for name, p in model.named_parameters()}
+        >>> model[1][0].weight.data *= 1.01  # as if trained
+        >>> distances = branch_linearizations(model, torch.randn(2, 4), "1", initial)
+        >>> sorted(distances), 0 < distances["1"] < 0.01
+        (['1'], True)
+
+        *Source:* TP6 (arXiv 2310.02244) Definition 7.7 and Section 9.2.
     """
     distances: dict[str, float] = {}
     handles = []

@@ -24,6 +24,19 @@ def planned(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimiz
 
     Returns:
         The optimizers that train the model.
+
+    Example:
+        >>> import depthmup
+        >>> def make(width, depth):
+        ...     return nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))
+        >>> model = make(64, 1)
+        >>> x = torch.zeros(1, 4)
+        >>> plan = depthmup.plan(
+        ...     model, make(16, 1), scheme="mup", optimizer="adam", example_inputs=x
+        ... )
+        >>> [optimizer] = planned(model, plan, lr=0.01)
+        >>> sorted({round(group["lr"], 6) for group in optimizer.param_groups})
+        [0.0025, 0.01]
     """
     plan.initialize(model)
     return optimizers(plan, model, lr=lr)
@@ -42,6 +55,19 @@ def as_is(model: nn.Module, plan: Plan, lr: float) -> list[torch.optim.Optimizer
 
     Raises:
         ValueError: an optimizer of matrices alone.
+
+    Example:
+        >>> import depthmup
+        >>> def make(width, depth):
+        ...     return nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))
+        >>> model = make(64, 1)
+        >>> x = torch.zeros(1, 4)
+        >>> plan = depthmup.plan(
+        ...     model, make(16, 1), scheme="mup", optimizer="adam", example_inputs=x
+        ... )
+        >>> [optimizer] = as_is(model, plan, lr=0.01)
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.01]
     """
     if plan.family.matrices_only:
         raise ValueError(

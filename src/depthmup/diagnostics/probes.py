@@ -51,6 +51,20 @@ def observe(
 
     Returns:
         Root mean squares, or with ``initial`` those of what has changed since.
+
+    Example:
+        >>> import torch
+        >>> import depthmup
+        >>> from depthmup.diagnostics import locate
+        >>> def make(width, depth):
+        ...     return nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))
+        >>> model, x = make(64, 1), torch.randn(8, 4)
+        >>> plan = depthmup.plan(
+        ...     model, make(16, 1), scheme="mup", optimizer="adam", example_inputs=x
+        ... )
+        >>> plan.initialize(model)
+        >>> [key.observable.value for key in observe(model, x, locate(model, x), plan).values]
+        ['logits', 'readout']
     """
     inner = unwrapped(model)
     modules = named_modules(inner)

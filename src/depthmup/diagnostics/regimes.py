@@ -123,6 +123,27 @@ def measured_regime(
     Returns:
         What was measured, beside what the theory says.
 
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from depthmup import Model
+        >>> class Block(nn.Module):
+        ...     def __init__(self, width):
+        ...         super().__init__()
+        ...         self.linear = nn.Linear(width, width, bias=False)
+        ...     def forward(self, x):
+        ...         return x + torch.tanh(self.linear(x))
+        >>> def make(width, depth):
+        ...     blocks = [Block(width) for _ in range(depth)]
+        ...     return nn.Sequential(nn.Linear(4, width), *blocks, nn.Linear(width, 2))
+        >>> def batch(generator):
+        ...     x = torch.randn(16, 4, generator=generator)
+        ...     return x, (x[:, 0] > 0).long()
+        >>> depth_mup = measured_regime(Model(make, batch=batch), "1/2", "1/2",
+        ...     width=16, depths=(2, 4, 8), seeds=2, steps=2)
+        >>> depth_mup.alpha, depth_mup.region
+        (Fraction(1, 2), 'Depth-muP')
+
     *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.5.
     """
     scheme: Scheme = general(alpha, gamma)
@@ -231,6 +252,29 @@ def measured_map(
 
     Returns:
         One measured regime for each pair.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from depthmup import Model
+        >>> class Block(nn.Module):
+        ...     def __init__(self, width):
+        ...         super().__init__()
+        ...         self.linear = nn.Linear(width, width, bias=False)
+        ...     def forward(self, x):
+        ...         return x + torch.tanh(self.linear(x))
+        >>> def make(width, depth):
+        ...     blocks = [Block(width) for _ in range(depth)]
+        ...     return nn.Sequential(nn.Linear(4, width), *blocks, nn.Linear(width, 2))
+        >>> def batch(generator):
+        ...     x = torch.randn(16, 4, generator=generator)
+        ...     return x, (x[:, 0] > 0).long()
+        >>> regimes = measured_map(Model(make, batch=batch), [("1/2", "1/2")],
+        ...     width=8, depths=(2, 4, 8), seeds=2, steps=1)
+        >>> [regime.alpha for regime in regimes]
+        [Fraction(1, 2)]
+
+        *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
     result: list[MeasuredRegime] = []
     at_init: dict[Fraction, Property] = {}

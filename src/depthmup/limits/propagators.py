@@ -67,11 +67,12 @@ def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
     Returns:
         Gamma at every pair of positions.
 
-    >>> from depthmup import limits
-    >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
-    >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
-    >>> limits.propagators(s).above.shape[2:4] == (17, 17)
-    True
+    Example:
+        >>> from depthmup import limits
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
+        >>> propagators(s).above.shape[2:4] == (17, 17)
+        True
     """
     h = _history(solution)
     points, size = solution.positions, h.x.shape[1]
@@ -134,6 +135,14 @@ def proposition_residual(
     Raises:
         ValueError: the equations are not those of this solution: it is nonlinear, not Depth-muP's,
             or was trained with momentum, a schedule, or with U or V.
+
+    Example:
+        >>> import math
+        >>> from depthmup import limits
+        >>> step = limits.Step([[1.0]], limits.mse([[0.5]]))
+        >>> solution = limits.linear([step, step], depth=math.inf, lr=1.0, history=True)
+        >>> max(proposition_residual(solution, lr=1.0).values()) < 1e-9
+        True
 
     *Source:* arXiv 2310.02244, Proposition 4.4 / C.2, with the multiplier a and lr restored. True
     as printed.

@@ -154,7 +154,7 @@ def _entry(kind: Any, raw: Any, where: str) -> Any:
 
 
 def _plain(kind: Any, raw: Any, where: str) -> Any:
-    if kind is Any:
+    if kind is Any or kind is object:  # settings, in whatever JSON has
         return raw
     if kind is float:
         return _float(raw, where)

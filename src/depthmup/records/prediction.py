@@ -97,6 +97,15 @@ def sentence(prediction: Prediction, axis: Axis) -> str:
 
     Returns:
         The sentence.
+
+    Example:
+        >>> from depthmup.records import AxisPrediction, Estimate, Prediction
+        >>> octaves = Estimate(value=-0.5, low=-0.6, high=-0.4)
+        >>> along = AxisPrediction(axis="depth", sizes=(), drift=octaves)
+        >>> forecast = Prediction(title="mine", scheme="SP", optimizer="sgd", base=(64, 4),
+        ...     axes=(along,), seeds=4, confidence=0.95, tolerance=0.15)
+        >>> print(sentence(forecast, "depth").split(",")[0])
+        Along depth the best learning rate moves down: −0.50 octaves per doubling
     """
     drift = prediction.drift(axis)
     if not math.isfinite(drift.value):

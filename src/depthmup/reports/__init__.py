@@ -22,6 +22,13 @@ from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart, limit_page
 from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
 from depthmup.reports.page import page, study_legends, study_specs
+from depthmup.reports.recorded import (
+    example_certificate,
+    example_check,
+    example_evidence,
+    example_prediction,
+    example_study,
+)
 from depthmup.reports.regime_map import MapPoint, regime_map, regime_maps, regimes_page
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.sentences import number
@@ -52,6 +59,11 @@ __all__ = [
     "evidence_page",
     "evidence_summary",
     "evidence_text",
+    "example_certificate",
+    "example_check",
+    "example_evidence",
+    "example_prediction",
+    "example_study",
     "export",
     "export_pictures",
     "limit_chart",

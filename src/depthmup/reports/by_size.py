@@ -47,6 +47,11 @@ def optimum_against_size(
 
     Returns:
         The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> optimum_against_size(example_study(), height=240).height
+        240
     """
     import altair as alt
 
@@ -115,6 +120,11 @@ def loss_against_size(
 
     Returns:
         The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> loss_against_size(example_study()).description
+        'Best loss against depth, one line per scheme'
     """
     import altair as alt
 

@@ -118,6 +118,11 @@ def certificate_text(certificate: Certificate) -> str:
 
     Returns:
         Lines of text.
+
+    Example:
+        >>> from depthmup.reports import example_certificate
+        >>> print(certificate_text(example_certificate()).splitlines()[0])
+        Depth-muP: Train at width 64 and depth 128 with learning rate 2.5e-3 (1.8e-3 to 3.3e-3).
     """
     name = certificate.title or certificate.scheme
     lines = [(f"{name}: " if name else "") + certificate_headline(certificate), ""]
@@ -162,6 +167,11 @@ def certificate_section(certificate: Certificate, *, identity: str = "certificat
 
     Returns:
         HTML, and the charts by the ids of their elements.
+
+    Example:
+        >>> from depthmup.reports import example_certificate
+        >>> sorted(certificate_section(example_certificate()).charts)
+        ['certificate-law', 'certificate-penalty']
     """
 
     charts = {}

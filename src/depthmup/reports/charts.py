@@ -57,6 +57,12 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
 
     Returns:
         The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> loss_against_rate(example_study()).save("rates.html")  # doctest: +SKIP
+        >>> len(loss_against_rate(example_study()).concat)  # a panel for each scheme
+        2
     """
     import altair as alt
 
@@ -98,6 +104,11 @@ def rate_panel(
 
     Returns:
         The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> type(rate_panel(example_study(), "depth-mup")).__name__
+        'LayerChart'
     """
     import altair as alt
 
@@ -227,6 +238,11 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
 
     Returns:
         The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> drift(example_study(), width=400).width
+        400
     """
     import altair as alt
 

@@ -34,6 +34,11 @@ def to_pandas(study: Study) -> Frames:
 
     Returns:
         Three frames.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> to_pandas(example_study()).transfers[["scheme", "verdict"]].to_dict("records")
+        [{'scheme': 'depth-mup', 'verdict': 'transfers'}, {'scheme': 'sp', 'verdict': 'drifts'}]
     """
     need("A table", "pandas")
     import pandas as pd

@@ -45,6 +45,11 @@ def evidence_page(evidence: Evidence) -> str:
 
     Returns:
         HTML that opens offline.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> evidence_page(example_evidence()).startswith("<!doctype html>")
+        True
     """
 
     return render(
@@ -107,6 +112,12 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
 
     Returns:
         Markdown.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> text = evidence_markdown(example_evidence(), command="depthmup reproduce thmC.3")
+        >>> text.splitlines()[0]
+        '# Evidence'
     """
     lines = [
         "# Evidence",
@@ -162,6 +173,11 @@ def evidence_text(evidence: Evidence) -> str:
 
     Returns:
         Lines of text.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> print(evidence_text(example_evidence()).splitlines()[-1])
+        1 of 1 figures and claims reproduced
     """
     rows = [("claim", "verdict", "title")]
     rows += [(f.claim, _word(f), f.title) for f in evidence.findings]
@@ -178,6 +194,11 @@ def evidence_summary(evidence: Evidence) -> dict[str, Any]:
 
     Returns:
         Values that strict JSON holds.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> sorted(evidence_summary(example_evidence()))
+        ['claims', 'config', 'environment', 'headline', 'scale']
     """
     return {
         "scale": evidence.scale,
@@ -227,6 +248,14 @@ def export_pictures(
 
     Returns:
         The paths of the files.
+
+    Example:
+        >>> from depthmup.reports import example_evidence
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     paths = export_pictures(example_evidence(), Path(folder), formats=["svg"])
+        ...     [path.name for path in paths]
+        ['thmC_3-error.svg']
     """
     import vl_convert
 

@@ -31,6 +31,14 @@ def export(
 
     Raises:
         ValueError: an unknown format, or none.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> export(example_study(), "charts", formats={"gif"})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: Charts are written as pdf, png, svg; got gif. Pass some of those, ...
+        >>> export(example_study(), "charts", formats={"svg"})  # doctest: +SKIP
+        (PosixPath('charts/drift.svg'), ...)
     """
     wanted = tuple(sorted({formats} if isinstance(formats, str) else set(formats)))
     unknown = [name for name in wanted if name not in FORMATS]

@@ -100,6 +100,12 @@ def study_figure(study: Study, name: Name = "transfer", *, kind: Kind = "paper")
 
     Raises:
         ValueError: an unknown name or kind.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> figure = study_figure(example_study(), "drift", kind="slide")
+        >>> "Depth-muP transfers" in figure.caption
+        True
     """
     size = _size_of(kind)
     if name not in _STUDY:
@@ -136,6 +142,12 @@ def certificate_figure(
 
     Returns:
         The figure.
+
+    Example:
+        >>> from depthmup.reports import example_certificate
+        >>> figure = certificate_figure(example_certificate(), "penalty")
+        >>> figure.caption.startswith("The loss above the best at the target")
+        True
     """
     from depthmup.reports.certificate import certificate_headline
 
@@ -160,6 +172,12 @@ def check_figure(check: Check, *, kind: Kind = "paper") -> Figure:
 
     Returns:
         The figure.
+
+    Example:
+        >>> from depthmup.reports import example_check
+        >>> figure = check_figure(example_check())
+        >>> "Every observable against width and depth" in figure.caption
+        True
     """
     from depthmup.reports.check_page import check_headline
 

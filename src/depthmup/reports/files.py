@@ -34,6 +34,13 @@ def write_text(path: Path, text: str) -> None:
     Args:
         path: of the file.
         text: its new content.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_text(Path(folder, "note.txt"), "finished")
+        ...     Path(folder, "note.txt").read_text()
+        'finished'
     """
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
@@ -54,6 +61,13 @@ def save_chart(chart: Any, path: Path) -> None:
 
     Raises:
         ValueError: another suffix.
+
+    Example:
+        >>> from depthmup.reports import drift, example_study
+        >>> save_chart(drift(example_study()), Path("drift.svg"))  # doctest: +SKIP
+        >>> save_chart(drift(example_study()), Path("drift.gif"))
+        Traceback (most recent call last):
+        ValueError: Expected a chart file to end in .html, .svg, .pdf, .png; got 'drift.gif'.
     """
     kind = path.suffix.lower()
     if kind not in CHART_FORMATS:

@@ -36,6 +36,11 @@ def page_spec(chart: Any) -> dict[str, Any]:
 
     Returns:
         Its Vega-Lite specification.
+
+    Example:
+        >>> from depthmup.reports import drift, example_study
+        >>> page_spec(drift(example_study()))["autosize"]
+        {'type': 'fit-x', 'contains': 'padding'}
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("title", None)

@@ -29,6 +29,11 @@ def limit_chart(
 
     Returns:
         The two charts beside each other.
+
+    Example:
+        >>> chart = limit_chart([1.0, 0.5], [0.0, 1.0], [[1.0, 1.2], [1.0, 1.4]], title="Two steps")
+        >>> [part.title for part in chart.hconcat]
+        ['Loss', 'Residual stream']
     """
     import altair as alt
 
@@ -100,6 +105,12 @@ def limit_page(
 
     Returns:
         The HTML.
+
+    Example:
+        >>> text = limit_page([1.0, 0.5], [0.0, 1.0], [[1.0, 1.2], [1.0, 1.4]], title="One update",
+        ...     status="solved", facts={"depth": "infinite"})
+        >>> "The loss goes from 1 to 0.5 in 1 updates." in text
+        True
     """
     finite = [loss for loss in losses if loss == loss]
     headline = (

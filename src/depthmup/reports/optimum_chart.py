@@ -41,6 +41,14 @@ def optimum_chart(
 
     Returns:
         A chart for ``save_chart``.
+
+    Example:
+        >>> from depthmup.records import Estimate
+        >>> stays, falls = (Estimate(value=v, low=v - 0.1, high=v + 0.1) for v in (0.0, -0.5))
+        >>> movement = Movement(label="predicted", sizes=(8, 16), octaves=(stays, falls))
+        >>> chart = optimum_chart(movement, title="SP")
+        >>> type(chart).__name__
+        'LayerChart'
     """
     import altair as alt
 
@@ -94,6 +102,11 @@ def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
 
     Returns:
         The chart.
+
+    Example:
+        >>> from depthmup.reports import example_prediction
+        >>> len(prediction_chart(example_prediction()).hconcat)  # one for each axis
+        1
     """
     import altair as alt
 

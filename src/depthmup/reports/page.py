@@ -51,6 +51,11 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
 
     Returns:
         HTML that opens offline.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> page(example_study()).startswith("<!doctype html>")
+        True
     """
     from markupsafe import Markup
 
@@ -133,6 +138,12 @@ def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
 
     Returns:
         Labels with their colours.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> sizes, schemes = study_legends(example_study())
+        >>> [label for label, colour in sizes], [label for label, colour in schemes]
+        (['8', '16', '32', '64'], ['Depth-muP', 'SP'])
     """
     sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
     colours = scheme_colours(study)
@@ -147,6 +158,11 @@ def study_specs(study: Study) -> dict[str, Any]:
 
     Returns:
         Specifications by element.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> sorted(study_specs(example_study()))
+        ['drift', 'loss', 'narrowing', 'optimum', 'panel-0', 'panel-1']
     """
     wide: dict[str, Any] = {"width": "container", "window": None}
     charts = {

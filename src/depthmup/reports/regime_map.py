@@ -47,6 +47,13 @@ def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
     Returns:
         The chart.
 
+    Example:
+        >>> from fractions import Fraction
+        >>> half = Fraction(1, 2)
+        >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+        >>> regime_map([point], title="One pair").title
+        'One pair'
+
     *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
     result: alt.Chart = configured(_map(points, title=title))
@@ -61,6 +68,13 @@ def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
 
     Returns:
         The chart.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> half = Fraction(1, 2)
+        >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+        >>> len(regime_maps({"computed": [point], "measured": [point]}).hconcat)
+        2
     """
     import altair as alt
 
@@ -205,6 +219,14 @@ def regimes_page(
 
     Returns:
         The HTML.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> half = Fraction(1, 2)
+        >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+        >>> text = regimes_page({"computed": [point]}, headline="Depth-muP learns features.")
+        >>> "Depth-muP learns features." in text
+        True
     """
     sections = [
         PageSection(title=title, chart=configured(_map(points, title="")), fixed=True)

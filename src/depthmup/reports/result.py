@@ -33,6 +33,14 @@ def write_result(
 
     Returns:
         The summary.
+
+    Example:
+        >>> import tempfile
+        >>> from depthmup.reports import example_study
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = write_result([example_study()], Path(folder))
+        ...     sorted(path.name for path in Path(folder).iterdir())
+        ['report.html', 'summary.json']
     """
     contents = summary(*studies)
     text = json.dumps(contents, indent=2, allow_nan=False)
@@ -63,6 +71,11 @@ def notebook(study: Study, *more: Study) -> str:
 
     Returns:
         HTML.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> "<svg" in notebook(example_study())
+        True
     """
     import vl_convert
 

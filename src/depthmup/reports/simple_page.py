@@ -57,6 +57,12 @@ def simple_page(
 
     Returns:
         The HTML, with all text escaped.
+
+    Example:
+        >>> section = PageSection(title="Losses", columns=("depth", "loss"), rows=[("8", "0.48")])
+        >>> text = simple_page(title="Two runs", headline="Deeper is better.", sections=[section])
+        >>> "Deeper is better." in text and "0.48" in text
+        True
     """
     charts: dict[str, Any] = {}
     shown = []

@@ -223,6 +223,11 @@ def configured(chart: Any) -> Any:
 
     Returns:
         The chart.
+
+    Example:
+        >>> import altair as alt
+        >>> configured(alt.Chart(alt.Data(values=[])).mark_point()).config.background
+        'white'
     """
     return (
         chart.configure(font=FONT, background="white", padding=6)

@@ -33,6 +33,13 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
 
     Returns:
         Values that strict JSON holds.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> for scheme in summary(example_study())["schemes"]:
+        ...     print(scheme["scheme"], scheme["verdict"])
+        depth-mup transfers
+        sp drifts
     """
     what = study.tuned
     return {

@@ -21,6 +21,11 @@ def table(study: Study) -> "Table":
 
     Returns:
         A table that Rich prints.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> table(example_study()).row_count
+        2
     """
     from rich import box
     from rich.table import Table
@@ -59,6 +64,11 @@ def plain_table(study: Study) -> str:
 
     Returns:
         Lines of text.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> print(plain_table(example_study()).splitlines()[0])
+        Depth-muP transfers its best learning rate from depth 8 to 64; 1 other drifts.
     """
     schemes = transfers(study)
     lines = [_header(study), *(_cells(study, transfer) for transfer in schemes)]

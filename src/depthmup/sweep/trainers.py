@@ -91,13 +91,13 @@ class CustomTrainer:
     def check(self, runs: Sequence[Trial], *, workers: int) -> None:
         from depthmup.training.preflight import preflight
 
-        preflight(self.model, runs, seconds=self.time_limit)
+        preflight(self.model, runs, seconds=self.time_limit, stacked=self.stacked)
         if self.device == "cpu":
             check_memory_of_models(self.model, runs, workers=workers)
 
     def jobs(self, runs: Sequence[Trial]) -> Sequence[Job]:
         if self.stacked:
-            return together(runs, self.model)
+            return together(runs, self.model, device=self.device)
         return trial_jobs(runs, self.model, device=self.device, threads=self.threads)
 
     def seconds(self, runs: Sequence[Trial]) -> float:

@@ -79,6 +79,17 @@ def anatomy(
         UnrelatedModels: the base is not the same architecture in another size.
         TraceError: the forward pass cannot be followed, and no branches were declared.
         NotUnderstood: a parameter is used in a way that fixes no role; declare it.
+
+    Example:
+        >>> import torch
+        >>> small = nn.Sequential(nn.Linear(4, 16), nn.Linear(16, 2))
+        >>> large = nn.Sequential(nn.Linear(4, 64), nn.Linear(64, 2))
+        >>> for place in anatomy(large, small, example_inputs=torch.zeros(1, 4)).places:
+        ...     print(place.name, place.role.kind.value, place.base_shape, place.shape)
+        0.weight input (16, 4) (64, 4)
+        0.bias vector (16,) (64,)
+        1.weight readout (2, 16) (2, 64)
+        1.bias vector (2,) (2,)
     """
     pair = paired(model, base, branches=branches, roles=roles)
     reading = read_both(
