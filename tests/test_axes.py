@@ -374,6 +374,21 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before_training(monkeyp
         depthmup.transfer(OWN, replace(design, arms={"batch": (2, 200_000)}))
 
 
+def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
+    """Of three rates and two seeds: six models, of which one and a half would fit."""
+    from depthmup.sweep import cost
+    from depthmup.sweep.trainers import CustomTrainer
+    from depthmup.training.forecast import bytes_of_trial
+
+    design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
+    trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
+    of_one = bytes_of_trial(OWN, trials[0])
+    monkeypatch.setattr(cost, "available", lambda device="cpu": cost.PROCESS + 1.5 * of_one)
+    CustomTrainer(model=OWN).check(trials, workers=1)
+    with pytest.raises(ValueError, match=r"and 6 of them train as one stack\. Train them one by"):
+        CustomTrainer(model=OWN, stacked=True).check(trials, workers=1)
+
+
 def test_memory_counts_what_the_backward_pass_keeps():
     """Of a chain of matrices: the input of every product, and both sides of the loss."""
     from depthmup.training.forecast import WEIGHTS, bytes_of_trial
@@ -414,7 +429,7 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     )  # fmt: skip
     trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
     expected = sum(trial.steps * seconds(trial) for trial in trials)
-    assert forecast.seconds_of_trials(OWN, trials) == approx(expected)
+    assert CustomTrainer(model=OWN).seconds(trials) == approx(expected)
     assert timed == [8, 32]  # and not the largest, which would take long
     # Networks that are stacked share what a step costs by itself.
     stacked = CustomTrainer(model=OWN, stacked=True)

@@ -20,21 +20,8 @@ STEPS = 4
 """Of a timed run; the first, which allocates and loads, is left out."""
 
 
-def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
-    """Predicted seconds of one idle core for trials that train one by one, if none diverges.
-
-    Args:
-        model: whose trials these are.
-        trials: to be trained.
-
-    Returns:
-        Seconds; NaN where ``train`` does everything, or a try fails.
-    """
-    return seconds_of_stacks(model, [(trial,) for trial in trials])
-
-
 def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
-    """Predicted seconds of one idle core for stacks of trials, if none diverges.
+    """Predicted seconds of one idle core for trials, if none diverges.
 
     A step takes c_0 + c_1 work seconds: the operations that any stack starts, and those that grow
     with its members' parameters and examples. Both are fitted to the least stack and the median
@@ -42,7 +29,7 @@ def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
 
     Args:
         model: whose trials these are.
-        stacks: trials that differ in learning rate and seed alone, each trained as one.
+        stacks: trials that train as one, each alone where they are not stacked.
 
     Returns:
         Seconds; NaN where ``train`` does everything, or a try fails.
