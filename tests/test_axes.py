@@ -372,6 +372,9 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before_training(monkeyp
     design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
     with pytest.raises(ValueError, match=r"largest model has width 64, depth 8 and batch 200000"):
         depthmup.transfer(OWN, replace(design, arms={"batch": (2, 200_000)}))
+    # One that no machine has is refused without being drawn.
+    with pytest.raises(ValueError, match=r"and batch 2e\+13"):
+        depthmup.transfer(OWN, replace(design, arms={"batch": (2, 20_000_000_000_000)}))
 
 
 def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):

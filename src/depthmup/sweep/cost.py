@@ -117,7 +117,8 @@ def check_memory(
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network
         raise ValueError(
-            f"This sweep would need {needed / 2**30:.1f} GiB with {workers} workers, and "
+            f"This sweep would need {needed / 2**30:.1f} GiB with {workers} "
+            f"worker{'s' * (workers > 1)}, and "
             f"{there / 2**30:.1f} GiB are available; its largest networks have width "
             f"{deepest.width} and depth {deepest.depth}, and batches of up to "
             f"{max(group[0].batch_size for group in groups)}. Use fewer --workers, or smaller "
@@ -156,7 +157,8 @@ def check_memory_of_models(
     advice = "Train them one by one, use" if apart else "Use"
     if needed > there:
         raise ValueError(
-            f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} workers, and "
+            f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} "
+            f"worker{'s' * (workers > 1)}, and "
             f"{there / 2**30:.1f} GiB are available; its largest model has "
             f"{size_text(stack[0].size)}{apart}. {advice} fewer workers, or smaller sizes."
         )

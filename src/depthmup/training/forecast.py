@@ -3,14 +3,14 @@
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from depthmup.model import Model, batches_at, network_at, resolved
+from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.records import Trial
 from depthmup.training.data_and_weights import stream
 from depthmup.training.stacked_trials import run_together
@@ -51,6 +51,9 @@ def _work(stack: Sequence[Trial]) -> float:
     return sum(trial.step_work for trial in stack)
 
 
+DRAWN = 64
+"""The largest batch that is drawn to see what it takes."""
+
 WEIGHTS = 4
 """Copies of a model's weights during training: weights, gradients and Adam's two moments."""
 
@@ -68,7 +71,17 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     Returns:
         Bytes; None for a model that cannot be built on that device.
     """
-    own = resolved(model)
+    size, own = trial.size, resolved(model)
+    if size.get("batch", 0) <= DRAWN:
+        return _bytes_at(own, size)
+    # What is kept is proportional to the batch; a large one may not even be drawn.
+    half, whole = (_bytes_at(own, {**size, "batch": n}) for n in (DRAWN // 2, DRAWN))
+    if half is None or whole is None:
+        return None
+    return whole + (whole - half) * (size["batch"] - DRAWN) // (DRAWN // 2)
+
+
+def _bytes_at(own: Functions, size: Mapping[str, int]) -> int | None:
     storages: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -79,9 +92,9 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
 
     try:
         with torch.device("meta"):
-            network = network_at(own, trial.size)
+            network = network_at(own, size)
         weights = list(network.parameters())
-        inputs, targets = batches_at(own, trial.size)(stream(0, "batches"))
+        inputs, targets = batches_at(own, size)(stream(0, "batches"))
         inputs, targets = moved(inputs, "meta"), moved(targets, "meta")
     except Exception:  # functions that need real tensors: their memory is unknown before training
         return None
