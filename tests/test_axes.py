@@ -285,7 +285,10 @@ def test_the_built_in_networks_have_batch_and_duration(tmp_path):
     shapes = {(cell.batch_size, cell.steps) for cell in report.records}
     assert shapes == {(16, 10), (32, 5), (16, 20)}
     assert "the tokens are held" in report.table
-    assert "the tokens are held" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "the tokens are held" in page
+    # Batches of 32 take 5 steps, and runs of twice the tokens 20.
+    assert "over steps 8–10 of the base’s run, and the same part of every other." in page
     assert {study.axis for study in report.studies} == {"batch", "tokens"}
     # An older run of the same batch and steps is the same run.
     plain = replace(design, base={"width": 8, "depth": 2}, arms={"depth": (2, 4)}, steps=10)
