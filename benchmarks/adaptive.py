@@ -242,7 +242,7 @@ def real(store: Store, draws: int) -> None:
     print()
     for name, values in everything.items():
         # A mean of ratios of costs is the harmonic one: of costs for equal work.
-        mean_of = len(values) / sum(1 / v for v in values)
+        mean_of = len(values) / sum(1 / v for v in values) if min(values) > 0 else 0.0
         print(f"{name}: {mean_of:.2f}, from {min(values):.2f} to {max(values):.2f}")
 
 

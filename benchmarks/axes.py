@@ -2,25 +2,31 @@
 
     python -m benchmarks.axes train STORE    # what the store does not hold yet
     python -m benchmarks.axes STORE          # the tables of docs/axes.md
-    python -m benchmarks.axes search FOLDER  # the rest of them: Muon under the other rules
 
 Residual networks of width 32 and depth 4 on the digits, and decoders of width 32 and two layers on
-bytes of Python's standard library. Batches over a factor of 32, durations over a factor of 16.
+bytes of Python's standard library, each with AdamW and with Muon. Batches over a factor of 32,
+durations over a factor of 16.
 """
 
 import argparse
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from depthmup import Auto, Design, Execution, transfer
+import torch
+from torch import nn
+
+from depthmup import Design
+from depthmup.data import Dataset, digits
 from depthmup.model import Model
+from depthmup.models import ResidualMLP
 from depthmup.paper.decoders import normed, python_text
-from depthmup.records import Estimate, Place, Transfer, environment
+from depthmup.records import Estimate, Place, Transfer, Trial, environment
 from depthmup.rules import NO_RULE, RUN_RULES, Ratios, RunRule
 from depthmup.sweep import (
     BuiltIn,
@@ -29,14 +35,17 @@ from depthmup.sweep import (
     Progress,
     Store,
     Sweep,
+    TrainTogether,
     run,
     studies,
     together,
     training,
 )
 
-MEMBERS = 15
 CONTEXT = 16
+POSITIONS, MEMBERS = 24_576, 60
+"""Positions of a step of a stack, and its members at most: what small networks share is the start
+of their operations, until their activations outgrow the cache."""
 TRAINED = ("none", "sde", "sqrt-batch", "power-lines", "decay-time", "beta2-half-life")
 """Rules that move more than the learning rate. Of the others the runs are those of no rule at other
 learning rates, so that their drift is that of no rule less their exponent."""
@@ -47,20 +56,55 @@ def bytes_of_python(generator: Any, batch: int) -> Any:
     return python_text().batch(generator, batch, CONTEXT)
 
 
+@lru_cache(maxsize=1)
+def images() -> Dataset:
+    """The digits of the built-in network, with its noise in the labels."""
+    return digits()
+
+
+def examples(generator: torch.Generator, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+    drawn = torch.randint(len(images().labels), (batch,), generator=generator)
+    return images().inputs[drawn], images().labels[drawn]
+
+
+def like_built_in(width: int, depth: int) -> nn.Module:
+    """The built-in network as a custom model, for Muon, which the built-in engines do not have:
+    the same initial scales, and input and readout are not trained."""
+    network = ResidualMLP(inputs=64, width=width, depth=depth, outputs=10)
+    for matrix, std in ((network.input, 64**-0.5), (network.readout, 1 / width)):
+        nn.init.normal_(matrix.weight, std=std).requires_grad_(False)
+    for branch in network.branches.modules():
+        if isinstance(branch, nn.Linear):
+            nn.init.normal_(branch.weight, std=width**-0.5)
+    return network
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One question asked of one network under one optimizer, under several rules."""
+    """One question asked of one network under one optimizer, under several rules.
+
+    ``model`` is None for the built-in network. ``laws`` are those, beside the learning rate's, of
+    which the optimizer has the quantity. A question that is ``continued`` asks the one before it of
+    further rules, at other learning rates.
+    """
 
     network: str
     optimizer: str
     title: str
     axis: str
     sweep: Sweep
+    model: Model | None = None
+    continued: bool = False
+    laws: tuple[str, ...] = ("decay", "epsilon", "one_minus_beta", "log_beta2")
 
 
 def decoder() -> Model:
     version = f"axes 1, {python_text().digest[:16]}"
     return Model(normed, batch=bytes_of_python, version=version)
+
+
+def residual_model() -> Model:
+    return Model(like_built_in, batch=examples, version="axes 1")
 
 
 def residual(title: str, axis: str, rules: tuple[str, ...] = TRAINED, **asked: Any) -> Question:
@@ -75,6 +119,20 @@ def residual(title: str, axis: str, rules: tuple[str, ...] = TRAINED, **asked: A
     )  # fmt: skip
 
 
+def residual_muon(title: str, axis: str, rules: tuple[str, ...], **asked: Any) -> Question:
+    """The same network: all that is trained are matrices, so that no AdamW stands beside Muon."""
+    model = residual_model()
+    design = Design(
+        lrs=[2.0 ** (k / 2) for k in range(-22, 1)], schemes="depth-mup", optimizers="muon",
+        weight_decays=0.5, seeds=5, run=rules, **asked,
+    )  # fmt: skip
+    return Question(
+        network="residual network", optimizer="muon", title=title, axis=axis, model=model,
+        sweep=Sweep(model=Custom(name=model.name, code=model.code), design=design),
+        laws=("decay",),
+    )  # fmt: skip
+
+
 def decoding(
     title: str,
     axis: str,
@@ -82,17 +140,20 @@ def decoding(
     optimizer: str = "adamw",
     *,
     least: int = -6,
+    most: int = 5,
+    continued: bool = False,
     **asked: Any,
 ) -> Question:
     """Of the decoder: warmed up, then linearly to zero; weight decay 0.5."""
     model, centre = decoder(), {"adamw": -5.5, "muon": -3.5}[optimizer]
     design = Design(
-        lrs=[2.0 ** (centre + k / 2) for k in range(least, 6)], schemes="completep", seeds=3,
+        lrs=[2.0 ** (centre + k / 2) for k in range(least, most + 1)], schemes="completep", seeds=3,
         optimizers=optimizer, weight_decays=0.5, run=rules,
         settings={"schedule": "linear", "warmup": 0.1}, **asked,
     )  # fmt: skip
     return Question(
-        network="decoder", optimizer=optimizer, title=title, axis=axis,
+        network="decoder", optimizer=optimizer, title=title, axis=axis, model=model,
+        continued=continued,
         sweep=Sweep(model=Custom(name=model.name, code=model.code), design=design),
     )  # fmt: skip
 
@@ -132,59 +193,63 @@ def questions() -> Iterator[Question]:
         "duration, batch held", "steps", ("none", "sde", "decay-time", "power-lines"),
         base={**TEXT, "steps": 200}, steps=lengths,
     )  # fmt: skip
-    yield decoding(
-        "batch, tokens held", "batch", ("none", "sde"), "muon", base={**TEXT, "tokens": 6400},
-        batch=sequences,
+    # Of what a rule moves beside the rate, Muon without AdamW has decay alone.
+    yield residual_muon(
+        "batch, tokens held", "batch", ("none", "sde", "decay-time", "power-lines"),
+        base={**SMALL, "tokens": 2**15}, batch=batches,
     )  # fmt: skip
-    yield decoding(
-        "duration, batch held", "steps", ("none", "sde"), "muon", base={**TEXT, "steps": 200},
-        steps=lengths,
+    yield residual_muon(
+        "batch, steps held", "batch", ("none", "power-lines"), base={**SMALL, "steps": 256},
+        batch=batches,
     )  # fmt: skip
-
-
-def searches() -> Iterator[tuple[str, Design]]:
-    """Muon under the rules that move more than its rate, at three sizes: rates found as it goes."""
-    common = {
-        "schemes": "completep", "optimizers": "muon", "weight_decays": 0.5, "seeds": 4,
-        "settings": {"schedule": "linear", "warmup": 0.1}, "lrs": Auto(start=2.0**-4.5),
-    }  # fmt: skip
-    yield "batch, tokens held", Design(
-        base={**TEXT, "tokens": 6400}, batch=(16, 64, 128),
-        run=("sde", "sqrt-batch", "decay-time", "beta2-half-life"), **common,
+    yield residual_muon(
+        "duration, batch held", "steps", ("none", "sde", "decay-time", "power-lines"),
+        base={**SMALL, "steps": 256}, steps=(64, 128, 256, 512, 1024),
     )  # fmt: skip
-    yield "duration, batch held", Design(
-        base={**TEXT, "steps": 200}, steps=(50, 200, 800),
-        run=("sde", "decay-time", "power-lines"), **common,
-    )  # fmt: skip
-
-
-def search(folder: Path) -> None:
-    """A row for each rule."""
-    columns = ("question", "rule", "best log2 learning rate", "drift (95%)", "excess loss",
-               "best loss", "verdict")  # fmt: skip
-    print(f"| {' | '.join(columns)} |\n" + "| --- " * len(columns) + "|", flush=True)
-    on = Execution(executor="in-process", workers=1, engine="stacked")
-    for title, design in searches():
-        report = transfer(decoder(), design, out=folder / title.split(",")[0], on=on)
-        for variant in design.variants:
-            assert variant.run is not None
-            row = _row(variant.run.key, report.finding(variant.name))
-            print(f"| {title} {row}", flush=True)
+    batch = partial(decoding, "batch, tokens held", "batch", optimizer="muon",
+                    base={**TEXT, "tokens": 6400}, batch=sequences)  # fmt: skip
+    duration = partial(decoding, "duration, batch held", "steps", optimizer="muon",
+                       base={**TEXT, "steps": 200}, steps=lengths)  # fmt: skip
+    yield batch(("none", "sde"))
+    yield batch(("none", "sqrt-batch"), most=3, continued=True)
+    yield duration(("none", "sde"))
+    yield duration(("none", "decay-time", "power-lines"), most=7, continued=True)
+    # A rule that moves decay or beta2 alone leaves the rate to move as it does without a rule.
+    for rules in (("decay-time", "power-lines"), ("beta2-half-life",)):
+        yield batch(("none", *rules), least=-8, most=7, continued=True)
 
 
 def train(store: Store) -> None:
-    """One question after the other, so that tables are there when time runs out."""
-    own = decoder()
-    for question in [*map(_without_rule, questions()), *questions()]:
-        built_in = isinstance(question.sweep.model, BuiltIn)
-        run(
-            question.sweep.runs,
-            store=store,
-            executor=InProcess(),
-            jobs=training if built_in else partial(together, model=own, members=MEMBERS),
-            tell=partial(_tell, question, [time.monotonic()]),
-            about={"environment": environment()},
+    """One question after the other and no rule first, so that tables are there when time runs
+    out."""
+    asked = list(questions())
+    for question in [*map(_without_rule, asked), *asked]:
+        for rule in question.sweep.design.run or ():
+            of_rule = under(question, [rule])
+            model = question.model
+            run(
+                of_rule.sweep.runs,
+                store=store,
+                executor=InProcess(),
+                jobs=training if model is None else partial(stacks, model=model),
+                tell=partial(_tell, f"{_title(question)}, {rule.key}", [time.monotonic()]),
+                about={"environment": environment()},
+            )
+
+
+def stacks(trials: Iterable[Trial], *, model: Model) -> list[TrainTogether]:
+    """Jobs whose members are as many as pay."""
+    of_batch: dict[int, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        of_batch[trial.size["batch"]].append(trial)
+    length = CONTEXT if model.name == normed.__name__ else 1
+    return [
+        job
+        for batch, alike in of_batch.items()
+        for job in together(
+            alike, model, members=min(MEMBERS, max(12, POSITIONS // (batch * length)))
         )
+    ]
 
 
 def _without_rule(question: Question) -> Question:
@@ -193,7 +258,7 @@ def _without_rule(question: Question) -> Question:
 
 def under(question: Question, rules: Sequence[RunRule]) -> Question:
     """A question asked of some of its rules."""
-    design = replace(question.sweep.design, run=rules)
+    design = replace(question.sweep.design, run=tuple(rules))
     return replace(question, sweep=replace(question.sweep, design=design))
 
 
@@ -207,11 +272,15 @@ def trained(question: Question, store: Store) -> Question | None:
     return under(question, rules) if NO_RULE in rules else None
 
 
-def _tell(question: Question, last: list[float], progress: Progress) -> None:
+def _title(question: Question) -> str:
+    return f"{question.network}, {question.optimizer}: {question.title}"
+
+
+def _tell(title: str, last: list[float], progress: Progress) -> None:
     if time.monotonic() - last[0] > 60 or progress.done == progress.cells:
         last[0] = time.monotonic()
         done = f"{progress.done} of {progress.cells}, {progress.elapsed:.0f} s"
-        print(f"{question.network} {question.optimizer} {question.title}: {done}", flush=True)
+        print(f"{title}: {done}", flush=True)
 
 
 def shifted(drift: Estimate, by: float) -> Estimate:
@@ -227,10 +296,9 @@ def along(rule: RunRule, question: Question) -> tuple[float, bool]:
         ("batch", "steps"): Ratios(batch=2, duration=2),
         ("steps", "steps"): Ratios(duration=2),
     }.get((question.axis, held), Ratios())
-    laws = rule.laws
-    beside = (laws.decay, laws.epsilon, laws.one_minus_beta, laws.log_beta2)
-    exponent = round(math.log2(laws.lr.at(twice)), 9)
-    return exponent, any(not math.isclose(power.at(twice), 1.0) for power in beside)
+    beside = [getattr(rule.laws, law).at(twice) for law in question.laws]
+    exponent = round(math.log2(rule.laws.lr.at(twice)), 9)
+    return exponent, any(not math.isclose(factor, 1.0) for factor in beside)
 
 
 def table(question: Question, store: Store) -> list[str]:
@@ -255,11 +323,13 @@ def table(question: Question, store: Store) -> list[str]:
         "| --- | --- | --- | --- | --- | --- |",
         _row(", ".join([NO_RULE.key, *alike]), none),
     ]
+    if question.continued:
+        lines = []
     for rule in trainable:
         exponent, beside = along(rule, question)
         if rule.key in of_rule and rule.key not in alike:
             lines.append(_row(rule.key, of_rule[rule.key]))
-        elif exponent and not beside:
+        elif exponent and not beside and not question.continued:
             lines.append(_computed(rule, none, exponent))
     for other, change in none.interactions.items():
         lines += ["", f"The drift with {study.axis} changes by {_drift(change)} per doubling of "
@@ -296,15 +366,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="+")
     *verb, path = parser.parse_args().words
-    if verb == ["search"]:
-        search(Path(path))
-        return
     with Store(Path(path)) as store:
         if verb == ["train"]:
             train(store)
             return
         for question in questions():
-            print(f"\n### {question.network}, {question.optimizer}: {question.title}\n")
+            if not question.continued:
+                print(f"\n### {_title(question)}\n")
             there = trained(question, store)
             print("not trained yet" if there is None else "\n".join(table(there, store)))
 

@@ -9,9 +9,10 @@ the last eight by two layers of experts, and on sums of products of random numbe
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -188,44 +189,68 @@ def narrow(depth: int, scale: int) -> nn.Module:
 
 
 SIZES = {"width": 32, "depth": 2, "experts": 8, "share": 4, "expert_width": 32}
-Arm: TypeAlias = tuple[str, tuple[int, ...]]
-Question: TypeAlias = tuple[str, Callable[..., nn.Module], dict[str, int], Arm, tuple[str, ...]]
-QUESTIONS: tuple[Question, ...] = (
-    ("experts, half of them active", Bytes, SIZES, ("experts", (8, 16, 32)),
-     ("completep+moe", "sp")),
-    ("expert width", Bytes, SIZES, ("expert_width", (32, 64, 128)),
-     ("completep+moe", "completep", "sp")),
-    ("active experts of 8", Bytes, SIZES, ("share", (1, 2, 4)), ("completep",)),
-    ("width, expert width and experts alike", alike, {"depth": 2}, ("scale", (1, 2, 4)),
-     ("completep+mssp", "sp")),
-    ("width and experts alike, narrow experts", narrow, {"depth": 2}, ("scale", (1, 2, 4)),
-     ("completep+mssp-small", "sp")),
-    ("experts, half of them active; sums of products", make, SIZES, ("experts", (8, 16, 32)),
-     ("completep+moe", "sp")),
+FOUND = depthmup.Auto(start=2.0**-7)
+GRID = tuple(2.0 ** (-k / 2) for k in range(13, 5, -1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What grows, from which base, and the schemes that are judged: ``sp`` has no factor for
+    anything. ``completep`` knows no factor for active experts, and refuses more experts.
+
+    Where all of them grow alike, ``moe`` and ``mssp`` differ in the router's start alone, so that
+    one of them is trained.
+    """
+
+    title: str
+    axis: str
+    sizes: tuple[int, ...]
+    schemes: tuple[str, ...]
+    factory: Callable[..., nn.Module] = Bytes
+    base: Mapping[str, int] = field(default_factory=SIZES.copy)
+    rates: depthmup.Auto | tuple[float, ...] = FOUND
+
+    @property
+    def design(self) -> depthmup.Design:
+        return depthmup.Design(
+            base={**self.base, self.axis: self.sizes[0]}, arms={self.axis: self.sizes},
+            schemes=self.schemes, optimizers="adamw", seeds=6, steps=300, lrs=self.rates,
+            settings={"schedule": "linear", "warmup": 0.1},
+        )  # fmt: skip
+
+
+QUESTIONS = (
+    # Every rate under every seed, over a factor of eight, tells a drift from a tolerance of 0.15.
+    Question(title="expert width (a grid)", axis="expert_width", sizes=(16, 32, 64, 128),
+             schemes=("completep+moe", "completep"), rates=GRID),
+    Question(title="experts, half of them active", axis="experts", sizes=(8, 16, 32),
+             schemes=("completep+moe", "sp")),
+    Question(title="experts, half of them active; sums of products", axis="experts",
+             sizes=(8, 16, 32), factory=make, schemes=("completep+moe", "sp")),
+    Question(title="expert width", axis="expert_width", sizes=(32, 64, 128),
+             schemes=("completep+moe", "completep", "sp")),
+    Question(title="active experts of 8", axis="share", sizes=(1, 2, 4), schemes=("completep",)),
+    Question(title="width, expert width and experts alike", axis="scale", sizes=(1, 2, 4),
+             factory=alike, base={"depth": 2}, schemes=("completep+mssp", "sp")),
+    Question(title="width and experts alike, narrow experts", axis="scale", sizes=(1, 2, 4),
+             factory=narrow, base={"depth": 2}, schemes=("completep+mssp-small", "sp")),
 )  # fmt: skip
-"""What grows, from which base, and the schemes that are judged: ``sp`` has no factor for anything.
-``completep`` knows no factor for active experts, and refuses more experts. Where all of them grow
-alike, ``moe`` and ``mssp`` differ in the router's start alone, so that one of them is trained."""
 
 
 def transfers(out: Path) -> None:
-    """A row for each question and scheme; values are found as the sweep goes."""
+    """A row for each question and scheme; values of most are found as the sweep goes."""
     version = f"bytes 1, {python_text().digest[:16]}"
     print("| what grows | scheme | best log2 learning rate | drift (95%) | excess loss | verdict |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
-    for title, factory, base, (axis, sizes), schemes in QUESTIONS:
+    for question in QUESTIONS:
         start = time.process_time()
-        design = depthmup.Design(
-            base={**base, axis: sizes[0]}, arms={axis: sizes}, schemes=schemes, optimizers="adamw",
-            seeds=6, steps=300, lrs=depthmup.Auto(start=2.0**-7),
-            settings={"schedule": "linear", "warmup": 0.1},
-        )  # fmt: skip
-        data = batch if factory is make else following
-        model = Model(factory, batch=data, version=version)
-        folder = out / "-".join([factory.__name__, axis])
-        report = depthmup.transfer(model, design, out=folder, on=STACKED)
-        for scheme in schemes:
-            print(_row(title, scheme, report.finding(scheme)), flush=True)
+        data = batch if question.factory is make else following
+        model = Model(question.factory, batch=data, version=version)
+        words = [question.factory.__name__, question.axis]
+        folder = out / "-".join(words if question.rates is FOUND else [*words, "grid"])
+        report = depthmup.transfer(model, question.design, out=folder, on=STACKED)
+        for scheme in question.schemes:
+            print(_row(question.title, scheme, report.finding(scheme)), flush=True)
         print(f"<!-- {len(report.records)} runs, {time.process_time() - start:.0f} s -->")
 
 

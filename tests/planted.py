@@ -13,22 +13,27 @@ SMALL = {"seeds": 3, "steps": 5, "window": 1}
 
 
 def planted(experiment, path, law):
-    """A store in which every cell of an experiment has the loss that ``law`` gives it at every
-    step: a number, or one for each step; infinite where it diverges."""
+    """A store in which every cell that an experiment asks for, round by round, has the loss that
+    ``law`` gives it at every step: a number, or one for each step; infinite where it diverges."""
     store = Store(path / "results.sqlite")
     for cell in experiment.cells:
-        losses = np.broadcast_to(law(cell), cell.steps)
-        finite = bool(np.isfinite(losses).all())
-        # The stream of a network that fails is multiplied by every block.
-        initial = 1e4 * math.exp(0.15 * cell.network.depth)
-        store.add(
-            Record(
-                cell=cell,
-                status=Status.FINISHED if finite else Status.FAILED,
-                losses=array("f", losses if finite else [initial]),
-            )
-        )
+        store.add(record(cell, law))
+    while missing := experiment.ahead(store).missing:
+        for cell in missing:
+            store.add(record(cell, law))
     return store
+
+
+def record(cell, law):
+    losses = np.broadcast_to(law(cell), cell.steps)
+    finite = bool(np.isfinite(losses).all())
+    # The stream of a network that fails is multiplied by every block.
+    initial = 1e4 * math.exp(0.15 * cell.network.depth)
+    return Record(
+        cell=cell,
+        status=Status.FINISHED if finite else Status.FAILED,
+        losses=array("f", losses if finite else [initial]),
+    )
 
 
 def change(cell):

@@ -16,6 +16,7 @@ import depthmup
 from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.planning import NotUnderstood
 from depthmup.records import Trial
+from depthmup.records.certificate import compare
 from depthmup.sweep import Custom, Store, Sweep
 
 RATES = [2.0**-9, 2.0**-7, 2.0**-5]
@@ -394,16 +395,17 @@ def test_memory_counts_what_the_backward_pass_keeps():
 
 def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     """Two timed steps give what a step costs by itself and what an example costs."""
+    from depthmup.sweep.trainers import CustomTrainer
     from depthmup.training import forecast
 
-    def seconds(trial):
-        return 0.002 + 1e-5 * trial.size["batch"]
+    def seconds(*stack):
+        return 0.002 + 1e-5 * sum(trial.size["batch"] for trial in stack)
 
     timed = []
 
-    def step(model, trial):
-        timed.append(trial.size["batch"])
-        return seconds(trial)
+    def step(model, stack):
+        timed.append(stack[0].size["batch"])
+        return seconds(*stack)
 
     monkeypatch.setattr(forecast, "_step", step)
     design = depthmup.Design(
@@ -414,6 +416,12 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     expected = sum(trial.steps * seconds(trial) for trial in trials)
     assert forecast.seconds_of_trials(OWN, trials) == approx(expected)
     assert timed == [8, 32]  # and not the largest, which would take long
+    # Networks that are stacked share what a step costs by itself.
+    stacked = CustomTrainer(model=OWN, stacked=True)
+    stacks = [job.trials for job in stacked.jobs(trials)]
+    assert max(map(len, stacks)) > 1
+    expected = sum(stack[0].steps * seconds(*stack) for stack in stacks)
+    assert stacked.seconds(trials) == approx(expected)
 
 
 @pytest.mark.parametrize("name", ["loss", "seeds", "lrs", "window"])
@@ -494,18 +502,33 @@ def test_a_target_in_a_direction_of_one_size_is_refused_before_training():
         depthmup.transfer(OWN, design, target={"batch": 48})
 
 
-def test_larger_batches_may_train_worse_and_no_scheme_has_broken_down():
-    """At held tokens fewer steps are taken; a certificate is about the best rate there."""
+def worse_in_larger_batches(trial):
+    octaves = log2(trial.lr) + 7
+    noise = np.random.default_rng([trial.seed, trial.size["batch"]]).normal(0, 0.002)
+    worse = 0.2 * log2(trial.size["batch"] / 8)
+    return [4.0] + [(1 + worse + 0.1 * octaves**2) * np.exp(noise)] * (trial.steps - 1)
 
-    def train(trial):
-        octaves = log2(trial.lr) + 7
-        noise = np.random.default_rng([trial.seed, trial.size["batch"]]).normal(0, 0.002)
-        worse = 0.2 * log2(trial.size["batch"] / 8)
-        return [4.0] + [(1 + worse + 0.1 * octaves**2) * np.exp(noise)] * (trial.steps - 1)
 
+def certificates_of_larger_batches(**asked):
     design = depthmup.Design(
         base={"batch": 8, "tokens": 640}, batch=(8, 16, 32, 64), schemes="sp",
-        lrs=[2.0 ** (k / 2) for k in range(-18, -9)],
+        lrs=[2.0 ** (k / 2) for k in range(-20, -9)], **asked,
     )  # fmt: skip
-    report = depthmup.transfer(Model(train=train, version="1"), design, target={"batch": 128})
-    assert report.certificates[0].refusals == ()
+    model = Model(train=worse_in_larger_batches, version="1")
+    return depthmup.transfer(model, design, target={"batch": 128}).certificates
+
+
+def test_larger_batches_may_train_worse_and_no_scheme_has_broken_down():
+    """At held tokens fewer steps are taken; a certificate is about the best rate there."""
+    (certificate,) = certificates_of_larger_batches()
+    assert certificate.refusals == ()
+    assert certificate.measure == "mean training loss over the last 20% of every run"
+
+
+def test_certificates_under_two_rules_are_not_compared_without_a_word():
+    none, lmo = certificates_of_larger_batches(run=("none", "lmo"))
+    first, second, letters = compare(none, lmo).questions
+    assert first.startswith("The first: Learning rate, weight decay, epsilon and betas are")
+    assert second.startswith('The second: The run follows "LMO theory" (arXiv 2603.15958)')
+    assert letters == "The second: As multiples of the base's: b is the batch and d the tokens."
+    assert compare(none, none).questions == ()

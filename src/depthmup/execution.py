@@ -40,7 +40,7 @@ class Execution:
     engine: Engine = "auto"
     """Training engine. Built-in networks: the compiled kernel (native), many networks stacked into
     one in PyTorch (stacked), or the plain training loop (reference). Custom models: the plain loop,
-    or stacked if they have no buffers, dropout or clipping and train with AdamW or Muon."""
+    or stacked if they have no dropout and train with AdamW or Muon."""
 
     cuda_graphs: bool = False
     """On cuda, for built-in networks: record a training step as a CUDA graph and replay it."""

@@ -70,7 +70,7 @@ FUNCTIONS = list(functions())
 
 
 def sections(function):
-    return set(re.findall(r"^    (\w+):$", inspect.getdoc(function) and function.__doc__, re.M))
+    return set(re.findall(r"^(\w+):$", inspect.cleandoc(function.__doc__ or ""), re.M))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

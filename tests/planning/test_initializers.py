@@ -211,6 +211,22 @@ class TestPlans:
         plan.initialize(model)
         torch.testing.assert_close(model.out.weight.detach(), before / 4)
 
+    def test_biases_drawn_as_zero_fit_whatever_was_declared(self):
+        """Every norm's: a ratio of zero to zero says nothing."""
+
+        def make(width, depth):
+            layers = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)]
+            return nn.Sequential(
+                nn.Linear(6, width), *layers, nn.LayerNorm(width), nn.Linear(width, 3)
+            )
+
+        (model, ours), (base, theirs) = (recorded(lambda w=w: make(w, 2)) for w in (32, 8))
+        plan = depthmup.plan(
+            model, base=base, example_inputs=vectors(), drawn=(ours, theirs), own_init="fan_in",
+        )  # fmt: skip
+        assert plan.own_laws["3.bias"].ratio == plan.own_laws["3.weight"].ratio == 1
+        assert plan.own_laws["1.0.weight"].ratio == approx((8 / 32) ** 0.5)
+
     def test_what_was_drawn_is_saved_with_the_plan(self, tmp_path):
         with torch.device("meta"):
             (model, ours), (base, theirs) = sizes(64, 8), sizes(16, 2)

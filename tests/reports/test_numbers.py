@@ -143,13 +143,13 @@ def test_headline_counts_the_verdicts(study):
     assert headline(_judged(study, "tttt")).startswith("Depth-muP, (1/2, 0), SP and ODE transfer")
     assert headline(_judged(study, "tduu")).endswith("1 other drifts; undecided: SP and ODE.")
     assert headline(_judged(study, "dddd")).startswith("No scheme is shown to transfer")
-    assert headline(_judged(study, "uuuu")).startswith("Undecided")
+    assert headline(_judged(study, "uuuu")).endswith("from depth 8 to 128 is undecided.")
     assert headline(_judged(study, "d")) == ("The best learning rate drifts from depth 8 to 128.")
 
 
 def test_the_base_is_the_configured_depth(study):
     moved = replace(study, config={**study.config, "base_depth": 32})
-    assert "from depth 32 to 128" in headline(moved)
+    assert "from depth 32 to 8 and 128" in headline(moved)
     assert "from depth 8 to 128" in headline(replace(study, config={"base_depth": "32"}))
 
 

@@ -90,6 +90,11 @@ def test_the_command_prints_every_rule_and_the_span(capsys):
     assert log2(8**0.5 * 20**-0.2813 / (8 / 20) ** 0.5) == approx(0.95, abs=0.01)
     assert "The 5 that speak of all that grows here span 0.9 octaves" in text
     assert "run='sde'" in text
+    # A rule of decay alone says nothing of the rate: its row has none.
+    (of_decay,) = (
+        r for r in text.splitlines() if r.startswith("constant time of decay in epochs ")
+    )
+    assert of_decay.split()[6:] == ["–", "–", "–", "0.4", "1", "1", "the", "learning", "rate"]
     assert "0.0019" in text  # 0.003 x sqrt(8 / 20)
 
 

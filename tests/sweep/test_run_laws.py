@@ -166,7 +166,16 @@ def test_the_question_is_said(sizes, said):
     design, _ = runs("sde", **sizes)
     sentences = question(design)
     assert said in " ".join(sentences)
-    assert "learning rate by b^1/2 d^-1/2" in sentences[-1]
+    assert "learning rate by b^1/2 d^-1/2" in sentences[-2]
+
+
+def test_of_several_rules_it_is_said_which_follows_which_law():
+    design, _ = runs(["none", "sde", "lmo"], batch=(32, 64), tokens=(6400,))
+    assert 'sde: the run follows "Complete(d)P" (arXiv' in " ".join(question(design))
+    none, _, lmo = design.variants
+    # A certificate is about one of them.
+    assert question(design, [none])[1].startswith("Learning rate, weight decay")
+    assert "LMO" in question(design, [lmo])[1]
 
 
 def test_nothing_is_said_where_batch_and_duration_stay():

@@ -93,7 +93,8 @@ def test_a_stopped_sweep_goes_on_and_trains_nothing_twice(tmp_path):
     before = len(TRAINED)
     again = depthmup.transfer(MODEL, design(), out=tmp_path / "parts")
     assert len(TRAINED) == before
-    assert again.study().search == whole.study().search
+    # As text: an interval that is not yet known is NaN, which equals nothing.
+    assert repr(again.study().search) == repr(whole.study().search)
     with Store(tmp_path / "parts" / MAIN_STORE) as store:
         assert load_report(store).summary["search"] == whole.summary["search"]
 
@@ -146,6 +147,7 @@ def test_a_budget_of_runs_is_kept():
     ended = report.study().search.ended["depth-mup"]
     assert "budget" in ended
     assert "twice the seeds" in ended
+    assert f"The search ended here: {ended}." in report.table
     assert report.finding("depth-mup").verdict is not Verdict.DRIFTS
 
 
@@ -167,7 +169,7 @@ def test_a_budget_in_units_of_ones_own(tmp_path):
     assert 20 < story.work <= 40
     assert any("the budget is spent" in why for why in story.ended.values())
     with Store(tmp_path / MAIN_STORE) as store:
-        assert load_report(store).study().search == story
+        assert repr(load_report(store).study().search) == repr(story)  # NaN equals nothing
     depthmup.transfer(model, asked, out=tmp_path)
     assert len(TRAINED) == keys
     for wrong, message in ((lambda size: -1.0, "to be positive"), (lambda size: "1", "a number")):
@@ -239,7 +241,7 @@ def test_an_axis_that_a_budget_did_not_reach_is_undecided_and_the_others_are_sho
     short = design(lrs=depthmup.Auto(runs=18), depth=(4, 8, 16), **both)
     report = depthmup.transfer(MODEL, short, out=tmp_path, target={"width": 32, "depth": 32})
     assert "before its first run along width" in report.finding(axis="width").why
-    assert "is undecided along" in str(report) or "known well enough along width" in str(report)
+    assert "along width is undecided" in str(report)
     assert len(report.records) == 18
     assert depthmup.load(tmp_path).finding(axis="width").verdict is Verdict.UNDECIDED
     assert (tmp_path / "report.html").exists()

@@ -8,6 +8,7 @@ import torch
 from pytest import approx
 from torch import nn
 
+from depthmup import Design, Execution, transfer
 from depthmup.model import Model
 from depthmup.models import Transformer, TransformerConfig
 from depthmup.records import Status, Trial
@@ -89,14 +90,83 @@ def test_a_member_that_diverges_ends_where_it_would_alone_and_disturbs_no_other(
         assert list(one.losses) == approx(list(other.losses), rel=1e-4)
 
 
+class Averaging(nn.Module):
+    """Batch norm, whose buffers move in place, a buffer that is replaced, and a frozen weight."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.first = nn.Linear(4, width)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU())
+            for _ in range(depth)
+        )
+        self.head = nn.Linear(width, 3)
+        self.head.bias.requires_grad_(False)
+        self.register_buffer("mean", torch.rand(1))
+
+    def forward(self, x, scale, *, doubled):
+        self.mean = 0.5 * self.mean + x.mean().detach()
+        x = self.first(x * (2 if doubled else 1)) * scale
+        for layer in self.layers:
+            x = x + layer(x)
+        return {"logits": self.head(x) - self.mean}
+
+
+def keywords(generator):
+    x = torch.randn(8, 4, generator=generator)
+    inputs = {"x": x, "scale": torch.ones(8, 1), "doubled": True}
+    return inputs, torch.randint(3, (8,), generator=generator)
+
+
+def of_logits(outputs, targets):
+    return nn.functional.cross_entropy(outputs["logits"], targets)
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_buffers_containers_and_clipping_are_as_in_single_runs(clip):
+    own = Model(make=Averaging, batch=keywords, loss=of_logits)
+    settings = {"own_init": "fan_in", **({} if clip is None else {"clip": clip})}
+    trials = of(settings=settings)
+    stacked, single = list(run_together(trials, own)), [run_trial(t, own) for t in trials]
+    curves, expected = (np.array([r.losses for r in records]) for records in (stacked, single))
+    # Six steps of single precision, and Adam's division of small gradients by themselves.
+    assert curves == approx(expected, rel=1e-4)
+    other = [*run_together(of(settings=settings | {"clip": 1e9}), own)]
+    differs = np.abs(np.array([r.losses for r in other]) - curves).max()
+    assert differs == 0 if clip is None else differs > 1e-3
+
+
+class Dropping(Averaging):
+    def forward(self, x, scale, *, doubled):
+        return super().forward(nn.functional.dropout(x, 0.5), scale, doubled=doubled)
+
+
+def own_loop(trial):
+    return [1.0] * trial.steps
+
+
 def test_what_cannot_be_stacked_is_refused():
     with pytest.raises(ValueError, match="differ in learning rate and seed alone"):
         list(run_together([TRIAL, replace(TRIAL, size={"width": 16, "depth": 4})], FUNCTIONS))
-    clipped = replace(TRIAL, settings={**TRIAL.settings, "clip": 1.0})
-    with pytest.raises(ValueError, match="no gradient clipping"):
-        list(run_together([clipped], FUNCTIONS))
     with pytest.raises(ValueError, match="Expected AdamW or Muon; got SGD"):
         list(run_together([replace(TRIAL, optimizer="sgd")], FUNCTIONS))
+    with pytest.raises(ValueError, match="a training loop of its own"):
+        list(run_together([TRIAL], Model(train=own_loop)))
+    dropping = Model(make=Dropping, batch=keywords, loss=of_logits)
+    with pytest.raises(ValueError, match="trains without randomness, such as dropout"):
+        list(run_together([replace(TRIAL, settings={"own_init": "fan_in"})], dropping))
+
+
+@pytest.mark.parametrize("make", [Dropping, None])
+def test_what_cannot_be_stacked_is_refused_before_anything_is_written(make, tmp_path):
+    own = Model(train=own_loop) if make is None else Model(make, batch=keywords, loss=of_logits)
+    design = Design(
+        base={"width": 8, "depth": 1}, depth=(1, 2), lrs=[2.0**-6, 2.0**-5], seeds=1, steps=20,
+        settings={} if make is None else {"own_init": "fan_in"},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"dropout|loop of its own"):
+        transfer(own, design, out=tmp_path / "out", on=Execution(workers=1, engine="stacked"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_jobs_hold_trials_that_can_be_stacked_and_resume(tmp_path):

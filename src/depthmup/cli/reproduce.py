@@ -169,7 +169,7 @@ def load_evidence(store: "Store") -> "Evidence":
     complete = [
         (claim, experiment)
         for claim, experiment in asked
-        if claim.name in last["claims"] or not store.missing(experiment.asked)
+        if claim.name in last["claims"] or not experiment.ahead(store).missing
     ]
     return judge(
         complete,

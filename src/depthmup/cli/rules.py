@@ -7,6 +7,7 @@ from typing import Any
 from depthmup.cli.output import print_json
 from depthmup.cli.sizes import parse_size
 from depthmup.rules import Said, growth, said, scheme
+from depthmup.rules.run_rule import Batch
 
 Names = tuple[str, ...]
 
@@ -60,7 +61,9 @@ def run(options: Options) -> int:
     print("\n".join(["", *_table(rules, options.lr), "", _span(rules)]))
     for one in rules:
         print(f"\n{one.rule.name}: {one.rule.setting}.")
-        batch = f"Batch {one.rule.batch.value}. " if one.rule.batch.value != "not said" else ""
+        # A rule that leaves the rate alone has no exponent of the batch, either.
+        said_of_batch = one.rule.exponents and one.rule.batch is not Batch.UNSAID
+        batch = f"Batch {one.rule.batch.value}. " if said_of_batch else ""
         source = f"{one.rule.source}, {one.rule.standing.value}"
         print(
             f"  {batch}Range: {one.rule.reach}. Source: {source}"
@@ -79,13 +82,11 @@ def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
         rows.append(
             [
                 one.rule.name,
-                f"{one.lr:.3g}",
-                f"{math.log2(one.lr):+.2f}",
-                *([f"{lr * one.lr:.3g}"] if lr else []),
+                *(_of_rate(one, lr) if one.rule.exponents else ["–"] * (3 if lr else 2)),
                 f"{one.decay:.3g}",
                 f"{one.epsilon:.3g}",
                 averages,
-                ", ".join(one.silent),
+                ", ".join(one.silent) if one.rule.exponents else "the learning rate",
             ]
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -97,6 +98,11 @@ def _table(rules: tuple[Said, ...], lr: float | None) -> list[str]:
         for row in rows
     ]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def _of_rate(one: Said, lr: float | None) -> list[str]:
+    rate = [f"{lr * one.lr:.3g}"] if lr else []
+    return [f"{one.lr:.3g}", f"{math.log2(one.lr):+.2f}", *rate]
 
 
 def _span(rules: tuple[Said, ...]) -> str:

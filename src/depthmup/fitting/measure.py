@@ -11,7 +11,7 @@ from depthmup.fitting.group import FEWEST_RATES, Group
 from depthmup.records import UNKNOWN, Estimate, Place, Verdict
 from depthmup.records.certificate import SizeOptimum, Slope
 from depthmup.records.fit import CurvePoint, Exponent, JointLaw
-from depthmup.records.study import plural
+from depthmup.records.study import sizes_along
 from depthmup.rules import canonical
 from depthmup.statistics import (
     Optima,
@@ -270,7 +270,7 @@ def worded(axis: str, exponent: Estimate, tolerance: float) -> tuple[Verdict, st
         )
     return Verdict.UNDECIDED, (
         f"Exponent {value}, 95% interval {span}: neither inside nor outside ±{tolerance:g}. More "
-        f"{plural(axis)}, more seeds or a finer grid would tell."
+        f"{sizes_along(axis)}, more seeds or a finer grid would tell."
     )
 
 

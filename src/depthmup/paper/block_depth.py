@@ -11,16 +11,14 @@ is.
 *Source:* TP6 (arXiv 2310.02244) Sections 9.2 and 9.3.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import (
-    base_depth,
     by_multiplier,
     depths_of,
-    judged,
     losses_of,
     networks,
     octaves,
@@ -29,6 +27,13 @@ from depthmup.paper.common import (
     sweep_experiment,
 )
 from depthmup.paper.learning_rates import drift
+from depthmup.paper.looks import Look, with_looks
+from depthmup.paper.searches import (
+    Sought,
+    searched_experiment,
+    searched_networks,
+    searched_study,
+)
 from depthmup.records import Accepted, Comparison, Estimate, Picture, Study
 from depthmup.rules import Scheme
 from depthmup.statistics import TOLERANCE
@@ -69,34 +74,33 @@ def heat_grids(setting: Setting) -> tuple[Sweep, ...]:
     return by_multiplier(base, LOG2_MULTIPLIERS)
 
 
-def shift_grid(setting: Setting, shape: Shape, *, lowest: int) -> Sweep:
-    """Block depth 2 at a = 1/4.
+def shift_sweep(setting: Setting, shape: Shape, *, start: float) -> Sweep:
+    """Block depth 2 at a = 1/4; learning rates are found as the sweep goes.
 
     Args:
         setting: the scale and what is tested.
         shape: of the networks' blocks.
-        lowest: log2 of the smallest learning rate.
+        start: log2 of the learning rate, in units of muP's, from which the optimum is looked for.
     """
-    sizes = setting.choose(
-        laptop={"depths": octaves(8, 64), "seeds": 4},
-        medium={"depths": octaves(8, 128), "seeds": 5},
-        paper={"depths": octaves(8, 1024), "seeds": 5},
-    )
-    return networks(
+    depths = setting.choose(laptop=octaves(8, 64), medium=octaves(8, 128), paper=octaves(8, 1024))
+    return searched_networks(
         setting,
+        start=start,
         schemes=(setting.depth_mup,),
         block_depth=2,
-        log2_lrs=tuple(float(k) for k in range(lowest, lowest + 8)),
+        depths=depths,
         multiplier=2.0**LOG2_SMALL,
-        **{**shape, **sizes},
+        **shape,
     )
 
 
-def fig6_grid(setting: Setting) -> Sweep:
-    return shift_grid(setting, ABS_NORMED, lowest=-7)
+def fig6_sweep(setting: Setting) -> Sweep:
+    return shift_sweep(setting, ABS_NORMED, start=-4.0)
 
 
-def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Sweep, ...]:
+def long_grids(
+    setting: Setting, shape: Shape, *, block_depth: int, seeds: int
+) -> tuple[Sweep, ...]:
     """Long training of one number of layers, over (eta, a); block depth 1 has twice the blocks.
 
     Four times as long as the other figures, with windows of the same length: what is found early
@@ -106,18 +110,17 @@ def long_grids(setting: Setting, shape: Shape, *, block_depth: int) -> tuple[Swe
         setting: the scale and what is tested.
         shape: of the networks' blocks.
         block_depth: matrices per block.
+        seeds: number of repetitions.
     """
     layers = setting.choose(laptop=16, medium=32, paper=128)
-    sizes = setting.choose(
-        laptop={"steps": 1200, "seeds": 4}, medium={"steps": 1200, "seeds": 5}, paper={}
-    )
+    sizes = setting.choose(laptop={"steps": 1200}, medium={"steps": 1200}, paper={})
     base = networks(
         setting,
         schemes=(setting.depth_mup,),
         block_depth=block_depth,
         depths=tuple(sorted({8, layers // block_depth})),
         log2_lrs=tuple(float(k) for k in range(-7, -1)),
-        **{**shape, **sizes},
+        **{**shape, **sizes, "seeds": seeds},
     )
     return by_multiplier(base, (0.0, 1.0, 2.0))
 
@@ -131,90 +134,79 @@ def _shift(study: Study, scheme: Scheme) -> tuple[Comparison, ...]:
     )
 
 
-def _fig6(setting: Setting) -> Experiment:
-    grid, maps = fig6_grid(setting), heat_grids(setting)
+def _shifts(setting: Setting, sweep: Sweep, *notes: str) -> Experiment:
+    """The search for the drift of the optimum of blocks of two matrices."""
+    sought = (Sought(sweep=sweep, scheme=setting.depth_mup, accepted=SHIFTS_UP),)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.reports import number
-        from depthmup.statistics import drift as fitted
-
-        study = judged(grid, store)
-        others = []
-        for sweep, log2_a in zip(maps, LOG2_MULTIPLIERS, strict=True):
-            deep = [d for d in depths_of(sweep) if d >= base_depth(sweep)]
-            values = losses_of(sweep, store, depths=deep)
-            moved = fitted(deep, rates_of(sweep), values)
-            others.append(
-                Comparison(
-                    what=f"the same at log2 a = {number(log2_a, 0)}, depths {deep[0]} to "
-                    f"{deep[-1]}",
-                    paper="shifts",
-                    ours=replace(moved, unit="octaves of learning rate per doubling of depth"),
-                    accepted=SHIFTS_UP,
-                    decisive=False,
-                )
-            )
-        return Conclusion(
-            comparisons=(*_shift(study, setting.depth_mup), *others),
-            pictures=study_pictures(study, "panels", "optimum", "loss"),
-            notes=("Measured with abs and LayerNorm at a = 1/4.",),
-        )
-
-    return sweep_experiment(grid, *maps, conclude=conclude)
-
-
-def _fig21(setting: Setting) -> Experiment:
-    grid = shift_grid(setting, RELU, lowest=-5)
-
-    def conclude(store: Store) -> Conclusion:
-        study = judged(grid, store)
+        study = searched_study(sought, store)
         return Conclusion(
             comparisons=_shift(study, setting.depth_mup),
             pictures=study_pictures(study, "panels", "optimum", "loss"),
-            notes=("Measured with relu and without LayerNorm at a = 1/4.",),
+            notes=notes,
         )
 
-    return sweep_experiment(grid, conclude=conclude)
+    return searched_experiment(sought, conclude=conclude)
+
+
+def _fig6(setting: Setting) -> Experiment:
+    return _shifts(setting, fig6_sweep(setting), "Measured with abs and LayerNorm at a = 1/4.")
+
+
+def _fig21(setting: Setting) -> Experiment:
+    return _shifts(
+        setting,
+        shift_sweep(setting, RELU, start=-2.0),
+        "Measured with relu and without LayerNorm at a = 1/4.",
+    )
 
 
 def _against_one(setting: Setting, shape: Shape, *, closes: bool) -> Experiment:
-    """Block depth 2 against block depth 1 at the same number of layers, early and late."""
-    two = long_grids(setting, shape, block_depth=2)
-    one = long_grids(setting, shape, block_depth=1)
-    layers = 2 * depths_of(two[0])[-1]
-    assert depths_of(one[0])[-1] == layers
+    """Block depth 2 against block depth 1 at the same number of layers, early and late.
 
-    def conclude(store: Store) -> Conclusion:
-        course = _course(store, two, one)
-        return Conclusion(
-            comparisons=tuple(_gap_comparisons(course, layers, closes=closes)),
-            pictures=_gap_pictures(course),
+    With more seeds where that is open: the interval of a late loss is wide.
+    """
+    # The laptop's late losses are near zero: their logarithms would need far more seeds.
+    looks = setting.choose(laptop=(4,), medium=(5, 8), paper=(5,))
+    if "seeds" in setting.sizes:
+        looks = (setting.sizes["seeds"],)
+
+    def with_seeds(seeds: int, confidence: float) -> Look:
+        two, one = (
+            long_grids(setting, shape, block_depth=block_depth, seeds=seeds)
+            for block_depth in (2, 1)
         )
+        layers = 2 * depths_of(two[0])[-1]
+        assert depths_of(one[0])[-1] == layers
 
-    experiment = sweep_experiment(*two, *one, conclude=conclude)
-    # A grid holds its base depth, which is trained where it has this number of layers only.
-    equal = [c for c in experiment.cells if c.network.depth * c.network.block_depth == layers]
-    return replace(experiment, cells=tuple(equal))
+        def compare(store: Store) -> tuple[Comparison, ...]:
+            course = _course(store, (two, one), _early_and_late(two[0]), confidence)
+            return tuple(_gap_comparisons(course, layers, closes=closes))
+
+        def conclude(store: Store) -> Conclusion:
+            course = _course(store, (two, one), two[0].design.windows, confidence)
+            return Conclusion(comparisons=compare(store), pictures=_gap_pictures(course))
+
+        experiment = sweep_experiment(*two, *one, conclude=conclude)
+        # A grid holds its base depth, which is trained where it has this number of layers only.
+        equal = [c for c in experiment.cells if c.network.depth * c.network.block_depth == layers]
+        return Look(experiment=replace(experiment, cells=tuple(equal)), compare=compare)
+
+    return with_looks(with_seeds, looks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Course:
-    """Losses of both block depths in every window of training.
+    """Losses of both block depths in some windows of training.
 
     ``values`` (windows, block depth 2 or 1, multipliers, learning rates, seeds); ``stops`` are the
-    steps at which windows end; ``gaps`` the log best loss of block depth 2 over 1 in each.
+    steps at which windows end; ``confidence`` is that of intervals.
     """
 
     rates: tuple[float, ...]
     stops: tuple[int, ...]
     values: "Array"
-    gaps: tuple[Estimate, ...]
-
-    @property
-    def early(self) -> int:
-        """The window that ends at a quarter of training, from the end."""
-        # Negative, as windows are counted from the end.
-        return -(len(self.stops) * 3 // 4) - 1
+    confidence: float
 
     def gap(self, losses: "Array") -> float:
         """Log best loss of block depth 2 over block depth 1 in one window."""
@@ -227,69 +219,81 @@ class _Course:
         two, one = (float(np.exp(_best(self.rates, of_depth))) for of_depth in losses)
         return two - one
 
+    def over_seeds(self, statistic: Callable[["Array"], float], losses: "Array") -> Estimate:
+        """A statistic of losses (..., seeds) in nats, with its interval."""
+        from depthmup.statistics import jackknife
 
-def _course(store: Store, two: Sequence[Sweep], one: Sequence[Sweep]) -> _Course:
+        return jackknife(statistic, losses, "nats", confidence=self.confidence)
+
+
+def _early_and_late(sweep: Sweep) -> tuple[slice, slice]:
+    """The window that ends at a quarter of training, and the last."""
+    windows = sweep.design.windows
+    return windows[-(len(windows) * 3 // 4) - 1], windows[-1]
+
+
+def _course(
+    store: Store,
+    grids: tuple[Sequence[Sweep], Sequence[Sweep]],
+    windows: Sequence[slice],
+    confidence: float,
+) -> _Course:
+    """Losses of block depths 2 and 1, each at several multipliers, in some windows."""
     import numpy as np
 
-    from depthmup.statistics import jackknife
-
-    design = two[0].design
-    windows = range(-(design.steps // design.window), 0)
-    # (windows, block depths 2 and 1, multipliers, learning rates, seeds)
     values = np.array(
         [
-            [
-                [losses_of(s, store, window=w, depths=[depths_of(s)[-1]])[0] for s in grids]
-                for grids in (two, one)
-            ]
-            for w in windows
+            [[_deepest(sweep, store, window) for sweep in of_depth] for of_depth in grids]
+            for window in windows
         ]
     )
-    course = _Course(
-        rates=rates_of(two[0]),
-        stops=tuple(design.steps + (w + 1) * design.window for w in windows),
+    return _Course(
+        rates=rates_of(grids[0][0]),
+        stops=tuple(window.stop for window in windows),
         values=values,
-        gaps=(),
+        confidence=confidence,
     )
-    gaps = tuple(jackknife(course.gap, of_window, "nats") for of_window in values)
-    return replace(course, gaps=gaps)
+
+
+def _deepest(sweep: Sweep, store: Store, window: slice) -> "Array":
+    """Losses (learning rates, seeds) at a sweep's largest depth."""
+    index = (window.stop - sweep.design.steps) // sweep.design.window - 1
+    losses = losses_of(sweep, store, window=index, depths=[depths_of(sweep)[-1]])
+    return losses[0]  # type: ignore[no-any-return]
 
 
 def _gap_comparisons(course: _Course, layers: int, *, closes: bool) -> Iterator[Comparison]:
     """Whether block depth 2 is worse early and late, and whether longer training closes the gap."""
-    from depthmup.statistics import jackknife
-
-    early, stops, worse = course.early, course.stops, Accepted(low=0.0)
+    stops, worse = course.stops, Accepted(low=0.0)
+    early, late = (course.over_seeds(course.gap, of_window) for of_window in course.values)
     what = f"log best loss of {layers} layers, block depth 2 over 1"
     yield Comparison(
-        what=f"{what}, at step {stops[early]}",
+        what=f"{what}, at step {stops[0]}",
         paper="worse",
-        ours=course.gaps[early],
+        ours=early,
         accepted=worse,
     )
     yield Comparison(
         what=f"{what}, at step {stops[-1]}",
         paper="closes" if closes else "still worse",
-        ours=course.gaps[-1],
+        ours=late,
         accepted=worse,
         decisive=not closes,
     )
     yield Comparison(
         what="change of it by training four times as long",
         paper="falls" if closes else "does not close",
-        ours=jackknife(
-            lambda ends: course.gap(ends[1]) - course.gap(ends[0]),
-            course.values[[early, -1]],
-            "nats",
+        ours=course.over_seeds(
+            lambda ends: course.gap(ends[1]) - course.gap(ends[0]), course.values
         ),
         accepted=Accepted(high=0.0) if closes else worse,
         decisive=closes,
     )
-    for w in (early, -1):
+    for w in (0, -1):
         yield Comparison(
             what=f"loss of block depth 2 minus that of block depth 1, at step {stops[w]}",
             paper="closes" if closes else "still worse",
-            ours=jackknife(course.difference, course.values[w], "nats"),
+            ours=course.over_seeds(course.difference, course.values[w]),
             accepted=worse,
             decisive=False,
         )
@@ -301,6 +305,7 @@ def _gap_pictures(course: _Course) -> tuple[Picture, ...]:
     from depthmup.paper.panels import Axis, lines
 
     stops = course.stops
+    gaps_in_time = [course.over_seeds(course.gap, of_window) for of_window in course.values]
     curves = [
         {
             "network": f"block depth {2 - k}",
@@ -312,7 +317,7 @@ def _gap_pictures(course: _Course) -> tuple[Picture, ...]:
     ]
     gaps = [
         {"steps": stop, "gap": g.value, "low": g.low, "high": g.high}
-        for stop, g in zip(stops, course.gaps, strict=True)
+        for stop, g in zip(stops, gaps_in_time, strict=True)
     ]
     return (
         lines(

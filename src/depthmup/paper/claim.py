@@ -55,10 +55,32 @@ class Conclusion:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ahead:
+    """What an experiment asks for next; nothing at its end.
+
+    Attributes:
+        missing: runs and tasks that the store does not hold.
+        rest, rest_runs: the work and the number of runs that are expected after them.
+    """
+
+    missing: tuple[Run | Task, ...] = ()
+    rest: float = 0.0
+    rest_runs: int = 0
+
+
+def nothing(store: Store) -> Ahead:
+    """What follows an experiment of one round."""
+    return Ahead()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A claim at one setting: cells to train, tasks to measure, and what follows from them.
 
-    ``trials`` are stacks of trials, of models that are no residual MLPs.
+    ``trials`` are stacks of trials, of models that are no residual MLPs. ``then`` says what to
+    train once all of these are there: it follows from the records that were asked for before and
+    from nothing else, so that a stopped experiment goes on where it was, and any number of workers
+    trains the same. Most experiments have one round, and nothing follows.
     ``conclude`` reads from the store alone. What is cheap (computed in a second or two) may be
     computed there; everything else is a cell or a task, so that it is kept and shared.
     """
@@ -67,12 +89,19 @@ class Experiment:
     cells: tuple[Cell, ...] = ()
     measures: tuple[Measure, ...] = ()
     trials: tuple[TrainTogether, ...] = ()
+    then: Callable[[Store], Ahead] = nothing
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asked(self) -> tuple[Run | Task, ...]:
+        """What the first round asks for."""
         tasks = (measure.task for measure in self.measures)
         return (*self.cells, *tasks, *(trial for job in self.trials for trial in job.trials))
+
+    def ahead(self, store: Store) -> Ahead:
+        """What to do next, given what a store holds."""
+        missing = tuple(store.missing(self.asked))
+        return Ahead(missing=missing) if missing else self.then(store)
 
 
 def values_of(store: Store, task: Task) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from depthmup.paper.claim import Experiment, Setting
 from depthmup.records import Cell, Picture, Study
 from depthmup.rules import Scheme
-from depthmup.sweep import Store, Sweep, along_depth, rate_unit, stored_losses, studies
+from depthmup.sweep import Records, Store, Sweep, along_depth, rate_unit, stored_losses, studies
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -82,8 +82,20 @@ def cell_of(sweep: Sweep, depth: int, seed: int, *, rate: int = 0) -> Cell:
 
 def judged(sweep: Sweep, store: Store) -> Study:
     """The study of a sweep that a claim is drawn from."""
-    records = store.records(sweep.runs)
-    (study,) = studies(sweep, records, title="transfer", config=sweep.config, environment={})
+    return judged_from(sweep, store.records(sweep.runs))
+
+
+def judged_from(sweep: Sweep, records: Records, *, steps: Sequence[slice] | None = None) -> Study:
+    """The same from records.
+
+    Args:
+        sweep: along depth.
+        records: of its runs.
+        steps: of the windows; those of the design unless given.
+    """
+    (study,) = studies(
+        sweep, records, title="transfer", config=sweep.config, environment={}, steps=steps
+    )
     return study
 
 

@@ -1,6 +1,7 @@
 """What a branch's nonlinearity does for depth: Figures 2 and 3."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import (
@@ -14,6 +15,12 @@ from depthmup.paper.common import (
     sweep_experiment,
 )
 from depthmup.paper.learning_rates import STAYS, drift, gain
+from depthmup.paper.searches import (
+    Sought,
+    searched_experiment,
+    searched_networks,
+    searched_study,
+)
 from depthmup.records import Accepted, Comparison, Picture
 from depthmup.sweep import Store, Sweep
 
@@ -34,16 +41,29 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
         activation: of the blocks.
         nonlinearity: "post", phi(W x), or "pre", W phi(x).
     """
-    deepest = setting.choose(laptop=64, medium=256, paper=1024)
     return networks(
         setting,
-        schemes=(setting.depth_mup,),
-        depths=octaves(8, deepest),
         log2_lrs=tuple(float(k) for k in range(-4, 3)),
         activation=activation,
         nonlinearity=nonlinearity,
-        multiplier=2.0**LOG2_MULTIPLIER,
+        **_shared(setting),
     )
+
+
+def pre_sweep(setting: Setting) -> Sweep:
+    """Figure 2's networks W relu(x), whose learning rates are found as the sweep goes."""
+    return searched_networks(
+        setting, start=-1.0, activation="relu", nonlinearity="pre", **_shared(setting)
+    )
+
+
+def _shared(setting: Setting) -> dict[str, Any]:
+    deepest = setting.choose(laptop=64, medium=256, paper=1024)
+    return {
+        "schemes": (setting.depth_mup,),
+        "depths": octaves(8, deepest),
+        "multiplier": 2.0**LOG2_MULTIPLIER,
+    }
 
 
 def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -> Comparison:
@@ -99,9 +119,11 @@ def _fig2(setting: Setting) -> Experiment:
     post = branch_grid(setting, activation="relu")
     pre = branch_grid(setting, activation="relu", nonlinearity="pre")
 
+    rule = setting.depth_mup
+    sought = (Sought(sweep=pre, scheme=rule, accepted=STAYS),)
+
     def conclude(store: Store) -> Conclusion:
-        study = judged(pre, store)
-        rule = setting.depth_mup
+        study = searched_study(sought, store)
         return Conclusion(
             comparisons=(
                 drift(study, rule, STAYS, paper="none: the learning rate transfers"),
@@ -120,7 +142,7 @@ def _fig2(setting: Setting) -> Experiment:
             ),
         )
 
-    return sweep_experiment(pre, post, conclude=conclude)
+    return searched_experiment(sought, post, conclude=conclude)
 
 
 def _fig3(setting: Setting) -> Experiment:

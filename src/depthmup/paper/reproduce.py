@@ -1,10 +1,12 @@
 """Reproducing claims: everything they ask for, done once, then judged one by one."""
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from depthmup.paper.claim import Claim, Experiment, Scale, Setting
+from depthmup.paper.claim import Ahead, Claim, Experiment, Scale, Setting, nothing
 from depthmup.records import Cell, Evidence, Task
 from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, training
 from depthmup.training import Placement
@@ -28,36 +30,92 @@ def reproduce(
 ) -> int:
     """Train and measure what the store does not hold, each once; the number of those.
 
+    Experiments go on side by side, a round of all of them at a time, until none asks for more.
+
     Args:
         planned: claims with their experiments.
         store: that results go to.
         executor: that runs them.
         placement: devices and engines.
-        tell: told the progress.
+        tell: told the progress of the whole; what later rounds ask for is expected.
         about: what is recorded beside every result.
     """
+    # By key: what several claims ask for is done once.
+    first = {item.key: item for _, experiment in planned for item in experiment.asked}
+    plan = _Plan(open=any(experiment.then is not nothing for _, experiment in planned))
+    asked, count, running = tuple(first.values()), 0, [experiment for _, experiment in planned]
+    while True:
+        todo = _jobs(planned, store.missing(asked), placement)
+        plan.begin(todo)
+        count += run(
+            asked,
+            store=store,
+            executor=executor,
+            jobs=lambda missing, todo=todo: todo,  # type: ignore[misc]
+            tell=lambda progress: tell(plan.whole(progress)),
+            about=about,
+        )
+        plan.end(len(asked))
+        aheads = [(experiment, experiment.ahead(store)) for experiment in running]
+        running = [experiment for experiment, ahead in aheads if ahead.missing]
+        if not running:
+            return count
+        asked = tuple({item.key: item for _, ahead in aheads for item in ahead.missing}.values())
+        plan.expect([ahead for _, ahead in aheads])
+
+
+@dataclass(kw_only=True)
+class _Plan:
+    """The progress of all rounds together, of which the next is known and the rest expected.
+
+    Work is in the unit of jobs. ``open`` says whether there may be another round.
+    """
+
+    open: bool
+    started: float = field(default_factory=time.monotonic)
+    done: int = 0
+    work: float = 0.0
+    pending: float = 0.0
+    rest: float = 0.0
+    rest_runs: int = 0
+
+    def begin(self, todo: Sequence[Job]) -> None:
+        self.pending = math.fsum(job.work for job in todo)
+
+    def end(self, results: int) -> None:
+        self.done, self.work, self.pending = self.done + results, self.work + self.pending, 0.0
+
+    def expect(self, aheads: Sequence[Ahead]) -> None:
+        self.rest = math.fsum(ahead.rest for ahead in aheads)
+        self.rest_runs = sum(ahead.rest_runs for ahead in aheads)
+
+    def whole(self, progress: Progress) -> Progress:
+        """The progress of one round as that of the whole."""
+        total = self.work + self.pending + self.rest
+        return Progress(
+            done=self.done + progress.done,
+            cells=self.done + progress.cells + self.rest_runs,
+            fraction=(self.work + progress.fraction * self.pending) / total if total else 1.0,
+            elapsed=time.monotonic() - self.started,
+            open=self.open,
+        )
+
+
+def _jobs(planned: Planned, missing: Sequence[Any], placement: Placement | None) -> list[Job]:
+    """The jobs of what is missing, the longest first: what is left at the end is short."""
     measures = {
         measure.task.key: measure for _, experiment in planned for measure in experiment.measures
     }
-
-    def jobs(missing: Sequence[Any]) -> list[Job]:
-        tasks = [measures[item.key] for item in missing if isinstance(item, Task)]
-        cells = [item for item in missing if isinstance(item, Cell)]
-        todo: list[Job] = [*tasks, *training(cells, placement=placement)]
-        left = {item.key for item in missing}
-        for _, experiment in planned:
-            for job in experiment.trials:  # those that claims share go to the first
-                if unclaimed := left.intersection(job.keys):
-                    left -= unclaimed
-                    todo.append(job.only(unclaimed))
-        # The longest first: what is left at the end, when workers run out of jobs, is short.
-        return sorted(todo, key=lambda job: -job.work)
-
-    # By key: what several claims ask for is done once.
-    asked = {item.key: item for _, experiment in planned for item in experiment.asked}
-    return run(
-        tuple(asked.values()), store=store, executor=executor, jobs=jobs, tell=tell, about=about
-    )
+    tasks = [measures[item.key] for item in missing if isinstance(item, Task)]
+    cells = [item for item in missing if isinstance(item, Cell)]
+    todo: list[Job] = [*tasks, *training(cells, placement=placement)]
+    left = {item.key for item in missing}
+    for _, experiment in planned:
+        for job in experiment.trials:  # those that claims share go to the first
+            if unclaimed := left.intersection(job.keys):
+                left -= unclaimed
+                todo.append(job.only(unclaimed))
+    return sorted(todo, key=lambda job: -job.work)
 
 
 def judge(
@@ -83,10 +141,10 @@ def judge(
         StoreError: results are missing; of which claim, and that the work resumes.
     """
     for claim, experiment in planned:
-        if missing := store.missing(experiment.asked):
+        if missing := experiment.ahead(store).missing:
             raise StoreError(
-                f"{len(missing)} of {len(experiment.asked)} results of {claim.name} are not in "
-                f"{store.path} yet. Run `depthmup reproduce` again to finish them."
+                f"{len(missing)} results of {claim.name} are not in {store.path} yet. Run "
+                "`depthmup reproduce` again to finish them."
             )
     findings = tuple(
         claim.finding(experiment, store, command=command(claim)) for claim, experiment in planned

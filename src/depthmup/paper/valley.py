@@ -9,14 +9,15 @@ a eta: slope -1.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from depthmup.paper.block_depth import LOG2_MULTIPLIERS, heat_grids
+from depthmup.paper.block_depth import LOG2_MULTIPLIERS, SHIFTS_UP, heat_grids
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
-from depthmup.paper.common import depths_of, losses_of, rates_of, sweep_experiment
+from depthmup.paper.common import base_depth, depths_of, losses_of, rates_of, sweep_experiment
 from depthmup.records import Accepted, Comparison, Estimate, Picture
-from depthmup.sweep import Store
+from depthmup.sweep import Store, Sweep
 
 if TYPE_CHECKING:
     from depthmup.statistics import Array
@@ -109,7 +110,7 @@ def _fig7(setting: Setting) -> Experiment:
                 )
             )
         return Conclusion(
-            comparisons=tuple(comparisons),
+            comparisons=(*comparisons, *_drifts(grids, store)),
             pictures=tuple(
                 _heat_map(depth, rates, of_depth)
                 for depth, of_depth in zip(depths, values, strict=True)
@@ -117,6 +118,24 @@ def _fig7(setting: Setting) -> Experiment:
         )
 
     return sweep_experiment(*grids, conclude=conclude)
+
+
+def _drifts(grids: Sequence[Sweep], store: Store) -> Iterator[Comparison]:
+    """How the best learning rate moves with depth at every multiplier, as in Figure 6."""
+    from depthmup.reports import number
+    from depthmup.statistics import drift
+
+    for sweep, log2_a in zip(grids, LOG2_MULTIPLIERS, strict=True):
+        deep = [depth for depth in depths_of(sweep) if depth >= base_depth(sweep)]
+        moved = drift(deep, rates_of(sweep), losses_of(sweep, store, depths=deep))
+        yield Comparison(
+            what=f"drift of the best learning rate at log2 a = {number(log2_a, 0)}, depths "
+            f"{deep[0]} to {deep[-1]}",
+            paper="shifts",
+            ours=replace(moved, unit="octaves of learning rate per doubling of depth"),
+            accepted=SHIFTS_UP,
+            decisive=False,
+        )
 
 
 def _heat_map(depth: int, rates: Sequence[float], values: "Array") -> Picture:

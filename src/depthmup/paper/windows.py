@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from depthmup.paper.block_depth import fig6_grid
+from depthmup.paper.block_depth import fig6_sweep
 from depthmup.paper.claim import Claim, Conclusion, Experiment, Setting
 from depthmup.paper.common import judged, study_pictures, sweep_experiment
 from depthmup.paper.learning_rates import (
@@ -13,11 +13,12 @@ from depthmup.paper.learning_rates import (
     fig12_grid,
     of,
 )
-from depthmup.paper.nonlinearity import branch_grid
+from depthmup.paper.nonlinearity import pre_sweep
+from depthmup.paper.searches import in_late_windows, searched_experiment, searched_study
 from depthmup.records import UNKNOWN, Accepted, Comparison, Estimate, Study
 from depthmup.rules import BLOCK_MULTIPLIER, ODE, SP, Scheme
 from depthmup.statistics import TOLERANCE
-from depthmup.sweep import Store, Sweep
+from depthmup.sweep import Sweep
 
 FALLS = Accepted(high=-TOLERANCE)
 RISES = Accepted(low=TOLERANCE)
@@ -43,22 +44,33 @@ def throughout(study: Study, scheme: Scheme) -> Estimate:
 
 
 def _windows(sweep: Sweep, expected: Expected) -> Experiment:
-    def conclude(store: Store) -> Conclusion:
-        study = judged(sweep, store)
-        return Conclusion(
-            comparisons=tuple(
-                Comparison(
-                    what=f"{of(study, scheme).title}: drift in every window of the second half",
-                    paper=paper,
-                    ours=throughout(study, scheme),
-                    accepted=accepted,
-                )
-                for scheme, accepted, paper in expected
-            ),
-            pictures=study_pictures(study, "panels", "optimum", "drift"),
-        )
+    """Every window of a grid."""
+    return sweep_experiment(
+        sweep, conclude=lambda store: _conclusion(judged(sweep, store), expected)
+    )
 
-    return sweep_experiment(sweep, conclude=conclude)
+
+def _late_windows(sweep: Sweep, expected: Expected) -> Experiment:
+    """The windows of the second half of training, each of which is searched."""
+    sought = in_late_windows(sweep, [(scheme, accepted) for scheme, accepted, _ in expected])
+    return searched_experiment(
+        sought, conclude=lambda store: _conclusion(searched_study(sought, store), expected)
+    )
+
+
+def _conclusion(study: Study, expected: Expected) -> Conclusion:
+    return Conclusion(
+        comparisons=tuple(
+            Comparison(
+                what=f"{of(study, scheme).title}: drift in every window of the second half",
+                paper=paper,
+                ours=throughout(study, scheme),
+                accepted=accepted,
+            )
+            for scheme, accepted, paper in expected
+        ),
+        pictures=study_pictures(study, "panels", "optimum", "drift"),
+    )
 
 
 def _fig22(setting: Setting) -> Experiment:
@@ -88,14 +100,11 @@ def _fig24(setting: Setting) -> Experiment:
 
 
 def _fig25(setting: Setting) -> Experiment:
-    return _windows(
-        branch_grid(setting, activation="relu", nonlinearity="pre"),
-        ((setting.depth_mup, STAYS, "stays"),),
-    )
+    return _late_windows(pre_sweep(setting), ((setting.depth_mup, STAYS, "stays"),))
 
 
 def _fig26(setting: Setting) -> Experiment:
-    return _windows(fig6_grid(setting), ((setting.depth_mup, RISES, "shifts"),))
+    return _late_windows(fig6_sweep(setting), ((setting.depth_mup, RISES, "shifts"),))
 
 
 def _claim(

@@ -3,7 +3,7 @@
 import json
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from html import escape
@@ -363,3 +363,25 @@ def size_name(size: Mapping[str, float]) -> str:
         'width 64 depth 8'
     """
     return " ".join(f"{axis} {value:g}" for axis, value in size.items())
+
+
+def size_names(sizes: Sequence[Mapping[str, float]], among: Sequence[Mapping[str, float]]) -> str:
+    """Sizes by what tells them from the others among which they are.
+
+    Args:
+        sizes: to be named.
+        among: all sizes, these included.
+
+    Example:
+        >>> among = [{"width": 64, "batch": b} for b in (8, 16, 32)]
+        >>> size_names(among[:2], among)
+        'batch 8, 16'
+        >>> size_names(among[:2], [*among, {"width": 128, "batch": 8}])
+        'width 64 batch 8, width 64 batch 16'
+    """
+    varied = [axis for axis in among[0] if len({size[axis] for size in among}) > 1]
+    if len(varied) == 1:
+        return f"{varied[0]} {', '.join(f'{size[varied[0]]:g}' for size in sizes)}"
+    return ", ".join(
+        size_name({axis: n for axis, n in size.items() if axis in varied} or size) for size in sizes
+    )

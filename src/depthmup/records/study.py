@@ -27,6 +27,16 @@ def plural(axis: Axis) -> str:
     return axis + ("es" if axis.endswith(("ch", "x")) else "s")
 
 
+def sizes_along(axis: Axis) -> str:
+    """Several values of an axis in a sentence, where "more steps" would be a longer run.
+
+    Example:
+        >>> sizes_along("depth"), sizes_along("steps")
+        ('depths', 'durations')
+    """
+    return "durations" if axis in ("steps", "tokens") else plural(axis)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
     """The loss at one learning rate of one curve: the mean over seeds, with its interval.

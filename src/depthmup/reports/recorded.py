@@ -87,7 +87,6 @@ def example_evidence() -> Evidence:
     return _recorded("evidence", Evidence)
 
 
-@cache
 def _recorded(name: str, kind: type[T]) -> T:
     return decode(kind, _file()[name], f"the recorded {name}")
 

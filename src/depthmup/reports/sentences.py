@@ -97,8 +97,11 @@ def headline(study: Study) -> str:
     good = [t.title for t in schemes if t.verdict is Verdict.TRANSFERS]
     open_ = [t.title for t in schemes if t.verdict is Verdict.UNDECIDED]
     base, largest = base_size(study), _largest(study, schemes)
-    # A budget may be spent before a second size is reached.
-    reach = f"from {study.axis} {base} to {largest}" if largest > base else f"along {study.axis}"
+    reach = f"along {study.axis}"  # a budget may be spent before a second size is reached
+    if largest > base:
+        below = [size_of(study, o) for t in schemes for o in t.optima if size_of(study, o) < base]
+        both_ways = f"{min(below)} and {largest}" if below else largest
+        reach = f"from {study.axis} {base} to {both_ways}"
     if not schemes:
         return "No scheme was measured."
     best = f"best {study.tuned.name}"
@@ -117,7 +120,7 @@ def headline(study: Study) -> str:
     elif len(open_) < len(schemes):
         text = f"No scheme is shown to transfer its {best} {reach}"
     else:
-        return f"Undecided: no scheme's {best} is known well enough {reach}."
+        return f"Whether any scheme transfers its {best} {reach} is undecided."
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
 
 

@@ -3,7 +3,7 @@
 import textwrap
 from typing import TYPE_CHECKING
 
-from depthmup.records import Axis, Place, Study, Transfer
+from depthmup.records import Axis, Place, Study, Transfer, Verdict
 from depthmup.reports.sentences import best_rate, headline, interval, number, significant
 from depthmup.reports.study_rows import question, size_of, transfers
 
@@ -81,11 +81,19 @@ def plain_table(study: Study) -> str:
         for line in lines
     ]
     rule = "-" * max(map(len, text))
-    why = [f"{t.title}: {t.verdict.value}. {t.why}" for t in schemes if t.why]
+    why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
     asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
     return "\n".join(
         [headline(study), *asked, "", text[0], rule, *text[1:], "", _caption(study), *why]
     )
+
+
+def _ended(study: Study, transfer: Transfer) -> str:
+    """Why a search ended that did not decide; what decided stands in the verdict."""
+    if study.search is None or transfer.verdict is not Verdict.UNDECIDED:
+        return ""
+    ended = study.search.ended.get(transfer.scheme, "")
+    return f" The search ended here: {ended}." if ended else ""
 
 
 _LETTERS = {"depth": "L", "width": "n"}

@@ -173,7 +173,7 @@ RUN_RULES: tuple[RunRule, ...] = (
         name="Scion",
         key="scion",
         exponents=_exactly(batch="0.62", tokens="-0.56"),
-        setting="Scion",
+        setting="Scion's norm-bounded updates",
         reach="to 1.3B parameters and 138e9 tokens",
         source="arXiv 2510.03871",
         standing=Standing.TEXT,

@@ -8,7 +8,7 @@ import numpy as np
 
 from depthmup.records import LEARNING_RATE, Tuned
 from depthmup.records.certificate import Lack, Refusal
-from depthmup.records.study import plural
+from depthmup.records.study import sizes_along
 from depthmup.statistics.law import Size
 from depthmup.statistics.laws import Laws
 
@@ -48,7 +48,7 @@ def refuse_design(
                         f"The target has {axis} {target[axis]:g}, and every size measured has "
                         f"{axis} {next(iter(values)):g}."
                     ),
-                    advice=f"Measure at three {plural(axis)} or more.",
+                    advice=f"Measure at three {sizes_along(axis)} or more.",
                 )
             )
         elif target[axis] > FARTHEST * max(values):

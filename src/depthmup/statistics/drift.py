@@ -20,7 +20,7 @@ from depthmup.records import (
     Tuned,
     Verdict,
 )
-from depthmup.records.study import plural
+from depthmup.records.study import sizes_along
 from depthmup.statistics.curve import Curves
 from depthmup.statistics.intervals import CONFIDENCE, Array, Numbers, around, student
 from depthmup.statistics.optimum import Optima, optima
@@ -258,7 +258,7 @@ def judge(
     if not drift.known:
         return (
             Verdict.UNDECIDED,
-            f"Fewer than two {plural(axis)} have an optimum to compare." + fails,
+            f"Fewer than two {sizes_along(axis)} have an optimum to compare." + fails,
         )
     if math.isinf(drift.high - drift.low):
         return Verdict.UNDECIDED, (
@@ -285,8 +285,8 @@ def judge(
         )
     return Verdict.UNDECIDED, (
         f"The interval {span} octaves per doubling of {axis} is neither inside nor outside "
-        f"±{tolerance:g}: use more seeds, more {plural(axis)}, or a finer grid of {tuned.plural}."
-        f"{source}"
+        f"±{tolerance:g}: use more seeds, more {sizes_along(axis)}, or a finer grid "
+        f"of {tuned.plural}.{source}"
     )
 
 

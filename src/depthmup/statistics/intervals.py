@@ -139,7 +139,13 @@ def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tu
     return error, np.where(np.isfinite(freedom), freedom, 1.0)
 
 
-def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = "") -> Estimate:
+def jackknife(
+    statistic: Callable[[Array], float],
+    losses: Array,
+    unit: str = "",
+    *,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
     """A statistic of losses (..., seeds), with its interval from leaving out each seed.
 
     Seeds are the only thing that is resampled: data, initialization and order are shared by all
@@ -151,6 +157,7 @@ def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = ""
         statistic: a function of losses.
         losses: (..., seeds).
         unit: of the statistic.
+        confidence: of the interval.
 
     Example:
         >>> jackknife(lambda some: some.mean(), np.array([1.0, 2.0, 3.0])).value
@@ -167,8 +174,8 @@ def jackknife(statistic: Callable[[Array], float], losses: Array, unit: str = ""
         return around(value, math.inf, unit)
     without = np.array([statistic(np.delete(losses, s, axis=-1)) for s in range(seeds)], float)
     error, freedom = jackknife_error(without)
-    half = float(error) * float(student(freedom)) if math.isfinite(float(error)) else math.inf
-    return around(value, half, unit)
+    t = float(student(freedom, confidence))
+    return around(value, t * float(error) if math.isfinite(float(error)) else math.inf, unit)
 
 
 def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimate:

@@ -76,20 +76,26 @@ def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Dr
     if seeds < 2:
         return Drifts(value=value, half=line.half(row, SPENT if decides else CONFIDENCE))
     half = np.hypot(seeds_part(fitted, row, seeds, decides=decides), misfit_part(fitted, row))
-    return Drifts(value=value, half=np.where(_shallow(fitted, seeds), math.inf, half))
+    return Drifts(value=value, half=np.where(shallow(fitted, seeds), math.inf, half))
 
 
-def _shallow(fitted: Optima, seeds: int) -> Array:
+def shallow(fitted: Optima, seeds: int, *, planned: int | None = None) -> Array:
     """Whether seeds scatter more than the rate matters around the optimum of some size, (...,).
 
     The lowest of a few points on a flat curve is wherever noise puts it, and their scatter about it
     says nothing of where it might have been.
+
+    Args:
+        fitted: the optima, of two seeds or more.
+        seeds: number of seeds.
+        planned: the number of seeds for which it is predicted; by default ``seeds``.
     """
+    planned = planned or seeds
     error, _ = fitted.seed_error(fitted.curvature_without)
     with np.errstate(invalid="ignore", divide="ignore"):
         relative = np.where(np.isfinite(fitted.curvature), error / fitted.curvature, 0.0)
-    pooled = np.sqrt((relative**2).mean(-1))
-    return np.asarray(float(student(relative.shape[-1] * (seeds - 1), SPENT)) * pooled >= 1)
+    pooled = np.sqrt((relative**2).mean(-1) * seeds / planned)
+    return np.asarray(float(student(relative.shape[-1] * (planned - 1), SPENT)) * pooled >= 1)
 
 
 def line_of(positions: Numbers, fitted: Optima) -> Regression:

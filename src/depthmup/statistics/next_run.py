@@ -22,8 +22,8 @@ import numpy as np
 from depthmup.records import Verdict
 from depthmup.statistics.bracket import STEP, Bracket, Losses, second_valley
 from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, student
-from depthmup.statistics.looks import SPENT, line_of, looked_at, seeds_part
+from depthmup.statistics.intervals import Array, around, student
+from depthmup.statistics.looks import SPENT, line_of, looked_at, seeds_part, shallow
 from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.parabola import SPACINGS
@@ -32,12 +32,19 @@ from depthmup.statistics.search import Ask, Done, Round, Search
 FEWEST = 3
 """Sizes from which a drift is judged before the largest one is reached."""
 
+FAR = 1.5
+"""Octaves from the nearest size's optimum beyond which one seed looks whether a prediction holds:
+there it misses, or nothing trains, as often as not. The other seeds follow where the bracket is."""
+
 FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
 finer rates would show the optimum no better than other sizes are known."""
 
 FARTHER = math.hypot(FIT, ONE_SIDED / SPACINGS / 2)
 """What a bracket with two points on one side and one on the other misses, in spacings."""
+
+_OF_REGION = {Verdict.TRANSFERS: "inside the region", Verdict.DRIFTS: "outside of the region"}
+"""What a verdict says where the region is another than that of staying."""
 
 CERTIFIED = 4
 """Seeds that a prediction for a target wants, at rates half an octave apart: it hands out a rate,
@@ -114,7 +121,7 @@ class _State:
             arms = [axis for axis in search.axes if i in search.arm(axis)]
             if reached and arms and all(axis in ended for axis in arms):
                 continue
-            step = self._at_size(i)
+            step = self._instead_of(i, arms, reached) or self._at_size(i)
             if step is not None:
                 return step
             bracket = self.brackets[i]
@@ -124,9 +131,22 @@ class _State:
                 ended |= {axis: f"{self._named(i)} does not train" for axis in arms}
                 continue
             reached.append(i)
-            if not (search.complete or search.precision):
+            if not (search.complete or search.precision or search.whole):
                 ended |= {axis: "drifts" for axis in arms if self._drifts(axis, reached)}
         return self._sharpen(reached, ended)
+
+    def _instead_of(self, i: int, arms: Sequence[str], reached: Sequence[int]) -> Round | None:
+        """Runs at the sizes reached that would decide "drifts" for less than size i begins with."""
+        search = self.search
+        if search.complete or search.precision or len(arms) != 1 or len(self.brackets[i].rates):
+            return None
+        arm = search.arm(arms[0])
+        sizes = [j for j in arm if j in reached]
+        begun = [j for j in arm if len(self.brackets[j].rates)]
+        if len(sizes) < max(FEWEST, len(begun)):
+            return None
+        sharper = _Sharper(state=self, axis=arms[0], sizes=sizes)
+        return sharper.decisive(most=3 * self.look * search.costs[i])
 
     def _at_size(self, i: int) -> Round | Done | None:
         """What is missing at a size; none if it is bracketed by rates with all seeds."""
@@ -139,7 +159,7 @@ class _State:
             # The search itself takes one seed until the way is known; then all start together.
             known = sum(j in self.closed for axis in search.axes for j in search.arm(axis)) > 1
             begun = max((bracket.seeds_at(float(k)) for k in bracket.rates), default=0)
-            seeds = begun if begun else (self.look if known else 1)
+            seeds = begun if begun else (self.look if known and not self._far(i, predicted) else 1)
             if len(bracket.rates) and bracket.lowest is None:
                 seeds = 1  # looks for a rate that trains at all
             why = "a scan for its optimum" if first else "around the predicted optimum"
@@ -219,6 +239,13 @@ class _State:
         mean = float((root**2 * centres).sum() / (root**2).sum())
         return mean + float((np.linalg.pinv(design * root[:, None]) @ (root * (centres - mean)))[0])
 
+    def _far(self, i: int, predicted: float) -> bool:
+        """Whether a prediction is so far from the nearest size's optimum that it may well miss."""
+        others = [j for j in self.closed if j != i]
+        here = self.search.position(i)
+        nearest = min(others, key=lambda j: float(np.abs(self.search.position(j) - here).sum()))
+        return abs(predicted - self.brackets[nearest].at) > FAR
+
     def _drifts(self, axis: str, reached: Sequence[int]) -> bool:
         """Whether the sizes reached along an axis show that the optimum drifts."""
         arm = self.search.arm(axis)
@@ -231,10 +258,10 @@ class _State:
 
     def _verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
         slope = looked_at(self._positions(axis, sizes), self.fitted(sizes))
-        value, half, tolerance = float(slope.value), float(slope.half), self.search.tolerance
-        if abs(value) - half > tolerance:
+        drift, (low, high) = around(float(slope.value), float(slope.half)), self.search.edges
+        if drift.outside(low, high):
             return Verdict.DRIFTS
-        inside = abs(value) + half <= tolerance and len(sizes) == len(self.search.arm(axis))
+        inside = drift.inside(low, high) and len(sizes) == len(self.search.arm(axis))
         return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
 
     def _positions(self, axis: str, sizes: Sequence[int]) -> Array:
@@ -330,17 +357,18 @@ class _Sharper:
         else:
             verdict = state._verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
+                word = verdict.value if search.region is None else _OF_REGION[verdict]
                 return Done(
-                    why=f"{verdict.value} is decided after {state.look} seeds, at {value:+.3f} ± "
-                    f"{half:.3f}"
+                    why=f"{word} is decided after {state.look} seeds, at {value:+.3f} ± {half:.3f}"
                 )
             if search.complete:
                 return Done(why=f"all sizes have {state.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
             error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
-            need, slack = abs(search.tolerance - abs(value)), error
+            low, high = search.edges
+            need, slack = min(abs(value - low), abs(value - high)), error
             part = len(self.sizes) < len(search.arm(self.axis))
-            if part and abs(value) <= search.tolerance:
+            if part and low <= value <= high:
                 return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
         if not math.isfinite(half):
             return self._more_or_shallow()
@@ -352,7 +380,29 @@ class _Sharper:
                 why=f"undecided at {value:+.3f} ± {half:.3f}, and neither {search.looks[-1]} seeds "
                 "nor finer steps would change that"
             )
-        return self._best_step(need, half)
+        return self._best_step(need, half)[0]
+
+    def decisive(self, most: float) -> Round | None:
+        """Runs that are expected to decide "drifts" at the sizes measured, if there are any.
+
+        Args:
+            most: what they may cost: a larger size would tell more, for so much.
+        """
+        state, search = self.state, self.state.search
+        slope = looked_at(self._positions, self.fitted)
+        need, half = abs(float(slope.value)) - search.tolerance, float(slope.half)
+        if need <= 0:
+            return None
+        later = [look for look in search.looks if look > state.look]
+        if math.isfinite(half):
+            step, left = self._best_step(need, half)
+        elif later and not shallow(self.fitted, state.look, planned=later[0]):
+            step, left = state.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
+        else:
+            return None
+        if isinstance(step, Done) or left > need:
+            return None
+        return step if sum(search.costs[ask.size] for ask in step.asks) < most else None
 
     def _more_or_shallow(self) -> Round | Done:
         """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
@@ -368,8 +418,11 @@ class _Sharper:
         finest = FINEST_WALLED if bracket.walled else FINEST
         return max(0, round(math.log2(bracket.spacing / finest)))
 
-    def _best_step(self, need: float, half: float) -> Round | Done:
-        """The steps that narrow the interval most for their cost, until they would decide."""
+    def _best_step(self, need: float, half: float) -> tuple[Round | Done, float]:
+        """The steps that narrow the interval most for their cost, until they would decide.
+
+        With the half-width that is expected after them.
+        """
         state, search, look = self.state, self.state.search, self.state.look
         misfit = self.fitted.misfit.copy()
         worth: dict[int, tuple[float, tuple[Ask, ...], float]] = {}
@@ -386,17 +439,18 @@ class _Sharper:
             gain = half**2 - self._half(later[0], misfit) ** 2
             cost = sum(search.costs[ask.size] for ask in more.asks)
             if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
-                return more
+                return more, self._half(later[0], misfit)
         asks_so_far: tuple[Ask, ...] = ()
         for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):
-            if asks_so_far and (value <= 0 or self._half(look, misfit) <= need):
+            if asks_so_far and (search.precision or value <= 0 or self._half(look, misfit) <= need):
                 break
             asks_so_far += asks
             misfit[n] = error
         if not asks_so_far:
-            return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps")
+            return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps"), half
         named = dict.fromkeys(state._named(ask.size) for ask in asks_so_far)
-        return Round(asks=asks_so_far, why=f"rates between and beside those at {'; '.join(named)}")
+        why = f"rates between and beside those at {'; '.join(named)}"
+        return Round(asks=asks_so_far, why=why), self._half(look, misfit)
 
     def _least(self, i: int, misfit: float) -> float:
         """The misfit that more rates could leave at a size."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from depthmup.records import LEARNING_RATE, Estimate, Place, Tuned
-from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name
-from depthmup.records.study import RUN_AXES, plural
+from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name, size_names
+from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
 from depthmup.statistics.law import Law, Size
@@ -54,7 +54,7 @@ def refuse_measurements(
     refusals = []
 
     def named(which: Sequence[SizeOptimum]) -> str:
-        return ", ".join(size_name(o.size) for o in which)
+        return size_names([o.size for o in which], [o.size for o in measured])
 
     if fitted.curves.fewest_seeds < 2 and not one_seed:
         refusals.append(
@@ -104,7 +104,7 @@ def refuse_measurements(
 def _noise(where: str, tuned: Tuned) -> Refusal:
     return Refusal(
         lack=Lack.NOISE,
-        reason=f"At {where} seeds scatter more than {tuned.the} matters around its optimum.",
+        reason=f"At {where} seeds scatter more than {tuned.the} matters around the optimum.",
         advice=f"Use more seeds, longer windows, or a wider spacing of {tuned.plural}.",
     )
 
@@ -152,7 +152,7 @@ def refuse_law(laws: Laws, before: Laws | None) -> list[Refusal]:
                         "per doubling from the smallest to the largest sizes: there is no one law "
                         "yet."
                     ),
-                    advice=f"Drop the smallest {plural(axis)} and measure at larger ones.",
+                    advice=f"Drop the smallest {sizes_along(axis)} and measure at larger ones.",
                 )
             )
     early = None if before is None else before.optimum

@@ -58,6 +58,9 @@ class Search:
         start: log2 learning rate at which the search starts.
         seeds: most seeds of a rate.
         tolerance: octaves per doubling within which an optimum counts as staying.
+        region: of the drift, (low, high): the search ends where the interval lies inside or outside
+            of it; by default -tolerance to tolerance.
+        whole: whether all sizes are wanted, whatever the smaller ones say.
         precision: half-width of every drift's interval that is wanted, instead of a verdict.
         complete: whether all sizes are wanted with four seeds and half steps, for a prediction,
             whatever the verdict.
@@ -74,6 +77,8 @@ class Search:
     start: float
     seeds: int = LOOKS[-1]
     tolerance: float = TOLERANCE
+    region: tuple[float, float] | None = None
+    whole: bool = False
     precision: float | None = None
     complete: bool = False
     chance: float = math.inf
@@ -87,8 +92,12 @@ class Search:
 
     @cached_property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of seeds after which the interval is looked at."""
-        looks = tuple(look for look in LOOKS if look <= self.seeds)
+        """Numbers of seeds after which the interval is looked at.
+
+        Any number where a width is asked for: there no error is spent over the looks.
+        """
+        several = LOOKS if self.precision is None else range(LOOKS[0], LOOKS[-1] + 1)
+        looks = tuple(look for look in several if look <= self.seeds)
         return looks or (self.seeds,)
 
     def arm(self, axis: str) -> list[int]:
@@ -103,6 +112,11 @@ class Search:
     def position(self, i: int) -> Array:
         """log2 of a size over the base, (axes,)."""
         return np.array([math.log2(self.sizes[i][a] / self.base[a]) for a in self.base])
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """The ends of the region that decides."""
+        return self.region or (-self.tolerance, self.tolerance)
 
     @property
     def grid(self) -> str:

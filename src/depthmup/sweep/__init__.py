@@ -12,7 +12,7 @@ from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
-from depthmup.sweep.strategy import SearchState, advance, begin, outline, story
+from depthmup.sweep.strategy import SearchState, advance, begin, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
 from depthmup.sweep.sweep import Losses, Records, Sweep
 from depthmup.sweep.trial_jobs import TrainTogether, TrainTrial, together, trial_jobs
@@ -48,6 +48,7 @@ __all__ = [
     "advance",
     "along_depth",
     "begin",
+    "begin_with",
     "certificate",
     "certify",
     "check_memory",

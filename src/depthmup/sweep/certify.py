@@ -9,8 +9,9 @@ from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
 from depthmup.statistics.next_run import FINEST
-from depthmup.sweep.design import Size, Variant
+from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import early_window
+from depthmup.sweep.question import question
 from depthmup.sweep.store import Store
 from depthmup.sweep.study import losses_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
@@ -40,6 +41,7 @@ def certificate(
         config, environment: how it was run, and on what.
     """
     late = slice(sweep.design.steps - sweep.design.window, sweep.design.steps)
+    asked = question(sweep.design, [variant])
     early = early_window(sweep.design.steps, sweep.design.window)
     sizes = [size for size in sweep.design.all_sizes if sweep.rates(variant, size)]
     losses = losses_over(sweep, records, variant, sizes, late)
@@ -66,11 +68,22 @@ def certificate(
             "scheme": variant.name,
             "model": sweep.model.code,
             "tuned": sweep.design.tune,
-            "measure": f"mean training loss over steps {late.start} to {late.stop}",
-            "config": config or {},
+            "measure": _measure(sweep.design, late),
+            # Of the sentences about a sweep those about this variant.
+            "config": {
+                **(config or {}),
+                **({"question": list(asked)} if asked else {}),
+            },
             "environment": environment or {},
         },
     )
+
+
+def _measure(design: Design, late: slice) -> str:
+    """What runs are judged by; where they differ in length, by the same fraction of each."""
+    if len({design.steps_at(size) for size in design.all_sizes}) == 1:
+        return f"mean training loss over steps {late.start} to {late.stop}"
+    return f"mean training loss over the last {design.window / design.steps:.0%} of every run"
 
 
 def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:

@@ -4,7 +4,7 @@ The best learning rate for twice the batch depends on what else is held: the ste
 the decay, the averages of the optimizer. A design answers all of it, and its report says so.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from depthmup.records import Tuned
 from depthmup.records.study import RUN_AXES
@@ -31,23 +31,27 @@ _USUAL = ("lr", "decay", "epsilon")
 """Of which it is said when they stay."""
 
 
-def question(design: Design) -> tuple[str, ...]:
+def question(design: Design, variants: Sequence[Variant] = ()) -> tuple[str, ...]:
     """What is held and what follows, a sentence each; nothing where batch and duration stay.
 
     Args:
         design: with schemes.
+        variants: those that are asked; by default all of the design.
 
     Example:
         >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup",
-        ...                 optimizers="adamw")
-        >>> print(*question(design), sep="\\n")
+        ...                 optimizers="adamw", run=("none", "lmo"))
+        >>> print(*question(design, design.variants[:1]), sep="\\n")
         As the batch grows, the tokens are held: b times the batch takes 1/b of the steps.
         Learning rate, weight decay, epsilon and betas are the base's for every batch and duration.
+        >>> print(question(design)[-1])
+        As multiples of the base's: b is the batch and d the tokens.
     """
     varied = {axis for axis in design.base if len({size[axis] for size in design.all_sizes}) > 1}
     if not varied & {*RUN_AXES}:
         return ()
-    return (*_held(design, varied), *dict.fromkeys(map(_followed, design.variants)), *_cut(design))
+    asked = variants or design.variants
+    return (*_held(design, varied), *_laws(asked), *_cut(design, asked))
 
 
 def tuning(design: Design) -> tuple[str, ...]:
@@ -116,6 +120,17 @@ def _held(design: Design, varied: set[str]) -> Iterator[str]:
         )
 
 
+def _laws(variants: Sequence[Variant]) -> Iterator[str]:
+    """What moves with batch and duration; each law with the variants that follow it, if several."""
+    followers: dict[str, list[str]] = {}
+    for variant in variants:
+        followers.setdefault(_followed(variant), []).append(variant.title)
+    for law, titles in followers.items():
+        yield law if len(followers) == 1 else f"{', '.join(titles)}: {law[:1].lower()}{law[1:]}"
+    if any(variant.run_laws != RunLaws() for variant in variants):
+        yield "As multiples of the base's: b is the batch and d the tokens."
+
+
 def _followed(variant: Variant) -> str:
     laws = variant.run_laws
     if laws == RunLaws():
@@ -129,15 +144,12 @@ def _followed(variant: Variant) -> str:
     rule = variant.scheme.title if variant.run is None else variant.run.name
     source = variant.scheme.source if variant.run is None else variant.run.source
     stay = f"; {', '.join(staying)} as at the base" if staying else ""
-    return (
-        f"The run follows {rule} ({source}): {', '.join(moving)}{stay}. b is the batch and d the "
-        "tokens, as multiples of the base's."
-    )
+    return f'The run follows "{rule}" ({source}): {", ".join(moving)}{stay}.'
 
 
-def _cut(design: Design) -> Iterator[str]:
+def _cut(design: Design, variants: Iterable[Variant]) -> Iterator[str]:
     """Where a rule asks for averages over less than a step."""
-    for variant in design.variants:
+    for variant in variants:
         factors = [
             variant.run_laws.one_minus_beta.at(ratios_at(design, size)) for size in design.all_sizes
         ]

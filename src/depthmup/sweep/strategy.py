@@ -47,6 +47,8 @@ class SearchState:
 
     Attributes:
         sweep: with everything asked for whose records are there.
+        region, whole: as in ``statistics.Search``.
+        window: steps over which losses are averaged; the last of training unless given.
         pending: runs without a record, all of which the next round needs; none at the end.
         rest, rest_runs: the work and the runs expected after them.
         rounds: finished ones.
@@ -56,6 +58,9 @@ class SearchState:
     sweep: Sweep
     tolerance: float = TOLERANCE
     complete: bool = False
+    region: tuple[float, float] | None = None
+    whole: bool = False
+    window: slice | None = None
     pending: tuple[Any, ...] = ()
     rest: float = 0.0
     rest_runs: int = 0
@@ -76,15 +81,65 @@ class SearchState:
         return math.fsum(self.sweep.model.work(run) for run in self.records)
 
 
-def begin(sweep: Sweep, *, tolerance: float = TOLERANCE, complete: bool = False) -> SearchState:
+def begin(
+    sweep: Sweep,
+    *,
+    tolerance: float = TOLERANCE,
+    complete: bool = False,
+    region: tuple[float, float] | None = None,
+    whole: bool = False,
+    window: slice | None = None,
+) -> SearchState:
     """The search before anything is trained.
 
     Args:
         sweep: whose learning rates are found as it goes.
         tolerance: octaves per doubling within which an optimum counts as staying.
         complete: whether all sizes are wanted, as for a prediction.
+        region: of the drift, (low, high): what decides in the place of the tolerance.
+        whole: whether all sizes are measured, whatever the smaller ones say.
+        window: steps over which losses are averaged; the last of training unless given.
     """
-    return SearchState(sweep=replace(sweep, asked={}), tolerance=tolerance, complete=complete)
+    return SearchState(
+        sweep=replace(sweep, asked={}),
+        tolerance=tolerance,
+        complete=complete,
+        region=region,
+        whole=whole,
+        window=window,
+    )
+
+
+def begin_with(state: SearchState, grid: Sweep, store: Store) -> SearchState:
+    """The search that begins with the runs of a grid, all of which a store holds.
+
+    Args:
+        state: before anything is trained.
+        grid: the same sweep with a grid of rates.
+        store: of its runs.
+    """
+    records, sizes = store.records(grid.runs), state.sweep.design.all_sizes
+    asked: dict[tuple[str, int], Mapping[float, int]] = {}
+    losses: dict[str, Sequence[Mapping[float, Sequence[float]]]] = {}
+    for variant in state.sweep.design.variants:
+        points = dict(enumerate(grid.points(variant, sizes)))
+        rates, seeds = grid.design.log2_values, grid.design.seeds
+        asked |= {(variant.name, i): dict.fromkeys(rates, seeds) for i in points}
+        losses[variant.name] = [
+            {
+                log2_lr: [_loss(state, run, records[run]) for run in curve]
+                for log2_lr, curve in zip(rates, curves, strict=True)
+            }
+            for curves in points.values()
+        ]
+    return replace(state, sweep=replace(state.sweep, asked=asked), records=records, losses=losses)
+
+
+def _loss(state: SearchState, run: Any, record: Record[Any]) -> float:
+    """A run's mean loss over the window that the search is about."""
+    design = state.sweep.design
+    window = state.window or slice(design.steps - design.window, design.steps)
+    return positive_loss_over(run, record, window, steps=design.steps)
 
 
 def advance(state: SearchState, store: Store) -> SearchState:
@@ -185,6 +240,8 @@ def search_of(state: SearchState, variant: Variant) -> Search:
         start=start,
         seeds=design.seeds,
         tolerance=state.tolerance,
+        region=state.region,
+        whole=state.whole,
         precision=auto.precision,
         complete=state.complete,
         chance=sweep.chance(state.records, variant) if at_base else math.inf,
@@ -241,8 +298,6 @@ def _absorbed(
 ) -> SearchState:
     """The state after a round whose records are there."""
     records = {**state.records, **new}
-    design = state.sweep.design
-    window = slice(design.steps - design.window, design.steps)
     asked = {key: dict(seeds) for key, seeds in state.sweep.asked.items()}
     losses = {name: [dict(of_size) for of_size in sizes] for name, sizes in state.losses.items()}
     counted: set[Any] = set(state.records)
@@ -254,7 +309,7 @@ def _absorbed(
         for ask, run in _runs(state.sweep, step).items():
             row = list(of_variant[ask.size].get(ask.log2_lr, ()))
             row += [math.nan] * (ask.seed + 1 - len(row))
-            row[ask.seed] = positive_loss_over(run, records[run], window, steps=design.steps)
+            row[ask.seed] = _loss(state, run, records[run])
             of_variant[ask.size][ask.log2_lr] = row
             seeds = asked.setdefault((name, ask.size), {})
             seeds[ask.log2_lr] = max(seeds.get(ask.log2_lr, 0), ask.seed + 1)

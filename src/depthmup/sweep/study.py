@@ -96,6 +96,7 @@ def studies(
     config: Mapping[str, object],
     environment: Mapping[str, object],
     search: SearchStory | None = None,
+    steps: Sequence[slice] | None = None,
 ) -> tuple[Study, ...]:
     """Judge a sweep whose runs are done, axis by axis and window by window.
 
@@ -107,6 +108,7 @@ def studies(
         config: how it was run, in values that JSON has.
         environment: on what it was run, likewise.
         search: how learning rates were found, if they were.
+        steps: of the windows, in steps of the base; those of the design unless given.
 
     Returns:
         A study for each axis; windows tile training from its end, and the last is the headline.
@@ -115,7 +117,8 @@ def studies(
         Study(
             title=title or sweep.title,
             windows=tuple(
-                _window(sweep, records, axis, steps, tolerance) for steps in sweep.design.windows
+                _window(sweep, records, axis, window, tolerance)
+                for window in steps or sweep.design.windows
             ),
             tolerance=tolerance,
             config=config,

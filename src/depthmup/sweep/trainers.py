@@ -91,18 +91,20 @@ class CustomTrainer:
     def check(self, runs: Sequence[Trial], *, workers: int) -> None:
         from depthmup.training.preflight import preflight
 
-        preflight(self.model, runs, seconds=self.time_limit)
+        preflight(self.model, runs, seconds=self.time_limit, stacked=self.stacked)
         if self.device == "cpu":
             check_memory_of_models(self.model, runs, workers=workers)
 
     def jobs(self, runs: Sequence[Trial]) -> Sequence[Job]:
         if self.stacked:
-            return together(runs, self.model)
+            return together(runs, self.model, device=self.device)
         return trial_jobs(runs, self.model, device=self.device, threads=self.threads)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
-        from depthmup.training.forecast import seconds_of_trials
+        from depthmup.training.forecast import seconds_of_stacks, seconds_of_trials
 
         if self.device != "cpu" or not runs:
             return float("nan")
+        if self.stacked:
+            return seconds_of_stacks(self.model, [job.trials for job in together(runs, self.model)])
         return seconds_of_trials(self.model, runs)

@@ -89,6 +89,7 @@ class TrainTogether:
 
     trials: tuple[Trial, ...]
     model: "Model"
+    device: str = "cpu"
     cost: float = 1.0
     live: bool = False
 
@@ -110,7 +111,9 @@ class TrainTogether:
             if self.live:
                 tell(step / trial.steps, (StepLoss(run=trial, step=step, loss=loss),))
 
-        yield from run_together(self.trials, self.model, on_progress=tell, on_loss=tell_loss)
+        yield from run_together(
+            self.trials, self.model, device=self.device, on_progress=tell, on_loss=tell_loss
+        )
 
     def __str__(self) -> str:
         trial = self.trials[0]
@@ -121,13 +124,19 @@ class TrainTogether:
 
 
 def together(
-    trials: Iterable[Trial], model: "Model", *, members: int = 12, cost: float = 1.0
+    trials: Iterable[Trial],
+    model: "Model",
+    *,
+    device: str = "cpu",
+    members: int = 12,
+    cost: float = 1.0,
 ) -> list[TrainTogether]:
     """Jobs of trials that can be stacked, in the order of their first trials.
 
     Args:
         trials: to be trained.
         model: whose trials these are.
+        device: to train on.
         members: most trials of a job.
         cost: work of a step per ``Trial.step_work``, in the unit of all jobs.
     """
@@ -135,7 +144,9 @@ def together(
     for trial in trials:
         alike[replace(trial, lr=0.0, seed=0)].append(trial)
     return [
-        TrainTogether(trials=tuple(group[start : start + members]), model=model, cost=cost)
+        TrainTogether(
+            trials=tuple(group[start : start + members]), model=model, device=device, cost=cost
+        )
         for group in alike.values()
         for start in range(0, len(group), members)
     ]

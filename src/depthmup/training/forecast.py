@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from torch import Tensor
 from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.records import Trial
 from depthmup.training.data_and_weights import stream
+from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import called, moved, run_trial
 
 STEPS = 4
@@ -19,10 +21,7 @@ STEPS = 4
 
 
 def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
-    """Predicted seconds of one idle core for all trials, if none diverges.
-
-    A step takes c_0 + c_1 work seconds: the operations that any model starts, and those that grow
-    with its parameters and examples. Both are fitted to the smallest size and the median one.
+    """Predicted seconds of one idle core for trials that train one by one, if none diverges.
 
     Args:
         model: whose trials these are.
@@ -31,16 +30,38 @@ def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
     Returns:
         Seconds; NaN where ``train`` does everything, or a try fails.
     """
-    if model.train is not None or not trials:
+    return seconds_of_stacks(model, [(trial,) for trial in trials])
+
+
+def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
+    """Predicted seconds of one idle core for stacks of trials, if none diverges.
+
+    A step takes c_0 + c_1 work seconds: the operations that any stack starts, and those that grow
+    with its members' parameters and examples. Both are fitted to the least stack and the median
+    one.
+
+    Args:
+        model: whose trials these are.
+        stacks: trials that differ in learning rate and seed alone, each trained as one.
+
+    Returns:
+        Seconds; NaN where ``train`` does everything, or a try fails.
+    """
+    if model.train is not None or not stacks:
         return math.nan
-    by_work = sorted({trial.step_work: trial for trial in trials}.items())
+    by_work = sorted({_work(stack): stack for stack in stacks}.items())
     (least, small), (more, middle) = by_work[0], by_work[len(by_work) // 2]
     try:
         base = _step(model, small)
         slope = max(0.0, (_step(model, middle) - base) / (more - least)) if more > least else 0.0
     except Exception:  # a forecast is no reason to stop: training itself reports what is wrong
         return math.nan
-    return math.fsum(t.steps * (base + slope * (t.step_work - least)) for t in trials)
+    return math.fsum(stack[0].steps * (base + slope * (_work(stack) - least)) for stack in stacks)
+
+
+def _work(stack: Sequence[Trial]) -> float:
+    """Of one step."""
+    return sum(trial.step_work for trial in stack)
 
 
 WEIGHTS = 4
@@ -86,12 +107,16 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     return int(WEIGHTS * of_weights + sum(storage.nbytes() for storage in storages.values()))
 
 
-def _step(model: Model, trial: Trial) -> float:
-    """Seconds of a step of one trial."""
+def _step(model: Model, stack: Sequence[Trial]) -> float:
+    """Seconds of a step of a stack."""
     times: list[float] = []
-    run_trial(
-        replace(trial, steps=STEPS),
-        model,
-        on_progress=lambda fraction: times.append(time.perf_counter()),
-    )
+    short = [replace(trial, steps=STEPS) for trial in stack]
+
+    def note(fraction: float) -> None:
+        times.append(time.perf_counter())
+
+    if len(short) == 1:
+        run_trial(short[0], model, on_progress=note)
+    else:
+        deque(run_together(short, model, on_progress=note), maxlen=0)
     return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0

@@ -15,6 +15,7 @@ from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
 from depthmup.training.data_and_weights import stream
+from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import (
     INIT_SCALE,
     OWN_INIT,
@@ -26,7 +27,13 @@ from depthmup.training.trial import (
 )
 
 
-def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = None) -> None:
+def preflight(
+    model: Model,
+    trials: Sequence[Trial],
+    *,
+    seconds: float | None = None,
+    stacked: bool = False,
+) -> None:
     """Try the functions of a custom model at the smallest sizes of a sweep.
 
     Builds the base twice, computes the loss of one batch, and plans each scheme and optimizer once.
@@ -36,6 +43,7 @@ def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = 
         model: whose functions are tried.
         trials: the runs of the sweep.
         seconds: the time limit of one run, which each try has too.
+        stacked: whether trials are to be trained as stacks, which is then tried for a step.
 
     Raises:
         TypeError, ValueError: what is wrong with which function, and what to do.
@@ -43,6 +51,11 @@ def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = 
     """
     own = resolved(model)
     if own.train is not None:
+        if stacked:
+            raise ValueError(
+                "Expected engine='auto' or 'reference' for a model that has a training loop of its "
+                "own: a stack has the library's."
+            )
         return
     with time_limit(seconds, "Trying the model, the batch and the loss"):
         _try_functions(own, trials)
@@ -55,6 +68,9 @@ def preflight(model: Model, trials: Sequence[Trial], *, seconds: float | None = 
     for trial in smallest.values():
         with time_limit(seconds, f"Planning {trial.scheme}"), seeded(0):
             prepared(trial, *planned(trial, model))
+        if stacked:
+            with time_limit(seconds, "Training one stack for a step"):
+                list(run_together([replace(trial, steps=1)], model))
 
 
 def suitable_scheme(

@@ -9,7 +9,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,9 @@ from depthmup.model import Model, batches_at, resolved
 from depthmup.records import Record, Status, Trial
 from depthmup.training.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
-from depthmup.training.trial import check_loss, planned, prepared, seeded
+from depthmup.training.trial import check_loss, moved, planned, prepared, seeded
 
-Weights = dict[str, Tensor]
+Tensors: TypeAlias = dict[str, Tensor]
 """By name, each (M, ...)."""
 
 
@@ -30,18 +30,20 @@ def run_together(
     trials: Sequence[Trial],
     model: Model,
     *,
+    device: str = "cpu",
     on_progress: Callable[[float], None] = lambda fraction: None,
     on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:
     """Train trials that differ in learning rate and seed alone; the records of ``run_trial``, to
     rounding.
 
-    For models without buffers and without randomness in training, with AdamW or Muon, whose batches
-    are tensors. A member that diverged stays in the stack, where it does not affect the others.
+    For models without randomness in training, with AdamW or Muon. A member that diverged stays in
+    the stack, where it does not affect the others.
 
     Args:
         trials: that differ in learning rate and seed alone.
         model: whose trials these are.
+        device: to train on.
         on_progress: called with the fraction of steps done.
         on_loss: called with every trial that has not diverged, every step, and its loss.
 
@@ -54,26 +56,30 @@ def run_together(
     own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
         raise ValueError("Expected trials that differ in learning rate and seed alone.")
-    network, weights, updates, rate = _stacked(trials, model)
+    stack = _stacked(trials, model, device)
 
-    def cost(own_weights: Weights, inputs: Tensor, targets: Tensor) -> Tensor:
-        outputs = functional_call(network, own_weights, (inputs,))
-        loss: Tensor = own.loss(outputs, targets)
-        return loss
+    def cost(weights: Tensors, buffers: Tensors, batch: Any) -> tuple[Tensor, Tensors]:
+        inputs, targets = batch
+        # The call writes into this mapping what becomes of a buffer, even one that is replaced.
+        state = {**weights, **buffers}
+        loss: Tensor = own.loss(_called(stack.network, state, inputs), targets)
+        return loss, {name: state[name].detach() for name in buffers}
 
     generators = {trial.seed: stream(trial.seed, "batches") for trial in trials}
-    batch, losses = batches_at(own, trials[0].size), [array("f") for _ in trials]
+    draw, losses = batches_at(own, trials[0].size), [array("f") for _ in trials]
     limits, ended = [math.inf] * len(trials), [Status.FINISHED] * len(trials)
     for step in range(trials[0].steps):
-        drawn = {seed: batch(generator) for seed, generator in generators.items()}
-        inputs, targets = (
-            torch.stack([drawn[trial.seed][side] for trial in trials]) for side in (0, 1)
-        )
+        drawn = {seed: draw(generator) for seed, generator in generators.items()}
+        batch = moved(_side_by_side([tuple(drawn[trial.seed]) for trial in trials]), device)
+        dimensions = (0, 0, _dimensions(batch))
         with sdpa_kernel(SDPBackend.MATH):  # the fused kernels know no members
-            of_members = vmap(cost)(weights, inputs, targets)
+            of_members, stack.buffers = _mapped(cost, dimensions)(
+                stack.weights, stack.buffers, batch
+            )
         for member, value in enumerate(of_members.tolist()):
-            if step == 0:
+            if step == 0 or value < 0:
                 check_loss(of_members[member])
+            if step == 0:
                 limits[member] = EXPLODED * value
             if ended[member] is Status.FINISHED and not value <= limits[member] < math.inf:
                 ended[member] = Status.DIVERGED if step else Status.FAILED
@@ -82,74 +88,169 @@ def run_together(
                 on_loss(trials[member], step, value)
         if Status.FINISHED not in ended:
             break
-        for weight in weights.values():
-            weight.grad = None
-        of_members.sum().backward()
-        factor = rate((step + 0.5) / trials[0].steps)
-        for update in updates:
-            update(factor)
+        stack.step(of_members.sum(), (step + 0.5) / trials[0].steps)
         on_progress((step + 1) / trials[0].steps)
     for trial, status, curve in zip(trials, ended, losses, strict=True):
         yield Record(cell=trial, status=status, losses=curve)
 
 
-def _stacked(
-    trials: Sequence[Trial], model: Model
-) -> tuple[nn.Module, Weights, list["_AdamW | _Muon"], Callable[[float], float]]:
-    """One network, the weights and updates of all members, and the schedule that they share."""
-    members, optimizers, rate = [], [], None
+def _mapped(cost: Callable[..., Any], dimensions: tuple[Any, ...]) -> Callable[..., Any]:
+    """``cost`` over all members, with an error that says what to do where it cannot be mapped."""
+    over_members = vmap(cost, in_dims=dimensions)
+
+    def mapped(*args: Any) -> Any:
+        try:
+            return over_members(*args)
+        except RuntimeError as error:
+            if "vmap" not in str(error):
+                raise
+            raise ValueError(
+                "Expected a model that trains without randomness, such as dropout, and without "
+                f"values that decide its path; torch.vmap says: {str(error).splitlines()[0]} Train "
+                "these trials one by one: engine='reference'."
+            ) from error
+
+    return mapped
+
+
+def _called(network: nn.Module, state: Tensors, inputs: Any) -> Any:
+    """The outputs of a network that has this state, for inputs as ``trial.called`` takes them."""
+    if isinstance(inputs, Mapping):
+        return functional_call(network, state, (), dict(inputs))
+    return functional_call(network, state, (inputs,) if isinstance(inputs, Tensor) else inputs)
+
+
+def _side_by_side(things: Sequence[Any]) -> Any:
+    """Tensors of all members stacked, wherever they lie in tuples, lists and mappings."""
+    first = things[0]
+    if isinstance(first, Tensor):
+        return torch.stack(list(things))
+    if isinstance(first, Mapping):
+        return {key: _side_by_side([thing[key] for thing in things]) for key in first}
+    if isinstance(first, tuple | list):
+        return tuple(_side_by_side(items) for items in zip(*things, strict=True))
+    return first
+
+
+def _dimensions(batch: Any) -> Any:
+    """Along which dimension members lie, in the shape of a batch: 0 of tensors, None of others."""
+    if isinstance(batch, Mapping):
+        return {key: _dimensions(value) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_dimensions(value) for value in batch)
+    return 0 if isinstance(batch, Tensor) else None
+
+
+@dataclass(kw_only=True)
+class _Stack:
+    """The members of a stack: one network that computes, and the state and updates of all.
+
+    ``rate`` is the schedule that all share. ``clip`` is the norm to which each member's gradients
+    are clipped, and ``folded`` the multipliers that weights carry, as in ``clip_grad_norm_``.
+    """
+
+    network: nn.Module
+    weights: Tensors
+    buffers: Tensors
+    updates: list["_AdamW | _Muon"]
+    rate: Callable[[float], float]
+    clip: float | None
+    folded: Mapping[str, float]
+
+    def step(self, loss: Tensor, fraction: float) -> None:
+        """Move all weights by the gradient of the members' summed loss."""
+        for weight in self.weights.values():
+            weight.grad = None
+        loss.backward()
+        if self.clip is not None:
+            self._clip(self.clip)
+        factor = self.rate(fraction)
+        for update in self.updates:
+            update(factor)
+
+    @torch.no_grad()
+    def _clip(self, largest: float) -> None:
+        norms = [
+            torch.linalg.vector_norm(weight.grad.flatten(1), dim=1) * self.folded.get(name, 1.0)
+            for name, weight in self.weights.items()
+            if weight.grad is not None
+        ]
+        total = torch.linalg.vector_norm(torch.stack(norms), dim=0)  # (M,)
+        scale = torch.clamp(largest / (total + 1e-6), max=1.0)
+        for weight in self.weights.values():
+            if weight.grad is not None:
+                weight.grad.mul_(scale.view(-1, *[1] * (weight.dim() - 1)))
+
+
+def _stacked(trials: Sequence[Trial], model: Model, device: str) -> _Stack:
+    if callable(resolved(model).train):
+        raise ValueError(
+            "Expected a model without a training loop of its own: a stack has the library's. "
+            "Train these trials one by one: engine='reference'."
+        )
+    members, optimizers = [], []
     for trial in trials:
         with seeded(trial.seed):
             network, plan = planned(trial, model)
-        torch_optimizers, rate, clip = prepared(trial, network.train(), plan)
-        if clip is not None or any(True for _ in network.buffers()):
-            raise ValueError(
-                "Expected no gradient clipping and a model without buffers; train these trials one "
-                "by one, with run_trial."
-            )
+        torch_optimizers, rate, clip = prepared(trial, network.to(device).train(), plan)
         members.append(network)
         optimizers.append(torch_optimizers)
-    assert rate is not None
-    weights = {
-        name: torch.stack(
-            [dict(network.named_parameters())[name].detach() for network in members]
-        ).requires_grad_()
-        for name, _ in members[0].named_parameters()
-    }
-    return members[0], weights, _updates(weights, members, optimizers), rate
+    weights = _state_of([dict(network.named_parameters()) for network in members])
+    for name, weight in weights.items():
+        weight.requires_grad_(members[0].get_parameter(name).requires_grad)
+    return _Stack(
+        network=members[0],
+        weights=weights,
+        buffers=_state_of([dict(network.named_buffers()) for network in members]),
+        updates=_updates(weights, members, optimizers),
+        rate=rate,
+        clip=clip,
+        folded={p.name: p.folded for p in plan.prescriptions},
+    )
+
+
+def _state_of(members: Sequence[Mapping[str, Tensor]]) -> Tensors:
+    return {name: torch.stack([own[name].detach() for own in members]) for name in members[0]}
 
 
 def _updates(
-    weights: Weights,
+    weights: Tensors,
     members: Sequence[nn.Module],
     optimizers: Sequence[Sequence[torch.optim.Optimizer]],
 ) -> list["_AdamW | _Muon"]:
     """One update for each weight, the same as by each member's own optimizer."""
     names = {id(p): name for model in members for name, p in model.named_parameters()}
-    rates: dict[str, list[float]] = {name: [] for name in weights}
+    rates: dict[str, list[float]] = {}
     updates: dict[str, _AdamW | _Muon] = {}
     for torch_optimizers in optimizers:
         for optimizer in torch_optimizers:
             for group in optimizer.param_groups:
+                kind = _kind(optimizer, group)
                 for parameter in group["params"]:
                     name = names[id(parameter)]
-                    rates[name].append(group["lr"])
-                    kinds = {torch.optim.AdamW: _AdamW, torch.optim.Muon: _Muon}
-                    if type(optimizer) not in kinds:
-                        raise ValueError(
-                            f"Expected AdamW or Muon; got {type(optimizer).__name__}. Train these "
-                            "trials one by one, with run_trial."
-                        )
-                    if group.get("amsgrad") or group.get("maximize"):
-                        raise ValueError(
-                            "amsgrad and maximize cannot be stacked. Train these trials one by "
-                            "one, with run_trial."
-                        )
-                    kind = kinds[type(optimizer)]
+                    rates.setdefault(name, []).append(group["lr"])
                     updates.setdefault(name, kind(weight=weights[name], group=group))
     for name, update in updates.items():
-        update.rates = torch.tensor(rates[name]).view(-1, *[1] * (weights[name].dim() - 1))
+        own = torch.tensor(rates[name], device=weights[name].device)
+        update.rates = own.view(-1, *[1] * (weights[name].dim() - 1))
     return list(updates.values())
+
+
+def _kind(
+    optimizer: torch.optim.Optimizer, group: Mapping[str, Any]
+) -> "type[_AdamW] | type[_Muon]":
+    kinds = {torch.optim.AdamW: _AdamW, torch.optim.Muon: _Muon}
+    if type(optimizer) not in kinds:
+        raise ValueError(
+            f"Expected AdamW or Muon; got {type(optimizer).__name__}. Train these trials one by "
+            "one: engine='reference'."
+        )
+    if group.get("amsgrad") or group.get("maximize"):
+        raise ValueError(
+            "amsgrad and maximize cannot be stacked. Train these trials one by one: "
+            "engine='reference'."
+        )
+    return kinds[type(optimizer)]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -165,7 +266,8 @@ class _AdamW:
     @torch.no_grad()
     def __call__(self, factor: float) -> None:
         gradient, group = self.weight.grad, self.group
-        assert gradient is not None
+        if gradient is None:  # a weight that the loss does not depend on stays as it is
+            return
         if self.state is None:
             self.state = (torch.zeros_like(gradient), torch.zeros_like(gradient))
         (first, second), (beta1, beta2) = self.state, group["betas"]
@@ -192,7 +294,8 @@ class _Muon:
     @torch.no_grad()
     def __call__(self, factor: float) -> None:
         gradient, group = self.weight.grad, self.group
-        assert gradient is not None
+        if gradient is None:  # a weight that the loss does not depend on stays as it is
+            return
         if self.momentum is None:
             self.momentum = torch.zeros_like(gradient)
         self.momentum.lerp_(gradient, 1 - group["momentum"])

@@ -80,9 +80,9 @@ def declared(
         if law is None:
             continue
         if measured is not None and base_measured is not None:
-            if (
-                constant and measured.exact and base_measured.exact
-            ):  # numbers that are known say it better
+            # Numbers that are known say it better, unless they are zero, which is so under any law.
+            known = measured.exact and base_measured.exact
+            if constant and known and measured.constant and base_measured.constant:
                 law = exact_law(p, measured, base_measured, (), ())
             _check_declared(p, law, measured, base_measured)
         result[p.name] = law
