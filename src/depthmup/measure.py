@@ -109,6 +109,10 @@ def transfer(
         >>> report = depthmup.transfer(depthmup.Model(make, batch=batch, version="1"), design)
         >>> [optimum.depth for optimum in report.finding().optima]
         [2, 4]
+
+    *Source:* the question is that of Tensor Programs V (arXiv 2203.03466) along width and of
+    TP6 (arXiv 2310.02244) along depth; the statistics are this package's (docs/statistics.md,
+    docs/adaptive.md).
     """
     leave_if_starting()
     if out is not None:

@@ -49,6 +49,17 @@ def test_a_typo_of_a_command_gets_a_suggestion(typed, meant, capsys):
     assert f"Did you mean `depthmup {meant}`?" in capsys.readouterr().err
 
 
+def test_a_typo_of_an_option_is_answered_with_options_of_the_command_alone(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as ended:
+        main(["transfer", "--dephts", "8"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "--depths" in said
+    assert "depthmup transfer --help" in said
+    assert "depthmup check" not in said
+
+
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
@@ -137,6 +148,9 @@ class TestOneMeaningOfOut:
         assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
         assert json.loads(data.read_text(encoding="utf-8"))["status"] == "ok"
         assert f'href="{data.name}"' in page.read_text(encoding="utf-8")
+
+    def test_the_map_of_regimes(self, tmp_path):
+        assert parse(["regimes", "--out", str(tmp_path / "map.svg")]).map == tmp_path / "map.svg"
 
     def test_another_suffix_is_refused(self, tmp_path, capsys):
         assert main([*self.LIMIT, "--out", str(tmp_path / "x.csv")]) == 2

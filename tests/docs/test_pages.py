@@ -19,8 +19,11 @@ import pytest
 import torch
 
 from benchmarks import adoption
+from depthmup.cli import transfer
+from depthmup.cli.sizes import parse_size
 from depthmup.cli.spelling import with_commas
 from depthmup.cli.verbs import VERBS, parse
+from depthmup.sweep.resolution import check_resolved, resolved_sweep
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
@@ -115,7 +118,8 @@ def test_the_code_of_a_page_runs_on_several_processes(page, tmp_path):
 
 
 @pytest.mark.parametrize("line", list(commands()))
-def test_the_command_lines_of_a_page_are_commands(line):
+def test_the_command_lines_of_a_page_are_commands(line, monkeypatch):
+    monkeypatch.chdir(DOCS.parent)
     words = shlex.split(line, comments=True)
     words = [word for word in words if word != "..."]
     verb, rest = words[1], words[2:]
@@ -124,7 +128,18 @@ def test_the_command_lines_of_a_page_are_commands(line):
     assert verb in VERBS
     if any(re.search("[A-Z]{3}|\\.\\.\\.", word) for word in rest):
         pytest.skip("a pattern of a command")
-    parse([verb, *with_commas(rest, VERBS[verb][0])])
+    options = parse([verb, *with_commas(rest, VERBS[verb][0])])
+    if verb == "transfer" and "mine.py" not in line:
+        would_train(options)
+
+
+def would_train(options):
+    """As far as ``depthmup transfer`` goes before it trains: everything that it refuses is refused."""
+    model, design = transfer.asked(options)
+    sweep, target = resolved_sweep(
+        model, design, parse_size(options.target, option="--target") or None
+    )
+    check_resolved(sweep, target, options.tolerance)
 
 
 def test_links_between_pages_lead_somewhere():

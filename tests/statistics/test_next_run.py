@@ -47,6 +47,24 @@ def noisy(seed=0, deviation=0.009):
     return lambda: math.exp(deviation * rng.standard_normal())
 
 
+@pytest.mark.parametrize(
+    ("drift", "word"), [(-0.5, "inside the region"), (0.0, "outside of the region")]
+)
+def test_a_region_decides_in_the_place_of_the_tolerance(drift, word):
+    """Around -1/2: a drift that is clear is not enough, the interval must lie within or without."""
+    rng = np.random.default_rng(0)
+
+    def loss(i, k, s):
+        return valley(k - drift * i) * math.exp(0.004 * rng.standard_normal())
+
+    search, outcome = outcome_of(loss, region=(-0.65, -0.35), whole=True)
+    value, half, sizes = outcome.drift(search)
+    assert word in outcome.why
+    assert sizes == 4
+    assert abs(value - drift) <= half
+    assert (value - half >= -0.65 and value + half <= -0.35) == (drift == -0.5)
+
+
 SCATTER = st.sampled_from([0.0, 0.009, 0.1, 1.0])
 
 

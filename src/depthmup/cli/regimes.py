@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from depthmup.cli.output import print_json
 from depthmup.rules import exponent, regime
@@ -36,7 +38,7 @@ class Options:
     gamma: str = "1/2"
     """Updates inside branches proportional to depth^-gamma."""
 
-    map: Path | None = None
+    map: Annotated[Path | None, tyro.conf.arg(aliases=("--out",))] = None
     """File for the map of a grid of pairs (.html, .svg, .pdf or .png)."""
 
     measured: bool = False

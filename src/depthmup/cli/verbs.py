@@ -47,6 +47,11 @@ VERBS: dict[str, tuple[type, Callable[[Any], int]]] = {
 
 def parse(arguments: Sequence[str]) -> Any:
     """The options of the verb that the command line names."""
+    config = (tyro.conf.FlagCreatePairsOff,)
+    verb, *rest = arguments
+    if verb in VERBS:
+        # Alone, so that a misspelled option is not answered with those of other verbs.
+        return tyro.cli(VERBS[verb][0], prog=f"depthmup {verb}", args=rest, config=config)
     commands = [
         Annotated[options, tyro.conf.subcommand(verb, prefix_name=False)]
         for verb, (options, _) in VERBS.items()
@@ -57,7 +62,7 @@ def parse(arguments: Sequence[str]) -> Any:
         prog="depthmup",
         description="Measure and make hyperparameters transfer across width and depth.",
         args=list(arguments),
-        config=(tyro.conf.FlagCreatePairsOff,),
+        config=config,
     )
 
 

@@ -137,6 +137,8 @@ def diversity(
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]
         >>> round(diversity(runs, (1/16, 1/8, 1/4)).kappa.value, 6)
         0.0
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 7.4; Student (1908), Biometrika 6:1-25.
     """
     if len(distances) < 2 or len(eps) < 2:
         raise ValueError(

@@ -174,6 +174,9 @@ def train_factored(
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
         >>> train_factored(steps, Blocks(lr=0.5), width=32, depth=2, seed=0).outputs.shape
         (2, 1)
+
+    *Source:* networks of TP6 (arXiv 2310.02244) Section 4; keeping updates as factors is this
+    package's.
     """
     if not steps:
         raise ValueError("Expected at least one step to train on; got none.")

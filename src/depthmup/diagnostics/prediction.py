@@ -93,6 +93,10 @@ def predict(
         ...                 scheme="1/2,0", plan_options={"own_init": "fan_in"})
         >>> moving.moves("depth"), moving.drift("depth").value < -0.3  # by about -1/2 per doubling
         (True, True)
+
+    *Source:* full-batch training is unstable at a sharpness beyond 2 / lr (Cohen et al. 2021,
+    arXiv 2103.00065); that the best learning rate keeps its distance from there was measured
+    for this package (docs/predict.md).
     """
     started = time.perf_counter()
     chosen, sizes = scheme_named(scheme), _sizes(base, widths, depths)

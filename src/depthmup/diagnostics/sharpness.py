@@ -126,6 +126,9 @@ class GaussNewton:
         by_outputs: dloss/df, with its graph.
         dummy: u, of which J^T u is a linear function.
         pulled: J^T u, with its graph.
+
+    *Source:* Schraudolph (2002), Neural Computation 14:1723-1738, for products with G that
+    never form it.
     """
 
     parameters: dict[str, nn.Parameter]

@@ -50,6 +50,9 @@ class Block:
 
     >>> Block(activation="relu", block_depth=2).layers
     ('matrix', 'phi', 'matrix')
+
+    *Source:* blocks of one matrix: TP6 (arXiv 2310.02244) Definition 6.1 and Figure 2; the others are
+    derived here.
     """
 
     activation: str | Activation = "identity"
@@ -95,6 +98,8 @@ class Kernel:
 
     ``tangent`` (N, N): Theta per unit learning rate, the same for every output. ``stream`` (N, N):
     <x^L|x^L>, the covariance of the readout's inputs.
+
+    *Source:* Jacot et al. 2018 (arXiv 1806.07572).
     """
 
     tangent: Float[Array, "inputs inputs"]
@@ -151,6 +156,9 @@ def kernel(
         >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
         >>> float(linear.tangent[0, 0])
         1.953125
+
+    *Source:* Jacot et al. 2018 (arXiv 1806.07572) for the kernel; TP6 (arXiv 2310.02244)
+    Definition 6.1 for the scaling.
     """
     xi = _matrix(inputs, "inputs", "(N, d_in)")
     if not (isinstance(depth, int) and depth >= 1):

@@ -67,6 +67,9 @@ def linearization(
         >>> near, far = (limits.linearization(s, depth)[1] for depth in (2**20, 2**22))
         >>> round(float(near / far), 2)  # L^-1/2
         2.0
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 7.7 and Claim 7.6, of networks; the expectations
+    are derived here.
     """
     h, problem = solution.history, solution.problem
     if h is None:

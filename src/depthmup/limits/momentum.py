@@ -25,6 +25,9 @@ class SGD:
 
     >>> SGD(momentum=0.9, lr_readout=0.1).used
     ('lr_readout', 'momentum')
+
+    *Source:* heavy-ball SGD as ``torch.optim.SGD`` computes it, with the decoupled decay of
+    ``torch.optim.AdamW``.
     """
 
     lr_second: Rate | None = None

@@ -103,6 +103,9 @@ class Hermite(Neurons):
     >>> points, weights = list(Hermite(order=6).samples(2))[-1]
     >>> points.shape, round(float(weights @ points[:, 0] ** 2), 12)
     ((36, 2), 1.0)
+
+    *Source:* Golub and Welsch (1969), Mathematics of Computation 23:221-230; NumPy's
+    ``hermegauss``.
     """
 
     order: int = 16

@@ -64,6 +64,8 @@ class Particles(Averages):
 
     >>> Particles(count=1024).populations
     8
+
+    *Source:* derived here by Gaussian conditioning; not proved.
     """
 
     count: int = 2**14

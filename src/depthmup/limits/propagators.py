@@ -73,6 +73,8 @@ def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
         >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
         >>> propagators(s).above.shape[2:4] == (17, 17)
         True
+
+    *Source:* TP6 (arXiv 2310.02244) Proposition 4.4; the semiseparable form is derived here.
     """
     h = _history(solution)
     points, size = solution.positions, h.x.shape[1]

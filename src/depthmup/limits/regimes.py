@@ -131,6 +131,9 @@ def depth_exponents(
         >>> e = limits.depth_exponents("3/4", 0)
         >>> e.stable_in_training, round(e.f_1, 2)
         (False, 0.25)
+
+    *Source:* the quantities are those of TP6 (arXiv 2310.02244) Section 7; they are computed by
+    this package's own recursion.
     """
     if len(depths) < 4 or any(b != 2 * a for a, b in pairwise(depths)):
         raise ValueError(f"depths must be at least four, each twice the last; got {list(depths)}.")

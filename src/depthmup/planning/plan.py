@@ -392,6 +392,9 @@ def plan(
         >>> plan.initialize(model)
         >>> groups = plan.param_groups(model, lr=1e-2, weight_decay=0.1)
         >>> optimizer = torch.optim.AdamW(groups, lr=1e-2)    # lr also here: schedulers read it
+
+    *Source:* the scheme's own, which ``plan.scheme.source`` names; factors are folded by Tensor
+    Programs V (arXiv 2203.03466), Lemma J.1.
     """
     options = options or PlanOptions()
     given = None if scheme is None else scheme_named(scheme)

@@ -28,6 +28,8 @@ def general(alpha: Exponent, gamma: Exponent) -> Scheme:
     Example:
         >>> general("1/2", 0).name
         '1/2,0'
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 6.1.
     """
     a, g = exponent(alpha, name="alpha"), exponent(gamma, name="gamma")
     return Scheme(

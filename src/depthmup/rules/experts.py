@@ -276,5 +276,7 @@ def sized_as_router(power: Power) -> Power:
     Example:
         >>> print(sized_as_router(Power(fan_out=Fraction(1, 2))))
         m_out^1/2 E^1/2
+
+    *Source:* derived here.
     """
     return power * Power(experts=power.fan_out) if power != ONE else power

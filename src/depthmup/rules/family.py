@@ -16,6 +16,10 @@ class Family(StrEnum):
     Example:
         >>> Family.RAW.degree, Family.ENTRYWISE.degree, Family.RELATIVE.weight_degree
         (1, 0, 1)
+
+    *Source:* TP6 (arXiv 2310.02244) Definition 6.1 and Tensor Programs IVb (arXiv 2308.01814)
+    for raw and entrywise updates; Yang, Simon and Bernstein 2023 (arXiv 2310.17813) for
+    spectral ones.
     """
 
     RAW = "raw"  # proportional to the gradient: SGD
@@ -78,6 +82,9 @@ class Response:
         epsilon: how the size to which epsilon is added depends on shape.
         epsilon_degree: exponent of the gradient there.
         matrices_only: whether the optimizer trains hidden matrices alone.
+
+    *Source:* the principle of TP6 (arXiv 2310.02244) Definition 6.1, written as exponents;
+    spectral norms: Yang, Simon and Bernstein 2023 (arXiv 2310.17813).
     """
 
     gradient: int = 0

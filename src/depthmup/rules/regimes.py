@@ -23,6 +23,8 @@ class Regime:
         stable_at_init, stable_in_training: whether activations stay finite as depth grows.
         nontrivial: whether training changes the output at infinite depth.
         why: in a sentence.
+
+    *Source:* TP6 (arXiv 2310.02244) Claims 7.1 to 7.6 and Definition 7.4.
     """
 
     alpha: Fraction
@@ -100,6 +102,8 @@ def region(
         >>> everything = {"nontrivial": True, "faithful": True, "diverse": True}
         >>> region(stable_at_init=True, stable_in_training=False, **everything)
         'unstable in training'
+
+    *Source:* TP6 (arXiv 2310.02244) Figure 1 and Claims 7.1 to 7.5.
     """
     good = (stable_at_init, stable_in_training, nontrivial, faithful, diverse)
     return next(
@@ -121,6 +125,8 @@ def decided(properties: Iterable[bool | None]) -> bool:
     Example:
         >>> decided([True, False, None]), decided([True, None, False])
         (True, False)
+
+    *Source:* TP6 (arXiv 2310.02244) Figure 1.
     """
     return next((holds is False for holds in properties if holds is not True), True)
 

@@ -55,6 +55,9 @@ def growth(base: Mapping[str, float], target: Mapping[str, float]) -> dict[str, 
     Example:
         >>> growth({"width": 64, "batch": 32, "steps": 100}, {"width": 128, "batch": 64})
         {'width': 2.0, 'batch': 2.0, 'steps': 1.0, 'tokens': 2.0, 'parameters': 4.0, 'compute': 8.0}
+
+    *Source:* compute is proportional to parameters times tokens, embeddings left out: Kaplan et
+    al. 2020 (arXiv 2001.08361) Section 2.1.
     """
     at_base = {canonical(axis): float(value) for axis, value in base.items()}
     at_target = {canonical(axis): float(value) for axis, value in target.items()}

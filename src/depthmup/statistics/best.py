@@ -40,6 +40,8 @@ def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]
 
     Each is (log2 learning rates, losses (learning rates, seeds)). Seeds share data, order and
     initial weights, so that leaving out one leaves it out of both: what moves both cancels.
+
+    *Source:* Miller (1974), Biometrika 61:1-15.
     """
     fits = [optima(Curves.of(rates, [losses])) for rates, losses in (above, below)]
     levels = [float(fit.log_loss[0]) for fit in fits]

@@ -93,6 +93,10 @@ def calibrate(
         ...     losses=losses, target={"depth": 256})
         >>> certificate.issued, round(certificate.predicted.value, 1)
         (True, -3.5)
+
+    *Source:* the law of optima is a smoothing spline's: Gu, Smoothing Spline ANOVA Models
+    (2013), Section 2.4; the three questions are those of arXiv 2605.21486; the formulas are
+    this package's (docs/calibration.md).
     """
     if not len(sizes) == len(losses) == (len(sizes) if early is None else len(early)) > 0:
         raise ValueError(

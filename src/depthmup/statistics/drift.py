@@ -235,6 +235,9 @@ def judge(
 
     Returns:
         The verdict and the sentence.
+
+    *Source:* an interval inside a margin shows equivalence: Schuirmann (1987), Journal of
+    Pharmacokinetics and Biopharmaceutics 15:657-680.
     """
 
     def at(*places: Place) -> list[int]:

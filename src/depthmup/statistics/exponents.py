@@ -98,6 +98,9 @@ def log_slopes(
         >>> slope, = log_slopes(sizes, [4.0, 16.0, 64.1] * 2, [0] * 3 + [1] * 3)
         >>> round(slope.value, 3)
         2.001
+
+    *Source:* least squares with a constant for each seed; intervals by Student (1908),
+    Biometrika 6:1-25.
     """
     x = np.log(np.asarray(sizes, dtype=float))
     values_ = np.asarray(values, dtype=float)
@@ -266,6 +269,8 @@ def log_slope(sizes: Sequence[float], values: Sequence[Sequence[float]] | Array)
     Example:
         >>> round(log_slope([2, 4, 8], [[4.0, 4.4], [16.0, 17.6], [64.0, 70.4]]).value, 6)
         2.0
+
+    *Source:* Student (1908), Biometrika 6:1-25, of the seeds' own slopes.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         exponents = slope_weights(np.log(np.asarray(sizes, float))) @ np.log(

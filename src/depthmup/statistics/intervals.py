@@ -29,6 +29,8 @@ def student(freedom: ArrayLike, confidence: float = CONFIDENCE) -> Array:
     Example:
         >>> round(float(student(3)), 2), round(float(student(float("inf"))), 2)
         (3.18, 1.96)
+
+    *Source:* Student (1908), Biometrika 6:1-25.
     """
     freedom = np.minimum(np.asarray(freedom, float), 1e9)  # stdtrit takes no infinity
     return np.asarray(stdtrit(freedom, (1 + confidence) / 2), float)
@@ -65,6 +67,8 @@ def mean(values: Sequence[float], *, unit: str = "", confidence: float = CONFIDE
         >>> average = mean([1.0, 2.0, 3.0])
         >>> average.value, round(average.high - average.value, 2)
         (2.0, 2.48)
+
+    *Source:* Student (1908), Biometrika 6:1-25.
     """
     numbers = np.asarray(values, float)
     if not len(numbers) or not np.isfinite(numbers).all():
@@ -82,6 +86,8 @@ def geometric_mean(values: Sequence[float], *, confidence: float = CONFIDENCE) -
     Example:
         >>> round(geometric_mean([1.0, 4.0]).value, 6)
         2.0
+
+    *Source:* Student (1908), Biometrika 6:1-25.
     """
     log = mean([float(v) for v in np.log(np.asarray(values, float))], confidence=confidence)
     with np.errstate(over="ignore"):
@@ -104,6 +110,9 @@ def jackknife_error(without: Array, groups: Sequence[Index] | None = None) -> tu
     Returns:
         Two arrays of the leading shape. Infinite error where no group has two seeds, and where
         leaving out a seed leaves nothing to measure.
+
+    *Source:* Miller (1974), Biometrika 61:1-15, for groups that are left out one by one;
+    Satterthwaite (1946), Biometrics Bulletin 2:110-114, for the degrees of freedom of a sum.
     """
     seeds = without.shape[-1]
     total = np.zeros(without.shape[:-1])
@@ -153,6 +162,9 @@ def jackknife(
     Example:
         >>> jackknife(lambda some: some.mean(), np.array([1.0, 2.0, 3.0])).value
         2.0
+
+    *Source:* Tukey (1958), Annals of Mathematical Statistics 29:614; Miller (1974), Biometrika
+    61:1-15.
     """
     seeds = losses.shape[-1]
     value = float(statistic(losses))
@@ -181,6 +193,8 @@ def share(count: int, trials: int, *, confidence: float = CONFIDENCE) -> Estimat
 
     Raises:
         ValueError: no trials, or more successes than trials.
+
+    *Source:* Clopper and Pearson (1934), Biometrika 26:404-413.
     """
     if not 0 <= count <= trials or trials < 1:
         raise ValueError(f"Expected successes among one trial or more; got {count} of {trials}.")
@@ -215,6 +229,9 @@ def surprising(runs: int, tests: int = 1) -> float:
     Example:
         >>> surprising(24), surprising(24, tests=5)
         (2.07, 2.81)
+
+    *Source:* Dunn (1961), Journal of the American Statistical Association 56:52-64, for several
+    numbers together.
     """
     return round(float(student(runs - 1, 1 - 0.05 / tests)), 2)
 

@@ -67,6 +67,8 @@ def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Dr
         >>> fitted = optima(Curves.of(rates, losses))
         >>> bool(looked_at([3, 4, 5], fitted).half > drifts([3, 4, 5], fitted).half)
         True
+
+    *Source:* spending of error over looks: Lan and DeMets (1983), Biometrika 70:659-663.
     """
     line = line_of(positions, fitted)
     value, row = line.coefficients[..., 1], line.rows[1]

@@ -114,6 +114,9 @@ def noisy_sizes(fitted: Optima) -> list[int]:
 
     The curvature is linear in the log losses of a seed, so this is a t test: of errors pooled over
     sizes, relative to each curvature, at Bonferroni's level.
+
+    *Source:* Dunn (1961), Journal of the American Statistical Association 56:52-64, for the
+    level.
     """
     count = len(fitted.curvature)
     if fitted.curves.fewest_seeds < 2:
