@@ -8,7 +8,7 @@ from depthmup.records import RUN_AXES, Certificate, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
-from depthmup.statistics.next_run import FINEST
+from depthmup.statistics.sharpening import FINEST
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.question import question
