@@ -116,7 +116,7 @@ def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
         "region:N",
         title="region",
         scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
-        legend=alt.Legend(orient="bottom", columns=2) if page else alt.Legend(),
+        legend=alt.Legend(orient="bottom", columns=_COLUMNS) if page else alt.Legend(),
     )
     # Hollow squares are drawn within the same outline: their stroke lies half outside.
     styles: dict[str, dict[str, Any]] = {
@@ -147,6 +147,7 @@ def _sized(area: int) -> Any:
     return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)")
 
 
+_COLUMNS = {"expr": "width < 400 ? 1 : 3"}
 _WIDE = "width < 400 ? 0 : 1"
 """Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
 

@@ -78,9 +78,11 @@ def certificate(
             "environment": environment or {},
         },
     )
-    # A search that ended because sizes do not train is coarse for that reason, which is said.
-    others = tuple(r for r in result.refusals if r.lack is not Lack.SEARCH)
-    return replace(result, refusals=others) if others else result
+    # A search ends where sizes do not train, whatever was asked of it: finer rates are no remedy.
+    if any(refusal.lack is Lack.FAILED for refusal in result.refusals):
+        others = tuple(r for r in result.refusals if r.lack is not Lack.SEARCH)
+        return replace(result, refusals=others)
+    return result
 
 
 def _measure(design: Design, late: slice) -> str:
