@@ -12,7 +12,7 @@ import argparse
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -26,8 +26,9 @@ from depthmup.data import Dataset, digits
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.paper.decoders import normed, python_text
-from depthmup.records import Estimate, Place, Transfer, Trial, environment
+from depthmup.records import Estimate, Optimum, Place, Transfer, Trial, Verdict, environment
 from depthmup.rules import NO_RULE, RUN_RULES, Ratios, RunRule
+from depthmup.statistics import TOLERANCE
 from depthmup.sweep import (
     BuiltIn,
     Custom,
@@ -283,6 +284,11 @@ def _tell(title: str, last: list[float], progress: Progress) -> None:
         print(f"{title}: {done}", flush=True)
 
 
+HEAD = """\
+| rule | best log2 learning rate | drift (95%) | excess loss | best loss | verdict |
+| --- | --- | --- | --- | --- | --- |"""
+
+
 def shifted(drift: Estimate, by: float) -> Estimate:
     return replace(drift, value=drift.value - by, low=drift.low - by, high=drift.high - by)
 
@@ -301,14 +307,33 @@ def along(rule: RunRule, question: Question) -> tuple[float, bool]:
     return exponent, any(not math.isclose(factor, 1.0) for factor in beside)
 
 
-def table(question: Question, store: Store) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one rule did; of a computed one the drift alone is known."""
+
+    rule: str
+    drift: Estimate
+    verdict: Verdict
+    measured: Transfer | None = None
+
+    def __str__(self) -> str:
+        optima, excess, loss, name = "", "", "", f"{self.rule} (computed)"
+        if self.measured is not None:
+            name, regret = self.rule, self.measured.regret.value
+            optima = " ".join(map(_optimum, self.measured.optima))
+            excess = f"{regret:.3f}" if math.isfinite(regret) else "–"
+            loss = f"{self.measured.optima[-1].loss.value:.3f}"
+        cells = (name, optima, _interval(self.drift), excess, loss, self.verdict.value)
+        return f"| {' | '.join(cells)} |"
+
+
+def judged(question: Question, store: Store) -> tuple[list[Row], list[str]]:
     """A row for each rule: drift, excess loss and verdict; and which drift depends on what.
 
     Rules that speak of something else are judged by what training under them does.
     """
     sweep = question.sweep
-    records = store.records(sweep.runs)
-    study, *_ = studies(sweep, records, config={}, environment={})
+    study, *_ = studies(sweep, store.records(sweep.runs), config={}, environment={})
     of_rule = {
         v.run.key: t
         for v, t in zip(sweep.design.variants, study.headline.transfers, strict=True)
@@ -318,47 +343,59 @@ def table(question: Question, store: Store) -> list[str]:
     # Along the depth none of them says anything.
     trainable = [rule for rule in RUN_RULES if rule.key and question.axis in ("batch", "steps")]
     alike = [r.key for r in trainable if along(r, question) == (0, False)]
-    lines = [
-        "| rule | best log2 learning rate | drift (95%) | excess loss | best loss | verdict |",
-        "| --- | --- | --- | --- | --- | --- |",
-        _row(", ".join([NO_RULE.key, *alike]), none),
-    ]
-    if question.continued:
-        lines = []
+    rows = [_measured(", ".join([NO_RULE.key, *alike]), none)] * (not question.continued)
     for rule in trainable:
         exponent, beside = along(rule, question)
         if rule.key in of_rule and rule.key not in alike:
-            lines.append(_row(rule.key, of_rule[rule.key]))
+            rows.append(_measured(rule.key, of_rule[rule.key]))
         elif exponent and not beside and not question.continued:
-            lines.append(_computed(rule, none, exponent))
-    for other, change in none.interactions.items():
-        lines += ["", f"The drift with {study.axis} changes by {_drift(change)} per doubling of "
-                      f"{other}."]  # fmt: skip
+            rows.append(_computed(rule, none, exponent))
+    return rows, [
+        f"The drift with {study.axis} changes by {_interval(change)} per doubling of {other}."
+        for other, change in none.interactions.items()
+    ]
+
+
+def _measured(rule: str, transfer: Transfer) -> Row:
+    return Row(rule=rule, drift=transfer.drift, verdict=transfer.verdict, measured=transfer)
+
+
+def _computed(rule: RunRule, none: Transfer, exponent: float) -> Row:
+    drift, verdict = shifted(none.drift, exponent), Verdict.UNDECIDED
+    if drift.inside(-TOLERANCE, TOLERANCE):
+        verdict = Verdict.TRANSFERS
+    elif drift.outside(-TOLERANCE, TOLERANCE):
+        verdict = Verdict.DRIFTS
+    return Row(rule=rule.key, drift=drift, verdict=verdict)
+
+
+def summary(rows: Mapping[tuple[str, str], Sequence[Row]]) -> list[str]:
+    """Which rules held for which question, from the rows of each question and network."""
+    verdicts = (Verdict.TRANSFERS, Verdict.UNDECIDED, Verdict.DRIFTS)
+    lines = [
+        f"| question | network | {' | '.join(verdict.value for verdict in verdicts)} |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for (title, network), of_rules in rows.items():
+        cells = [
+            ", ".join(
+                f"{row.rule.replace(', ', ' = ')} {row.drift.value:+.2f}"
+                for row in of_rules
+                if row.verdict is verdict
+            )
+            for verdict in verdicts
+        ]
+        lines.append(f"| {title} | {network} | {' | '.join(cells)} |".replace(" -0.", " −0."))
     return lines
 
 
-def _row(name: str, transfer: Transfer) -> str:
-    optima = " ".join(
-        f"{o.log2_lr.value:.1f}".replace("-", "−")
-        if o.place is Place.INTERIOR
-        else o.place.value.replace(" ", "-")
-        for o in transfer.optima
-    )
-    excess = f"{transfer.regret.value:.3f}" if math.isfinite(transfer.regret.value) else "–"
-    cells = (name, optima, _drift(transfer.drift), excess, f"{transfer.optima[-1].loss.value:.3f}",
-             transfer.verdict.value)  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+def _optimum(optimum: Optimum) -> str:
+    if optimum.place is not Place.INTERIOR:
+        return optimum.place.value.replace(" ", "-")
+    return f"{optimum.log2_lr.value:.1f}".replace("-", "−")
 
 
-def _computed(rule: RunRule, none: Transfer, exponent: float) -> str:
-    drift = shifted(none.drift, exponent)
-    verdict = "transfers" if drift.inside(-0.15, 0.15) else "undecided"
-    if drift.outside(-0.15, 0.15):
-        verdict = "drifts"
-    return f"| {rule.key} (computed) | | {_drift(drift)} | | | {verdict} |"
-
-
-def _drift(drift: Estimate) -> str:
+def _interval(drift: Estimate) -> str:
     return f"{drift.value:+.2f} [{drift.low:+.2f}, {drift.high:+.2f}]".replace("-", "−")
 
 
@@ -370,11 +407,16 @@ def main() -> None:
         if verb == ["train"]:
             train(store)
             return
+        of_all: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for question in questions():
             if not question.continued:
-                print(f"\n### {_title(question)}\n")
+                print(f"\n### {_title(question)}\n\n{HEAD}")
             there = trained(question, store)
-            print("not trained yet" if there is None else "\n".join(table(there, store)))
+            rows, sentences = ([], ["not trained yet"]) if there is None else judged(there, store)
+            print("\n".join([*map(str, rows), *(f"\n{said}" for said in sentences)]))
+            if question.axis != "depth":
+                of_all[question.title, f"{question.network}, {question.optimizer}"] += rows
+        print("\n" + "\n".join(summary(of_all)))
 
 
 if __name__ == "__main__":

@@ -285,7 +285,10 @@ def test_the_built_in_networks_have_batch_and_duration(tmp_path):
     shapes = {(cell.batch_size, cell.steps) for cell in report.records}
     assert shapes == {(16, 10), (32, 5), (16, 20)}
     assert "the tokens are held" in report.table
-    assert "the tokens are held" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "the tokens are held" in page
+    # Batches of 32 take 5 steps, and runs of twice the tokens 20.
+    assert "over steps 8–10 of the base’s run, and the same part of every other." in page
     assert {study.axis for study in report.studies} == {"batch", "tokens"}
     # An older run of the same batch and steps is the same run.
     plain = replace(design, base={"width": 8, "depth": 2}, arms={"depth": (2, 4)}, steps=10)
@@ -372,6 +375,24 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before_training(monkeyp
     design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
     with pytest.raises(ValueError, match=r"largest model has width 64, depth 8 and batch 200000"):
         depthmup.transfer(OWN, replace(design, arms={"batch": (2, 200_000)}))
+    # One that no machine has is refused without being drawn.
+    with pytest.raises(ValueError, match=r"and batch 2e\+13"):
+        depthmup.transfer(OWN, replace(design, arms={"batch": (2, 20_000_000_000_000)}))
+
+
+def test_a_stack_holds_the_memory_of_all_its_members(monkeypatch):
+    """Of three rates and two seeds: six models, of which one and a half would fit."""
+    from depthmup.sweep import cost
+    from depthmup.sweep.trainers import CustomTrainer
+    from depthmup.training.forecast import bytes_of_trial
+
+    design = depthmup.Design(base={"width": 64, "depth": 8, "batch": 2}, steps=4, **ASKED)
+    trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
+    of_one = bytes_of_trial(OWN, trials[0])
+    monkeypatch.setattr(cost, "available", lambda device="cpu": cost.PROCESS + 1.5 * of_one)
+    CustomTrainer(model=OWN).check(trials, workers=1)
+    with pytest.raises(ValueError, match=r"and 6 of them train as one stack\. Train them one by"):
+        CustomTrainer(model=OWN, stacked=True).check(trials, workers=1)
 
 
 def test_memory_counts_what_the_backward_pass_keeps():
@@ -414,7 +435,7 @@ def test_the_forecast_of_time_knows_batch_and_steps(monkeypatch):
     )  # fmt: skip
     trials = Sweep(model=Custom(name=OWN.name, code=OWN.code), design=design).runs
     expected = sum(trial.steps * seconds(trial) for trial in trials)
-    assert forecast.seconds_of_trials(OWN, trials) == approx(expected)
+    assert CustomTrainer(model=OWN).seconds(trials) == approx(expected)
     assert timed == [8, 32]  # and not the largest, which would take long
     # Networks that are stacked share what a step costs by itself.
     stacked = CustomTrainer(model=OWN, stacked=True)

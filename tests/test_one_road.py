@@ -92,7 +92,7 @@ def test_models_whose_weights_do_not_fit_are_refused_before_any_is_built(monkeyp
     monkeypatch.setattr(cost, "available", lambda device="cpu": 600 * 2**20)
     huge = replace(DESIGN, arms={"width": (16, 8192)})
     model = depthmup.Model(make, batch=own_models.batch, version="1")
-    with pytest.raises(ValueError, match=r"at least .* GiB with 1 workers"):
+    with pytest.raises(ValueError, match=r"at least .* GiB with 1 worker,"):
         depthmup.transfer(model, huge, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -30,6 +30,7 @@ def test_the_claims_are_listed(capsys):
         (["fig10", "--data", "svhn"], "svhn"),
         (["fig9", "--workers", "-1"], "at least 1"),
         (["fig9", "--device", "tpu"], "tpu"),
+        (["lemma4.3", "--beside", "/nowhere"], "Expected --markdown FILE with --beside"),
         (["fig9", "--address", "10.0.0.1:6379"], "is for --executor ray"),
     ],
 )
@@ -37,6 +38,23 @@ def test_bad_input_is_refused_and_nothing_is_written(arguments, message, out, ca
     assert main(["reproduce", *arguments, "--out", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_the_table_shows_both_scales(out, capsys):
+    """Whatever is measured at another scale stands beside, in a section of its own."""
+    table, medium = out.parent / "EVIDENCE.md", out.parent / "medium"
+    assert main(["reproduce", "lemma4.3", "--scale", "medium", "--out", str(medium)]) == 0
+    arguments = ["reproduce", "lemma4.3", "--out", str(out), "--markdown", str(table)]
+    assert main([*arguments, "--beside", str(medium)]) == 0
+    text = table.read_text()
+    head, _, below = text.partition("## At scale `medium`")
+    assert "| claim | `laptop` | `medium` |" in head
+    assert "The Γ, C recursion at finite depth | reproduced | reproduced |" in head
+    assert text.count("**lemma4.3** ") == 3
+    assert "### Claims and theorems" in below
+
+    assert main([*arguments, "--beside", str(out.parent / "none")]) == 2
+    assert "none" in capsys.readouterr().err
 
 
 def test_a_claim_is_reproduced_kept_and_rebuilt(out, capsys):

@@ -8,7 +8,9 @@ import pytest
 from planted import SMALL, change, planted, scatter
 
 from depthmup.paper import Setting, named
+from depthmup.paper.learning_rates import by_the_tolerance
 from depthmup.records import Reproduction
+from depthmup.statistics import around
 
 EIGHT_WINDOWS = {**SMALL, "steps": 8}
 
@@ -66,3 +68,14 @@ def test_block_depths_are_compared_at_the_same_number_of_layers():
 )
 def test_the_shift_of_the_optimum(name, drift, expected, tmp_path):
     assert verdict(name, tmp_path, partial(shifting, drift=drift)) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "said"),
+    [(0.15, 0.09, True), (-0.15, 0.05, True), (0.15, 0.16, False), (0.3, 0.1, False)],
+    ids=["upward", "downward", "perhaps not at all", "by more"],
+)
+def test_a_shift_by_about_the_tolerance_is_called_one(value, half, said):
+    notes = by_the_tolerance(around(value, half))
+    assert bool(notes) == said
+    assert all("about the tolerance" in note for note in notes)

@@ -47,6 +47,24 @@ def noisy(seed=0, deviation=0.009):
     return lambda: math.exp(deviation * rng.standard_normal())
 
 
+@pytest.mark.parametrize(
+    ("drift", "word"), [(-0.5, "inside the region"), (0.0, "outside of the region")]
+)
+def test_a_region_decides_in_the_place_of_the_tolerance(drift, word):
+    """Around -1/2: a drift that is clear is not enough, the interval must lie within or without."""
+    rng = np.random.default_rng(0)
+
+    def loss(i, k, s):
+        return valley(k - drift * i) * math.exp(0.004 * rng.standard_normal())
+
+    search, outcome = outcome_of(loss, region=(-0.65, -0.35), whole=True)
+    value, half, sizes = outcome.drift(search)
+    assert word in outcome.why
+    assert sizes == 4
+    assert abs(value - drift) <= half
+    assert (value - half >= -0.65 and value + half <= -0.35) == (drift == -0.5)
+
+
 SCATTER = st.sampled_from([0.0, 0.009, 0.1, 1.0])
 
 
@@ -132,6 +150,55 @@ def test_what_drifts_is_not_climbed_further(drift):
     assert verdict_of(value, half) is Verdict.DRIFTS
     assert abs(value - drift) <= half
     assert sizes < 6
+
+
+def brackets(drift, *, beside=0.0, bent=0.0, sizes=3):
+    """Three rates around each optimum, with two seeds whose optima or curvatures differ."""
+
+    def losses(i, k):
+        ways = (-1, 1) if i % 2 else (1, -1)
+        return [math.exp(0.07 * (1 + bent * way) * (k - beside * way) ** 2) for way in ways]
+
+    return [{drift * i + k: losses(i, k) for k in (-1.0, 0.0, 1.0)} for i in range(sizes)]
+
+
+@pytest.mark.parametrize("scatter", [{"beside": 0.1}, {"bent": 0.3}])
+def test_drifts_is_decided_at_small_sizes_where_that_is_cheaper(scatter):
+    """A third seed at three sizes costs 21 runs of the smallest; the fourth size begins with 48.
+
+    With curvatures that differ the interval has no bounds at two seeds, and has at three.
+    """
+    losses = [*brackets(-0.5, **scatter), {}, {}]
+    step = next_round(simulated_search(sizes=5), losses)
+    assert {ask.size for ask in step.asks} == {0, 1, 2}
+    assert {ask.seed for ask in step.asks} == {2}
+    # Of optima that hardly move, the larger sizes tell more; and where all sizes are wanted.
+    for drift, options in (
+        (-0.1, {}),
+        (-0.5, {"complete": True}),
+        (-0.5, {"whole": True}),
+        (-0.5, {"region": (-0.6, 0.0)}),
+    ):
+        search = simulated_search(sizes=5, **options)
+        step = next_round(search, [*brackets(drift, **scatter), {}, {}])
+        assert {ask.size for ask in step.asks} == {3}
+
+
+@pytest.mark.parametrize(("drift", "seeds"), [(-1.0, {0, 1}), (-2.0, {0})])
+def test_one_seed_looks_where_a_prediction_may_miss(drift, seeds):
+    step = next_round(simulated_search(sizes=4), [*brackets(drift, sizes=2), {}, {}])
+    assert {ask.size for ask in step.asks} == {2}
+    assert {ask.seed for ask in step.asks} == seeds
+
+
+def test_a_width_is_looked_at_after_every_seed_and_size():
+    """It spends no error over the looks, so none must be saved."""
+    assert simulated_search().looks == LOOKS
+    search = simulated_search(precision=0.03)
+    assert search.looks == (2, 3, 4, 5, 6, 7, 8)
+    step = next_round(search, brackets(-0.5, sizes=5))
+    assert "between" in step.why
+    assert len({ask.size for ask in step.asks}) == 1
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.05])

@@ -1,5 +1,6 @@
 """Rules of the run in what is trained: learning rate, decay, epsilon and betas, and their words."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -167,6 +168,15 @@ def test_the_question_is_said(sizes, said):
     sentences = question(design)
     assert said in " ".join(sentences)
     assert "learning rate by b^1/2 d^-1/2" in sentences[-2]
+
+
+def test_of_muon_it_is_said_that_its_momentum_stays():
+    def said(run, optimizer):
+        design, _ = runs(run, batch=(32, 64), steps=(100,))
+        return " ".join(question(replace(design, optimizers=(optimizer,))))
+
+    assert "whose momentum stays." in said("sqrt-batch", "muon")
+    assert "momentum" not in said("lmo", "muon") + said("sqrt-batch", "adamw")
 
 
 def test_of_several_rules_it_is_said_which_follows_which_law():

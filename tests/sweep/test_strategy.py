@@ -287,6 +287,25 @@ def test_one_seed_is_enough_for_a_clear_drift():
     assert "One seed" in report.finding().why
 
 
+def untrained(trial):
+    """The optimum falls by two octaves per doubling, and from depth 16 on nothing trains."""
+    best = -7.3 - 2 * math.log2(trial.depth / 4)
+    loss = math.exp(0.07 * (math.log2(trial.lr) - best) ** 2) if trial.depth < 16 else 5.0
+    return [4.0] + [loss * math.exp(_noise(trial.seed, trial.depth, trial.lr))] * (trial.steps - 1)
+
+
+def test_the_one_seed_of_a_size_that_never_trains_leaves_the_others_theirs():
+    report = depthmup.transfer(
+        depthmup.Model(train=untrained, version="1"), design(schemes="sp", depth=(4, 8, 16, 32))
+    )
+    finding = report.finding()
+    assert finding.verdict is Verdict.DRIFTS
+    assert "At depth 16 no learning rate trains" in finding.why
+    assert "One seed" not in finding.why
+    for optimum in finding.optima[:2]:
+        assert optimum.log2_lr.high - optimum.log2_lr.low < 2
+
+
 SEARCH = """
 import math, sys, time
 import numpy as np

@@ -31,8 +31,8 @@ class Options:
     """Names of claims, such as fig10 or claim7.1, or all; --list shows them."""
 
     scale: Literal["laptop", "medium", "paper"] = "laptop"
-    """Size of the experiments: laptop (half an hour for all claims on 2 cores), medium (an hour per
-    claim), or paper (the paper's own sizes)."""
+    """Size of the experiments: laptop (half an hour for all claims on 2 cores), medium (minutes to
+    half an hour per claim, hours for transformers), or paper (the paper's own sizes)."""
 
     data: tuple[str, ...] = ()
     """Data instead of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
@@ -47,6 +47,9 @@ class Options:
 
     markdown: Path | None = None
     """File for the table of verdicts as Markdown."""
+
+    beside: tuple[Path, ...] = ()
+    """Folders of other scales, whose verdicts stand in the Markdown beside these."""
 
     export: tuple[Literal["svg", "pdf", "png"], ...] = ()
     """Also write every chart in these formats."""
@@ -81,6 +84,11 @@ def run(options: Options) -> int:
     prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
     if options.markdown is not None:
         prepare_file(options.markdown, option="--markdown")
+    elif options.beside:
+        raise ValueError(
+            "Expected --markdown FILE with --beside: the verdicts of other scales stand there."
+        )
+    beside = [_evidence_in(folder) for folder in options.beside]
     with Store(options.out / MAIN_STORE) as store:
         about = {
             "claims": [claim.name for claim in claims],
@@ -112,10 +120,23 @@ def run(options: Options) -> int:
         evidence,
         options.out,
         markdown=options.markdown,
+        beside=beside,
         export=options.export,
         json=options.json,
     )
     return 0
+
+
+def _evidence_in(folder: Path) -> "Evidence":
+    """The evidence of another scale, as far as its store has it.
+
+    Raises:
+        StoreError: the folder holds none.
+    """
+    from depthmup.sweep import MAIN_STORE, Store
+
+    with Store(folder / MAIN_STORE, must_exist=True) as store:
+        return load_evidence(store)
 
 
 def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> "Setting":
@@ -192,6 +213,7 @@ def deliver_evidence(
     markdown: Path | None,
     export: tuple[str, ...],
     json: bool,
+    beside: Sequence["Evidence"] = (),
 ) -> None:
     """Write the page and the summary; show the verdicts, or print the summary.
 
@@ -201,6 +223,7 @@ def deliver_evidence(
         markdown: file for the table of verdicts.
         export: formats of further chart files.
         json: print the summary instead of the verdicts.
+        beside: findings at other scales, for the table.
     """
     import json as json_format
 
@@ -211,7 +234,9 @@ def deliver_evidence(
     reports.write_text(folder / "evidence.html", reports.evidence_page(evidence))
     if markdown is not None:
         made_by = str(evidence.config["command"])
-        reports.write_text(markdown, reports.evidence_markdown(evidence, command=made_by))
+        reports.write_text(
+            markdown, reports.evidence_markdown(evidence, command=made_by, beside=beside)
+        )
     if export:
         reports.export_pictures(evidence, folder / "charts", formats=export)
     if json:

@@ -126,6 +126,21 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
     )
 
 
+def by_the_tolerance(drift: Estimate) -> tuple[str, ...]:
+    """A note where an optimum certainly moves, by no certain amount below or above the tolerance.
+
+    Args:
+        drift: of the optimum.
+    """
+    low, high = min(abs(drift.low), abs(drift.high)), max(abs(drift.low), abs(drift.high))
+    if not drift.outside(0.0, 0.0) or not low < TOLERANCE < high:
+        return ()
+    return (
+        f"The optimum moves, but by about the tolerance: whether by more than {TOLERANCE:g} "
+        "octaves per doubling of depth is left open.",
+    )
+
+
 def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
     """The drift of a scheme's optimum over the depths beyond twice the base's.
 

@@ -16,6 +16,7 @@ from depthmup.paper.common import (
 )
 from depthmup.paper.learning_rates import STAYS, drift, gain
 from depthmup.paper.searches import (
+    SEARCHED_REVISED,
     Sought,
     searched_experiment,
     searched_networks,
@@ -176,6 +177,7 @@ CLAIMS: Sequence[Claim] = (
         "no better, and the loss is far above that of relu(W x).",
         source="TP6 Figure 2",
         experiment=_fig2,
+        revised=SEARCHED_REVISED,
     ),
     Claim(
         name="fig3",

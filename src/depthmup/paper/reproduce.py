@@ -40,14 +40,19 @@ def reproduce(
         tell: told the progress of the whole; what later rounds ask for is expected.
         about: what is recorded beside every result.
     """
-    # By key: what several claims ask for is done once.
-    first = {item.key: item for _, experiment in planned for item in experiment.asked}
-    plan = _Plan(open=any(experiment.then is not nothing for _, experiment in planned))
-    asked, count, running = tuple(first.values()), 0, [experiment for _, experiment in planned]
+    running = [experiment for _, experiment in planned]
+    plan = _Plan(open=any(experiment.then is not nothing for experiment in running))
+    aheads = [experiment.ahead(store) for experiment in running]
+    # By key: what several claims ask for is done once. What is there already counts as done.
+    items = {item.key: item for experiment in running for item in experiment.asked}
+    items |= _missing(aheads)
+    count = 0
     while True:
+        plan.expect(aheads)
+        asked = tuple(items.values())
         todo = _jobs(planned, store.missing(asked), placement)
         plan.begin(todo)
-        count += run(
+        count += run(  # the first one notes the session, whatever there is to do
             asked,
             store=store,
             executor=executor,
@@ -56,12 +61,16 @@ def reproduce(
             about=about,
         )
         plan.end(len(asked))
-        aheads = [(experiment, experiment.ahead(store)) for experiment in running]
-        running = [experiment for experiment, ahead in aheads if ahead.missing]
+        both = [(experiment, experiment.ahead(store)) for experiment in running]
+        running = [experiment for experiment, ahead in both if ahead.missing]
         if not running:
             return count
-        asked = tuple({item.key: item for _, ahead in aheads for item in ahead.missing}.values())
-        plan.expect([ahead for _, ahead in aheads])
+        aheads = [ahead for _, ahead in both]
+        items = _missing(aheads)
+
+
+def _missing(aheads: Sequence[Ahead]) -> dict[str, Any]:
+    return {item.key: item for ahead in aheads for item in ahead.missing}
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from depthmup.paper.claim import Ahead, Conclusion, Experiment, Setting
 from depthmup.paper.common import changed, judged, judged_from, networks, sweep_experiment
-from depthmup.records import Accepted, Study, Window
+from depthmup.records import Accepted, Reproduction, Study, Window
 from depthmup.rules import Scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep import (
@@ -24,6 +24,11 @@ from depthmup.sweep import (
     advance,
     begin,
     begin_with,
+)
+
+SEARCHED_REVISED = (
+    "The optima were first those of a grid of whole octaves, with four or five seeds; now a search "
+    "adds rates and seeds where the verdict is open."
 )
 
 
@@ -50,8 +55,8 @@ class Sought:
         stop = self.stop or design.steps
         return slice(stop - design.window, stop)
 
-    def state(self, store: Store) -> SearchState:
-        """The search as far as a store has its records.
+    def begun(self, store: Store) -> SearchState:
+        """The search before its first round.
 
         Args:
             store: with the runs of the grid, if there is one.
@@ -63,9 +68,7 @@ class Sought:
             whole=True,  # a claim is about all of its depths
             window=self.window,
         )
-        if alone.design.auto is None:
-            state = begin_with(state, alone, store)
-        return advance(state, store)
+        return state if alone.design.auto else begin_with(state, alone, store)
 
 
 def _searched(sweep: Sweep) -> Sweep:
@@ -95,6 +98,39 @@ def in_late_windows(
     )
 
 
+def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
+    """The searches of one claim, as far as a store has their records.
+
+    They go on side by side, a round of each at a time, so that what one leaves open can end
+    another. A scheme whose drift is judged over several windows stays open where one of them does:
+    once all sizes are measured in each, the other windows' searches stop, too.
+
+    Args:
+        sought: drifts of one claim.
+        store: with the runs of their grids.
+    """
+    states, stopped = [one.begun(store) for one in sought], set[str]()
+    while not any(state.pending for state in states):
+        before = states
+        going = [
+            not state.ended and one.scheme.name not in stopped
+            for one, state in zip(sought, states, strict=True)
+        ]
+        if not any(going):
+            break
+        states = [
+            advance(state, store, rounds=1) if goes else state
+            for goes, state in zip(going, states, strict=True)
+        ]
+        stopped = _open(sought, states)
+        # A round is not begun beside the one in which another window's search ends open.
+        states = [
+            state if state.ended or one.scheme.name not in stopped else old
+            for one, state, old in zip(sought, states, before, strict=True)
+        ]
+    return tuple(states)
+
+
 def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
     """What searches ask for next, each run once.
 
@@ -102,12 +138,30 @@ def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
         sought: drifts of one claim.
         store: with the runs of their grids.
     """
-    states = [one.state(store) for one in sought]
+    states = replayed(sought, store)
     return Ahead(
         missing=tuple(dict.fromkeys(chain.from_iterable(state.pending for state in states))),
         rest=sum(state.rest for state in states),
         rest_runs=sum(state.rest_runs for state in states),
     )
+
+
+def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[str]:
+    """Schemes one of whose searches has ended open, with all sizes measured in every window."""
+    unmeasured = {
+        one.scheme.name
+        for one, state in zip(sought, states, strict=True)
+        for size in state.sweep.design.all_sizes
+        if not state.sweep.rates(state.sweep.design.variant(), size)
+    }
+    ended = {
+        one.scheme.name
+        for one, state in zip(sought, states, strict=True)
+        if state.ended
+        and state.rounds
+        and one.accepted.judge(state.rounds[-1].drifts["depth"]) is Reproduction.UNDECIDABLE
+    }
+    return ended - unmeasured
 
 
 def searched_study(sought: Sequence[Sought], store: Store) -> Study:
@@ -124,8 +178,7 @@ def searched_study(sought: Sequence[Sought], store: Store) -> Study:
     windows = {}
     if sweep.design.auto is None:
         windows = {window.stop: window for window in judged(sweep, store).windows}
-    for one in sought:
-        state = one.state(store)
+    for one, state in zip(sought, replayed(sought, store), strict=True):
         study = judged_from(state.sweep, state.records, steps=(one.window,))
         (window,) = study.windows
         windows[window.stop] = _with(windows.get(window.stop), window, one.scheme.name)

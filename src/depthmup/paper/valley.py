@@ -183,6 +183,7 @@ CLAIMS: Sequence[Claim] = (
         "a block count together in the one and apart in the other.",
         source="TP6 Figure 7",
         experiment=_fig7,
+        revised="Drifts at every multiplier, which decide nothing, stood beside Figure 6 before.",
         remedy="A valley is straight over a short range of a only: where a^2 8 exceeds 1, what "
         "stands behind the LayerNorm no longer depends on a. Depth 1024, where the paper finds −1: "
         "--scale paper.",

@@ -1,7 +1,7 @@
 """Evidence as one self-contained page, as a table in Markdown, as lines, and as JSON."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +103,13 @@ def evidence_headline(evidence: Evidence) -> str:
     return "; ".join(parts)
 
 
-def evidence_markdown(evidence: Evidence, *, command: str) -> str:
+def evidence_markdown(evidence: Evidence, *, command: str, beside: Sequence[Evidence] = ()) -> str:
     """The summary table for a repository, with when, where and how it was obtained.
 
     Args:
         evidence: all findings.
         command: that obtained them.
+        beside: findings at other scales, which stand in sections of their own.
 
     Returns:
         Markdown.
@@ -130,30 +131,21 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
         "beforehand, not reproduced if one lies outside, and else not decidable at this scale. "
         "Where what is accepted was revised after a first result, the claim says so.",
         "",
-        "| | |",
-        "| --- | --- |",
-        *(
-            f"| {_cell(label)} | {_cell(text)} |"
-            for label, text in facts({**evidence.environment, **evidence.config})
-        ),
+        *_facts(evidence),
     ]
-    for group, title in GROUPS.items():
-        findings = [f for f in evidence.findings if f.group == group]
-        if not findings:
-            continue
+    if beside:
+        lines += ["", "## By scale", "", *_by_scale((evidence, *beside))]
+    lines += _tables(evidence, level="##")
+    for other in beside:
         lines += [
             "",
-            f"## {title}",
+            f"## At scale `{other.scale}`",
             "",
-            f"| claim | what | {_EXPECTED.get(group, 'paper')} | ours (95%) | accepted | verdict |",
+            f"{evidence_headline(other)}.",
+            "",
+            *_facts(other),
+            *_tables(other, level="###"),
         ]
-        lines.append("| --- | --- | --- | --- | --- | --- |")
-        for finding in findings:
-            for i, c in enumerate(finding.comparisons or ()):
-                first = f"**{finding.claim}** {finding.title}: {_word(finding)}" if not i else ""
-                verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"
-                row = (first, c.what, c.paper, measured(c.ours), str(c.accepted), verdict)
-                lines.append(f"| {' | '.join(_cell(text) for text in row)} |")
     revised = [f for f in evidence.findings if f.revised]
     if revised:
         lines += ["", "## Revised after a first result", ""]
@@ -163,6 +155,51 @@ def evidence_markdown(evidence: Evidence, *, command: str) -> str:
         lines += ["", "## Notes", "", *(f"- **{f.claim}**: {note}" for f, note in notes)]
     lines += ["", "Verdicts in brackets are shown beside and decide nothing.", ""]
     return "\n".join(lines)
+
+
+def _facts(evidence: Evidence) -> list[str]:
+    """When, where and how it was obtained."""
+    rows = facts({**evidence.environment, **evidence.config})
+    return [
+        "| | |",
+        "| --- | --- |",
+        *(f"| {_cell(label)} | {_cell(text)} |" for label, text in rows),
+    ]
+
+
+def _by_scale(scales: Sequence[Evidence]) -> list[str]:
+    """The verdicts of every claim that was measured at another scale than the first, by scale."""
+    verdicts = [{f.claim: _word(f) for f in of_scale.findings} for of_scale in scales]
+    named = {f.claim: f for of_scale in scales[1:] for f in of_scale.findings}
+    titles = [f"`{of_scale.scale}`" for of_scale in scales]
+    lines = [f"| claim | {' | '.join(titles)} |", "| --- " * (len(scales) + 1) + "|"]
+    for claim, finding in named.items():
+        row = (f"**{claim}** {finding.title}", *(words.get(claim, "–") for words in verdicts))
+        lines.append(f"| {' | '.join(_cell(text) for text in row)} |")
+    return lines
+
+
+def _tables(evidence: Evidence, *, level: str) -> list[str]:
+    """A table of comparisons for every group of findings, under headings of a level."""
+    lines: list[str] = []
+    for group, title in GROUPS.items():
+        findings = [f for f in evidence.findings if f.group == group]
+        if not findings:
+            continue
+        lines += [
+            "",
+            f"{level} {title}",
+            "",
+            f"| claim | what | {_EXPECTED.get(group, 'paper')} | ours (95%) | accepted | verdict |",
+            "| --- " * 6 + "|",
+        ]
+        for finding in findings:
+            for i, c in enumerate(finding.comparisons or ()):
+                first = f"**{finding.claim}** {finding.title}: {_word(finding)}" if not i else ""
+                verdict = _word_of(c, finding) if c.decisive else f"({_word_of(c, finding)})"
+                row = (first, c.what, c.paper, measured(c.ours), str(c.accepted), verdict)
+                lines.append(f"| {' | '.join(_cell(text) for text in row)} |")
+    return lines
 
 
 def evidence_text(evidence: Evidence) -> str:

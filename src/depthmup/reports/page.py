@@ -1,7 +1,7 @@
 """One self-contained HTML page from a study: opens offline, asks no server for anything."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
@@ -79,6 +79,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         parts=parts,
         certificates=[Markup(section.html) for section in sections],
         windows=[_steps(window) for window in study.windows],
+        elsewhere=_elsewhere(studies),
         config=facts(study.config, leave={"command", "question", "tuned"}),
         environment=facts(study.environment),
         command=_command(study),
@@ -87,6 +88,17 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         verdicts=script_json([[word for part in row for word in part] for row in of_windows]),
         library=library(),
     )
+
+
+def _elsewhere(studies: Iterable[Study]) -> str:
+    """Which steps those of a window are in runs of another length than the base's."""
+    lengths = {
+        curve.size.get("steps", curve.size.get("tokens", 1) / curve.size.get("batch", 1))
+        for study in studies
+        for window in study.windows
+        for curve in window.curves
+    }
+    return " of the base’s run, and the same part of every other" if len(lengths) > 1 else ""
 
 
 def _part(study: Study, *, prefix: str) -> dict[str, Any]:

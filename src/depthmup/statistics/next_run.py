@@ -5,7 +5,8 @@ a factor of two apart. Every other size starts with three rates around the optim
 ones predict. A verdict that is decided ends the search, and one of "drifts" ends the climb to
 larger sizes; ``looks`` makes the intervals true although one stops at them. Where all sizes are
 measured and the verdict is open, what comes next is what narrows the interval most for its cost:
-more seeds for all sizes, or half steps at some. Where nothing could decide it, the search ends too.
+more seeds for all sizes, or half steps at some. So it is before a larger size, where it would
+decide "drifts" for less than that size begins with. Where nothing could decide, the search ends.
 
 What is asked for follows from the losses alone, not from how they came about, so that a search can
 be resumed, replayed, or begun with a table of other runs. The losses of unfinished runs are not
@@ -138,7 +139,8 @@ class _State:
     def _instead_of(self, i: int, arms: Sequence[str], reached: Sequence[int]) -> Round | None:
         """Runs at the sizes reached that would decide "drifts" for less than size i begins with."""
         search = self.search
-        if search.complete or search.precision or len(arms) != 1 or len(self.brackets[i].rates):
+        wanted = search.complete or search.precision or search.whole
+        if wanted or len(arms) != 1 or len(self.brackets[i].rates):
             return None
         arm = search.arm(arms[0])
         sizes = [j for j in arm if j in reached]
@@ -390,7 +392,8 @@ class _Sharper:
         """
         state, search = self.state, self.state.search
         slope = looked_at(self._positions, self.fitted)
-        need, half = abs(float(slope.value)) - search.tolerance, float(slope.half)
+        value, half, (low, high) = float(slope.value), float(slope.half), search.edges
+        need = max(value - high, low - value)
         if need <= 0:
             return None
         later = [look for look in search.looks if look > state.look]

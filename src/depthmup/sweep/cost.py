@@ -117,7 +117,8 @@ def check_memory(
     if there is not None and needed > there:
         deepest = max(groups, key=memory)[0].network
         raise ValueError(
-            f"This sweep would need {needed / 2**30:.1f} GiB with {workers} workers, and "
+            f"This sweep would need {needed / 2**30:.1f} GiB with {workers} "
+            f"worker{'s' * (workers > 1)}, and "
             f"{there / 2**30:.1f} GiB are available; its largest networks have width "
             f"{deepest.width} and depth {deepest.depth}, and batches of up to "
             f"{max(group[0].batch_size for group in groups)}. Use fewer --workers, or smaller "
@@ -125,7 +126,9 @@ def check_memory(
         )
 
 
-def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: int) -> None:
+def check_memory_of_models(
+    model: "Model", stacks: Sequence[Sequence[Trial]], *, workers: int
+) -> None:
     """Refuse a sweep of a custom model whose weights and activations alone would not fit.
 
     The largest size is tried on torch's meta device, which takes no memory; a model that cannot be
@@ -133,8 +136,8 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
 
     Args:
         model: with its factory.
-        trials: of the sweep.
-        workers: number of runs at the same time.
+        stacks: the trials of the sweep that train as one, each alone where they are not stacked.
+        workers: number of runs or stacks at the same time.
 
     Raises:
         ValueError: the largest models at the same time need more memory than is available.
@@ -145,16 +148,19 @@ def check_memory_of_models(model: "Model", trials: Sequence[Trial], *, workers: 
     there = available()
     if resolved(model).make is None or there is None:
         return
-    largest = max(trials, key=lambda trial: trial.step_work)
-    of_one = bytes_of_trial(model, largest)
+    stack = max(stacks, key=lambda trials: len(trials) * trials[0].step_work)
+    of_one = bytes_of_trial(model, stack[0])
     if of_one is None:
         return
-    needed = workers * (PROCESS + of_one)
+    needed = workers * (PROCESS + len(stack) * of_one)
+    apart = f", and {len(stack)} of them train as one stack" if len(stack) > 1 else ""
+    advice = "Train them one by one, use" if apart else "Use"
     if needed > there:
         raise ValueError(
-            f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} workers, and "
+            f"This sweep would need at least {needed / 2**30:.1f} GiB with {workers} "
+            f"worker{'s' * (workers > 1)}, and "
             f"{there / 2**30:.1f} GiB are available; its largest model has "
-            f"{size_text(largest.size)}. Use fewer workers, or smaller sizes."
+            f"{size_text(stack[0].size)}{apart}. {advice} fewer workers, or smaller sizes."
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from depthmup.records import Tuned
 from depthmup.records.study import RUN_AXES
-from depthmup.rules import ONE, Power, RunLaws
+from depthmup.rules import ONE, Power, RunLaws, family
 from depthmup.sweep.design import Design, Variant
 from depthmup.sweep.run_laws import ratios_at
 from depthmup.sweep.tuning import law_of
@@ -144,6 +144,12 @@ def _followed(variant: Variant) -> str:
     rule = variant.scheme.title if variant.run is None else variant.run.name
     source = variant.scheme.source if variant.run is None else variant.run.source
     stay = f"; {', '.join(staying)} as at the base" if staying else ""
+    averages = {powers["epsilon"], powers["one_minus_beta"], powers["log_beta2"]}
+    if family(variant.optimizer).matrices_only and averages != {ONE}:
+        stay += (
+            ". Epsilon and betas are those of the AdamW beside the optimizer of matrices, whose "
+            "momentum stays"
+        )
     return f'The run follows "{rule}" ({source}): {", ".join(moving)}{stay}.'
 
 

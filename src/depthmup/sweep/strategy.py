@@ -142,17 +142,18 @@ def _loss(state: SearchState, run: Any, record: Record[Any]) -> float:
     return positive_loss_over(run, record, window, steps=design.steps)
 
 
-def advance(state: SearchState, store: Store) -> SearchState:
+def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> SearchState:
     """Replay the rounds that a store has the records of, up to the first that it has not.
 
     Args:
         state: so far.
         store: of runs.
+        rounds: most that are replayed.
 
     Returns:
         The state with what is to be trained next, or with the reasons why nothing is.
     """
-    while True:
+    while rounds > 0:
         state, steps = _steps(state)
         if not steps:
             return replace(state, pending=(), rest=0.0, rest_runs=0)
@@ -169,6 +170,8 @@ def advance(state: SearchState, store: Store) -> SearchState:
             rest_runs = sum(step.round.rest_runs for step in steps.values())
             return replace(state, pending=missing, rest=rest, rest_runs=rest_runs)
         state = _absorbed(state, steps, store.records(new))
+        rounds -= 1
+    return state
 
 
 def check_budget(state: SearchState) -> None:

@@ -217,13 +217,22 @@ def _transfer(
 ) -> Transfer:
     """How a variant's optimum moves along an axis."""
     along = [size[axis] for size in losses.sizes]
-    fitted = optima(losses.curves(), chance=losses.chance)
-    at_sizes = measured(fitted, losses.sizes)
+    whole = optima(losses.curves(), chance=losses.chance)
+    at_sizes = list(measured(whole, losses.sizes))
+    # Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
+    trains = [k for k, optimum in enumerate(at_sizes) if optimum.place is not Place.FAILED]
+    fitted = whole
+    if 0 < len(trains) < len(along):
+        fitted = optima(whole.curves[trains], chance=losses.chance)
+        for k, optimum in zip(
+            trains, measured(fitted, [losses.sizes[k] for k in trains]), strict=True
+        ):
+            at_sizes[k] = optimum
     inside = [k for k, optimum in enumerate(at_sizes) if optimum.place is Place.INTERIOR]
     drift = UNKNOWN
     if len(inside) > 1:
         positions = np.log2([along[k] for k in inside])
-        some, auto = optima(fitted.curves[inside]), sweep.design.auto
+        some, auto = optima(whole.curves[inside]), sweep.design.auto
         # Who stops when the interval decides needs one that may be looked at several times.
         slope = (
             drifts(positions, some)
@@ -237,7 +246,7 @@ def _transfer(
     if at_sizes[target].place is Place.FAILED:
         regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
     elif base in inside and target in inside:
-        regret = excess_loss(fitted, base, target)
+        regret = excess_loss(fitted, trains.index(base), trains.index(target))
     what = sweep.design.tune
     drift = replace(drift, unit=drift_unit(axis, what))
     verdict, why = judge(
@@ -259,7 +268,7 @@ def _transfer(
         title=variant.title,
         alpha=str(variant.scheme.alpha),
         gamma=str(variant.scheme.gamma),
-        optima=at_sizes,
+        optima=tuple(at_sizes),
         drift=drift,
         regret=replace(regret, unit=EXCESS_UNIT),
         verdict=verdict,

@@ -91,9 +91,16 @@ class CustomTrainer:
     def check(self, runs: Sequence[Trial], *, workers: int) -> None:
         from depthmup.training.preflight import preflight
 
-        preflight(self.model, runs, seconds=self.time_limit, stacked=self.stacked)
+        # Memory first: trying the functions draws the largest batch.
         if self.device == "cpu":
-            check_memory_of_models(self.model, runs, workers=workers)
+            check_memory_of_models(self.model, self._stacks(runs), workers=workers)
+        preflight(self.model, runs, seconds=self.time_limit, stacked=self.stacked)
+
+    def _stacks(self, runs: Sequence[Trial]) -> list[tuple[Trial, ...]]:
+        """The runs that train as one, each alone where they are not stacked."""
+        if not self.stacked:
+            return [(run,) for run in runs]
+        return [job.trials for job in together(runs, self.model, device=self.device)]
 
     def jobs(self, runs: Sequence[Trial]) -> Sequence[Job]:
         if self.stacked:
@@ -101,10 +108,8 @@ class CustomTrainer:
         return trial_jobs(runs, self.model, device=self.device, threads=self.threads)
 
     def seconds(self, runs: Sequence[Trial]) -> float:
-        from depthmup.training.forecast import seconds_of_stacks, seconds_of_trials
+        from depthmup.training.forecast import seconds_of_stacks
 
         if self.device != "cpu" or not runs:
             return float("nan")
-        if self.stacked:
-            return seconds_of_stacks(self.model, [job.trials for job in together(runs, self.model)])
-        return seconds_of_trials(self.model, runs)
+        return seconds_of_stacks(self.model, self._stacks(runs))

@@ -3,14 +3,14 @@
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from depthmup.model import Model, batches_at, network_at, resolved
+from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.records import Trial
 from depthmup.training.data_and_weights import stream
 from depthmup.training.stacked_trials import run_together
@@ -20,21 +20,8 @@ STEPS = 4
 """Of a timed run; the first, which allocates and loads, is left out."""
 
 
-def seconds_of_trials(model: Model, trials: Sequence[Trial]) -> float:
-    """Predicted seconds of one idle core for trials that train one by one, if none diverges.
-
-    Args:
-        model: whose trials these are.
-        trials: to be trained.
-
-    Returns:
-        Seconds; NaN where ``train`` does everything, or a try fails.
-    """
-    return seconds_of_stacks(model, [(trial,) for trial in trials])
-
-
 def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
-    """Predicted seconds of one idle core for stacks of trials, if none diverges.
+    """Predicted seconds of one idle core for trials, if none diverges.
 
     A step takes c_0 + c_1 work seconds: the operations that any stack starts, and those that grow
     with its members' parameters and examples. Both are fitted to the least stack and the median
@@ -42,7 +29,7 @@ def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
 
     Args:
         model: whose trials these are.
-        stacks: trials that differ in learning rate and seed alone, each trained as one.
+        stacks: trials that train as one, each alone where they are not stacked.
 
     Returns:
         Seconds; NaN where ``train`` does everything, or a try fails.
@@ -64,6 +51,9 @@ def _work(stack: Sequence[Trial]) -> float:
     return sum(trial.step_work for trial in stack)
 
 
+DRAWN = 64
+"""The largest batch that is drawn to see what it takes."""
+
 WEIGHTS = 4
 """Copies of a model's weights during training: weights, gradients and Adam's two moments."""
 
@@ -81,7 +71,17 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     Returns:
         Bytes; None for a model that cannot be built on that device.
     """
-    own = resolved(model)
+    size, own = trial.size, resolved(model)
+    if size.get("batch", 0) <= DRAWN:
+        return _bytes_at(own, size)
+    # What is kept is proportional to the batch; a large one may not even be drawn.
+    half, whole = (_bytes_at(own, {**size, "batch": n}) for n in (DRAWN // 2, DRAWN))
+    if half is None or whole is None:
+        return None
+    return whole + (whole - half) * (size["batch"] - DRAWN) // (DRAWN // 2)
+
+
+def _bytes_at(own: Functions, size: Mapping[str, int]) -> int | None:
     storages: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -92,9 +92,9 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
 
     try:
         with torch.device("meta"):
-            network = network_at(own, trial.size)
+            network = network_at(own, size)
         weights = list(network.parameters())
-        inputs, targets = batches_at(own, trial.size)(stream(0, "batches"))
+        inputs, targets = batches_at(own, size)(stream(0, "batches"))
         inputs, targets = moved(inputs, "meta"), moved(targets, "meta")
     except Exception:  # functions that need real tensors: their memory is unknown before training
         return None
