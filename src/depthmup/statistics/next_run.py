@@ -35,7 +35,8 @@ FEWEST = 3
 
 FAR = 1.5
 """Octaves from the nearest size's optimum beyond which one seed looks whether a prediction holds:
-there it misses, or nothing trains, as often as not. The other seeds follow where the bracket is."""
+where optima move so fast it often misses, or nothing trains. The other seeds follow at the rates of
+the bracket, so that no verdict changes."""
 
 FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
