@@ -11,6 +11,7 @@ from valleys import NAMES, SHAPES, fitted
 
 from depthmup.records import Place
 from depthmup.statistics import Curves, best_log2_lr, best_log_loss, log_ratio_of_best, optima
+from depthmup.statistics.cost import centre_error
 
 universal = settings(max_examples=40, deadline=None)
 
@@ -407,3 +408,15 @@ class TestBest:
     def test_a_curve_that_never_trains_has_no_ratio(self):
         fine = np.exp(0.2 * (X[:, None] + 3) ** 2 + np.zeros(2))
         assert not log_ratio_of_best((X, np.full((8, 2), inf)), (X, fine)).known
+
+
+def test_seeds_of_a_size_that_never_trains_say_nothing_of_the_others():
+    """Of such a size a search asks for one seed; the others' errors stay those of their seeds."""
+    noise = np.random.default_rng(0).normal(size=(3, 8, 4))
+    trained = [np.exp(0.2 * (X[:, None] + 3.2) ** 2 + 0.1 * of_size) for of_size in noise]
+    never = np.where(np.arange(4) > 0, nan, inf) + np.zeros((8, 1))
+    alone = optima(Curves.of([X] * 3, trained))
+    beside = optima(Curves.of([X] * 4, [*trained, never]))
+    errors = [[centre_error(fit, size) for size in range(3)] for fit in (alone, beside)]
+    assert errors[1] == approx(errors[0])
+    assert min(errors[0]) > 1.1 * alone.misfit.max()  # seeds are the larger part

@@ -92,8 +92,8 @@ def _ended(study: Study, transfer: Transfer) -> str:
     """Why a search ended that did not decide; what decided stands in the verdict."""
     if study.search is None or transfer.verdict is not Verdict.UNDECIDED:
         return ""
-    ended = study.search.ended.get(transfer.scheme, "")
-    return f" The search ended here: {ended.rstrip(".")}." if ended else ""
+    ended = study.search.ended.get(transfer.scheme, "").rstrip(".")
+    return f" The search ended here: {ended}." if ended else ""
 
 
 _LETTERS = {"depth": "L", "width": "n"}

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from depthmup.records import Estimate
-from depthmup.statistics.intervals import CONFIDENCE, student
+from depthmup.statistics.intervals import CONFIDENCE, jackknife_error, student
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import PRIOR_FREEDOM
 
@@ -21,10 +21,12 @@ def centre_error(fitted: Optima, size: int) -> float:
 
     Student's t of few seeds is widened to the normal's scale, so that errors of sizes add.
     """
-    if fitted.curves.fewest_seeds < 2:
+    # The size's own: where nothing trains, a search asks for one seed, which says nothing of others.
+    seeds = np.flatnonzero(fitted.curves.seeds[size])
+    if len(seeds) < 2:
         error, freedom = float(fitted.scatter[size]), float(PRIOR_FREEDOM)
     else:
-        scatter, free = fitted.seed_error(fitted.centre_without[size])
+        scatter, free = jackknife_error(fitted.centre_without[size], [seeds])
         error, freedom = float(scatter), float(free)
     widened = error * float(student(freedom)) / float(student(math.inf))
     return math.hypot(widened, float(fitted.misfit[size]))
