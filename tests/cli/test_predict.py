@@ -62,7 +62,10 @@ def test_json_and_a_chart(call, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [axis["axis"] for axis in found["axes"]] == ["depth", "width"]
     assert found["axes"][0]["drift"]["value"] < -0.3
-    assert "vega" in out.read_text().lower()
+    page = out.read_text(encoding="utf-8")
+    assert "<h1>Along depth the best learning rate moves down" in page
+    assert "Along width" in page
+    assert "vega" in page.lower()
 
 
 @pytest.mark.parametrize(

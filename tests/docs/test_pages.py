@@ -134,7 +134,7 @@ def test_the_command_lines_of_a_page_are_commands(line, monkeypatch):
 
 
 def would_train(options):
-    """As far as ``depthmup transfer`` goes before it trains: everything that it refuses is refused."""
+    """As far as ``depthmup transfer`` goes before it trains: what it refuses is refused."""
     model, design = transfer.asked(options)
     sweep, target = resolved_sweep(
         model, design, parse_size(options.target, option="--target") or None

@@ -281,3 +281,22 @@ def test_the_loss_axis_reaches_down_to_an_optimum_below_all_points():
     axis = loss_axis([0.6, 0.9, 2.0], must_show=[0.4])
     assert axis.low < 0.4
     assert loss_axis([0.6, 0.9, 2.0], must_show=[0.7]).low > 0.5
+
+
+def test_a_long_title_is_folded_and_not_cut(study):
+    """Labels of a chart are cut where they are longer than their room; lines of one are not."""
+    title = "CompleteP with AdamW, multiplier 0.5, decay 0.1"
+    windows = [
+        replace(w, transfers=(replace(w.transfers[0], title=title), *w.transfers[1:]))
+        for w in study.windows
+    ]
+    renamed = replace(study, windows=tuple(windows))
+    spec = CHARTS["drift"](renamed).to_dict(validate=False)
+    name = next(row["name"] for row in rows(spec) if row.get("title") == title)
+    assert name.replace("\n", " ") == title
+    assert max(map(len, name.splitlines())) <= 16
+    assert "split(datum.label" in json.dumps(spec)
+    beside = optimum_against_size(renamed).to_dict(validate=False)
+    words = {row["words"] for row in rows(beside) if row.get("title") == title}
+    assert {text.replace("\n", " ") for text in words} == {title}
+    assert '"lineBreak": "\\n"' in json.dumps(beside)

@@ -53,13 +53,13 @@ def run(options: "Options", files: "tuple[Path, Path] | None" = None) -> int:
     if files is not None:
         page, data = files
         reports.write_text(data, text + "\n")
-        reports.save_chart(_chart(prediction, options, measured), page)
+        reports.write_text(page, _page(prediction, options, measured, data=data.name))
     if options.json:
         print_json(reports.strict(result))
         return 0
     _print(prediction, measured)
     if files is not None:
-        print(f"The chart: {files[0].resolve()}")
+        print(f"The page: {files[0].resolve()}")
     return 0
 
 
@@ -90,7 +90,7 @@ def _inputs() -> Any:
     return inputs / np.linalg.norm(inputs, axis=1, keepdims=True)
 
 
-def _chart(prediction: Any, options: "Options", measured: "Movement | None") -> Any:
+def _page(prediction: Any, options: "Options", measured: "Movement | None", *, data: str) -> str:
     from depthmup import reports
     from depthmup.records import Estimate
 
@@ -100,7 +100,28 @@ def _chart(prediction: Any, options: "Options", measured: "Movement | None") -> 
         octaves=tuple(Estimate(value=v, low=v, high=v) for v in prediction.octaves),
     )
     title = f"SGD's best learning rate, {prediction.scheme}, {options.activation}"
-    return reports.optimum_chart(predicted, measured=measured, title=title)
+    return reports.optimum_page(
+        {"depth": (predicted, measured)},
+        title=title,
+        headline=_headline(prediction),
+        notes=[_RULE],
+        command=["depthmup", *sys.argv[1:]],
+        data=data,
+    )
+
+
+_RULE = "This is a rule, not a theorem: docs/predict.md has its errors."
+
+
+def _headline(prediction: Any) -> str:
+    from depthmup.reports.sentences import number
+
+    if not math.isfinite(prediction.drift):
+        return f"{prediction.scheme}: networks explode at initialization."
+    return (
+        f"{prediction.scheme}: SGD's best learning rate is predicted to move by "
+        f"{number(prediction.drift)} octaves per doubling of depth."
+    )
 
 
 def _print(prediction: Any, measured: "Movement | None") -> None:
@@ -117,8 +138,4 @@ def _print(prediction: Any, measured: "Movement | None") -> None:
             line += f"  {number(beside[depth].value):>9}"
         print(line)
     if math.isfinite(prediction.drift):
-        print(
-            f"\n{prediction.scheme}: SGD's best learning rate is predicted to move by "
-            f"{number(prediction.drift)} octaves per doubling of depth. This is a rule, not a "
-            "theorem: docs/predict.md has its errors."
-        )
+        print(f"\n{_headline(prediction)} {_RULE}")

@@ -1,5 +1,6 @@
 """``depthmup predict``: how SGD's best learning rate will move with size, without training."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -57,7 +58,7 @@ class Options:
     """Function that returns the loss; by default the file's loss, or cross-entropy."""
 
     out: Path | None = None
-    """File for a chart: .html, .svg, .pdf or .png."""
+    """File for a page, .html, or a chart, .svg, .pdf or .png."""
 
     json: bool = False
     """Print the result as JSON, and nothing else on stdout."""
@@ -71,7 +72,7 @@ def run(options: Options) -> int:
     from depthmup.diagnostics import predict
     from depthmup.model import Model, size
     from depthmup.records.codec import strict
-    from depthmup.reports import prediction_chart, save_chart
+    from depthmup.reports import prediction_chart, prediction_page, save_chart, write_text
     from depthmup.reports.files import CHART_FORMATS
 
     if options.out is not None:
@@ -98,14 +99,17 @@ def run(options: Options) -> int:
         plan_options={} if options.own_init == "measured" else {"own_init": options.own_init},
         progress=NetworksDone(),
     )
-    if options.out is not None:
+    if options.out is not None and options.out.suffix == ".html":
+        write_text(options.out, prediction_page(prediction, command=["depthmup", *sys.argv[1:]]))
+    elif options.out is not None:
         save_chart(prediction_chart(prediction), options.out)
     if options.json:
         print_json(strict(prediction))
         return 0
     _print(prediction)
     if options.out is not None:
-        print(f"\nThe chart: {options.out.resolve()}")
+        kind = "page" if options.out.suffix == ".html" else "chart"
+        print(f"\nThe {kind}: {options.out.resolve()}")
     return 0
 
 

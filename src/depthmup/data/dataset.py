@@ -16,7 +16,13 @@ class Dataset:
     classes: int
 
     def batches(self, steps: int, batch_size: int, generator: torch.Generator) -> Tensor:
-        """Indices of every step's examples, drawn with replacement: (steps, batch_size)."""
+        """Indices of every step's examples, drawn with replacement: (steps, batch_size).
+
+        Args:
+            steps: of training.
+            batch_size: examples of each.
+            generator: source of the order.
+        """
         return torch.randint(len(self.labels), (steps, batch_size), generator=generator)
 
     def epochs(self, steps: int, batch_size: int, generator: torch.Generator) -> Tensor:
@@ -24,6 +30,11 @@ class Dataset:
 
         The epochs' shuffled orders follow each other without a gap, so a batch may lie across the
         border of two: E epochs of N examples are floor(E N / batch_size) steps, none left out.
+
+        Args:
+            steps: of training.
+            batch_size: examples of each.
+            generator: source of the order.
         """
         examples, wanted = len(self.labels), steps * batch_size
         # As many whole epochs as the steps begin; the last one is cut.

@@ -51,8 +51,8 @@ class Block:
     >>> Block(activation="relu", block_depth=2).layers
     ('matrix', 'phi', 'matrix')
 
-    *Source:* blocks of one matrix: TP6 (arXiv 2310.02244) Definition 6.1 and Figure 2; the others are
-    derived here.
+    *Source:* blocks of one matrix: TP6 (arXiv 2310.02244) Definition 6.1 and Figure 2; the others
+    are derived here.
     """
 
     activation: str | Activation = "identity"

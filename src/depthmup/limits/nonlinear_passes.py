@@ -185,7 +185,13 @@ class Training:
         return states[..., :n], states[..., n : 2 * n], square
 
     def run(self, derivative: Callable[[slice, Array], Array], start: Array, *, up: bool) -> Array:
-        """Integrate through depth, keeping the account of what is unresolved."""
+        """Integrate through depth, keeping the account of what is unresolved.
+
+        Args:
+            derivative: of the state by depth, from a slice of layers and the state there.
+            start: the state where integration begins.
+            up: from the input to the output, or back.
+        """
         states, settled = integrate(self.mesh, derivative, start, up=up)
         self.settled = self.settled and settled
         size = float(np.abs(states).max(initial=0.0))

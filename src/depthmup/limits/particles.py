@@ -219,7 +219,11 @@ class Population(ABC):
             self.d[i, rows] = d + self.c * self.fall(i, t, rows, d)
 
     def mean(self, left: Array, right: Array) -> Array:
-        """E of products, over particles or neurons: (rows, columns)."""
+        """E of products, over particles or neurons: (rows, columns).
+
+        Args:
+            left, right: (rows, particles) and (columns, particles).
+        """
         result: Array = left @ right.T / left.shape[1]
         return result
 

@@ -27,12 +27,20 @@ class Estimate:
         return math.isfinite(self.value)
 
     def inside(self, low: float, high: float) -> bool:
-        """Whether the whole interval lies in [low, high]."""
+        """Whether the whole interval lies in [low, high].
+
+        Args:
+            low, high: ends of the region, in the estimate's unit.
+        """
         # Comparisons with NaN are false, so that an unknown estimate is neither inside nor outside.
         return low <= self.low and self.high <= high
 
     def outside(self, low: float, high: float) -> bool:
-        """Whether the whole interval lies outside [low, high]."""
+        """Whether the whole interval lies outside [low, high].
+
+        Args:
+            low, high: ends of the region, in the estimate's unit.
+        """
         return self.high < low or self.low > high
 
 

@@ -21,6 +21,7 @@ from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.html import page_spec
 from depthmup.reports.limit_chart import limit_chart, limit_page
 from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
+from depthmup.reports.optimum_pages import optimum_page, prediction_page
 from depthmup.reports.page import page, study_legends, study_specs
 from depthmup.reports.recorded import (
     example_certificate,
@@ -74,10 +75,12 @@ __all__ = [
     "number",
     "optimum_against_size",
     "optimum_chart",
+    "optimum_page",
     "page",
     "page_spec",
     "plain_table",
     "prediction_chart",
+    "prediction_page",
     "rate_panel",
     "regime_map",
     "regime_maps",

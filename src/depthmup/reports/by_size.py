@@ -17,7 +17,7 @@ from depthmup.reports.chart_layers import (
     tip_title,
     window_param,
 )
-from depthmup.reports.sentences import is_larger_better, number
+from depthmup.reports.sentences import folded, is_larger_better, number
 from depthmup.reports.study_rows import Row, base_size, optimum_rows, sizes, transfers
 from depthmup.reports.style import (
     BAND,
@@ -192,12 +192,12 @@ def _by_scheme(
             ),
             alt.Chart(data(labels))
             .transform_filter(shown())
-            .mark_text(align="left", dx=11, fontSize=12, fontWeight="bold", limit=110)
+            .mark_text(align="left", dx=11, fontSize=12, fontWeight="bold", lineBreak="\n")
             .encode(
                 x=alt.X("label_x:Q", **same(x)),
                 y=alt.Y("label:Q", **same(y)),
                 # Without text there is nothing that the layout would keep room for.
-                text=alt.condition(f"width < {_LABEL_FROM}", alt.value(""), "title:N"),
+                text=alt.condition(f"width < {_LABEL_FROM}", alt.value(""), "words:N"),
                 color=colour,
             ),
         ).add_params(window_param(study, window))
@@ -220,7 +220,8 @@ def _against_size(
     failed: list[Row] = []
     for row in optimum_rows(study):
         scheme, size, location = str(row["scheme"]), row[study.axis], row["place"]
-        drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme}
+        words = folded(str(row["title"]), 14)
+        drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme, "words": words}
         if location == Place.FAILED.value:
             # Where nothing trains there is no value to draw: the mark stands in the margin, below
             # the learning rates (all are too large), above the losses.
@@ -243,7 +244,8 @@ def _against_size(
         for size in {row[study.axis] for row in last.values()}:
             ends = [row for row in last.values() if row[study.axis] == size]
             wished = [axis.where(axis.clamp(row["value"])) for row in ends]
-            for row, place_ in zip(ends, spread(wished, 0.055), strict=True):
+            lines = 1 + max(row["words"].count("\n") for row in ends)
+            for row, place_ in zip(ends, spread(wished, 0.055 * lines), strict=True):
                 row["label"] = axis.at(place_)
                 row["label_x"] = size * max(shift.values())
     return rows, failed

@@ -24,7 +24,7 @@ from depthmup.reports.chart_layers import (
     tip_title,
     window_param,
 )
-from depthmup.reports.sentences import number
+from depthmup.reports.sentences import folded, number
 from depthmup.reports.study_rows import (
     Row,
     base_size,
@@ -257,7 +257,7 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         "name:N",
         title=None,
         sort=alt.EncodingSortField("order", op="min"),
-        axis=alt.Axis(labelLimit=140, ticks=False),
+        axis=alt.Axis(labelExpr="split(datum.label, '\\n')", ticks=False),
     )
     band = alt.Chart(data([{"least": -study.tolerance, "most": study.tolerance}]))
     every = alt.Chart(data(rows)).transform_filter(shown()).encode(y=y)
@@ -288,7 +288,7 @@ def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any
         .add_params(window_param(study, window))
         .properties(
             width=width,
-            height=max(52 * len(names), 60),
+            height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
             description="Drift per scheme with its 95% interval",
             title=alt.TitleParams(
                 text="Does the interval stay inside the band?",
@@ -311,7 +311,7 @@ def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
     axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
     titles = [t.title for t in transfers(study)]
     names = {
-        t.scheme: t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]"
+        t.scheme: folded(t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]")
         for t in transfers(study)
     }
     for row in rows:

@@ -4,7 +4,8 @@ from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
 from depthmup.reports.growth import growth_panel, growth_rows
-from depthmup.reports.html import facts, library, render, script_json
+from depthmup.reports.html import facts, library, page_spec, render, script_json
+from depthmup.reports.sentences import folded
 from depthmup.reports.style import BAND, configured
 
 _ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
@@ -80,6 +81,7 @@ def check_page(check: Check) -> str:
     }
     return render(
         "check.html.j2",
+        legend=[(str(outcome), colour) for outcome, colour in _COLOURS.items()],
         title=f"Coordinate check of {check.title}",
         headline=check_headline(check),
         failures=[_row(e) for e in check.failures],
@@ -141,6 +143,10 @@ def _row(e: Exponent) -> dict[str, str]:
     }
 
 
+_ROW = 27  # pixels: two lines of a name
+_LINES = "split(datum.label, '\\n')"
+
+
 def _deviations(check: Check) -> dict[str, Any]:
     """Dots with intervals, around the margin."""
     import altair as alt
@@ -152,7 +158,7 @@ def _deviations(check: Check) -> dict[str, Any]:
         centre = e.estimate.value - deviation(e)
         rows.append(
             {
-                "name": f"{e.module}: {e.observable} ({e.axis})",
+                "name": folded(f"{e.module}: {e.observable} ({e.axis})", 28),
                 "value": deviation(e),
                 "low": e.estimate.low - centre,
                 "high": e.estimate.high - centre,
@@ -162,12 +168,12 @@ def _deviations(check: Check) -> dict[str, Any]:
     band = alt.Chart(alt.Data(values=[{"low": -check.margin, "high": check.margin}])).mark_rect(
         color=BAND, opacity=0.6, clip=True
     )
-    y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=420))
+    y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelExpr=_LINES, labelOverlap=False))
     colour = alt.Color(
         "outcome:N",
         title=None,
         scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
-        legend=alt.Legend(orient="top"),
+        legend=None,
     )
     data = alt.Chart(alt.Data(values=rows))
     # A long interval must not squash the rest: it leaves the panel instead, which the text says.
@@ -181,5 +187,4 @@ def _deviations(check: Check) -> dict[str, Any]:
             x=alt.X("value:Q", scale=domain), y=y, color=colour, tooltip=tips
         )
     )
-    spec: dict[str, Any] = configured(layers.properties(width=520)).to_dict()
-    return spec
+    return page_spec(configured(layers.properties(width="container", height=_ROW * len(rows))))

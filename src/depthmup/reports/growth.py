@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome
+from depthmup.reports.sentences import folded
 from depthmup.reports.style import INK, configured
 
 _LINES = {Outcome.FAIL: "#a83f00", Outcome.UNDECIDED: "#5b6472", Outcome.PASS: "#00734f"}
@@ -123,7 +124,13 @@ def growth_chart(check: Check, *, columns: int = 3, width: int = 150, height: in
 
     panels = [
         growth_panel(check, e, width=width, height=height).properties(
-            title=alt.TitleParams(text=_name(e), fontSize=9, anchor="start", offset=3)
+            title=alt.TitleParams(
+                # In lines: a name that is wider than its panel would be cut.
+                text=folded(_name(e), (width + 25) // 6).split("\n"),
+                fontSize=9,
+                anchor="start",
+                offset=3,
+            )
         )
         for e in _judged(check.exponents)
         if growth_rows(check, e)

@@ -74,6 +74,12 @@ def optimum_chart(
         *(alt.Tooltip(f"{n}:Q", format="+.2f") for n in ("octaves", "low", "high")),
     ]
     zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=MUTED, strokeDash=[4, 4])
+    measured_layers = (
+        points.mark_rule(color="#d55e00").encode(x=x, **ends),
+        points.mark_point(color="#d55e00", filled=True, size=70, opacity=1).encode(
+            x=x, y=y, tooltip=tooltip
+        ),
+    )
     result: alt.LayerChart = configured(
         alt.layer(
             zero.encode(y=alt.Y("zero:Q", title=y["title"])),
@@ -81,10 +87,7 @@ def optimum_chart(
             line.mark_line(point=alt.OverlayMarkDef(color=INK), color=INK).encode(
                 x=x, y=y, tooltip=tooltip
             ),
-            points.mark_rule(color="#d55e00").encode(x=x, **ends),
-            points.mark_point(color="#d55e00", filled=True, size=70, opacity=1).encode(
-                x=x, y=y, tooltip=tooltip
-            ),
+            *(measured_layers if measured is not None else ()),
         ).properties(
             width=420,
             height=300,

@@ -84,7 +84,8 @@ def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
     return result
 
 
-def _map(points: Sequence[MapPoint], *, title: str) -> Any:
+def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
+    """The map of one measurement; on a page as wide as that, with its legend below."""
     import altair as alt
 
     rows = [
@@ -112,12 +113,15 @@ def _map(points: Sequence[MapPoint], *, title: str) -> Any:
         axis=_axis([point.gamma for point in points]),
     )
     colour = alt.Color(
-        "region:N", title="region", scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS))
+        "region:N",
+        title="region",
+        scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
+        legend=alt.Legend(orient="bottom", columns=_COLUMNS) if page else alt.Legend(),
     )
     # Hollow squares are drawn within the same outline: their stroke lies half outside.
     styles: dict[str, dict[str, Any]] = {
-        "yes": {"filled": True, "size": 480},
-        "no": {"filled": False, "size": 320, "strokeWidth": 4},
+        "yes": {"filled": True, "size": _sized(480)},
+        "no": {"filled": False, "size": _sized(320), "strokeWidth": 4},
     }
     squares = [
         alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
@@ -131,7 +135,21 @@ def _map(points: Sequence[MapPoint], *, title: str) -> Any:
         .encode(x="alpha:Q", y="gamma:Q")
     )
     layers = [_line(points), *squares, crosses, *_labels(points), *_schemes(points)]
-    return alt.layer(*layers).properties(title=title, width=560, height=520)
+    return alt.layer(*layers).properties(
+        title=title, width="container" if page else 560, height=520
+    )
+
+
+def _sized(area: int) -> Any:
+    """Squares that do not touch where the chart is narrow, as on a telephone."""
+    import altair as alt
+
+    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)")
+
+
+_COLUMNS = {"expr": "width < 400 ? 1 : 3"}
+_WIDE = "width < 400 ? 0 : 1"
+"""Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
 
 
 def _line(points: Sequence[MapPoint]) -> Any:
@@ -164,6 +182,7 @@ def _labels(points: Sequence[MapPoint]) -> list[Any]:
         rows.append({"alpha": alpha, "gamma": gamma, "region": words})
     text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
     font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold", "lineBreak": "\n"}
+    font["opacity"] = alt.ExprRef(_WIDE)
     # A halo in the colour of the paper keeps the words legible on squares of any colour.
     halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
     return [halo, text.mark_text(color=INK, **font)]
@@ -193,6 +212,7 @@ def _schemes(points: Sequence[MapPoint]) -> list[Any]:
     base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
     dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
     font: dict[str, Any] = {"fontSize": 11, "align": "left", "dx": -6}
+    font["opacity"] = alt.ExprRef(_WIDE)
     text = base.encode(text="schemes:N", y="beside:Q")
     halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
     return [dots, halo, text.mark_text(color=INK, **font)]
@@ -229,7 +249,7 @@ def regimes_page(
         True
     """
     sections = [
-        PageSection(title=title, chart=configured(_map(points, title="")), fixed=True)
+        PageSection(title=title, chart=configured(_map(points, title="", page=True)))
         for title, points in maps.items()
     ]
     counts = [(region, *(_count(points, region) for points in maps.values())) for region in REGIONS]

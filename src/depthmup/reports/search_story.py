@@ -142,7 +142,7 @@ def _narrowing_encodings(study: Study, rows: list[Row], drifts: Axis) -> tuple[A
     titles = {t.scheme: t.title for t in transfers(study)}
     x = alt.X(
         "work:Q",
-        title="share of the whole work that went into the scheme",
+        title="share of the whole work",
         axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
         scale=alt.Scale(
             type="log",

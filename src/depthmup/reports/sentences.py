@@ -1,6 +1,7 @@
 """Findings in words, and numbers formatted for people."""
 
 import math
+import textwrap
 
 from depthmup.records import Axis, Estimate, Optimum, Place, Study, Transfer, Verdict
 from depthmup.reports.study_rows import base_size, size_of, transfers
@@ -152,3 +153,20 @@ def _join(names: list[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def folded(title: str, columns: int = 16) -> str:
+    """A title in lines for a label of a chart, which is cut where it is longer than its room.
+
+    Args:
+        title: of a scheme.
+        columns: of the widest line; a longer word is broken.
+
+    Returns:
+        The lines, joined by line breaks.
+
+    Example:
+        >>> folded("CompleteP, every multiplier 0.5")
+        'CompleteP, every\\nmultiplier 0.5'
+    """
+    return "\n".join(textwrap.wrap(title, columns)) or title

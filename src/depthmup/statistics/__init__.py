@@ -43,12 +43,13 @@ from depthmup.statistics.intervals import (
 )
 from depthmup.statistics.law import Size
 from depthmup.statistics.looks import LOOKS, looked_at
-from depthmup.statistics.next_run import curves_of, next_round
+from depthmup.statistics.next_run import next_round
 from depthmup.statistics.optimum import Optima, optima
 from depthmup.statistics.pooled import Pooled, pooled_law
 from depthmup.statistics.refusals import noisy_sizes
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.search import Ask, Done, Round, Search
+from depthmup.statistics.search_state import curves_of
 
 __all__ = [
     "CONFIDENCE",

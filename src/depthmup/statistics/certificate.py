@@ -177,6 +177,11 @@ def check_asked(log2_lrs: Sequence[float], target: Size, tuned: Tuned = LEARNING
 
     Raises:
         ValueError: fewer than two values, or a target that is no size.
+
+    Args:
+        log2_lrs: log2 of the values that would be trained.
+        target: a value for every axis.
+        tuned: what is tuned, for messages.
     """
     _check_size("target", target)
     if len(log2_lrs) < 2:

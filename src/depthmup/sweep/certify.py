@@ -1,6 +1,7 @@
 """From records to certificates: the best learning rate predicted for a size not swept."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from depthmup.records import RUN_AXES, Certificate, Place, Tuned
 from depthmup.records.certificate import Lack, Probe, Refusal
 from depthmup.statistics import TOLERANCE, Array, Curves, calibrate, optima
 from depthmup.statistics.bracket import CLOSE
-from depthmup.statistics.next_run import FINEST
+from depthmup.statistics.sharpening import FINEST
 from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import early_window
 from depthmup.sweep.question import question
@@ -51,7 +52,7 @@ def certificate(
         before = _early(losses, losses_over(sweep, records, variant, sizes, early))
     grids = [~np.isnan(grid) for grid in curves.log2_lrs]
     fitted = [y[grid] for y, grid in zip(curves.losses, grids, strict=True)]
-    return calibrate(
+    result = calibrate(
         sizes=losses.sizes,
         log2_lrs=[k[grid] for k, grid in zip(curves.log2_lrs, grids, strict=True)],
         losses=[y[:, ~np.isnan(y).all(0)] for y in fitted],
@@ -77,6 +78,11 @@ def certificate(
             "environment": environment or {},
         },
     )
+    # A search ends where sizes do not train, whatever was asked of it: finer rates are no remedy.
+    if any(refusal.lack is Lack.FAILED for refusal in result.refusals):
+        others = tuple(r for r in result.refusals if r.lack is not Lack.SEARCH)
+        return replace(result, refusals=others)
+    return result
 
 
 def _measure(design: Design, late: slice) -> str:
@@ -99,8 +105,9 @@ def _too_coarse(curves: Curves, tuned: Tuned) -> tuple[Refusal, ...]:
         Refusal(
             lack=Lack.SEARCH,
             reason=(
-                f"{tuned.begin(tuned.plural)} were found for the verdict, {spacing:g} octave apart "
-                "around the optimum: too far to see where in a lopsided valley the best one lies."
+                f"{tuned.begin(tuned.plural)} were found for the verdict, {spacing:g} "
+                f"octave{'' if spacing == 1 else 's'} apart around the optimum: too far to see "
+                "where in a lopsided valley the best one lies."
             ),
             advice="Ask for the target with the sweep, --target or transfer(..., target=...).",
         ),

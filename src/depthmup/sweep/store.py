@@ -348,7 +348,12 @@ class Store:
         return cursor.lastrowid
 
     def update_session(self, session: int, seconds: float) -> None:
-        """Store how long a session has worked so far."""
+        """Store how long a session has worked so far.
+
+        Args:
+            session: its number in the store.
+            seconds: that it has worked so far.
+        """
         with self._explained():
             self._db.execute(_UPDATE_SESSION, (float(seconds), float(seconds), session))
 

@@ -35,7 +35,13 @@ class LiveLog(Log, Protocol):
     """
 
     def step(self, run: Trial, step: int, loss: float) -> None:
-        """The loss of a step, from 0; where a worker died, steps come a second time."""
+        """The loss of a step, from 0; where a worker died, steps come a second time.
+
+        Args:
+            run: that is training.
+            step: from 0.
+            loss: of this step, before its update.
+        """
 
     def close(self) -> None:
         """No run trains any more: those that were not written have failed, or were stopped."""
@@ -58,7 +64,13 @@ class Tracker(ABC):
         self._runs: dict[Any, _OpenRun] = {}
 
     def step(self, run: Trial, step: int, loss: float) -> None:
-        """Take the loss of a step of a run that is training."""
+        """Take the loss of a step of a run that is training.
+
+        Args:
+            run: that is training.
+            step: from 0.
+            loss: of this step, before its update.
+        """
         opened = self._opened(run)
         if step != opened.written + len(opened.waiting):  # told by a worker that died later
             return

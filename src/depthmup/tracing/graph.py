@@ -138,11 +138,19 @@ class Graph:
         return reached
 
     def descends(self, node: int, ancestor: int) -> bool:
-        """Whether ``node`` was computed from ``ancestor`` (or is it)."""
+        """Whether ``node`` was computed from ``ancestor`` (or is it).
+
+        Args:
+            node, ancestor: numbers of nodes, in the order of execution.
+        """
         return ancestor <= node and ancestor in self.ancestors(node, after=ancestor - 1)
 
     def between(self, ancestor: int, node: int) -> set[int]:
-        """The nodes on paths from ``ancestor`` (excluded) to ``node`` (included)."""
+        """The nodes on paths from ``ancestor`` (excluded) to ``node`` (included).
+
+        Args:
+            ancestor, node: numbers of nodes, in the order of execution.
+        """
         behind = self.ancestors(node, after=ancestor)
         on_path: set[int] = set()
         for index in sorted(behind):

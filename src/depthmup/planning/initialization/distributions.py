@@ -98,7 +98,12 @@ def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
 
 
 def orthogonal(rows: int, columns: int, gain: float) -> Law:
-    """As ``nn.init.orthogonal_``: rows or columns, whichever are fewer, of length ``gain``."""
+    """As ``nn.init.orthogonal_``: rows or columns, whichever are fewer, of length ``gain``.
+
+    Args:
+        rows, columns: of the matrix; further dimensions count as columns.
+        gain: the length of its rows or columns.
+    """
     return Law(rms=abs(gain) * max(rows, columns) ** -0.5)
 
 

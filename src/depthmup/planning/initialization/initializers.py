@@ -134,7 +134,12 @@ class Recorder:
         return entry[1] if entry is not None and not entry[0].expired() else None
 
     def write(self, tensor: Tensor, law: Law | None) -> None:
-        """Remember that a tensor now holds entries of this law; None: of an unknown one."""
+        """Remember that a tensor now holds entries of this law; None: of an unknown one.
+
+        Args:
+            tensor: that an initializer has just written.
+            law: of its entries, or None.
+        """
         if law is not None and law.values is not None and law.draw is None and not law.settled:
             draw = (object(), tensor.numel())
             law = Law(values=law.values, rms=law.rms, settled=law.settled, draw=draw)

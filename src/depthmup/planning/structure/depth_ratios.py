@@ -153,7 +153,12 @@ class Nesting:
         return (*sorted(outer, key=lambda b: len(b.parents)), branches[branch])
 
     def times(self, name: str, level: int) -> int:
-        """How many branches of one level use a parameter."""
+        """How many branches of one level use a parameter.
+
+        Args:
+            name: of the parameter.
+            level: of nesting, from 0 for the outermost branches.
+        """
         return len({b for b, _ in self.users.get(name, ()) if self.level(b) == level})
 
 

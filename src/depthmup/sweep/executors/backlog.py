@@ -69,7 +69,12 @@ class Backlog:
         self._settle(attempt, "It ended without a result.")
 
     def raised(self, attempt: Attempt, trace: str) -> None:
-        """The job's own code raised an exception."""
+        """The job's own code raised an exception.
+
+        Args:
+            attempt: at a job.
+            trace: the traceback, as text.
+        """
         self._settle(attempt, trace)
 
     def overdue(self, attempt: Attempt) -> None:
@@ -81,7 +86,12 @@ class Backlog:
         )
 
     def died(self, attempt: Attempt, how: str) -> None:
-        """The job's worker died or ran out of memory."""
+        """The job's worker died or ran out of memory.
+
+        Args:
+            attempt: at a job.
+            how: in words, such as the signal that ended the worker.
+        """
         deaths = attempt.deaths + 1
         self._settle(
             attempt,

@@ -19,7 +19,12 @@ class Listener(Protocol):
         """Losses of a job that is live, before its result; after a worker's death, once more."""
 
     def on_failure(self, job: Job, why: str) -> None:
-        """The job could not be done; the others continue."""
+        """The job could not be done; the others continue.
+
+        Args:
+            job: that failed on every attempt.
+            why: in words, with the traceback if there is one.
+        """
 
 
 class Executor(Protocol):

@@ -1,0 +1,101 @@
+"""Pages of predicted optima: the answer, a chart and the numbers along every axis."""
+
+from collections.abc import Mapping, Sequence
+
+from depthmup.records import Prediction, sentence
+from depthmup.reports.optimum_chart import Movement, movement, optimum_chart
+from depthmup.reports.sentences import interval, number
+from depthmup.reports.simple_page import PageSection, simple_page
+
+
+def optimum_page(
+    movements: Mapping[str, tuple[Movement, Movement | None]],
+    *,
+    title: str,
+    headline: str,
+    notes: Sequence[str] = (),
+    command: Sequence[str] = (),
+    data: str = "",
+) -> str:
+    """Where the best learning rate moves, by axis: a chart and the numbers for each.
+
+    Args:
+        movements: by axis, what is predicted and, if there is any, what was measured.
+        title: of the page.
+        headline: the answer, in one sentence.
+        notes: sentences at the end.
+        command: that made it.
+        data: name of the file of numbers beside the page.
+
+    Returns:
+        The HTML.
+
+    Example:
+        >>> from depthmup.records import Estimate
+        >>> stays, falls = (Estimate(value=v, low=v - 0.1, high=v + 0.1) for v in (0.0, -0.5))
+        >>> falling = Movement(label="predicted", sizes=(8, 16), octaves=(stays, falls))
+        >>> text = optimum_page({"depth": (falling, None)}, title="SP", headline="It falls.")
+        >>> "It falls." in text and "[\N{MINUS SIGN}0.60, \N{MINUS SIGN}0.40]" in text
+        True
+    """
+    sections = []
+    for axis, (predicted, measured) in movements.items():
+        drawn = optimum_chart(predicted, measured=measured, axis=axis, title=f"Along {axis}")
+        dots = "" if measured is None else " Dots: measured."
+        table = {axis: [str(size) for size in predicted.sizes], **_table(predicted, measured)}
+        sections.append(
+            PageSection(
+                title=f"Along {axis}",
+                lead=f"{predicted.label[:1].upper()}{predicted.label[1:]}.{dots}",
+                chart=drawn.properties(width="container"),
+                columns=tuple(table),
+                rows=list(zip(*table.values(), strict=True)),
+                numbers=tuple(table),
+            )
+        )
+    return simple_page(
+        title=title, headline=headline, sections=sections, notes=notes, command=command, data=data
+    )
+
+
+def _table(predicted: Movement, measured: Movement | None) -> dict[str, list[str]]:
+    """Columns by their titles; an interval that nothing has is left out."""
+    columns = {"octaves": [number(at.value) for at in predicted.octaves]}
+    if any(at.low < at.high for at in predicted.octaves):
+        columns["interval"] = [interval(at) for at in predicted.octaves]
+    if measured is not None:
+        beside = dict(zip(measured.sizes, measured.octaves, strict=True))
+        columns["measured"] = [
+            f"{number(beside[size].value)} {interval(beside[size])}" if size in beside else ""
+            for size in predicted.sizes
+        ]
+    return columns
+
+
+def prediction_page(prediction: Prediction, *, command: Sequence[str] = ()) -> str:
+    """A prediction as one page.
+
+    Args:
+        prediction: of a network's optimum.
+        command: that made it.
+
+    Returns:
+        The HTML.
+
+    Example:
+        >>> from depthmup.reports import example_prediction
+        >>> "Along depth" in prediction_page(example_prediction())
+        True
+    """
+    return optimum_page(
+        {along.axis: (movement(along), None) for along in prediction.axes},
+        title=f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}",
+        headline=" ".join(sentence(prediction, along.axis) for along in prediction.axes),
+        notes=[
+            *prediction.notes,
+            "Octaves of the best learning rate above the base's. The intervals do not include the "
+            "error of the rule itself: for SGD on small batches the direction is usually right and "
+            "the size often too large. Nothing was trained.",
+        ],
+        command=command,
+    )

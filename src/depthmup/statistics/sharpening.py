@@ -1,0 +1,206 @@
+"""An axis whose sizes all have a bracket: is its drift decided, and what would decide it?
+
+A step is more seeds at every size, or finer and farther rates at some. What it would leave of the
+interval is predicted from the scatter of seeds and from what fits of such rates miss.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from depthmup.records import Verdict
+from depthmup.statistics.intervals import Array, student
+from depthmup.statistics.looks import SPENT, line_of, looked_at, seeds_part, shallow
+from depthmup.statistics.misfit import FIT, ONE_SIDED
+from depthmup.statistics.optimum import Optima
+from depthmup.statistics.parabola import SPACINGS
+from depthmup.statistics.search import Ask, Done, Round
+from depthmup.statistics.search_state import SearchState
+
+FINEST, FINEST_WALLED = 0.5, 0.25
+"""Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
+finer rates would show the optimum no better than other sizes are known."""
+
+FARTHER = math.hypot(FIT, ONE_SIDED / SPACINGS / 2)
+"""What a bracket with two points on one side and one on the other misses, in spacings."""
+
+_OF_REGION = {Verdict.TRANSFERS: "inside the region", Verdict.DRIFTS: "outside of the region"}
+"""What a verdict says where the region is another than that of staying."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharpening:
+    """One axis whose sizes are all bracketed: is it decided, and what would decide it?"""
+
+    state: SearchState
+    axis: str
+    sizes: Sequence[int]
+
+    @cached_property
+    def fitted(self) -> Optima:
+        """The optima of its sizes."""
+        return self.state.fitted(self.sizes)
+
+    @cached_property
+    def row(self) -> Array:
+        """By what the drift changes with the optimum of each size."""
+        return np.asarray(line_of(self._positions, self.fitted).rows[1])
+
+    @property
+    def _positions(self) -> Array:
+        return self.state.positions(self.axis, self.sizes)
+
+    def _half(self, look: int, misfit: Array) -> float:
+        """The half-width that so many seeds and such errors of the fits would leave."""
+        if look < 2:
+            return float(looked_at(self._positions, self.fitted).half)
+        of_misfit = float(student(math.inf)) * float(np.sqrt((self.row**2 * misfit**2).sum()))
+        return math.hypot(self._of_seeds(look), of_misfit)
+
+    def _of_seeds(self, look: int) -> float:
+        if look < 2:
+            return float(looked_at(self._positions, self.fitted).half)
+        state = self.state
+        decides = state.search.precision is None
+        return float(seeds_part(self.fitted, self.row, state.look, planned=look, decides=decides))
+
+    def next_step(self) -> Round | Done:
+        """The runs that narrow its interval most for their cost, or why none are needed."""
+        state, search = self.state, self.state.search
+        slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
+        value, half = float(slope.value), float(slope.half)
+        if search.precision is not None:
+            need, slack = search.precision, 0.0
+            if half <= need:
+                return Done(why=f"the interval is ±{half:.3f}, within the ±{need:g} asked for")
+        else:
+            verdict = state.verdict(self.axis, self.sizes)
+            if verdict is not Verdict.UNDECIDED:
+                word = verdict.value if search.region is None else _OF_REGION[verdict]
+                return Done(
+                    why=f"{word} is decided after {state.look} seeds, at {value:+.3f} ± {half:.3f}"
+                )
+            if search.complete:
+                return Done(why=f"all sizes have {state.look} seeds")
+            # Seeds to come may still move the drift, by a standard error or so.
+            error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
+            low, high = search.edges
+            need, slack = min(abs(value - low), abs(value - high)), error
+            part = len(self.sizes) < len(search.arm(self.axis))
+            if part and low <= value <= high:
+                return Done(why=f"at {value:+.3f} ± {half:.3f} where it trains")
+        if not math.isfinite(half):
+            return self._more_or_shallow()
+        misfit = self.fitted.misfit
+        finest = np.array([self._least(i, misfit[n]) for n, i in enumerate(self.sizes)])
+        hopeless = self._half(search.looks[-1], finest) > need + slack
+        if hopeless and search.precision is None:
+            return Done(
+                why=f"undecided at {value:+.3f} ± {half:.3f}, and neither {search.looks[-1]} seeds "
+                "nor finer steps would change that"
+            )
+        return self._best_step(need, half)[0]
+
+    def decisive(self, most: float) -> Round | None:
+        """Runs that are expected to decide "drifts" at the sizes measured, if there are any.
+
+        Args:
+            most: what they may cost: a larger size would tell more, for so much.
+        """
+        state, search = self.state, self.state.search
+        slope = looked_at(self._positions, self.fitted)
+        value, half, (low, high) = float(slope.value), float(slope.half), search.edges
+        need = max(value - high, low - value)
+        if need <= 0:
+            return None
+        later = [look for look in search.looks if look > state.look]
+        if math.isfinite(half):
+            step, left = self._best_step(need, half)
+        elif later and not shallow(self.fitted, state.look, planned=later[0]):
+            step, left = state.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
+        else:
+            return None
+        if isinstance(step, Done) or left > need:
+            return None
+        return step if sum(search.costs[ask.size] for ask in step.asks) < most else None
+
+    def _more_or_shallow(self) -> Round | Done:
+        """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
+        state = self.state
+        if state.look < state.search.looks[-1]:
+            return state.more_seeds(self.sizes)
+        what = state.search.tuned
+        return Done(why=f"seeds scatter more than {what.the} matters around some optimum")
+
+    def _halvings(self, i: int) -> int:
+        """How many times the steps of a size's bracket may still be halved."""
+        bracket = self.state.brackets[i]
+        finest = FINEST_WALLED if bracket.walled else FINEST
+        return max(0, round(math.log2(bracket.spacing / finest)))
+
+    def _best_step(self, need: float, half: float) -> tuple[Round | Done, float]:
+        """The steps that narrow the interval most for their cost, until they would decide.
+
+        With the half-width that is expected after them.
+        """
+        state, search, look = self.state, self.state.search, self.state.look
+        misfit = self.fitted.misfit.copy()
+        worth: dict[int, tuple[float, tuple[Ask, ...], float]] = {}
+        for n, i in enumerate(self.sizes):
+            for asks, error in (self._farther(i, misfit[n]), self._finer(i, misfit[n])):
+                finer = self._with_finer(n, error, misfit)
+                gain = half**2 - self._half(look, finer) ** 2
+                value = gain / (max(len(asks), 1) * search.costs[i])
+                if asks and (n not in worth or value > worth[n][0]):
+                    worth[n] = (value, asks, error)
+        later = [other for other in search.looks if other > look]
+        if later:
+            more = state.more_seeds(self.sizes)
+            gain = half**2 - self._half(later[0], misfit) ** 2
+            cost = sum(search.costs[ask.size] for ask in more.asks)
+            if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
+                return more, self._half(later[0], misfit)
+        asks_so_far: tuple[Ask, ...] = ()
+        for n, (value, asks, error) in sorted(worth.items(), key=lambda item: -item[1][0]):
+            if asks_so_far and (search.precision or value <= 0 or self._half(look, misfit) <= need):
+                break
+            asks_so_far += asks
+            misfit[n] = error
+        if not asks_so_far:
+            return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps"), half
+        named = dict.fromkeys(state.named(ask.size) for ask in asks_so_far)
+        why = f"rates between and beside those at {'; '.join(named)}"
+        return Round(asks=asks_so_far, why=why), self._half(look, misfit)
+
+    def _least(self, i: int, misfit: float) -> float:
+        """The misfit that more rates could leave at a size."""
+        step, any_far = self.state.brackets[i].spacing, any(map(self.state.far_rate, self.sizes))
+        return (min(misfit, FARTHER * step) if any_far else misfit) / 2.0 ** self._halvings(i)
+
+    def _farther(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
+        """Runs that tell a bracket's gentle side, and the misfit if that side is no flat one."""
+        asks = self.state.far_rate(i)
+        return asks, min(misfit, FARTHER * self.state.brackets[i].spacing) if asks else misfit
+
+    def _with_finer(self, n: int, error: float, misfit: Array) -> Array:
+        """All misfits once one size's is known better: they share how steep a side looks."""
+        shared = self.fitted.steep[n] ** 2 / len(self.sizes)
+        finer = np.sqrt(
+            np.maximum(
+                misfit**2 - shared * self.fitted.spacing**2, (FIT * self.fitted.spacing) ** 2
+            )
+        )
+        finer[n] = min(finer[n], error)
+        return np.asarray(np.minimum(finer, misfit))
+
+    def _finer(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
+        """Runs that make a size's bracket finer, or as wide on both sides, and the misfit then."""
+        for halvings in range(min(self._halvings(i), 1) + 1):
+            asks = self.state.half_steps(i, halvings)
+            if asks:
+                step = self.state.brackets[i].spacing / 2**halvings
+                return asks, misfit / 2 if halvings else min(misfit, FIT * step)
+        return (), misfit
