@@ -93,7 +93,7 @@ def _ended(study: Study, transfer: Transfer) -> str:
     if study.search is None or transfer.verdict is not Verdict.UNDECIDED:
         return ""
     ended = study.search.ended.get(transfer.scheme, "")
-    return f" The search ended here: {ended.rstrip(".")}." if ended else ""
+    return f" The search ended here: {ended.removesuffix('.')}." if ended else ""
 
 
 _LETTERS = {"depth": "L", "width": "n"}
