@@ -213,11 +213,11 @@ def questions() -> Iterator[Question]:
                        base={**TEXT, "steps": 200}, steps=lengths)  # fmt: skip
     yield batch(("none", "sde"))
     yield batch(("none", "sqrt-batch"), most=3, continued=True)
-    yield duration(("none", "sde"))
-    yield duration(("none", "decay-time", "power-lines"), most=7, continued=True)
     # A rule that moves decay or beta2 alone leaves the rate to move as it does without a rule.
     for rules in (("decay-time", "power-lines"), ("beta2-half-life",)):
         yield batch(("none", *rules), least=-8, most=7, continued=True)
+    yield duration(("none", "sde"))
+    yield duration(("none", "decay-time", "power-lines"), most=7, continued=True)
 
 
 def train(store: Store) -> None:
