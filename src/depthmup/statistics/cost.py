@@ -21,7 +21,7 @@ def centre_error(fitted: Optima, size: int) -> float:
 
     Student's t of few seeds is widened to the normal's scale, so that errors of sizes add.
     """
-    # The size's own: where nothing trains, a search asks for one seed, which says nothing of others.
+    # The size's own: a search asks for one seed where nothing trains, which says nothing of others.
     seeds = np.flatnonzero(fitted.curves.seeds[size])
     if len(seeds) < 2:
         error, freedom = float(fitted.scatter[size]), float(PRIOR_FREEDOM)
