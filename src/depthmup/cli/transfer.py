@@ -285,9 +285,11 @@ def run(options: Options) -> int:
         )
         return status_of(interrupt)
     if shard:
+        # A search goes in rounds, each of which follows from the merged records of those before.
+        then = "writes the page" if design.auto is None else "says whether another round follows"
         print(
             f"Shard {shard} is done: {len(report.records)} runs. When all shards are done, "
-            f"`depthmup merge {options.out}` writes the page.",
+            f"`depthmup merge {options.out}` {then}.",
             file=sys.stderr,
         )
         return 0

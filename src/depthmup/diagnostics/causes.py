@@ -123,7 +123,11 @@ def _of_update(
     axis: str, deviation: float, *, scheme: Scheme, family: Family, role: Role | None
 ) -> str:
     """Why the effect of a parameter's update grows faster or slower than predicted."""
-    part = f"the learning rate of this {role}" if role is not None else "this learning rate"
+    part = (
+        f"the learning rate of this parameter ({role})"
+        if role is not None
+        else "this learning rate"
+    )
     if axis == "width" and deviation > 0:
         rule = "1/fan-in" if role is not None and role.kind is Kind.HIDDEN else "its law"
         return f"{part} does not follow {rule}: it is too large in wide models"

@@ -171,7 +171,8 @@ def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
     if len(design.all_sizes) < 2:
         raise ValueError(
             f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "
-            "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16))."
+            "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16)), or --depths "
+            "4,8,16."
         )
     if target is not None and design.auto is None:
         check_asked(design.log2_values, target, design.tune)
