@@ -134,3 +134,8 @@ class TestReferences:
 
 def test_helpers_are_importable():
     assert importlib.util.find_spec("own_models") is not None
+
+
+def test_a_factory_alone_is_no_model():
+    with pytest.raises(TypeError, match=r"Expected a depthmup.Model\(make, batch=batch\); got"):
+        resolved(make)

@@ -31,7 +31,7 @@ class Options:
     """Names of claims, such as fig10 or claim7.1, or all; --list shows them."""
 
     scale: Literal["laptop", "medium", "paper"] = "laptop"
-    """Size of the experiments: laptop (half an hour for all claims on 2 cores), medium (minutes to
+    """Size of the experiments: laptop (20 minutes for all claims on 2 idle cores), medium (minutes to
     half an hour per claim, hours for transformers), or paper (the paper's own sizes)."""
 
     data: tuple[str, ...] = ()

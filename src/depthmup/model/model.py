@@ -163,7 +163,15 @@ class Functions:
 
 @lru_cache(maxsize=16)
 def resolved(model: Model) -> Functions:
-    """The functions of a model; references are imported once per process."""
+    """The functions of a model; references are imported once per process.
+
+    Raises:
+        TypeError: a factory in place of a model.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"Expected a depthmup.Model(make, batch=batch); got {type(model).__name__}."
+        )
 
     def function(name: str) -> Any:
         value = getattr(model, name)
