@@ -31,8 +31,8 @@ class Options:
     """Names of claims, such as fig10 or claim7.1, or all; --list shows them."""
 
     scale: Literal["laptop", "medium", "paper"] = "laptop"
-    """Size of the experiments: laptop (20 minutes for all claims on 2 idle cores), medium (minutes to
-    half an hour per claim, hours for transformers), or paper (the paper's own sizes)."""
+    """Size of the experiments: laptop (20 minutes for all claims on 2 idle cores), medium
+    (minutes to half an hour per claim, hours for transformers), or paper (the paper's sizes)."""
 
     data: tuple[str, ...] = ()
     """Data instead of the digits: cifar10:FOLDER to train on, mnist:FOLDER for Figures 8 and 9."""
