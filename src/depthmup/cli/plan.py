@@ -31,8 +31,9 @@ class Options:
     """Size to train, as WIDTHxDEPTH, such as 1024x32."""
 
     scheme: str = ""
-    """Scheme: sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, or alpha,gamma. By
-    default depth-mup if branches have one matrix, else completep."""
+    """Scheme: sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, hyperp, or
+    alpha,gamma; completep+moe for mixtures of experts. By default depth-mup if branches have one
+    matrix, else completep."""
 
     optimizer: str = "adamw"
     """Optimizer by name (sgd, adam, adamw, muon, ...) or by family (raw, entrywise, spectral)."""

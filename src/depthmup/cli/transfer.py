@@ -140,8 +140,8 @@ class Options:
     or the reason why there is none, is written to OUT/certificate.json."""
 
     schemes: Annotated[Names, tyro.conf.arg(aliases=("--scheme",))] = ()
-    """Schemes by name (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp) or as
-    alpha,gamma. By default four of them for the built-in networks; for a custom model depth-mup if
+    """Schemes by name (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp, hyperp,
+    completep+moe) or as alpha,gamma. By default four of them for the built-in networks; for a custom model depth-mup if
     its branches have one matrix, else completep."""
 
     optimizers: Annotated[Names, tyro.conf.arg(aliases=("--optimizer",))] = ()
