@@ -67,6 +67,7 @@ def test_a_typo_of_an_option_is_answered_with_options_of_the_command_alone(capsy
         ("--depths=8,16", "--depths 8 16"),
         ("--log2-lrs -9,-7.5,-6", "--log2-lrs -9 -7.5 -6"),
         ("--scheme sp,depth-mup 3/4,1/4", "--scheme sp depth-mup 3/4,1/4"),
+        ("--schemes sp,completep+moe-1/2", "--schemes sp completep+moe-1/2"),
         ("--schemes 1/2,1/2", "--schemes 1/2,1/2"),
         ("--base width=64,depth=4", "--base width=64,depth=4"),
         ("--out a,b", "--out a,b"),

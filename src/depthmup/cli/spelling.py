@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 _NUMBERS = re.compile(r"[-+.\de]+(,[-+.\de]+)+,?")
-_NAMES = re.compile(r"[A-Za-z][\w.()-]*(,[A-Za-z][\w.()-]*)+,?")
+_NAMES = re.compile(r"[A-Za-z][\w.()+/-]*(,[A-Za-z][\w.()+/-]*)+,?")
 # Of these lists of names, a comma cannot be part of a value that begins with a letter.
 _LISTS_OF_NAMES = frozenset({"schemes", "scheme", "optimizers", "optimizer", "claims", "export"})
 

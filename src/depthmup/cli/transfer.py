@@ -141,8 +141,8 @@ class Options:
 
     schemes: Annotated[Names, tyro.conf.arg(aliases=("--scheme",))] = ()
     """Schemes by name (sp, mup, depth-mup, ode, block-multiplier, completep, complete-dp, hyperp,
-    completep+moe) or as alpha,gamma. By default four of them for the built-in networks; for a custom model depth-mup if
-    its branches have one matrix, else completep."""
+    completep+moe) or as alpha,gamma. By default four of them for the built-in networks; for a
+    custom model depth-mup if its branches have one matrix, else completep."""
 
     optimizers: Annotated[Names, tyro.conf.arg(aliases=("--optimizer",))] = ()
     """Optimizers: adam, adamw or sgd; for custom models also muon, rmsprop, ... By default adam for
