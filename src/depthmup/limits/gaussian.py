@@ -104,6 +104,13 @@ def smooth(
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """By quadrature, a pair of entries at a time: nan where a variance is too large.
+
+        Args:
+            a: variances of z.
+            b: covariances of z and z'.
+            c: variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         out = np.empty((5, *a.shape))
         # One pair of entries at a time: the grid is what is vectorized.
@@ -387,6 +394,13 @@ def uncentred(phi: Activation) -> Activation:
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """Those of ``phi``, with the products of means that centring took off.
+
+        Args:
+            a: variances of z.
+            b: covariances of z and z'.
+            c: variances of z'.
+        """
         here, first, second = phi.pair(a, b, c), phi.single(a), phi.single(c)
         return replace(
             here,

@@ -169,7 +169,7 @@ class _Finder:
                 continue
             if self.gained(output) in streams:  # the stream itself, with a gain: no branch
                 continue
-            for origin, scale in self.points(stream, streams):
+            for origin, scale in self._points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
                     # Without parameters it is no branch: x + dropout(x), or a mean that is added;
@@ -179,7 +179,7 @@ class _Finder:
                     if self.gains_only(path):
                         self.weighted[addition.index] = stream
                         return None
-                    if stream not in streams and self.reads(origin, path, streams):
+                    if stream not in streams and self._reads(origin, path, streams):
                         break
                     return _Addition(
                         addition=addition.index,
@@ -190,7 +190,7 @@ class _Finder:
                     )
         if {left, right} & self.ignored:
             return None
-        return self.projection(addition, left, right, streams)
+        return self._projection(addition, left, right, streams)
 
     def begins(self, node: int) -> bool:
         """Whether a stream may begin with a tensor that no input made.
@@ -212,7 +212,7 @@ class _Finder:
         ]
         return len(additions) == 1
 
-    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[tuple[int, float]]:
+    def _points(self, stream: int, streams: Mapping[int, int]) -> Iterable[tuple[int, float]]:
         """The stream's operand, and what the stream was before each step that made it.
 
         Steps are residual additions, operations that leave the values alone (a copy before an
@@ -238,7 +238,7 @@ class _Finder:
                 stream = before
             yield stream, scale
 
-    def reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
+    def _reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
         """Whether a matrix made a tensor from a stream that the path from it joins again.
 
         The values of the first layer, which later layers add to their own, are no stream: what
@@ -269,7 +269,7 @@ class _Finder:
         entries = math.prod(self.graph.shape(gains[0]))
         return others[0] if entries in (1, this.shape[-1], *this.shape[1:2]) else None
 
-    def projection(
+    def _projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
         graph = self.graph

@@ -117,7 +117,7 @@ class _Matcher:
         self.modules[at] = base_at
         own = {k: p for k, p in model._parameters.items() if p is not None}
         base_own = {k: p for k, p in base._parameters.items() if p is not None}
-        for key, base_key in self.pairs(own, base_own, at, "parameter").items():
+        for key, base_key in self._pairs(own, base_own, at, "parameter").items():
             if own[key].dim() != base_own[base_key].dim():
                 raise UnrelatedModels(
                     f"Parameter {_join(at, key)} has shape {tuple(own[key].shape)} in the model "
@@ -127,12 +127,12 @@ class _Matcher:
             self.parameters[_join(at, key)] = _join(base_at, base_key)
         children = {k: inner(m) for k, m in model._modules.items() if m is not None}
         base_children = {k: inner(m) for k, m in base._modules.items() if m is not None}
-        for key, base_key in self.pairs(children, base_children, at, "module").items():
+        for key, base_key in self._pairs(children, base_children, at, "module").items():
             self.walk(
                 children[key], base_children[base_key], _join(at, key), _join(base_at, base_key)
             )
 
-    def pairs(
+    def _pairs(
         self, items: Mapping[str, object], base_items: Mapping[str, object], at: str, what: str
     ) -> dict[str, str]:
         """Match keys: equal keys, except numbered siblings whose numbers differ."""
@@ -152,7 +152,7 @@ class _Matcher:
                 )
             self.deeper.append(at)
             try:
-                result.update(self.siblings(items, base_items, keys, base_keys, at, what))
+                result.update(self._siblings(items, base_items, keys, base_keys, at, what))
             except UnrelatedModels:
                 repeated = _same_runs(items, base_items, keys, base_keys)
                 repeated = repeated or _common_ends(items, base_items, keys, base_keys)
@@ -161,7 +161,7 @@ class _Matcher:
                 result.update(repeated)
         return result
 
-    def siblings(
+    def _siblings(
         self,
         items: Mapping[str, object],
         base_items: Mapping[str, object],
