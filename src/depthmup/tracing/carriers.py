@@ -67,6 +67,12 @@ class Placement:
         )
 
     def through(self, ref: Ref, scale: float = 1.0) -> "Placement":
+        """The same placement, further on: it multiplies one more tensor.
+
+        Args:
+            ref: the tensor whose values the multiplier changes.
+            scale: the constant by which the model multiplies on the way to it.
+        """
         return Placement(
             uses=self.uses,
             calls=self.calls,

@@ -114,6 +114,18 @@ class _Matcher:
         self.deeper: list[str] = []
 
     def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
+        """Match the parameters and the children of two modules, and theirs in turn.
+
+        Args:
+            model: a module of the model.
+            base: its counterpart in the base.
+            at: name of the module in the model, empty for the model itself.
+            base_at: name of its counterpart in the base.
+
+        Raises:
+            UnrelatedModels: a parameter or a child has no counterpart, or the two differ in their
+                number of dimensions.
+        """
         self.modules[at] = base_at
         own = {k: p for k, p in model._parameters.items() if p is not None}
         base_own = {k: p for k, p in base._parameters.items() if p is not None}
