@@ -184,6 +184,11 @@ def _trapezoid(variance: float) -> tuple[Array, Array]:
 
 def _identity() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = b and V1 = 1; all else is 0.
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         zero = np.zeros_like(b)
         return Pair(b, np.ones_like(b), zero, zero, zero)
@@ -199,6 +204,11 @@ def _identity() -> Activation:
 
 def _erf() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = 2/pi arcsin(2b / sqrt(p q)), with p = 1 + 2A and q = 1 + 2C.
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         p, q = 1 + 2 * a, 1 + 2 * c
         root = np.sqrt(p * q - 4 * b**2)
         return Pair(
@@ -232,6 +242,11 @@ def _damped(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
 
 def _sin() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = e sinh b and V1 = e cosh b, with e = exp(-(A + C) / 2).
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         k0, v1, _ = _damped(a, b, c)
         return Pair(k0, v1, k0, -k0, -v1)
 
@@ -244,6 +259,11 @@ def _sin() -> Activation:
 
 def _cos() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = e (cosh b - 1) and V1 = e sinh b, with e = exp(-(A + C) / 2).
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         v1, k2, k0 = _damped(a, b, c)
         return Pair(k0, v1, k2, -k0, -v1)
 
@@ -274,6 +294,12 @@ def _over(numerator: Array | float, q: Array) -> Array:
 
 def _relu() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi), with rho = b / sqrt(AC) and
+        q = sqrt(AC - b^2).
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         away = _PI - np.arccos(rho)
@@ -305,6 +331,12 @@ def _relu() -> Activation:
 
 def _abs() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = 2/pi (q + b arcsin rho - sqrt(AC)), with rho = b / sqrt(AC) and
+        q = sqrt(AC - b^2).
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         root = np.sqrt(np.where(a > 0, a, 1.0))
