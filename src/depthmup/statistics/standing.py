@@ -1,4 +1,4 @@
-"""What the losses of a search say so far, and the runs that a size may be given next."""
+"""Where a search stands: what its losses say so far, and the runs that a size may get next."""
 
 import math
 from collections.abc import Sequence
@@ -17,8 +17,11 @@ from depthmup.statistics.search import Ask, Round, Search
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchState:
-    """Losses so far, and what follows from them. Sizes are told by their indices in ``search``."""
+class Standing:
+    """Where a search stands: losses so far, and what follows from them.
+
+    Sizes are told by their indices in ``search``.
+    """
 
     search: Search
     losses: Sequence[Losses]
