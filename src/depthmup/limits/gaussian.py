@@ -294,8 +294,7 @@ def _over(numerator: Array | float, q: Array) -> Array:
 
 def _relu() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi), with rho = b / sqrt(AC) and
-        q = sqrt(AC - b^2).
+        """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi); q and rho as in ``_gap``.
 
         Args:
             a, b, c: variances of z, covariances of z and z', variances of z'.
@@ -331,8 +330,7 @@ def _relu() -> Activation:
 
 def _abs() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = 2/pi (q + b arcsin rho - sqrt(AC)), with rho = b / sqrt(AC) and
-        q = sqrt(AC - b^2).
+        """k0 = 2/pi (q + b arcsin rho - sqrt(AC)); q and rho as in ``_gap``.
 
         Args:
             a, b, c: variances of z, covariances of z and z', variances of z'.
