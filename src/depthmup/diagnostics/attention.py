@@ -28,14 +28,14 @@ def attention_logits(
     handles = []
     for name in names.values():
 
-        def _enter(module: nn.Module, args: Any, name: str = name) -> None:
+        def enter(module: nn.Module, args: Any, name: str = name) -> None:
             running.append(name)
 
-        def _leave(module: nn.Module, args: Any, output: Any) -> None:
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
             running.pop()
 
-        handles.append(modules[name].register_forward_pre_hook(_enter))
-        handles.append(modules[name].register_forward_hook(_leave))
+        handles.append(modules[name].register_forward_pre_hook(enter))
+        handles.append(modules[name].register_forward_hook(leave))
 
     class Watch(TorchFunctionMode):
         def __torch_function__(

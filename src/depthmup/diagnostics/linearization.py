@@ -124,7 +124,7 @@ def branch_linearizations(
         if not matches(branches, plain):
             continue
 
-        def _measure(
+        def measure(
             module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain
         ) -> None:
             prefix = f"{name}."
@@ -135,7 +135,7 @@ def branch_linearizations(
             }
             distances[name] = linearization_distance(module, args, own, kwargs=kwargs)
 
-        handles.append(module.register_forward_hook(_measure, with_kwargs=True, prepend=True))
+        handles.append(module.register_forward_hook(measure, with_kwargs=True, prepend=True))
     try:
         if not handles:
             raise ValueError(

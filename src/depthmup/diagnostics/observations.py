@@ -255,14 +255,14 @@ class Collector:
             point: which of its tensors, and what it is called.
         """
 
-        def _collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             inputs, outputs = _tensors((args, kwargs)), _tensors(output)
             value = inputs[point.index] if point.side == "input" else outputs[point.index]
             if point.side == "difference":
                 value = value - inputs[point.subtracted]
             self.tensor(point.key, value * point.scale)
 
-        stack.callback(module.register_forward_hook(_collect, with_kwargs=True).remove)
+        stack.callback(module.register_forward_hook(collect, with_kwargs=True).remove)
 
     def tensor(self, key: Key, value: Tensor) -> None:
         """Collect a tensor's mean square, or that of its change since the first observation.

@@ -148,14 +148,14 @@ def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
     handles = []
     for name, module in named_modules(model).items():
 
-        def _check(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
+        def check(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
             for leaf in tree_flatten(output)[0]:
                 if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or nonfinite:
                     continue
                 if not bool(torch.isfinite(leaf).all()):
                     nonfinite.append(name or type(module).__name__)
 
-        handles.append(module.register_forward_hook(_check))
+        handles.append(module.register_forward_hook(check))
     try:
         forward(unwrapped(model), inputs)
     finally:

@@ -38,11 +38,11 @@ _LARGEST_RUN = 1 << 29
 def _module_calls(recorder: Recorder, names: Mapping[nn.Module, str]) -> Iterator[None]:
     """Let the recorder know which module is running."""
 
-    def _enter(module: nn.Module, args: Any) -> None:
+    def enter(module: nn.Module, args: Any) -> None:
         if module in names:
             recorder.stack.append((names[module], len(recorder.nodes), recorder.refs(args)))
 
-    def _leave(module: nn.Module, args: Any, output: Any) -> None:
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
         if module in names:
             name, first, inputs = recorder.stack.pop()
             recorder.calls.append(
@@ -56,8 +56,8 @@ def _module_calls(recorder: Recorder, names: Mapping[nn.Module, str]) -> Iterato
             )
 
     handles = [
-        nn.modules.module.register_module_forward_pre_hook(_enter),
-        nn.modules.module.register_module_forward_hook(_leave),
+        nn.modules.module.register_module_forward_pre_hook(enter),
+        nn.modules.module.register_module_forward_hook(leave),
     ]
     try:
         yield

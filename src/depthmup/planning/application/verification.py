@@ -139,14 +139,14 @@ def watch(
     def watched(one: torch.optim.Optimizer) -> Any:
         done = 0
 
-        def _verify_ratios(stepping: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        def verify_ratios(stepping: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
             nonlocal done
             done += 1
             if done in steps:
                 entries = list(_entries(plan, model, [one]))
                 _refuse([f"before step {done}: {p}" for p in _of_ratios(entries)])
 
-        return one.register_step_pre_hook(_verify_ratios)
+        return one.register_step_pre_hook(verify_ratios)
 
     return [watched(one) for one in optimizers]
 
