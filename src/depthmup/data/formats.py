@@ -233,6 +233,15 @@ _STAND_INS: dict[tuple[str, str], Any] = {
 
 class _Restricted(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a global that a pickle asks for; nothing of the real module is imported.
+
+        Args:
+            module: where the global lies, by the file's own words.
+            name: of the global.
+
+        Raises:
+            UnpicklingError: no file of pixels and labels needs it.
+        """
         try:
             return _STAND_INS[module, name]
         except KeyError:

@@ -129,7 +129,12 @@ class _Matrix:
         return out
 
     def backward(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient below, through the weights before the update that is recorded here."""
+        """The gradient below, through the weights before the update that is recorded here.
+
+        Args:
+            x: what the matrix multiplied at this step, (batch, fan_in).
+            gradient: with respect to what came out, (batch, fan_out).
+        """
         out = gradient @ self._initial() / math.sqrt(self.fan_in)
         if self.below:
             out -= self.kick * (gradient @ torch.cat(self.above).T) @ torch.cat(self.below)

@@ -247,6 +247,14 @@ class Collector:
         self.logits = 0.0
 
     def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
+        """Collect a point at every call of its module, until the stack is left.
+
+        Args:
+            stack: removes the hook when it closes.
+            module: that the point names.
+            point: which of its tensors, and what it is called.
+        """
+
         def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             inputs, outputs = _tensors((args, kwargs)), _tensors(output)
             value = inputs[point.index] if point.side == "input" else outputs[point.index]
@@ -257,6 +265,12 @@ class Collector:
         stack.callback(module.register_forward_hook(collect, with_kwargs=True).remove)
 
     def tensor(self, key: Key, value: Tensor) -> None:
+        """Collect a tensor's mean square, or that of its change since the first observation.
+
+        Args:
+            key: of the observable; one key may come at several calls, which stay in order.
+            value: the tensor, of any shape.
+        """
         entries = sample(value)
         taken = self.squares.setdefault(key, [])
         if self.initial is None:
@@ -266,6 +280,14 @@ class Collector:
             taken.append(mean_square(entries - self.initial.samples[key, len(taken)]))
 
     def ratio(self, key: Key, part: float, of: float, role: Role) -> None:
+        """Collect an effect beside the size that it is divided by; both are mean squares.
+
+        Args:
+            key: of the observable.
+            part: of the effect.
+            of: of what it is compared with; 1 where the effect itself is asked for.
+            role: of the parameter whose effect it is.
+        """
         self.ratios.setdefault(key, []).append((part, of))
         self.roles[key] = role
 

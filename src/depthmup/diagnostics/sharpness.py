@@ -142,6 +142,18 @@ class GaussNewton:
     def of(
         model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, Any], Tensor]
     ) -> "GaussNewton":
+        """One forward pass of a batch, ready for products at the weights that the model has now.
+
+        Args:
+            model: whose parameters with ``requires_grad`` count.
+            inputs: of the batch, as the model is called with them.
+            targets: of the batch.
+            loss: of outputs and targets.
+
+        Raises:
+            ValueError: nothing is trained, the loss is not finite, or it does not bend with the
+                model's first output.
+        """
         parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not parameters:
             raise ValueError(

@@ -20,7 +20,16 @@ _DIVERGED = frozenset({"nan", "inf", "+inf", "infinity", "+infinity", "-nan"})
 
 
 def to_codes(chunk: "pd.DataFrame", name: str, known: dict[str, int]) -> Index:
-    """Numbers of a column's texts, counted on from those that are known."""
+    """Numbers of a column's texts, counted on from those that are known.
+
+    Args:
+        chunk: rows of the table.
+        name: of the column; where the chunk lacks it, all its cells count as empty.
+        known: number by text, of all chunks so far; new texts are added to it.
+
+    Returns:
+        A number for every row, (rows,).
+    """
     import pandas as pd
 
     if name not in chunk:

@@ -109,6 +109,19 @@ class Depths(Side):
     def sweep(
         self, other: Self, start: Array, pull: Array, memory: Array, keep: int
     ) -> tuple[Array, Array]:
+        """Integrate the new rows over p, by collocation: one linear equation, the old rows known.
+
+        Args:
+            other: the other side: d for x, x for d.
+            start: (response, cov, cross) where the sweep starts, (rows, 3n).
+            pull: how far, per unit of p, past updates move the new rows, (n,).
+            memory: the same for the old rows, (N, N).
+            keep: how many rows are wanted at every point: a minibatch without held-out rows.
+
+        Returns:
+            The first ``keep`` rows at every point, (points, keep, 3n), and all rows where the sweep
+            ends, (rows, 3n).
+        """
         n = len(pull)
         old = (slice(None), slice(n), slice(n))
         beyond = other.cov[::-1][old]
@@ -145,12 +158,28 @@ class Depths(Side):
         self.tail = max(self.tail, float(neglected.max()))
 
     def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
+        """Rows of m (for d, of n), r P (I - QP)^-1 - k w * C: (points, rows, n).
+
+        Args:
+            states: (response, cov, cross) of the new rows, (points, rows, 3n).
+            feedback: P (I - QP)^-1 of the new rows, (points, rows, n).
+            pull: k w, (n,).
+        """
         n = len(pull)
         return self.rate * feedback - states[:, :, n : 2 * n] * pull
 
     def among(
         self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
     ) -> Array:
+        """Covariances of the new rows with each other, (points, rows, rows), after their sweep.
+
+        Args:
+            other: the other side: d for x, x for d.
+            states: (response, cov, cross) of the new rows, (points, rows, 3n).
+            feedback: P (I - QP)^-1 of the new rows, (points, rows, n).
+            kick: m of the new rows, (points, rows, n).
+            start: the covariances where the sweep started, (rows, rows).
+        """
         n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         echo = response @ other.feedback[::-1, :n, :n]
@@ -164,6 +193,12 @@ class Depths(Side):
         return (inverse @ flat).reshape(drive.shape)
 
     def extend(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to ``returned`` and ``gain``, both sweeps done.
+
+        Args:
+            other: the other side: d for x, x for d.
+            rows: numbers of the step's vectors.
+        """
         n, every = rows.start, slice(rows.stop)
         old = slice(n)
         back, feedback = other.kick[::-1], other.feedback[::-1]

@@ -104,6 +104,13 @@ def smooth(
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """By quadrature, a pair of entries at a time: nan where a variance is too large.
+
+        Args:
+            a: variances of z.
+            b: covariances of z and z'.
+            c: variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         out = np.empty((5, *a.shape))
         # One pair of entries at a time: the grid is what is vectorized.
@@ -177,6 +184,11 @@ def _trapezoid(variance: float) -> tuple[Array, Array]:
 
 def _identity() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = b and V1 = 1; all else is 0.
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         zero = np.zeros_like(b)
         return Pair(b, np.ones_like(b), zero, zero, zero)
@@ -192,6 +204,11 @@ def _identity() -> Activation:
 
 def _erf() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = 2/pi arcsin(2b / sqrt(p q)), with p = 1 + 2A and q = 1 + 2C.
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         p, q = 1 + 2 * a, 1 + 2 * c
         root = np.sqrt(p * q - 4 * b**2)
         return Pair(
@@ -225,6 +242,11 @@ def _damped(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
 
 def _sin() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = e sinh b and V1 = e cosh b, with e = exp(-(A + C) / 2).
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         k0, v1, _ = _damped(a, b, c)
         return Pair(k0, v1, k0, -k0, -v1)
 
@@ -237,6 +259,11 @@ def _sin() -> Activation:
 
 def _cos() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = e (cosh b - 1) and V1 = e sinh b, with e = exp(-(A + C) / 2).
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         v1, k2, k0 = _damped(a, b, c)
         return Pair(k0, v1, k2, -k0, -v1)
 
@@ -267,6 +294,11 @@ def _over(numerator: Array | float, q: Array) -> Array:
 
 def _relu() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi); q and rho as in ``_gap``.
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         away = _PI - np.arccos(rho)
@@ -298,6 +330,11 @@ def _relu() -> Activation:
 
 def _abs() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """k0 = 2/pi (q + b arcsin rho - sqrt(AC)); q and rho as in ``_gap``.
+
+        Args:
+            a, b, c: variances of z, covariances of z and z', variances of z'.
+        """
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         root = np.sqrt(np.where(a > 0, a, 1.0))
@@ -387,6 +424,13 @@ def uncentred(phi: Activation) -> Activation:
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:
+        """Those of ``phi``, with the products of means that centring took off.
+
+        Args:
+            a: variances of z.
+            b: covariances of z and z'.
+            c: variances of z'.
+        """
         here, first, second = phi.pair(a, b, c), phi.single(a), phi.single(c)
         return replace(
             here,

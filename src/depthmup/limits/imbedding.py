@@ -80,6 +80,20 @@ class Layers(Side):
     def sweep(
         self, other: Self, start: Array, pull: Array, memory: Array, keep: int
     ) -> tuple[Array, Array]:
+        """Carry the new rows from layer to layer, by one transfer matrix (3n, 3n) each.
+
+        Args:
+            other: the other side: d for x, x for d.
+            start: (response, cov, cross) where the sweep starts, (rows, 3n).
+            pull: how far, in one layer, past updates move the new rows, (n,); with two matrices per
+                block (2, n), a row for each.
+            memory: the same for the old rows, (N, N) or (2, N, N).
+            keep: how many rows are wanted at every layer: a minibatch without held-out rows.
+
+        Returns:
+            The first ``keep`` rows at every layer, (L + 1, keep, 3n), and all rows where the sweep
+            ends, (rows, 3n).
+        """
         depth, n = len(self.kick), pull.shape[-1]
         states = np.empty((depth + 1, keep, 3 * n))
         # Held-out rows are wanted at the last layer only, so they keep no trace of the others.
@@ -131,12 +145,28 @@ class Layers(Side):
         a[:, 2, :, 1] = self.kick[layers][old].transpose(0, 2, 1)
 
     def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
+        """Rows of what a layer adds to the response: (L, rows, n).
+
+        Args:
+            states: (response, cov, cross) of the new rows, (L + 1, rows, 3n).
+            feedback: P (I - QP)^-1 of the new rows, (L + 1, rows, n).
+            pull: how far, in one layer, past updates move the new rows, (n,).
+        """
         n = len(pull)
         return self.c**2 * feedback[:-1] - states[:-1, :, n : 2 * n] * pull
 
     def among(
         self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
     ) -> Array:
+        """Covariances of the new rows with each other, (L + 1, rows, rows), after their sweep.
+
+        Args:
+            other: the other side: d for x, x for d.
+            states: (response, cov, cross) of the new rows, (L + 1, rows, 3n).
+            feedback: P (I - QP)^-1 of the new rows, (L + 1, rows, n).
+            kick: what every layer adds to their response, (L, rows, n).
+            start: the covariances where the sweep started, (rows, rows).
+        """
         n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         beyond, back = other.cov[::-1][1:, :n, :n], other.kick[::-1, :n, :n]
@@ -150,7 +180,12 @@ class Layers(Side):
         return np.concatenate([start[None], after])
 
     def extend_returns(self, other: Self, rows: slice) -> None:
-        """Append a step's rows to ``carry``, ``kick_back`` and ``carry_gain``."""
+        """Append a step's rows to ``carry``, ``kick_back`` and ``carry_gain``.
+
+        Args:
+            other: the other side: d for x, x for d.
+            rows: numbers of the step's vectors.
+        """
         old, eye = slice(rows.start), np.arange(rows.start, rows.stop)
         kick, back = self.kick[:, rows, old], other.kick[::-1, rows, old]
         feedback = other.feedback[::-1][1:]
@@ -165,6 +200,12 @@ class Layers(Side):
         )
 
     def extend(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to all that transfer matrices are made of, both sweeps done.
+
+        Args:
+            other: the other side: d for x, x for d.
+            rows: numbers of the step's vectors.
+        """
         self.extend_returns(other, rows)
         old, every = slice(rows.start), slice(rows.stop)
         kick, known_kick = self.kick[:, rows, old], self.kick[:, old, old]

@@ -145,6 +145,13 @@ class Training:
         near: Expansion | None = None
 
         def pairs(where: slice, square: Array, cov: Array) -> tuple[Array, Array]:
+            """(k0, V1) of new vectors' h with old ones', each (depths, rows, n).
+
+            Args:
+                where: the points in depth.
+                square: variances of the new ones there, (depths, rows).
+                cov: covariances of the new with the old there, (depths, rows, n).
+            """
             if near is not None:
                 return near.at(square[..., None], cov, where)
             pair = self.phi.pair(square[..., None], cov, known[where])
@@ -243,7 +250,12 @@ class Training:
         self.e[:, rows, rows] = np.eye(rows.stop - n)
 
     def down(self, rows: slice, t: int) -> bool:
-        """The backward rows of a minibatch; False where they overflow."""
+        """The backward rows of a minibatch; False where they overflow.
+
+        Args:
+            rows: numbers of the minibatch's vectors.
+            t: number of the step.
+        """
         equations = Backward(self, rows, t)
         states = self.run(equations.derivative, equations.start, up=False)
         if not np.isfinite(states).all():

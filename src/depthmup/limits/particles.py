@@ -213,6 +213,13 @@ class Population(ABC):
         self.new_h = np.zeros((self.depth, rows, self.count))
 
     def down(self, t: int, rows: slice, chi: Array) -> None:
+        """The gradients of a minibatch through every block, from the loss back to the input.
+
+        Args:
+            t: number of the step.
+            rows: numbers of the minibatch's vectors.
+            chi: dloss/df of each, (rows, d_out).
+        """
         self.d[-1, rows] = chi @ self.v
         for i in range(self.depth - 1, -1, -1):
             d = self.d[i + 1, rows]
@@ -265,6 +272,14 @@ class OneMatrix(Population):
         self.e = np.zeros((self.depth, self.updated, self.count))
 
     def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        """phi(h) - E phi(h) of the new vectors, (rows, J): what block i adds to x, but for c.
+
+        Args:
+            i: number of the block.
+            t: number of the step.
+            n: number of the first new vector.
+            x: the new vectors below the block, (rows, J).
+        """
         size = n + len(x)
         cov = self.mean(self.x[i, :size], self.x[i, :size])
         h = self.fresh(self.z_x, self.lower_x, i, n, cov)
@@ -276,6 +291,14 @@ class OneMatrix(Population):
         return np.asarray(phi - phi.mean(axis=1, keepdims=True))
 
     def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        """W^T e of the vectors, (rows, J): what block i adds to d, but for c.
+
+        Args:
+            i: number of the block.
+            t: number of the step.
+            rows: numbers of the vectors, which have just passed upward.
+            d: their gradients above the block, (rows, J).
+        """
         n, size = rows.start, rows.stop
         e = self.activation.slope(self.new_h[i]) * d
         self.e[i, rows] = e
@@ -309,6 +332,14 @@ class TwoMatrix(Population):
         self.new_u, self.new_phi = np.zeros((2, self.depth, rows, self.count))
 
     def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        """W2 phi(W1 x) of the new vectors, (rows, J): what block i adds to x, but for c.
+
+        Args:
+            i: number of the block.
+            t: number of the step.
+            n: number of the first new vector.
+            x: the new vectors below the block, (rows, J).
+        """
         size = n + len(x)
         lower, q = self.lower_u[i], self.entry
         lower[:size, :size] = appended(lower[:n, :n], self.mean(self.x[i, :size], self.x[i, :size]))
@@ -328,6 +359,14 @@ class TwoMatrix(Population):
         return out - pull @ q(self.d[i + 1, :n])
 
     def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        """W1^T (phi'(h) W2^T d) of the vectors, (rows, J): what block i adds to d, but for c.
+
+        Args:
+            i: number of the block.
+            t: number of the step.
+            rows: numbers of the vectors, which have just passed upward.
+            d: their gradients above the block, (rows, J).
+        """
         n, size, q, slope = rows.start, rows.stop, self.entry, self.activation.slope
         lower, above = self.lower_v[i], self.d[i + 1]
         lower[:size, :size] = appended(

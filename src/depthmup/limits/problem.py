@@ -100,6 +100,13 @@ def problem(
     rows = tuple(slice(int(e) - n, int(e)) for e, n in zip(ends, sizes, strict=True))
 
     def weights(rate: Rate, name: str, decay: float = 0.0) -> Array:
+        """How much of every vector's gradient a matrix carries at every step, (steps + 1, N).
+
+        Args:
+            rate: the matrix's learning rate, one number or one per step.
+            name: of the rate, for messages.
+            decay: of the matrix, per unit of the rate; 0 for none.
+        """
         past = update_weights(rate, len(checked), optimizer.momentum, name, decay)
         return np.repeat(past, sizes, axis=1)
 

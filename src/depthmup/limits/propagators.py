@@ -81,7 +81,16 @@ def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
     integral = rule(len(points) - 1).integral
 
     def fundamental(operator: Array, x: Array, d: Array) -> tuple[Array, Array]:
-        """(X, D) from their values where ``operator`` integrates from; rows of (X^T, D^T)."""
+        """(X, D) from their values where ``operator`` integrates from; rows of (X^T, D^T).
+
+        Args:
+            operator: integrates values at the points from 0, or from 1, (points, points).
+            x: X there, (N, N).
+            d: D there, (N, N).
+
+        Returns:
+            X and D at every point, each (points, N, N).
+        """
         m_t, n_t = h.m.transpose(0, 2, 1), h.n.transpose(0, 2, 1)
 
         def derivative(s: Array) -> Array:
@@ -173,7 +182,13 @@ class _Grid:
         self.whole = np.repeat(self.up[-1:], len(g.points), axis=0)
 
     def climb(self, weight: Array, j: int, i: int) -> Array:
-        """int_0^p weight(r) Gamma_ij(r, q) dr on the grid of (p, q)."""
+        """int_0^p weight(r) Gamma_ij(r, q) dr on the grid of (p, q), (points, points, N, N).
+
+        Args:
+            weight: at every point, (points, N, N).
+            j: the source: 0 for F, 1 for B.
+            i: what is moved: 0 for x, 1 for d.
+        """
         # Each branch is analytic: split where it changes, at the lower of p and q, both integrals
         # are exact for the interpolants.
         first = np.minimum(self.onto[:, None], self.onto)
@@ -184,7 +199,13 @@ class _Grid:
         return result
 
     def total(self, weight: Array, j: int, i: int) -> Array:
-        """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q."""
+        """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q, (points, N, N).
+
+        Args:
+            weight: at every point, (points, N, N).
+            j: the source: 0 for F, 1 for B.
+            i: what is moved: 0 for x, 1 for d.
+        """
         above = weight[:, None] @ self.g.above[i, j]
         below = weight[:, None] @ self.g.below[i, j]
         low = np.einsum("qr,rqxy->qxy", self.up, below)

@@ -55,11 +55,25 @@ class _Coefficients:
         return tuple(np.tensordot(weights, c[layer, :n], axes=1) for c in family)  # type: ignore[return-value]
 
     def at(self, layer: int, r: slice) -> tuple[Array, ...]:
-        """The coefficients of some rows at one layer."""
+        """The coefficients of some rows at one layer.
+
+        Args:
+            layer: number of the layer, 0 to L.
+            r: numbers of the rows.
+
+        Returns:
+            On U, on nV, on F and on B.
+        """
         return tuple(c[layer, r] for c in (self.u, self.v, self.f, self.b))
 
     def put(self, layer: int, r: slice, *terms: tuple[Array, ...]) -> None:
-        """Store a sum of coefficients as those of some rows at one layer."""
+        """Store a sum of coefficients as those of some rows at one layer.
+
+        Args:
+            layer: number of the layer, 0 to L.
+            r: numbers of the rows.
+            terms: of the sum; each has coefficients on U, on nV, on F and on B.
+        """
         for array, parts in zip(
             (self.u, self.v, self.f, self.b), zip(*terms, strict=True), strict=True
         ):

@@ -152,6 +152,18 @@ class TwoMatrixLayers(Layers):
         return field, phi, field @ other.answer[::-1][old]
 
     def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
+        """What follows from the rows of a sweep, those of the hidden neurons included.
+
+        Args:
+            other: the other side: d for x, x for d.
+            states: (response, cov, cross) of the new rows, (L + 1, rows, 3n).
+            start: covariances among the new rows where the sweep started, (rows, rows).
+            pull: how far past updates of W1 (r1) and of W2 (r2) move the new rows, (2, n).
+
+        Returns:
+            Rows; their ``hidden`` are new rows of <h|h>, against old vectors and among themselves,
+            of ``reply``, ``crossed`` and ``answer``; for d, also of ``crossed`` within the step.
+        """
         n = pull.shape[-1]
         old = (slice(None), slice(n), slice(n))
         feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
@@ -200,6 +212,13 @@ class TwoMatrixLayers(Layers):
         return np.concatenate([start[None], after])
 
     def file(self, states: Array, rows: slice, followed: Rows) -> None:
+        """Store the rows of a sweep and what follows from them, those of the hidden neurons too.
+
+        Args:
+            states: (response, cov, cross) of the new rows, (L + 1, rows, 3n).
+            rows: numbers of the new vectors.
+            followed: what ``follow`` made of the states.
+        """
         super().file(states, rows, followed)
         n, eye = rows.start, np.arange(rows.start, rows.stop)
         phi, block, response, crossed, answer, *within = followed.hidden
@@ -217,5 +236,11 @@ class TwoMatrixLayers(Layers):
         return self.rate * np.concatenate([self.hidden, np.zeros_like(self.hidden[:1])])
 
     def extend(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to ``carry``, ``kick_back`` and ``carry_gain``, both sweeps done.
+
+        Args:
+            other: the other side: d for x, x for d.
+            rows: numbers of the step's vectors.
+        """
         # ``residue`` and ``gain`` are of one matrix: ``_transfer`` reads hidden neurons instead.
         self.extend_returns(other, rows)

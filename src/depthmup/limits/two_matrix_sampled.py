@@ -175,6 +175,13 @@ class Blocks:
         )
 
     def step(self, t: int, n: int, size: int) -> _Step:
+        """What a pass of new vectors needs to know of the matrices' pasts.
+
+        Args:
+            t: number of the step.
+            n: number of the first new vector.
+            size: how many vectors there are, the new ones included.
+        """
         matrices, at = self.matrices, np.append(self.times[:n], np.full(size - n, t))
         return _Step(
             n=n,
@@ -243,7 +250,13 @@ class Blocks:
         self.through(i, step)
 
     def response_of_phi(self, i: int, step: _Step, field: Array) -> Array:
-        """E dphi(h_r)/dv_s of new vectors to old ones; ``field`` are their rows of Rh."""
+        """E dphi(h_r)/dv_s of new vectors to old ones, (rows, n), by Stein's lemma.
+
+        Args:
+            i: number of the block.
+            step: the pass.
+            field: rows of Rh, from the old vectors' e to the new ones' h, (rows, n).
+        """
         # E[phi(u) z_v] is zero exactly: subtracting it leaves its noise out.
         excess = self.new_phi[i] - self.activation.function(self.new_u[i])
         moments = (excess * self.weights) @ self.v[step.old].T
@@ -342,7 +355,14 @@ class Blocks:
         self.back_through(i, step)
 
     def response_of_e(self, i: int, step: _Step, field: Array, v: Array) -> Array:
-        """E de_r/du_s of new vectors to all (rows, size); ``field`` are their rows of Sh."""
+        """E de_r/du_s of new vectors to all, (rows, size), by Stein's lemma.
+
+        Args:
+            i: number of the block.
+            step: the pass.
+            field: rows of Sh, from all vectors' phi to the new ones' g, (rows, size).
+            v: the new vectors' Gaussian part of g, (rows, points).
+        """
         # E[phi'(u) v z_u] is zero exactly: subtracting it leaves its noise out.
         excess = self.e[i, step.new] - self.activation.slope(self.new_u[i]) * v
         moments = (excess * self.weights) @ self.u[step.every].T

@@ -151,7 +151,12 @@ class Attention(nn.Module):
         self.config = config
 
     def forward(self, x: Tensor, turn: Turn) -> Tensor:
-        """(B, T, n) -> (B, T, n)."""
+        """(B, T, n) -> (B, T, n).
+
+        Args:
+            x: the normed stream, (B, T, n).
+            turn: cos and sin of rotary positions, each (T, d/2); None where positions are learned.
+        """
 
         def heads(u: Tensor) -> Tensor:  # (B, T, H d) -> (B, H, T, d)
             result: Tensor = u.unflatten(-1, (-1, self.config.head_size)).transpose(1, 2)
@@ -196,6 +201,12 @@ class Layer(nn.Module):
         self.mlp_norm, self.mlp = _norm(config), MLP(config)
 
     def forward(self, x: Tensor, turn: Turn) -> Tensor:
+        """(B, T, n) -> (B, T, n).
+
+        Args:
+            x: the stream, (B, T, n).
+            turn: cos and sin of rotary positions, each (T, d/2); None where positions are learned.
+        """
         x = x + self.attention(self.attention_norm(x), turn)
         out: Tensor = x + self.mlp(self.mlp_norm(x))
         return out

@@ -222,7 +222,12 @@ class _Course:
         return two - one
 
     def over_seeds(self, statistic: Callable[["Array"], float], losses: "Array") -> Estimate:
-        """A statistic of losses (..., seeds) in nats, with its interval."""
+        """A statistic of losses (..., seeds) in nats, with its interval.
+
+        Args:
+            statistic: of losses of that shape, whatever the number of seeds: each is left out once.
+            losses: (..., seeds).
+        """
         from depthmup.statistics import jackknife
 
         return jackknife(statistic, losses, "nats", confidence=self.confidence)

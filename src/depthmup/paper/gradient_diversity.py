@@ -48,6 +48,13 @@ def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
     for step, network in zip(steps, trained(described, steps), strict=False):
 
         def of(start: int, stop: int, network: Any = network) -> Any:
+            """The diversity of the gradients of some examples.
+
+            Args:
+                start: number of the first example.
+                stop: one after that of the last.
+                network: whose gradients they are, that of the present step unless given.
+            """
             network.zero_grad()
             outputs = network(data.inputs[start:stop])
             functional.cross_entropy(outputs, data.labels[start:stop]).backward()

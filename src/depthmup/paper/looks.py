@@ -74,11 +74,11 @@ def _within_reach(comparison: Comparison, seeds: int, most: int, confidence: flo
     A half-width shrinks as the error, seeds^-1/2, and as Student's t. Seeds to come may still move
     the value by a standard error or so.
     """
-    ours, accepted = comparison.ours, comparison.accepted
-    half = (ours.high - ours.low) / 2
+    estimate, accepted = comparison.ours, comparison.accepted
+    half = (estimate.high - estimate.low) / 2
     if not math.isfinite(half):  # one seed decides whether it exists, which it may not of more
-        return math.isfinite(ours.value)
+        return math.isfinite(estimate.value)
     t_now, t_then = (float(student(n - 1, confidence)) for n in (seeds, most))
     error = half / t_now
-    away = min(abs(ours.value - edge) for edge in (accepted.low, accepted.high))
+    away = min(abs(estimate.value - edge) for edge in (accepted.low, accepted.high))
     return t_then * error * math.sqrt(seeds / most) <= away + error

@@ -263,6 +263,13 @@ class _Spec:
         return json.dumps(self._spec)
 
     def save(self, path: str, *, format: str, scale_factor: float = 1) -> None:
+        """Write the picture, as ``alt.Chart.save`` does.
+
+        Args:
+            path: of the file, which is overwritten.
+            format: svg or pdf, whose lengths are in points; all else is written as png.
+            scale_factor: unused, though charts take it: a png is 4 times as large as the chart.
+        """
         need("A picture", "vl_convert")
         import vl_convert
 

@@ -49,7 +49,7 @@ from depthmup.statistics.pooled import Pooled, pooled_law
 from depthmup.statistics.refusals import noisy_sizes
 from depthmup.statistics.regression import Regression
 from depthmup.statistics.search import Ask, Done, Round, Search
-from depthmup.statistics.search_state import curves_of
+from depthmup.statistics.standing import curves_of
 
 __all__ = [
     "CONFIDENCE",

@@ -187,6 +187,13 @@ def excess_loss(fitted: Optima, base: int, target: int) -> Estimate:
     """
 
     def of(gap: float, log_losses: Array, level: float) -> float:
+        """Excess loss in nats, from the target's averages: all seeds', or those without one.
+
+        Args:
+            gap: log2 of the base's best learning rate over the target's.
+            log_losses: log of the target's average loss at every learning rate.
+            level: log of its best loss.
+        """
         above = fitted.excess(target, gap, log_losses=log_losses, level=level)
         return float(np.exp(level) * np.expm1(above))
 

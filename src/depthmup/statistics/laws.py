@@ -41,6 +41,15 @@ def laws_of(fitted: Optima, sizes: Sequence[Size], base: Size) -> Laws:
     alone = fitted.curves.fewest_seeds < 2
 
     def law(values: Array, without: Array, known: Array, stream: int, scale: float = 1.0) -> Law:
+        """One law of the sizes.
+
+        Args:
+            values: at every size, (sizes,).
+            without: the same without each seed, (sizes, seeds); unused with a single seed.
+            known: standard errors that seeds do not show, (sizes,).
+            stream: numbers the law's draws, so that the three err independently.
+            scale: of what is measured, against octaves of learning rate.
+        """
         return Law(
             base=base,
             sizes=tuple(sizes),

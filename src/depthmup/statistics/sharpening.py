@@ -18,7 +18,7 @@ from depthmup.statistics.misfit import FIT, ONE_SIDED
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.parabola import SPACINGS
 from depthmup.statistics.search import Ask, Done, Round
-from depthmup.statistics.search_state import SearchState
+from depthmup.statistics.standing import Standing
 
 FINEST, FINEST_WALLED = 0.5, 0.25
 """Octaves between the rates of a bracket that was made finer; beside a divergence, and elsewhere,
@@ -35,14 +35,14 @@ _OF_REGION = {Verdict.TRANSFERS: "inside the region", Verdict.DRIFTS: "outside o
 class Sharpening:
     """One axis whose sizes are all bracketed: is it decided, and what would decide it?"""
 
-    state: SearchState
+    standing: Standing
     axis: str
     sizes: Sequence[int]
 
     @cached_property
     def fitted(self) -> Optima:
         """The optima of its sizes."""
-        return self.state.fitted(self.sizes)
+        return self.standing.fitted(self.sizes)
 
     @cached_property
     def row(self) -> Array:
@@ -51,7 +51,7 @@ class Sharpening:
 
     @property
     def _positions(self) -> Array:
-        return self.state.positions(self.axis, self.sizes)
+        return self.standing.positions(self.axis, self.sizes)
 
     def _half(self, look: int, misfit: Array) -> float:
         """The half-width that so many seeds and such errors of the fits would leave."""
@@ -63,13 +63,15 @@ class Sharpening:
     def _of_seeds(self, look: int) -> float:
         if look < 2:
             return float(looked_at(self._positions, self.fitted).half)
-        state = self.state
-        decides = state.search.precision is None
-        return float(seeds_part(self.fitted, self.row, state.look, planned=look, decides=decides))
+        standing = self.standing
+        decides = standing.search.precision is None
+        return float(
+            seeds_part(self.fitted, self.row, standing.look, planned=look, decides=decides)
+        )
 
     def next_step(self) -> Round | Done:
         """The runs that narrow its interval most for their cost, or why none are needed."""
-        state, search = self.state, self.state.search
+        standing, search = self.standing, self.standing.search
         slope = looked_at(self._positions, self.fitted, decides=search.precision is None)
         value, half = float(slope.value), float(slope.half)
         if search.precision is not None:
@@ -77,16 +79,17 @@ class Sharpening:
             if half <= need:
                 return Done(why=f"the interval is ±{half:.3f}, within the ±{need:g} asked for")
         else:
-            verdict = state.verdict(self.axis, self.sizes)
+            verdict = standing.verdict(self.axis, self.sizes)
             if verdict is not Verdict.UNDECIDED:
                 word = verdict.value if search.region is None else _OF_REGION[verdict]
                 return Done(
-                    why=f"{word} is decided after {state.look} seeds, at {value:+.3f} ± {half:.3f}"
+                    why=f"{word} is decided after {standing.look} seeds, "
+                    f"at {value:+.3f} ± {half:.3f}"
                 )
             if search.complete:
-                return Done(why=f"all sizes have {state.look} seeds")
+                return Done(why=f"all sizes have {standing.look} seeds")
             # Seeds to come may still move the drift, by a standard error or so.
-            error = self._of_seeds(state.look) / float(student(math.inf, SPENT))
+            error = self._of_seeds(standing.look) / float(student(math.inf, SPENT))
             low, high = search.edges
             need, slack = min(abs(value - low), abs(value - high)), error
             part = len(self.sizes) < len(search.arm(self.axis))
@@ -110,17 +113,17 @@ class Sharpening:
         Args:
             most: what they may cost: a larger size would tell more, for so much.
         """
-        state, search = self.state, self.state.search
+        standing, search = self.standing, self.standing.search
         slope = looked_at(self._positions, self.fitted)
         value, half, (low, high) = float(slope.value), float(slope.half), search.edges
         need = max(value - high, low - value)
         if need <= 0:
             return None
-        later = [look for look in search.looks if look > state.look]
+        later = [look for look in search.looks if look > standing.look]
         if math.isfinite(half):
             step, left = self._best_step(need, half)
-        elif later and not shallow(self.fitted, state.look, planned=later[0]):
-            step, left = state.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
+        elif later and not shallow(self.fitted, standing.look, planned=later[0]):
+            step, left = standing.more_seeds(self.sizes), self._half(later[0], self.fitted.misfit)
         else:
             return None
         if isinstance(step, Done) or left > need:
@@ -129,15 +132,15 @@ class Sharpening:
 
     def _more_or_shallow(self) -> Round | Done:
         """Where the valleys are no deeper than seeds scatter, more seeds alone can help."""
-        state = self.state
-        if state.look < state.search.looks[-1]:
-            return state.more_seeds(self.sizes)
-        what = state.search.tuned
+        standing = self.standing
+        if standing.look < standing.search.looks[-1]:
+            return standing.more_seeds(self.sizes)
+        what = standing.search.tuned
         return Done(why=f"seeds scatter more than {what.the} matters around some optimum")
 
     def _halvings(self, i: int) -> int:
         """How many times the steps of a size's bracket may still be halved."""
-        bracket = self.state.brackets[i]
+        bracket = self.standing.brackets[i]
         finest = FINEST_WALLED if bracket.walled else FINEST
         return max(0, round(math.log2(bracket.spacing / finest)))
 
@@ -146,7 +149,7 @@ class Sharpening:
 
         With the half-width that is expected after them.
         """
-        state, search, look = self.state, self.state.search, self.state.look
+        standing, search, look = self.standing, self.standing.search, self.standing.look
         misfit = self.fitted.misfit.copy()
         worth: dict[int, tuple[float, tuple[Ask, ...], float]] = {}
         for n, i in enumerate(self.sizes):
@@ -158,7 +161,7 @@ class Sharpening:
                     worth[n] = (value, asks, error)
         later = [other for other in search.looks if other > look]
         if later:
-            more = state.more_seeds(self.sizes)
+            more = standing.more_seeds(self.sizes)
             gain = half**2 - self._half(later[0], misfit) ** 2
             cost = sum(search.costs[ask.size] for ask in more.asks)
             if not worth or gain / cost > max(of_size[0] for of_size in worth.values()):
@@ -171,19 +174,22 @@ class Sharpening:
             misfit[n] = error
         if not asks_so_far:
             return Done(why=f"undecided: ±{half:.3f} after all seeds and finer steps"), half
-        named = dict.fromkeys(state.named(ask.size) for ask in asks_so_far)
+        named = dict.fromkeys(standing.named(ask.size) for ask in asks_so_far)
         why = f"rates between and beside those at {'; '.join(named)}"
         return Round(asks=asks_so_far, why=why), self._half(look, misfit)
 
     def _least(self, i: int, misfit: float) -> float:
         """The misfit that more rates could leave at a size."""
-        step, any_far = self.state.brackets[i].spacing, any(map(self.state.far_rate, self.sizes))
+        step, any_far = (
+            self.standing.brackets[i].spacing,
+            any(map(self.standing.far_rate, self.sizes)),
+        )
         return (min(misfit, FARTHER * step) if any_far else misfit) / 2.0 ** self._halvings(i)
 
     def _farther(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that tell a bracket's gentle side, and the misfit if that side is no flat one."""
-        asks = self.state.far_rate(i)
-        return asks, min(misfit, FARTHER * self.state.brackets[i].spacing) if asks else misfit
+        asks = self.standing.far_rate(i)
+        return asks, min(misfit, FARTHER * self.standing.brackets[i].spacing) if asks else misfit
 
     def _with_finer(self, n: int, error: float, misfit: Array) -> Array:
         """All misfits once one size's is known better: they share how steep a side looks."""
@@ -199,8 +205,8 @@ class Sharpening:
     def _finer(self, i: int, misfit: float) -> tuple[tuple[Ask, ...], float]:
         """Runs that make a size's bracket finer, or as wide on both sides, and the misfit then."""
         for halvings in range(min(self._halvings(i), 1) + 1):
-            asks = self.state.half_steps(i, halvings)
+            asks = self.standing.half_steps(i, halvings)
             if asks:
-                step = self.state.brackets[i].spacing / 2**halvings
+                step = self.standing.brackets[i].spacing / 2**halvings
                 return asks, misfit / 2 if halvings else min(misfit, FIT * step)
         return (), misfit

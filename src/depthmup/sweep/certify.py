@@ -164,6 +164,13 @@ def certify(
         def of(
             size: Size = target, probe: Probe | None = None, variant: Variant = variant
         ) -> Certificate:
+            """The variant's certificate at a size.
+
+            Args:
+                size: the target unless given.
+                probe: of the target, which may withdraw the certificate; none unless given.
+                variant: whose certificate it is.
+            """
             return certificate(
                 sweep,
                 records,

@@ -161,6 +161,17 @@ class _Finder:
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
+        """The addition, if it adds the output of a branch to the stream that the branch reads.
+
+        Args:
+            addition: the sum.
+            left: node of its first operand.
+            right: node of its second operand.
+            streams: the residual additions before it, and the stream operand of each.
+
+        Returns:
+            Which operand is which, and where the branch starts; None if the sum is no residual one.
+        """
         # Either operand may be the stream; written x + f(x), it is the left one.
         for stream, output in ((left, right), (right, left)):
             if output in self.ignored or self.graph.nodes[stream].shape != addition.shape:
@@ -169,7 +180,7 @@ class _Finder:
                 continue
             if self.gained(output) in streams:  # the stream itself, with a gain: no branch
                 continue
-            for origin, scale in self.points(stream, streams):
+            for origin, scale in self._points(stream, streams):
                 if origin <= output and self.graph.descends(output, origin):
                     path = self.graph.between(origin, output)
                     # Without parameters it is no branch: x + dropout(x), or a mean that is added;
@@ -179,7 +190,7 @@ class _Finder:
                     if self.gains_only(path):
                         self.weighted[addition.index] = stream
                         return None
-                    if stream not in streams and self.reads(origin, path, streams):
+                    if stream not in streams and self._reads(origin, path, streams):
                         break
                     return _Addition(
                         addition=addition.index,
@@ -190,7 +201,7 @@ class _Finder:
                     )
         if {left, right} & self.ignored:
             return None
-        return self.projection(addition, left, right, streams)
+        return self._projection(addition, left, right, streams)
 
     def begins(self, node: int) -> bool:
         """Whether a stream may begin with a tensor that no input made.
@@ -212,7 +223,7 @@ class _Finder:
         ]
         return len(additions) == 1
 
-    def points(self, stream: int, streams: Mapping[int, int]) -> Iterable[tuple[int, float]]:
+    def _points(self, stream: int, streams: Mapping[int, int]) -> Iterable[tuple[int, float]]:
         """The stream's operand, and what the stream was before each step that made it.
 
         Steps are residual additions, operations that leave the values alone (a copy before an
@@ -238,7 +249,7 @@ class _Finder:
                 stream = before
             yield stream, scale
 
-    def reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
+    def _reads(self, origin: int, path: set[int], streams: Mapping[int, int]) -> bool:
         """Whether a matrix made a tensor from a stream that the path from it joins again.
 
         The values of the first layer, which later layers add to their own, are no stream: what
@@ -269,7 +280,7 @@ class _Finder:
         entries = math.prod(self.graph.shape(gains[0]))
         return others[0] if entries in (1, this.shape[-1], *this.shape[1:2]) else None
 
-    def projection(
+    def _projection(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
         graph = self.graph

@@ -67,6 +67,12 @@ class Placement:
         )
 
     def through(self, ref: Ref, scale: float = 1.0) -> "Placement":
+        """The same placement, further on: it multiplies one more tensor.
+
+        Args:
+            ref: the tensor whose values the multiplier changes.
+            scale: the constant by which the model multiplies on the way to it.
+        """
         return Placement(
             uses=self.uses,
             calls=self.calls,
@@ -197,7 +203,7 @@ class _Walk:
             node = tensors[0]
         return True
 
-    def operand(self, argument: object, reader: int) -> Iterator[Placement]:
+    def _operand(self, argument: object, reader: int) -> Iterator[Placement]:
         """Placements that multiply one argument of ``reader``."""
         if not isinstance(argument, Ref):
             return
@@ -208,7 +214,7 @@ class _Walk:
         yield from self.parameters(argument)
 
     def parameters(self, ref: Ref) -> Iterator[Placement]:
-        yield from self.step(ref, self.operand)
+        yield from self._step(ref, self._operand)
 
     def modules(self, ref: Ref) -> Iterator[Placement]:
         def operand(argument: object, reader: int) -> Iterator[Placement]:
@@ -218,9 +224,9 @@ class _Walk:
         if ref in self.outputs:
             call = self.outputs[ref][-1]
             yield Placement(calls=frozenset({call}), scaled=frozenset({ref}))
-        yield from self.step(ref, operand)
+        yield from self._step(ref, operand)
 
-    def step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+    def _step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
         node = self.graph.nodes[ref.node]
         if node.op in ZEROS:
             yield Placement(scaled=frozenset({ref}))
@@ -232,10 +238,10 @@ class _Walk:
         if self.steps_left < 0 or self.level > _LEVELS or node.index <= self.after:
             return
         self.level += 1
-        yield from self.through(ref, operand)
+        yield from self._through(ref, operand)
         self.level -= 1
 
-    def through(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
+    def _through(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:
         """Placements that multiply the result of one operation."""
         node = self.graph.nodes[ref.node]
         args = node.args
@@ -253,21 +259,21 @@ class _Walk:
             at = MATRIX_PRODUCTS[node.op]
             factors = sorted(args[at : at + 2], key=lambda a: a.node not in self.usage.derived)
             alternatives = [
-                self.all_of([*args[:at], factor], operand, node.index) for factor in factors
+                self._all_of([*args[:at], factor], operand, node.index) for factor in factors
             ]
         elif node.op in CONVOLUTIONS:
-            alternatives = [self.all_of([args[1], args[2]], operand, node.index)]
+            alternatives = [self._all_of([args[1], args[2]], operand, node.index)]
         elif node.op in AFFINE_NORMS:
             gain, bias = AFFINE_NORMS[node.op]
             if len(args) > bias and isinstance(args[gain], Ref):
                 affine = [args[i] for i in dict.fromkeys((gain, bias))]
-                alternatives = [self.all_of(affine, operand, node.index)]
+                alternatives = [self._all_of(affine, operand, node.index)]
             else:
                 alternatives = []
         elif node.op in SUMS:
             terms = self.terms(node)
             if all(isinstance(term, Ref) for term in terms):  # else: plus a constant
-                alternatives = [self.all_of(terms, operand, node.index)]
+                alternatives = [self._all_of(terms, operand, node.index)]
             else:
                 alternatives = []
         elif node.op.startswith(_ATTENTION):
@@ -292,7 +298,7 @@ class _Walk:
         # Python's sum starts from the number 0.
         return [term for term in args[:2] if isinstance(term, Ref) or term != 0]
 
-    def all_of(
+    def _all_of(
         self, arguments: Sequence[object], operand: "_Operand", reader: int
     ) -> Iterator[Placement]:
         present = [a for a in arguments if isinstance(a, Ref)]

@@ -53,6 +53,12 @@ class Recorder(TorchDispatchMode):
         return index
 
     def bind(self, tensor: Tensor, ref: Ref) -> None:
+        """Remember where a tensor's present value was made, and keep the tensor alive.
+
+        Args:
+            tensor: as the model holds it.
+            ref: the node, and which of its outputs.
+        """
         self._refs[id(tensor)] = ref
         self._alive.append(tensor)
 

@@ -65,6 +65,12 @@ class Weights:
         return self._draw(self.network.input_std, self.network.width, self.network.inputs, "input")
 
     def hidden(self, layer: int, matrix: int) -> Tensor:
+        """One W of one branch, (width, width).
+
+        Args:
+            layer: number of the branch, from 0.
+            matrix: number of the matrix in the branch, from 0.
+        """
         n = self.network.width
         return self._draw(self.network.hidden_std, n, n, "branch", layer, matrix)
 

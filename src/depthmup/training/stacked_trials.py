@@ -59,6 +59,13 @@ def run_together(
     stack = _stacked(trials, model, device)
 
     def cost(weights: Tensors, buffers: Tensors, batch: Any) -> tuple[Tensor, Tensors]:
+        """The loss of one member, and its buffers after the forward pass.
+
+        Args:
+            weights: of the member, by name.
+            buffers: of the member, by name, as the last step left them.
+            batch: its inputs and targets.
+        """
         inputs, targets = batch
         # The call writes into this mapping what becomes of a buffer, even one that is replaced.
         state = {**weights, **buffers}
@@ -158,7 +165,12 @@ class _Stack:
     folded: Mapping[str, float]
 
     def step(self, loss: Tensor, fraction: float) -> None:
-        """Move all weights by the gradient of the members' summed loss."""
+        """Move all weights by the gradient of the members' summed loss.
+
+        Args:
+            loss: the sum of the losses of all members.
+            fraction: of training that is done, for the schedule.
+        """
         for weight in self.weights.values():
             weight.grad = None
         loss.backward()

@@ -127,7 +127,16 @@ SERIES = frozenset({"arange", "linspace", "logspace"})
 
 
 def series(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Law | None:
-    """Numbers in a row, made anew with values: the tensor itself may have none."""
+    """Numbers in a row, made anew with values: the tensor itself may have none.
+
+    Args:
+        name: of the operation, one of ``SERIES``.
+        args: that it was called with.
+        kwargs: that it was called with; device and layout are left out.
+
+    Returns:
+        The law of its values; None where an argument is a tensor, or where there are no values.
+    """
     if any(isinstance(a, Tensor) for a in args):
         return None
     plain = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory", "layout")}
@@ -142,7 +151,13 @@ def entrywise(
 ) -> Law | None:
     """The law of ``op(x, y, ...)`` where all tensors but those of one draw are constant.
 
-    ``inputs`` are the arguments, with laws in the place of tensors.
+    Args:
+        name: of the operation, one of ``ENTRYWISE``.
+        args, kwargs: that it was called with.
+        inputs: ``args`` with laws in the place of tensors, None for a tensor of unknown law.
+
+    Returns:
+        The law of the result, or None where it is not known.
     """
     if name == "sign" and inputs[0] is None:
         return Law(values=torch.tensor([-1.0, 1.0], dtype=torch.float64))

@@ -86,6 +86,16 @@ class Recorder:
         def truncated(
             tensor: Tensor, mean: float, std: float, a: float, b: float, *args: Any, **kwargs: Any
         ) -> Tensor:
+            """Draw as ``nn.init.trunc_normal_`` does, and write down the law of what was drawn.
+
+            Args:
+                tensor: to be filled.
+                mean: before truncation.
+                std: before truncation.
+                a: the lowest value.
+                b: the highest value.
+                args, kwargs: passed on; a generator is one.
+            """
             result = draw(tensor, mean, std, a, b, *args, **kwargs)
             with _unwatched():
                 self.write(tensor, truncated_normal(mean, std, a, b))

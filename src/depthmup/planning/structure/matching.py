@@ -114,10 +114,22 @@ class _Matcher:
         self.deeper: list[str] = []
 
     def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
+        """Match the parameters and the children of two modules, and theirs in turn.
+
+        Args:
+            model: a module of the model.
+            base: its counterpart in the base.
+            at: name of the module in the model, empty for the model itself.
+            base_at: name of its counterpart in the base.
+
+        Raises:
+            UnrelatedModels: a parameter or a child has no counterpart, or the two differ in their
+                number of dimensions.
+        """
         self.modules[at] = base_at
         own = {k: p for k, p in model._parameters.items() if p is not None}
         base_own = {k: p for k, p in base._parameters.items() if p is not None}
-        for key, base_key in self.pairs(own, base_own, at, "parameter").items():
+        for key, base_key in self._pairs(own, base_own, at, "parameter").items():
             if own[key].dim() != base_own[base_key].dim():
                 raise UnrelatedModels(
                     f"Parameter {_join(at, key)} has shape {tuple(own[key].shape)} in the model "
@@ -127,12 +139,12 @@ class _Matcher:
             self.parameters[_join(at, key)] = _join(base_at, base_key)
         children = {k: inner(m) for k, m in model._modules.items() if m is not None}
         base_children = {k: inner(m) for k, m in base._modules.items() if m is not None}
-        for key, base_key in self.pairs(children, base_children, at, "module").items():
+        for key, base_key in self._pairs(children, base_children, at, "module").items():
             self.walk(
                 children[key], base_children[base_key], _join(at, key), _join(base_at, base_key)
             )
 
-    def pairs(
+    def _pairs(
         self, items: Mapping[str, object], base_items: Mapping[str, object], at: str, what: str
     ) -> dict[str, str]:
         """Match keys: equal keys, except numbered siblings whose numbers differ."""
@@ -152,7 +164,7 @@ class _Matcher:
                 )
             self.deeper.append(at)
             try:
-                result.update(self.siblings(items, base_items, keys, base_keys, at, what))
+                result.update(self._siblings(items, base_items, keys, base_keys, at, what))
             except UnrelatedModels:
                 repeated = _same_runs(items, base_items, keys, base_keys)
                 repeated = repeated or _common_ends(items, base_items, keys, base_keys)
@@ -161,7 +173,7 @@ class _Matcher:
                 result.update(repeated)
         return result
 
-    def siblings(
+    def _siblings(
         self,
         items: Mapping[str, object],
         base_items: Mapping[str, object],

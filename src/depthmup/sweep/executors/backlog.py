@@ -60,6 +60,13 @@ class Backlog:
             self._listener.on_result(result)
 
     def progress(self, attempt: Attempt, fraction: float, losses: Sequence[StepLoss] = ()) -> None:
+        """The job has come further, and if it is live, has losses to tell.
+
+        Args:
+            attempt: at a job.
+            fraction: of the whole job that is done.
+            losses: since it was last told.
+        """
         self._listener.on_progress(attempt.job, fraction)
         if losses:
             self._listener.on_losses(losses)

@@ -13,7 +13,13 @@ class Listener(Protocol):
     def on_result(self, result: Result) -> None:
         """A result is ready. Each comes once, even if its job was tried several times."""
 
-    def on_progress(self, job: Job, fraction: float) -> None: ...
+    def on_progress(self, job: Job, fraction: float) -> None:
+        """The job has come further.
+
+        Args:
+            job: that is running.
+            fraction: of it that is done, from 0 to 1.
+        """
 
     def on_losses(self, losses: Sequence[StepLoss]) -> None:
         """Losses of a job that is live, before its result; after a worker's death, once more."""

@@ -136,7 +136,13 @@ class _Task:
     deadline: float = math.inf
 
     def listen(self, ray: Any, stream: Any, backlog: Backlog) -> bool:
-        """Take a message; whether there are more to come."""
+        """Take a message; whether there are more to come.
+
+        Args:
+            ray: the module, which is imported only where a cluster is used.
+            stream: of the job's messages.
+            backlog: is told the result, or how the job ended.
+        """
         try:
             kind, content = ray.get(next(stream), timeout=FETCH)
         except StopIteration:

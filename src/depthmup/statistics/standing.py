@@ -1,4 +1,4 @@
-"""What the losses of a search say so far, and the runs that a size may be given next."""
+"""Where a search stands: what its losses say so far, and the runs that a size may get next."""
 
 import math
 from collections.abc import Sequence
@@ -17,8 +17,11 @@ from depthmup.statistics.search import Ask, Round, Search
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchState:
-    """Losses so far, and what follows from them. Sizes are told by their indices in ``search``."""
+class Standing:
+    """Where a search stands: losses so far, and what follows from them.
+
+    Sizes are told by their indices in ``search``.
+    """
 
     search: Search
     losses: Sequence[Losses]
@@ -49,7 +52,15 @@ class SearchState:
         return optima(curves_of([self.losses[i] for i in sizes], chance=self.search.chance))
 
     def verdict(self, axis: str, sizes: Sequence[int]) -> Verdict:
-        """What some sizes along an axis show; "transfers" takes all of them."""
+        """What some sizes along an axis show; "transfers" takes all of them.
+
+        Args:
+            axis: along which the sizes differ.
+            sizes: their indices.
+
+        Returns:
+            ``DRIFTS`` or ``TRANSFERS`` where the interval of the slope decides, else ``UNDECIDED``.
+        """
         slope = looked_at(self.positions(axis, sizes), self.fitted(sizes))
         drift, (low, high) = around(float(slope.value), float(slope.half)), self.search.edges
         if drift.outside(low, high):
@@ -58,7 +69,12 @@ class SearchState:
         return Verdict.TRANSFERS if inside else Verdict.UNDECIDED
 
     def positions(self, axis: str, sizes: Sequence[int]) -> Array:
-        """log2 of sizes along an axis."""
+        """log2 of sizes along an axis.
+
+        Args:
+            axis: width, depth or another.
+            sizes: their indices.
+        """
         return np.log2([self.search.sizes[i][axis] for i in sizes])
 
     def named(self, i: int) -> str:
@@ -68,7 +84,16 @@ class SearchState:
         return ", ".join(f"{axis} {sizes[i][axis]}" for axis in varied or base)
 
     def missing(self, i: int, rates: Sequence[float] | Array, seeds: int) -> tuple[Ask, ...]:
-        """The missing ones of the first seeds at some rates."""
+        """The missing ones of the first seeds at some rates.
+
+        Args:
+            i: index of the size.
+            rates: log2 of the learning rates.
+            seeds: how many seeds, from 0, each rate should have.
+
+        Returns:
+            A run for every rate and seed that has no loss yet.
+        """
         asks = []
         for k in map(float, rates):
             row = np.asarray(self.losses[i].get(k, ()), float)
@@ -80,7 +105,15 @@ class SearchState:
         return tuple(asks)
 
     def half_steps(self, i: int, halvings: int = 1) -> tuple[Ask, ...]:
-        """Runs that fill a size's bracket with rates so many times closer, out to its ends."""
+        """Runs that fill a size's bracket with rates so many times closer, out to its ends.
+
+        Args:
+            i: index of the size.
+            halvings: how often the spacing of its rates is halved.
+
+        Returns:
+            The missing runs, with the number of seeds that is looked at now.
+        """
         bracket = self.brackets[i]
         step = bracket.spacing / 2**halvings
         reach = round(STEP / step)
