@@ -68,6 +68,7 @@ def run(options: Options) -> int:
     """Predict, print the result, and draw it if asked."""
     import torch
 
+    from depthmup.cli.folders import prepare_file
     from depthmup.cli.terminal import NetworksDone
     from depthmup.diagnostics import predict
     from depthmup.model import Model, size
@@ -76,14 +77,11 @@ def run(options: Options) -> int:
     from depthmup.reports.files import CHART_FORMATS
 
     if options.out is not None:
-        if not options.out.parent.is_dir():
-            raise ValueError(
-                f"Expected --out in a folder that exists; there is no {options.out.parent}."
-            )
         if options.out.suffix not in CHART_FORMATS:
             raise ValueError(
                 f"Expected --out to end in {', '.join(CHART_FORMATS)}; got {options.out.name!r}."
             )
+        prepare_file(options.out, option="--out")
     torch.set_num_threads(1)  # networks this small lose by more
     model = Model.load(options.model, batch=options.batch, loss=options.loss)
     prediction = predict(
