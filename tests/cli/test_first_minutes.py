@@ -168,6 +168,49 @@ class TestOneMeaningOfOut:
         assert page.count("<tr>") == 1 + len(plan_rows(plan))
 
 
+ANY_ORDER = """
+import torch
+
+
+def make(depth, width, ratio=1):
+    blocks = [torch.nn.Linear(width, width) for _ in range(depth)]
+    return torch.nn.Sequential(torch.nn.Linear(8, width), *blocks, torch.nn.Linear(width, 3))
+
+
+def batch(generator):
+    return torch.randn(4, 8, generator=generator), torch.zeros(4, dtype=torch.long)
+"""
+
+
+class TestSizesOfPlans:
+    """``--base`` and ``--target`` of plan are written as those of transfer."""
+
+    def plan(self, tmp_path, *words):
+        (tmp_path / "mine.py").write_text(ANY_ORDER, encoding="utf-8")
+        given = ["--model", f"{tmp_path / 'mine.py'}:make", "--scheme", "mup", *words]
+        return main(["plan", *given, "--out", str(tmp_path / "plan")])
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--base", "16x2", "--target", "32x2"],
+            ["--base", "width=16", "depth=2", "--target", "width=32"],
+            ["--base", "depth=2,width=16,ratio=1", "--target", "width=32"],
+        ],
+    )
+    def test_arguments_go_by_their_names(self, words, tmp_path):
+        from depthmup.planning import Plan
+
+        assert self.plan(tmp_path, *words) == 0
+        plan = Plan.load(tmp_path / "plan" / "plan.json")
+        assert (plan["0.weight"].shape, plan["0.weight"].base_shape) == ((32, 8), (16, 8))
+
+    def test_an_axis_that_the_base_lacks_is_refused(self, tmp_path, capsys):
+        assert self.plan(tmp_path, "--base", "16x2", "--target", "32x2", "ratio=3") == 2
+        assert "name axes of --base; got ratio as well" in capsys.readouterr().err
+        assert not (tmp_path / "plan").exists()
+
+
 def plan_rows(plan):
     from depthmup.planning.display.table import rows
 

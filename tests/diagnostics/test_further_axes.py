@@ -10,7 +10,8 @@ from torch import nn
 
 from depthmup.cli.main import main
 from depthmup.diagnostics import check, planned
-from depthmup.model import Model
+from depthmup.diagnostics.networks import Shape, fresh
+from depthmup.model import Model, resolved
 from depthmup.records import Outcome
 from depthmup.records.check import Check
 from depthmup.records.codec import decode, strict
@@ -210,3 +211,14 @@ def test_on_the_command_line(tmp_path, capsys, monkeypatch):
     options[options.index("experts=2,4,8")] = "seeds=2,4,8"
     assert main(["check", "--model", f"{source}:make", *options]) == 2
     assert "no option of check; got seeds" in capsys.readouterr().err
+
+
+def test_width_and_depth_go_by_their_names():
+    """Not by position, which gave ``make(depth, width)`` one for the other without a word."""
+
+    def of_depth_and_width(depth, width):
+        return nn.Linear(width, depth)
+
+    own = resolved(Model(of_depth_and_width, batch=batch, version="1"))
+    network = fresh(own, Shape(width=32, depth=2), 0)
+    assert network.weight.shape == (2, 32)

@@ -7,8 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from depthmup.cli.sizes import parse_size
+from depthmup.records.certificate import size_text
+
 if TYPE_CHECKING:
     from depthmup.planning import Plan
+
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +29,12 @@ class Options:
     model: str
     """Your model: module:factory or path/to/file.py:factory, called as factory(width, depth)."""
 
-    base: str
-    """Size at which the hyperparameters are known, as WIDTHxDEPTH, such as 64x4."""
+    base: Names
+    """Size at which the hyperparameters are known: WIDTHxDEPTH, such as 64x4, or NAME=VALUE for
+    each argument of the factory, such as width=64 depth=4 experts=8."""
 
-    target: str
-    """Size to train, as WIDTHxDEPTH, such as 1024x32."""
+    target: Names
+    """Size to train, likewise; what it does not name is the base's."""
 
     scheme: str = ""
     """Scheme: sp, mup, depth-mup, ode, completep, complete-dp, block-multiplier, hyperp, or
@@ -64,19 +70,19 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.folders import page_and_data
-    from depthmup.model import Model, check_axes, resolved, size
+    from depthmup.model import Model, check_axes, network_at, resolved
     from depthmup.planning import plan, recorded
     from depthmup.reports import write_text
 
     files = None if options.out is None else page_and_data(options.out, "plan")
     given = Model.load(options.model, batch=options.batch)
-    check_axes(resolved(given), ("width", "depth"))
-    make = resolved(given).make
-    base, target = size(options.base), size(options.target)
+    base, target = _sizes(options)
+    own = resolved(given)
+    check_axes(own, base)
     torch.manual_seed(0)
     with torch.device("meta") if options.meta else nullcontext():
         (model, drawn), (small, base_drawn) = (
-            recorded(partial(make, *shape)) for shape in (target, base)
+            recorded(partial(network_at, own, size)) for size in (target, base)
         )
     prescribed = plan(
         model,
@@ -97,7 +103,21 @@ def run(options: Options) -> int:
     return 0
 
 
+def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
+    """The base and the target, by axis."""
+    base, target = (
+        parse_size(words, option=f"--{name}")
+        for name, words in (("base", options.base), ("target", options.target))
+    )
+    if not base or not target:
+        raise ValueError("Expected --base and --target as sizes, such as 64x4 and 1024x32.")
+    if unknown := target.keys() - base.keys():
+        raise ValueError(f"Expected --target to name axes of --base; got {min(unknown)} as well.")
+    return base, {**base, **target}
+
+
 def _page(plan: "Plan", options: Options, data: str) -> str:
+    base, target = _sizes(options)
     from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
     from depthmup.reports import PageSection, simple_page
 
@@ -119,7 +139,8 @@ def _page(plan: "Plan", options: Options, data: str) -> str:
     source, *notes = caption(plan).splitlines()
     return simple_page(
         title=f"Plan of {options.model}",
-        headline=f"{plan.title} for {plan.optimizer}, from {options.base} to {options.target}",
+        headline=f"{plan.title} for {plan.optimizer}, from {size_text(base)} to "
+        f"{size_text(target)}",
         lead=["What each parameter takes, as a multiple of what is right at the base.", source],
         sections=[
             PageSection(

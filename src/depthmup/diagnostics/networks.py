@@ -312,8 +312,7 @@ def fresh(own: Functions, shape: Shape, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         further = sum(1_000_003 * i * value for i, (_, value) in enumerate(shape.along, start=1))
         torch.manual_seed(10_007 * seed + 101 * shape.width + shape.depth + further)
-        network: nn.Module
-        network = network_at(own, shape.size) if shape.along else own.make(shape.width, shape.depth)
+        network: nn.Module = network_at(own, shape.size)
         return network
 
 
