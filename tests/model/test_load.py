@@ -93,7 +93,9 @@ def test_sizes(text):
 
 
 def options(**changes):
-    return verb.Options(**({"model": "mine_zoo:make", "base": "16x2", "target": "64x8"} | changes))
+    return verb.Options(
+        **({"model": "mine_zoo:make", "base": ("16x2",), "target": ("64x8",)} | changes)
+    )
 
 
 class TestVerb:
@@ -135,5 +137,5 @@ def test_transformers_example():
 
 def test_own_model_example_from_the_shell(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    verb.run(verb.Options(model="examples/own_model.py:make", base="32x2", target="128x16"))
+    verb.run(verb.Options(model="examples/own_model.py:make", base=("32x2",), target=("128x16",)))
     assert "x16" in capsys.readouterr().out

@@ -319,7 +319,7 @@ def test_the_example_from_the_shell(monkeypatch, capsys):
     from depthmup.cli import plan as verb
 
     monkeypatch.chdir(ROOT)
-    verb.run(verb.Options(model="examples/transformer.py:make", base="32x1", target="64x2"))
+    verb.run(verb.Options(model="examples/transformer.py:make", base=("32x1",), target=("64x2",)))
     assert "last of branch" in capsys.readouterr().out
 
 
