@@ -98,7 +98,8 @@ def run(options: Options) -> int:
     if files is not None:
         page, data = files
         prescribed.save(data)
-        write_text(page, _page(prescribed, options, data.name))
+        sizes = f"{size_text(base)} to {size_text(target)}"
+        write_text(page, _page(prescribed, model=options.model, sizes=sizes, data=data.name))
         print(f"The page: {page.resolve()}")
     return 0
 
@@ -116,8 +117,8 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
     return base, {**base, **target}
 
 
-def _page(plan: "Plan", options: Options, data: str) -> str:
-    base, target = _sizes(options)
+def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
+    """The page of a plan; ``sizes`` are its base and its target in words."""
     from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
     from depthmup.reports import PageSection, simple_page
 
@@ -138,9 +139,8 @@ def _page(plan: "Plan", options: Options, data: str) -> str:
         table.append(cells)
     source, *notes = caption(plan).splitlines()
     return simple_page(
-        title=f"Plan of {options.model}",
-        headline=f"{plan.title} for {plan.optimizer}, from {size_text(base)} to "
-        f"{size_text(target)}",
+        title=f"Plan of {model}",
+        headline=f"{plan.title} for {plan.optimizer}, from {sizes}",
         lead=["What each parameter takes, as a multiple of what is right at the base.", source],
         sections=[
             PageSection(
