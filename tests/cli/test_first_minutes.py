@@ -208,6 +208,8 @@ class TestSizesOfPlans:
     def test_an_axis_that_the_base_lacks_is_refused(self, tmp_path, capsys):
         assert self.plan(tmp_path, "--base", "16x2", "--target", "32x2", "ratio=3") == 2
         assert "name axes of --base; got ratio as well" in capsys.readouterr().err
+        assert self.plan(tmp_path, "--base", "width=16,depth=2,batch=8", "--target", "batch=9") == 2
+        assert "keep the base's batch" in capsys.readouterr().err
         assert not (tmp_path / "plan").exists()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from depthmup.cli.sizes import parse_size
+from depthmup.records import RUN_AXES
 from depthmup.records.certificate import size_text
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run(options: Options) -> int:
     import torch
 
     from depthmup.cli.folders import page_and_data
-    from depthmup.model import Model, check_axes, network_at, resolved
+    from depthmup.model import Model, batches_at, check_axes, network_at, resolved
     from depthmup.planning import plan, recorded
     from depthmup.reports import write_text
 
@@ -89,7 +90,7 @@ def run(options: Options) -> int:
         base=small,
         scheme=options.scheme or None,
         optimizer=options.optimizer,
-        example_inputs=given.example_inputs(),
+        example_inputs=batches_at(own, target)(torch.Generator().manual_seed(0))[0],
         folding=not options.explicit,
         own_init=None if options.own_init == "measured" else options.own_init,
         drawn=(drawn, base_drawn),
@@ -114,6 +115,12 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
         raise ValueError("Expected --base and --target as sizes, such as 64x4 and 1024x32.")
     if unknown := target.keys() - base.keys():
         raise ValueError(f"Expected --target to name axes of --base; got {min(unknown)} as well.")
+    for axis in RUN_AXES:
+        if axis in target and target[axis] != base[axis]:
+            raise ValueError(
+                f"Expected --target to keep the base's {axis}: this command plans the model. For "
+                "the run, see depthmup rules, or depthmup.plan(options=PlanOptions(batch=, duration=))."
+            )
     return base, {**base, **target}
 
 
