@@ -119,7 +119,8 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
         if axis in target and target[axis] != base[axis]:
             raise ValueError(
                 f"Expected --target to keep the base's {axis}: this command plans the model. For "
-                "the run, see depthmup rules, or depthmup.plan(options=PlanOptions(batch=, duration=))."
+                "the run, see depthmup rules, or depthmup.plan(options=PlanOptions(batch=, "
+                "duration=))."
             )
     return base, {**base, **target}
 
