@@ -135,7 +135,7 @@ def diversity(
 
     Example:
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]
-        >>> round(diversity(runs, (1/16, 1/8, 1/4)).kappa.value, 6)
+        >>> abs(round(diversity(runs, (1/16, 1/8, 1/4)).kappa.value, 6))
         0.0
 
     *Source:* TP6 (arXiv 2310.02244) Definition 7.4; Student (1908), Biometrika 6:1-25.
@@ -265,7 +265,7 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
         >>> net = nn.Sequential(*(nn.Linear(3, 3, bias=False) for _ in range(6)))
         >>> for layer in net:
         ...     layer.weight.grad = torch.ones(3, 3)
-        >>> gradient_diversity(net, "*.weight").raw
+        >>> round(gradient_diversity(net, "*.weight").raw, 6)
         1.0
 
     *Source:* TP6 (arXiv 2310.02244) Section 8.1.

@@ -154,7 +154,7 @@ def kernel(
 
     Example:
         >>> linear = kernel([[1.0]], depth=4, branch=0.5)  # 4 c^2 (1 + c^2)^3
-        >>> float(linear.tangent[0, 0])
+        >>> round(float(linear.tangent[0, 0]), 12)
         1.953125
 
     *Source:* Jacot et al. 2018 (arXiv 1806.07572) for the kernel; TP6 (arXiv 2310.02244)

@@ -17,7 +17,7 @@ def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
 
     Example:
         >>> losses = np.exp(np.array([[4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]))
-        >>> round(best_log_loss([-2, -1, 0, 1], losses), 6)
+        >>> abs(round(best_log_loss([-2, -1, 0, 1], losses), 6))
         0.0
     """
     level = float(optima(Curves.of(log2_lrs, [losses])).log_loss[0])
@@ -29,7 +29,7 @@ def best_log2_lr(log2_lrs: Numbers, losses: Array) -> float:
 
     Example:
         >>> losses = np.exp(np.array([[4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]))
-        >>> round(best_log2_lr([-2, -1, 0, 1], losses), 6)
+        >>> abs(round(best_log2_lr([-2, -1, 0, 1], losses), 6))
         0.0
     """
     return float(optima(Curves.of(log2_lrs, [losses])).at[0])

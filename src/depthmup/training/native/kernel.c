@@ -181,7 +181,7 @@ INLINE int any(I where) {
    longer suffice, by the C library. Coefficients: Cephes' sinf and cosf. */
 INLINE void sin_cos(V x, V *sine, V *cosine) {
   if (__builtin_expect(any(magnitude(x) > 1e5f), 0)) {
-    V s, c;
+    V s = x, c = x; /* every entry is replaced; compilers doubt it where V has 16 of them */
     for (int i = 0; i < VL; i++) {
       s[i] = sinf(x[i]);
       c[i] = cosf(x[i]);
