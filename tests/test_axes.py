@@ -155,18 +155,18 @@ def test_at_held_tokens_a_larger_batch_takes_fewer_steps():
     assert again == design
 
 
-def test_runs_of_width_and_depth_have_the_keys_that_they_had():
-    """The description of version 0.1, written out."""
+def test_steps_as_an_axis_keep_the_keys_of_runs():
     design = depthmup.Design(base={"width": 8, "depth": 2}, steps=10, depth=(2, 4), **ASKED)
     model = Custom(name="make", code="1")
     first = depthmup.sweep.Sweep(model=model, design=design)
     described = json.loads(first.runs[0].to_json())
     assert described == {
-        "model": "make", "code": "1", "width": 8, "depth": 2, "base_width": 8, "base_depth": 2,
-        "scheme": "any", "optimizer": "adamw", "lr": 2.0**-9, "multiplier": 1.0,
-        "weight_decay": 0.0, "steps": 10, "seed": 0, "settings": {}, "numerics": 2,
+        "model": "make", "code": "1", "size": {"width": 8, "depth": 2},
+        "base": {"width": 8, "depth": 2}, "scheme": "any", "optimizer": "adamw", "lr": 2.0**-9,
+        "multiplier": 1.0, "weight_decay": 0.0, "steps": 10, "seed": 0, "settings": {},
+        "numerics": 2,
     }  # fmt: skip
-    # Steps as an axis: the same runs, so that a sweep in depth is a part of one in both.
+    # The same runs, so that a sweep in depth is a part of one in both.
     both = depthmup.Design(
         base={"width": 8, "depth": 2, "steps": 10}, depth=(2, 4), steps=(10, 20),
         **ASKED,

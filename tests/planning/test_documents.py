@@ -1,13 +1,11 @@
 """Plans as text: JSON both ways, the table, words, a data frame."""
 
-import gzip
 import io
 import json
 import re
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ from planning_zoo import ResidualMLP, Transformer, tokens, vectors
 from pytest import approx
 
 import depthmup
-from depthmup.planning import Plan, PlanDocumentError
+from depthmup.planning import PlanDocumentError
 from depthmup.planning.display import table
 from depthmup.rules import Power
 
@@ -238,13 +236,3 @@ def test_planning_does_not_touch_the_random_state():
     plan = depthmup.plan(model, base=base, example_inputs=vectors(), own_init="fan_in")
     plan.initialize(model)
     assert torch.equal(state, torch.get_rng_state())
-
-
-def test_a_plan_of_the_first_release_is_read(tmp_path):
-    """Made by version 0.1 for examples/own_model.py under CompleteP, from 32x2 to 128x16."""
-    packed = Path(__file__).parent / "fixtures" / "plan-0.1.json.gz"
-    path = tmp_path / "plan.json"
-    path.write_bytes(gzip.decompress(packed.read_bytes()))
-    plan = Plan.load(path)
-    assert plan.scheme == "completep"
-    assert plan["1.up.weight"].lr == pytest.approx(1 / 4)  # m_in^-1, and CompleteP's r^0

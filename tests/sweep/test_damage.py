@@ -1,13 +1,10 @@
 """Damaged and foreign stores: nothing wrong is taken for a result, and nothing right is lost."""
 
-import hashlib
 import json
 import random
-import shutil
 import sqlite3
 import warnings
 from array import array
-from pathlib import Path
 
 import pytest
 from cells import cell
@@ -18,9 +15,6 @@ from depthmup.records.store_rows import checksum
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, merge, run
 
-# Written by the version before checksums; LEFT is a hash of its records, taken by that version.
-OLD = Path(__file__).parent / "stores" / "schema-2.sqlite"
-LEFT = "7b054083f7f1101dd4f0632b153aab03f2e1a27d071a47bdedd4ae7467d0cef1"
 GRID = residual(
     schemes=(DEPTH_MUP,),
     depths=(2, 4),
@@ -50,30 +44,14 @@ def edit(path, statement, *values):
     db.close()
 
 
-def left(store):
-    hashed = hashlib.sha256()
-    for each in GRID.runs:
-        found = store.get(each)
-        hashed.update(each.key.encode() + found.status.value.encode() + found.losses.tobytes())
-    return hashed.hexdigest()
-
-
-def test_a_store_of_the_version_before_gives_the_same_records(path):
-    shutil.copy(OLD, path)
-    for _ in range(2):  # the second time it is of this version already
-        with Store(path) as store:
-            assert left(store) == LEFT
-            assert store.get(TASK).values["raw"][0] == 1.5
-            assert store.sessions()[0]["sweep"] == GRID.to_dict()
-            assert run(GRID.runs, store=store, executor=InProcess()) == 0
-
-
-def test_an_old_stores_records_are_guarded_from_then_on(path):
-    shutil.copy(OLD, path)
-    Store(path).close()
-    edit(path, "UPDATE records SET status = 'diverged' WHERE key = ?", GRID.runs[0].key)
-    with Store(path) as store, pytest.warns(StoreWarning, match="damaged"):
-        assert store.missing(GRID.runs) == [GRID.runs[0]]
+def fill(path):
+    """The store of a sweep: every run, a measurement and a session."""
+    with Store(path) as store:
+        for number, each in enumerate(GRID.runs):
+            losses = array("f", [2.0, 1.5, 1.25, 1.0 + number / 8])
+            store.add(Record(cell=each, status=Status.FINISHED, losses=losses))
+        store.add(Measurement(task=TASK, values={"raw": [1.5]}))
+        store.open_session(json.loads(session()))
 
 
 CHANGES = {
@@ -152,10 +130,10 @@ def test_a_record_that_cannot_be_is_refused_and_not_believed(path, status, losse
 def test_no_single_flipped_bit_changes_a_record_or_a_session_unseen(tmp_path, seed):
     """Wherever in the file it is: what is read is as it was written, or missing, or refused."""
     whole = tmp_path / "whole.sqlite"
-    shutil.copy(OLD, whole)
+    fill(whole)
     with Store(whole) as store:
         good = {each: store.get(each) for each in GRID.runs}
-        session = store.sessions()[0]
+        noted = store.sessions()[0]
         store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw, rng = whole.read_bytes(), random.Random(seed)
     noticed = 0
@@ -175,23 +153,12 @@ def test_no_single_flipped_bit_changes_a_record_or_a_session_unseen(tmp_path, se
                 continue
         noticed += bool(told)
         assert all(found[each] in (good[each], None) for each in GRID.runs)
-        assert all(each == session for each in sessions)
+        assert all(each == noted for each in sessions)
     assert noticed > 5  # most of the file is records
 
 
-def written_by_the_version_before():
-    """The session's text in the store of the version before."""
-    with sqlite3.connect(OLD) as db:
-        (text,) = db.execute("SELECT about FROM sessions").fetchone()
-    db.close()
-    return json.loads(text)
-
-
-OLD_GRID = written_by_the_version_before()["grid"]
-
-
-def foreign(**changes):
-    """A session of these runs as another version, or another program, may note it."""
+def session(**changes):
+    """A session of these runs as this version, another one, or another program may note it."""
     about = {
         "sweep": GRID.to_dict(),
         "tolerance": 0.15,
@@ -199,31 +166,28 @@ def foreign(**changes):
         "environment": {},
         "started": 1.0,
     }
-    return json.dumps({k: v for k, v in {**about, **changes}.items() if k != "sweep" or v})
+    return json.dumps({**about, **changes})
 
 
 FOREIGN = {
     "no JSON": "{",
     "deep": "[" * 100_000,
     "a list": "[1]",
-    "a new setting": foreign(
+    "a new setting": session(
         sweep={**GRID.to_dict(), "design": {**GRID.design.to_dict(), "sharpness": 2}}
     ),
-    "a new scheme": foreign(
+    "a new scheme": session(
         sweep={**GRID.to_dict(), "design": {**GRID.design.to_dict(), "schemes": ["eta-mup"]}}
     ),
-    "a new kind of model": foreign(sweep={**GRID.to_dict(), "model": {"kind": "quantum"}}),
-    "an old scheme": foreign(sweep=None, grid={**OLD_GRID, "schemes": ["eta-mup"]}),
-    "an old grid without rates": foreign(sweep=None, grid={**OLD_GRID, "log2_lrs": []}),
-    "no tolerance": foreign(tolerance=None),
-    "a tolerance that is true": foreign(tolerance=True),
-    "environment": foreign(environment="laptop"),
-    "started": foreign(started="yesterday"),
-    "command": foreign(command="transfer"),
-    "claims": foreign(claims=[1], scale="laptop", data=[]),
-    "trials": foreign(sweep=None, grid=OLD_GRID, kind="trials", title="x"),
-    "target": foreign(target=[1]),
-    "levels": foreign(more=json.loads("[" * 50 + "]" * 50)),
+    "a new kind of model": session(sweep={**GRID.to_dict(), "model": {"kind": "quantum"}}),
+    "no tolerance": session(tolerance=None),
+    "a tolerance that is true": session(tolerance=True),
+    "environment": session(environment="laptop"),
+    "started": session(started="yesterday"),
+    "command": session(command="transfer"),
+    "claims": session(claims=[1], scale="laptop", data=[]),
+    "target": session(target=[1]),
+    "levels": session(more=json.loads("[" * 50 + "]" * 50)),
 }
 
 
@@ -231,8 +195,7 @@ FOREIGN = {
 @pytest.mark.filterwarnings("ignore::depthmup.sweep.StoreWarning")
 def test_a_session_that_cannot_be_read_stays_behind_and_is_left_out(tmp_path, about):
     other, path = tmp_path / "other.sqlite", tmp_path / "results.sqlite"
-    shutil.copy(OLD, other)
-    Store(other).close()
+    fill(other)
     with sqlite3.connect(other) as db:
         db.execute(
             "INSERT INTO sessions(about, seconds, checksum) VALUES (?, 1.0, ?)",
@@ -240,7 +203,7 @@ def test_a_session_that_cannot_be_read_stays_behind_and_is_left_out(tmp_path, ab
         )
     db.close()
     with Store(other) as store, pytest.warns(StoreWarning, match="left out"):
-        assert [session["sweep"] for session in store.sessions()] == [GRID.to_dict()]
+        assert [noted["sweep"] for noted in store.sessions()] == [GRID.to_dict()]
     with Store(path) as store:
         with pytest.warns(StoreWarning, match="is skipped"):
             assert merge([other], into=store) == len(GRID.runs) + 1

@@ -119,7 +119,7 @@ def _fields(content: dict[str, Any]) -> dict[str, Any]:
 
     _check_texts(content)
     names = {f.name for f in fields(Plan)}
-    if not names - _ADDED <= content.keys() <= names:
+    if content.keys() != names:
         raise ValueError(f"expected the fields {', '.join(sorted(names))}")
     values = _values(content)
     _check_types(Plan, values)
@@ -163,9 +163,6 @@ def _check_types(kind: type, values: Mapping[str, Any]) -> None:
             )
 
 
-_ADDED = frozenset({"base_default", "model_init", "depths", "mixtures", "log_beta2"})
-"""Fields that plans of version 0.1 do not have: what was read, and not measured, is later."""
-
 _TUPLES: dict[Any, type] = {tuple[str, ...]: str, tuple[int, ...]: int}
 
 
@@ -178,18 +175,18 @@ def _values(content: dict[str, Any]) -> dict[str, Any]:
         "notes": tuple(content["notes"]),
         "own_init": _own_init(content["own_init"]),
         **{
-            field: {k: Measured(**v) for k, v in content.get(field, {}).items()}
+            field: {k: Measured(**v) for k, v in content[field].items()}
             for field in ("base_init", "base_default", "model_init")
         },
-        "depths": tuple(StreamDepth(**d) for d in content.get("depths", ())),
-        "mixtures": tuple(MixtureGrowth(**m) for m in content.get("mixtures", ())),
+        "depths": tuple(StreamDepth(**d) for d in content["depths"]),
+        "mixtures": tuple(MixtureGrowth(**m) for m in content["mixtures"]),
         "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
     }
 
 
 def _prescription(content: dict[str, Any]) -> Prescription:
     role = content["role"]
-    part = role.get("part")
+    part = role["part"]
     return Prescription(
         **{
             **content,
@@ -215,7 +212,7 @@ def _multiplier(content: dict[str, Any]) -> Multiplier:
             "law": Power(**content["law"]),
             "folds": tuple(content["folds"]),
             "hooks": tuple(
-                Hook(**{**hook, "part": tuple(map(tuple, hook.get("part", ())))})
+                Hook(**{**hook, "part": tuple(map(tuple, hook["part"]))})
                 for hook in content["hooks"]
             ),
         }

@@ -36,7 +36,6 @@ class Lack(StrEnum):
     WORSE = "larger sizes train worse"
     FAR = "target too far"
     UNCERTAIN = "prediction too uncertain"
-    PRICE = "prediction too uncertain"  # what UNCERTAIN was called before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,8 +269,7 @@ class Certificate:
                 "Read it with the depthmup version that wrote it, or calibrate again."
             )
         names = {f.name for f in fields(Certificate)}
-        # Earlier ones are about learning rates, and do not say so.
-        if lacking := names - {"tuned"} - raw.keys():
+        if lacking := names - raw.keys():
             raise ValueError(f"Expected a certificate; it lacks {', '.join(sorted(lacking))}.")
         known = {name: raw[name] for name in raw if name in names}
         return decode(Certificate, known, "the certificate")

@@ -47,7 +47,7 @@ class Exponent:
 class Size:
     """An observable at one size: geometric mean over seeds, and its spread (log, one sigma).
 
-    ``seeds`` are the values of single seeds, in their order; empty in records from before 0.3.
+    ``seeds`` are the values of single seeds, in their order.
     ``along`` are the values along further axes.
 
     Attributes:

@@ -12,10 +12,6 @@ from depthmup.records.run import NUMERICS
 BASE_SHAPE = "any"
 """The scheme of a planned run at the base size, where all schemes agree: one run serves all."""
 
-_FLAT = ("width", "depth")
-"""Axes that a description names one by one if they are all there are, as the first versions did."""
-
-
 _WORK = {"width": 2, "steps": 0, "tokens": 0}
 """Powers of axes in the work of a step; of all others 1."""
 
@@ -121,29 +117,19 @@ class Trial:
         Returns:
             The text whose hash is the key.
         """
-        raw = {f.name: getattr(self, f.name) for f in fields(self)}
-        # As the first versions wrote it, so that their keys find the same runs.
-        if set(self.size) == set(self.base) == set(_FLAT):
-            size, base = raw.pop("size"), raw.pop("base")
-            raw |= {axis: size[axis] for axis in _FLAT}
-            raw |= {f"base_{axis}": base[axis] for axis in _FLAT}
-        return canonical(raw)
+        return canonical({f.name: getattr(self, f.name) for f in fields(self)})
 
     @staticmethod
     def from_json(text: str) -> "Trial":
         """The trial that ``to_json`` wrote.
 
         Args:
-            text: one of this version or an earlier one.
+            text: of ``to_json``.
 
         Returns:
             The trial.
         """
-        raw = json.loads(text)
-        if "size" not in raw:
-            raw["size"] = {axis: raw.pop(axis) for axis in _FLAT}
-            raw["base"] = {axis: raw.pop(f"base_{axis}") for axis in _FLAT}
-        return Trial(**raw)
+        return Trial(**json.loads(text))
 
     @property
     def row(self) -> dict[str, Any]:

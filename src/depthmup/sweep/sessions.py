@@ -15,7 +15,6 @@ from depthmup.records.printable import printable_values
 from depthmup.sweep.built_in import BuiltIn
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design
-from depthmup.sweep.old_sessions import upgraded
 from depthmup.sweep.sweep import Sweep, Sweepable
 
 DEEPEST = 32
@@ -48,10 +47,6 @@ def read_session(about: Any, seconds: Any) -> tuple[dict[str, Any], str]:
     if not _is_number(seconds):
         return {}, "it has no time"
     session = {**printable_values(session), "seconds": seconds}
-    try:
-        session = upgraded(session)
-    except Exception as error:  # whatever another program may have written
-        return session, _unreadable(error)
     return session, _problem(session)
 
 
@@ -74,7 +69,8 @@ def _problem(session: Mapping[str, Any]) -> str:
     try:
         _check_runs(sweep_of(session))
     except Exception as error:  # whatever another version, or another program, may have written
-        return _unreadable(error)
+        first = (str(error).splitlines() or [""])[0][:200]
+        return f"its sweep is not one of this version ({type(error).__name__}: {first})"
     return ""
 
 
@@ -93,11 +89,6 @@ def _check_runs(sweep: Sweep) -> None:
             run = sweep.run(variant, size, log2_lr, seed=0)
             hash(run)
             run.to_json()
-
-
-def _unreadable(error: Exception) -> str:
-    first = (str(error).splitlines() or [""])[0][:200]
-    return f"its sweep is not one of this version ({type(error).__name__}: {first})"
 
 
 def sweep_of(session: Mapping[str, Any]) -> Sweep:

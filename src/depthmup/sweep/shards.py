@@ -98,8 +98,7 @@ def share_left(
 def snapshot(path: Path) -> Iterator[Store]:
     """A copy of a store for reading.
 
-    A copy, because SQLite's locks do not work between machines that share a folder over a network,
-    and because opening a store may upgrade its tables.
+    A copy, because SQLite's locks do not work between machines that share a folder over a network.
 
     Raises:
         StoreError: there is no store, or it cannot be read.

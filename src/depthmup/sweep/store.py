@@ -25,45 +25,42 @@ from depthmup.sweep.sessions import read_session
 MAIN_STORE = "results.sqlite"
 """The main store of a folder, which may also contain stores of shards."""
 
-# Of the tables below; older stores are migrated when they are opened, newer ones refused.
+# Of the tables below; a store of another schema is refused.
 SCHEMA = 3
 APPLICATION_ID = 0x64706D75  # "dpmu", in the file's header
 
-_TABLES = """
-CREATE TABLE records (
-    key TEXT PRIMARY KEY,
-    cell TEXT NOT NULL,
-    status TEXT NOT NULL,
-    losses BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE sessions (id INTEGER PRIMARY KEY, about TEXT NOT NULL, seconds REAL NOT NULL)
-"""
-_MEASUREMENTS = """
-CREATE TABLE measurements (
-    key TEXT PRIMARY KEY,
-    task TEXT NOT NULL,
-    measured TEXT NOT NULL
-) WITHOUT ROWID
-"""
+_TABLES = (
+    """
+    CREATE TABLE records (
+        key TEXT PRIMARY KEY,
+        cell TEXT NOT NULL,
+        status TEXT NOT NULL,
+        losses BLOB NOT NULL,
+        checksum BLOB
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE measurements (
+        key TEXT PRIMARY KEY,
+        task TEXT NOT NULL,
+        measured TEXT NOT NULL,
+        checksum BLOB
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE sessions (
+        id INTEGER PRIMARY KEY,
+        about TEXT NOT NULL,
+        seconds REAL NOT NULL,
+        checksum BLOB
+    )
+    """,
+)
 # The columns that a row's checksum covers, in this order.
 _COLUMNS = {
     "records": ("key", "cell", "status", "losses"),
     "measurements": ("key", "task", "measured"),
     "sessions": ("about", "seconds"),
-}
-# Statements that upgrade a store from each schema to the next; a new store goes through all of
-# them. The rows of an old store are accepted as they are, and guarded by checksums from then on.
-_STEPS: dict[int, tuple[str, ...]] = {
-    0: tuple(_TABLES.strip().split(";\n")),
-    1: (_MEASUREMENTS,),
-    2: tuple(
-        statement
-        for table, columns in _COLUMNS.items()
-        for statement in (
-            f"ALTER TABLE {table} ADD COLUMN checksum BLOB",
-            f"UPDATE {table} SET checksum = checksum({', '.join(columns)})",
-        )
-    ),
 }
 CHUNK = 500
 """Rows per query: every version of SQLite takes 999 parameters."""
@@ -136,26 +133,28 @@ class Store:
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("BEGIN IMMEDIATE")
         try:
-            self._upgrade()
+            self._check_schema()
         except BaseException:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
 
-    def _upgrade(self) -> None:
-        """Upgrade the tables to this schema; refuse those of other programs and later versions."""
+    def _check_schema(self) -> None:
+        """Create the tables in a new file; refuse those of other programs and other schemas."""
         db = self._db
         application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
         kinds = dict(db.execute("SELECT name, type FROM sqlite_master").fetchall())
         if not kinds and not application:
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            version = 0
+            for table in _TABLES:
+                db.execute(table)
+            db.execute(f"PRAGMA user_version={SCHEMA}")
         elif application != APPLICATION_ID:
             raise StoreError(
                 f"{self.path} is an SQLite file of another program. Name another folder."
             )
-        elif not 1 <= version <= SCHEMA:
+        elif version != SCHEMA:
             raise StoreError(
                 f"Expected the store {self.path} to be of schema version {SCHEMA}; it is of "
                 f"version {version}. Use the depthmup version that wrote it, or name another "
@@ -166,10 +165,6 @@ class Store:
                 f"Expected the store {self.path} to contain only tables; it also contains views or "
                 "triggers, which no depthmup version writes and which run code. Do not use it."
             )
-        for step in range(version, SCHEMA):
-            for statement in _STEPS[step]:
-                db.execute(statement)
-        db.execute(f"PRAGMA user_version={SCHEMA}")
 
     def _identity(self) -> tuple[int, int] | None:
         """The open file's device and inode numbers; None in memory."""
