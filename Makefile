@@ -9,7 +9,7 @@ LOCKED := .venv-locked/bin/python -m pip install --quiet --require-hashes
 # One torch thread per process: two thread pools on two cores slow each other down by a hundred.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all quick sanitize bench attack docs integrations lint types format
+.PHONY: demo test test-all quick golden sanitize bench attack docs integrations lint types format
 .PHONY: lock locked sbom audit wheel clean
 .DEFAULT_GOAL := test
 
@@ -31,6 +31,9 @@ test-all: $(READY) lint types sanitize  ## every variant of every test
 
 quick: $(READY)  ## the tests that take seconds
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long and not sanitize"
+
+golden: $(READY)  ## all that the library says, compared with the golden files; minutes
+	$(BIN)/python -W ignore -m tests.golden.freeze
 
 sanitize: $(READY)  ## the compiled kernel: without warnings, and fuzzed under the sanitizers
 	$(BIN)/python -m pytest -n 0 -vv -rs -m sanitize tests/training/test_native.py

@@ -1,0 +1,34 @@
+"""The library says what it said when the golden files were made; see ``tests.golden.freeze``.
+
+Each section is compared whole, but for plans, of which a slice is; ``make golden`` compares all.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.golden import freeze
+
+PARTS = {"plans": 12}
+"""Of these sections one case in so many is compared here."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("section", freeze.SECTIONS)
+def test_says_what_it_said(section):
+    order = sorted(freeze.frozen(section))[:: PARTS.get(section, 1)]
+    assert not list(freeze.compare(section, set(order).__contains__))
+
+
+def test_differences_are_found():
+    was = {"a": [1.0, "x"], "b": None, "c": {"d": 2}, "e": "inf"}
+    assert not list(freeze.differences(was, freeze.plain(was)))
+    assert not list(freeze.differences(was, {**was, "a": [1 + 5e-10, "x"]}))
+    for now in (
+        {**was, "a": [1 + 5e-9, "x"]}, {**was, "a": [1.0, "y"]}, {**was, "a": [1.0]},
+        {**was, "b": 0}, {**was, "c": {}}, {**was, "f": 1}, {**was, "e": 2.0},
+    ):  # fmt: skip
+        assert len(list(freeze.differences(was, now))) == 1
