@@ -69,15 +69,15 @@ wheel: $(READY)  ## the wheel, which runs the demo in an environment of its own
 	cd build/clean && bin/depthmup transfer --preset tiny --out runs
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks requirements
-	$(BIN)/ruff format --check src tests benchmarks requirements
+	$(BIN)/ruff check src reproduction tests benchmarks requirements
+	$(BIN)/ruff format --check src reproduction tests benchmarks requirements
 
 types: $(READY)
 	$(BIN)/mypy
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks requirements
-	$(BIN)/ruff format src tests benchmarks requirements
+	$(BIN)/ruff check --fix src reproduction tests benchmarks requirements
+	$(BIN)/ruff format src reproduction tests benchmarks requirements
 
 $(TOOLS)/.ready: requirements/tools.txt
 	$(PYTHON) -m venv $(TOOLS)

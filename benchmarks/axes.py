@@ -25,7 +25,6 @@ from depthmup import Design
 from depthmup.data import Dataset, digits
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
-from depthmup.paper.decoders import normed, python_text
 from depthmup.records import Estimate, Optimum, Place, Transfer, Trial, Verdict, environment
 from depthmup.rules import NO_RULE, RUN_RULES, Ratios, RunRule
 from depthmup.statistics import TOLERANCE
@@ -42,6 +41,7 @@ from depthmup.sweep import (
     together,
     training,
 )
+from reproduction.claims.decoders import normed, python_text
 
 CONTEXT = 16
 POSITIONS, MEMBERS = 24_576, 60

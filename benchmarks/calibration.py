@@ -27,7 +27,6 @@ import numpy as np
 
 from benchmarks.networks import cell_at
 from depthmup.model import by_reference
-from depthmup.paper.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 from depthmup.records import Cell, Certificate, Place, Trial, Verdict, environment
 from depthmup.reports.certificate import percent
 from depthmup.statistics import Curves, Optima, calibrate, optima
@@ -42,6 +41,7 @@ from depthmup.sweep import (
 )
 from depthmup.sweep.sweep import STEPS as STEPS_OF_PROBE
 from depthmup.sweep.target_probe import Train, probe_target
+from reproduction.claims.decoders import SETTINGS, custom_sweep, decoder, normed, small_batch
 
 SCHEMES = ("depth-mup", "block-multiplier", "sp", "ode", "3/4,1/4")
 SEEDS = 4

@@ -18,15 +18,6 @@ from typing import Any
 import numpy as np
 
 from depthmup.model import Model, by_reference
-from depthmup.paper.common import changed, depths_of
-from depthmup.paper.decoders import (
-    SETTINGS,
-    custom_sweep,
-    decoder,
-    normed,
-    small_batch,
-    unnormed,
-)
 from depthmup.records import Estimate, Optimum, Place, Trial, environment
 from depthmup.rules import DEPTH_MUP, MUP, SP, completep
 from depthmup.statistics import Array, jackknife
@@ -40,6 +31,15 @@ from depthmup.sweep import (
     run,
     studies,
     together,
+)
+from reproduction.claims.common import changed, depths_of
+from reproduction.claims.decoders import (
+    SETTINGS,
+    custom_sweep,
+    decoder,
+    normed,
+    small_batch,
+    unnormed,
 )
 
 BASE = {"width": 32, "depth": 2}

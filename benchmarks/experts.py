@@ -20,9 +20,9 @@ from torch import Tensor, nn
 import depthmup
 from depthmup.diagnostics import check, planned
 from depthmup.model import Model
-from depthmup.paper.decoders import python_text
 from depthmup.planning import Plan
 from depthmup.records import Check, Transfer, environment
+from reproduction.claims.decoders import python_text
 
 SHOWN = ("stream change", "branch change", "logits change", "update effect", "entry update")
 

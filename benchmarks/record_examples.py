@@ -2,8 +2,8 @@
 
     python -m benchmarks.record_examples
 
-A study with its certificate, a coordinate check, a prediction and a claim of the paper, all
-measured as anybody would; half a minute of one core. Written to src/depthmup/reports/examples.json.
+A study with its certificate, a coordinate check and a prediction, all measured as anybody would;
+half a minute of one core. Written to src/depthmup/reports/examples.json.
 """
 
 import importlib
@@ -18,15 +18,11 @@ import torch
 from torch import nn
 
 import depthmup
-from depthmup.cli.reproduce import load_evidence
-from depthmup.records import Evidence
 from depthmup.records.codec import encode
-from depthmup.sweep import MAIN_STORE, Store
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "src" / "depthmup" / "reports" / "examples.json"
 TRANSFER = "transfer --preset tiny --schemes depth-mup,sp --target depth=128 --out example"
-REPRODUCE = "reproduce thmC.3 --out evidence"
 
 
 class Block(nn.Module):
@@ -53,17 +49,11 @@ def command(line: str, folder: Path) -> Path:
     return folder / line.split()[-1]
 
 
-def evidence(folder: Path) -> Evidence:
-    with Store(folder / MAIN_STORE, must_exist=True) as store:
-        return load_evidence(store)
-
-
 def main() -> None:
     own = importlib.import_module("examples.own_model")
     model = depthmup.Model(make, batch=own.batch)
     with tempfile.TemporaryDirectory() as temporary:
         report = depthmup.load(command(TRANSFER, Path(temporary)))
-        claims = evidence(command(REPRODUCE, Path(temporary)))
     check = depthmup.check(
         model, scheme="depth-mup", optimizer="adam", widths=(64, 128, 256), depths=(4, 8, 16)
     )
@@ -73,7 +63,6 @@ def main() -> None:
         "certificate": report.certificates[0],
         "check": check,
         "prediction": depthmup.predict(model, base=(64, 4), depths=(8, 16)),
-        "evidence": claims,
     }
     # A line for each, so that a difference of two versions says which of them changed.
     lines = [

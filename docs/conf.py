@@ -76,7 +76,7 @@ def _links(app, name, source):
     for outside, page in _OUTSIDE.items():
         source[0] = source[0].replace(f"]({outside})", f"]({up}{page})")
     source[0] = re.sub(r"\]\(\.\./examples[^)]*\)", f"]({up}examples.md)", source[0])
-    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./(?:tests|src|benchmarks)[^)]*\)", r"`\1`", source[0])
+    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./(?:tests|src|benchmarks|reproduction)[^)]*\)", r"`\1`", source[0])
     source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*docs/([^)]*)\)", rf"[\1]({up}\2)", source[0])
     source[0] = source[0].replace("](log.md)", "](changelog.md)")
 

@@ -1,6 +1,7 @@
 """Who may import whom, and what a light import must not load."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import depthmup
 
 PACKAGE = Path(depthmup.__file__).parent
+REPRODUCTION = PACKAGE.parents[1] / "reproduction"
 EVERYTHING = {
     "rules",
     "records",
@@ -25,7 +27,6 @@ EVERYTHING = {
     "diagnostics",
     "reports",
     "fitting",
-    "paper",
 }
 ARROWS = {
     "rules": set(),
@@ -52,7 +53,6 @@ ARROWS = {
     },
     "reports": {"records", "rules"},
     "fitting": {"statistics", "reports", "records", "rules"},
-    "paper": EVERYTHING,
     "cli": EVERYTHING,
 }
 
@@ -92,16 +92,39 @@ def test_imports_follow_the_arrows(package):
         assert not wrong, f"{file.relative_to(PACKAGE)} imports {sorted(wrong)}"
 
 
-def test_the_paper_uses_public_doors_only():
+def test_the_reproduction_uses_public_doors_only():
     """What reproduces the paper could have been written outside of this package."""
-    for file in (PACKAGE / "paper").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("depthmup."):
-                parts = node.module.split(".")
-                inside = parts[1] == "paper"
-                assert inside or len(parts) == 2, f"{file.name} imports {node.module}"
-                names = {} if inside else {alias.name for alias in node.names}
-                assert not any(name.startswith("_") for name in names), file.name
+    files = list(REPRODUCTION.rglob("*.py"))
+    assert files
+    for file in files:
+        for module, names in doors(file):
+            exported = getattr(importlib.import_module(module), "__all__", ())
+            assert exported, f"{file.name} imports {module}, which is no door"
+            inside = set(names) - set(exported) - set(ARROWS if module == "depthmup" else ())
+            assert not inside, f"{file.name} takes {sorted(inside)}, which {module} does not export"
+
+
+def doors(file):
+    """The modules of this package that a file imports from, with the names that it takes."""
+    for module, names in imports(file):
+        if module.partition(".")[0] == "depthmup":
+            yield module, names
+
+
+def imports(file):
+    """The modules that a file imports anywhere, with the names that it takes from each."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "", [alias.name for alias in node.names]
+
+
+def test_nothing_in_the_package_imports_the_reproduction_by_name():
+    """It is found in a clone, or it is not there."""
+    for file in PACKAGE.rglob("*.py"):
+        for module, _ in imports(file):
+            assert module.partition(".")[0] != "reproduction", file
 
 
 @pytest.mark.parametrize("file", sorted(PACKAGE.glob("*.py")), ids=lambda file: file.stem)

@@ -1,4 +1,4 @@
-"""``depthmup limit`` and the computed map."""
+"""``depthmup limit``."""
 
 import json
 import math
@@ -6,7 +6,6 @@ import math
 import pytest
 
 from depthmup.cli import agreement, main
-from depthmup.paper import regime_map
 
 SMALL = ["--steps", "3", "--batch-size", "2"]
 
@@ -112,28 +111,6 @@ def test_bad_input(wrong, message, tmp_path, capsys):
     assert main(["limit", *SMALL, "--out", str(out), *wrong]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_the_map_agrees_with_the_claims(tmp_path, monkeypatch, capsys):
-    """A slice of Figure 1 that crosses every region; the full one is a command away."""
-    monkeypatch.setattr(regime_map, "ALPHAS", regime_map.ALPHAS[2::2])
-    monkeypatch.setattr(regime_map, "GAMMAS", regime_map.GAMMAS[::4])
-    assert main(["regimes", "--map", str(tmp_path / "map.svg"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["disagreements"] == 0
-    assert {point["region"] for point in found["points"]} >= {
-        "unstable at initialization",
-        "unstable in training",
-        "trivial",
-        "redundant",
-        "Depth-muP",
-    }
-    assert (tmp_path / "map.svg").read_text().startswith("<svg")
-
-
-def test_a_map_in_no_known_format(tmp_path, capsys):
-    assert main(["regimes", "--map", str(tmp_path / "map.bmp")]) == 2
-    assert "to end in .html" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

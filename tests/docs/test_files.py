@@ -9,17 +9,9 @@ import pytest
 from own_models import SOURCE
 
 from depthmup.cli import main
-from depthmup.records import (
-    Accepted,
-    Certificate,
-    Check,
-    Comparison,
-    Estimate,
-    Evidence,
-    Finding,
-    Fit,
-)
-from depthmup.reports import evidence_summary
+from depthmup.records import Certificate, Check, Estimate, Fit
+from reproduction.evidence import Accepted, Comparison, Evidence, Finding
+from reproduction.pages.evidence import evidence_summary
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
 

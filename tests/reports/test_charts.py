@@ -9,7 +9,6 @@ from itertools import pairwise
 import altair as alt
 import pytest
 
-from depthmup.paper.panels import Axis, lines
 from depthmup.records import Estimate
 from depthmup.reports import (
     CHARTS,
@@ -27,6 +26,7 @@ from depthmup.reports.style import (
     spread,
     study_loss_axis,
 )
+from reproduction.claims.panels import Axis, lines
 
 
 def rows(spec: dict) -> list[dict]:

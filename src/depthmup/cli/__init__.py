@@ -1,5 +1,40 @@
 """The command line: names become objects here."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from depthmup.cli.main import main
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from depthmup.cli.folders import prepare_file, prepare_folder
+    from depthmup.cli.interrupts import status_of
+    from depthmup.cli.output import print_json
+    from depthmup.cli.reproduce import Options as ReproduceOptions
+    from depthmup.cli.terminal import Display
+
+# For the commands that a clone has besides. Loaded when first used: ``main`` comes before all else.
+_LAZY = {
+    "Display": ("terminal", "Display"),
+    "ReproduceOptions": ("reproduce", "Options"),
+    "prepare_file": ("folders", "prepare_file"),
+    "prepare_folder": ("folders", "prepare_folder"),
+    "print_json": ("output", "print_json"),
+    "status_of": ("interrupts", "status_of"),
+}
+
+__all__ = [
+    "Display",
+    "ReproduceOptions",
+    "main",
+    "prepare_file",
+    "prepare_folder",
+    "print_json",
+    "status_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        module, attribute = _LAZY[name]
+        return getattr(import_module(f"depthmup.cli.{module}"), attribute)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,16 +32,20 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from depthmup.cli.clone import reproduction
     from depthmup.cli.outputs import deliver
-    from depthmup.cli.reproduce import deliver_evidence, load_evidence
     from depthmup.report import load_report
     from depthmup.sweep import MAIN_STORE, Store
 
     with Store(options.folder / MAIN_STORE, must_exist=True) as store:
         if is_of_claims(store):
-            evidence = load_evidence(store)
-            deliver_evidence(
-                evidence, options.folder, markdown=None, export=options.export, json=options.json
+            paper = reproduction("command")
+            paper.deliver_evidence(
+                paper.load_evidence(store),
+                options.folder,
+                markdown=None,
+                export=options.export,
+                as_json=options.json,
             )
             return 0
         report = load_report(store)

@@ -14,6 +14,9 @@ from depthmup.model.source_files import PACKAGE, is_library
 
 _RAISES = dis.opmap["RAISE_VARARGS"]
 
+FOLDERS = {PACKAGE}
+"""Of this project's code; in a clone its reproduction of the paper joins them when it is loaded."""
+
 
 def own_trace(error: BaseException) -> str | None:
     """The traceback of an error in custom code, from that code on; None for other errors.
@@ -56,7 +59,7 @@ def _frames(error: BaseException) -> list[TracebackType]:
 def _owner(frame: FrameType) -> str:
     """The owner of a frame's code: ``own`` (custom code), ``depthmup`` or ``library``."""
     path = Path(frame.f_code.co_filename)
-    if path.is_relative_to(PACKAGE) or path.resolve().is_relative_to(PACKAGE):
+    if any(p.is_relative_to(folder) for p in (path, path.resolve()) for folder in FOLDERS):
         return "depthmup"
     if not path.is_file() or is_library(str(frame.f_globals.get("__name__", "")), path):
         return "library"

@@ -2,15 +2,8 @@
 
 from depthmup.records.certificate import Certificate, Lack, Refusal
 from depthmup.records.check import Check, Exponent, NonFinite, Outcome, Size, deviation
+from depthmup.records.codec import encode
 from depthmup.records.environment import cores, environment, processor, worker_count
-from depthmup.records.evidence import (
-    Accepted,
-    Comparison,
-    Evidence,
-    Finding,
-    Picture,
-    Reproduction,
-)
 from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Place, Transfer, Verdict
 from depthmup.records.fit import Defect, Fit, GroupFit
 from depthmup.records.measurement import Measurement, Task
@@ -27,20 +20,16 @@ __all__ = [
     "RUN_AXES",
     "TUNED",
     "UNKNOWN",
-    "Accepted",
     "Axis",
     "AxisPrediction",
     "Cell",
     "Certificate",
     "Check",
-    "Comparison",
     "Curve",
     "Data",
     "Defect",
     "Estimate",
-    "Evidence",
     "Exponent",
-    "Finding",
     "Fit",
     "GroupFit",
     "Lack",
@@ -50,13 +39,11 @@ __all__ = [
     "Optimizer",
     "Optimum",
     "Outcome",
-    "Picture",
     "Place",
     "Point",
     "Prediction",
     "Record",
     "Refusal",
-    "Reproduction",
     "Run",
     "SharpnessAt",
     "Size",
@@ -70,6 +57,7 @@ __all__ = [
     "Window",
     "cores",
     "deviation",
+    "encode",
     "environment",
     "processor",
     "sentence",

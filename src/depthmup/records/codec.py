@@ -53,6 +53,12 @@ def encode(value: Any) -> Any:
     Dataclasses become objects, sequences lists, enumerations their values. Anything else (a path, a
     fraction, a version) becomes its text.
 
+    Args:
+        value: a record, a dataclass, or what JSON has.
+
+    Returns:
+        Values that strict JSON holds.
+
     Example:
         >>> encode({"a": (math.inf, math.nan, 1.5)})
         {'a': ['Infinity', None, 1.5]}

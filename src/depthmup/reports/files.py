@@ -46,7 +46,19 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file in one step."""
+    """Replace a file in one step.
+
+    Args:
+        path: of the file.
+        content: its new content.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_bytes(Path(folder, "chart.png"), b"PNG")
+        ...     Path(folder, "chart.png").read_bytes()
+        b'PNG'
+    """
     with draft_of(path) as draft:
         draft.write_bytes(content)
 

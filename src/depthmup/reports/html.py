@@ -9,15 +9,27 @@ from depthmup.records.codec import strict
 from depthmup.records.packages import need
 
 
-def render(template: str, **values: Any) -> str:
-    """A template of this package, filled in; all text is escaped.
+def render(template: str, *, package: str = "depthmup.reports", **values: Any) -> str:
+    """A template filled in; all text is escaped.
 
-    Every name in the template must be given.
+    Args:
+        template: name of the file in the folder ``templates`` of the package.
+        package: that has it; it may include templates of ``depthmup.reports``.
+        values: for the names in the template, all of which must be given.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> page = render("chart.html.j2", title="<x>", spec=script_json({}), library="")
+        >>> "<title>&lt;x&gt;</title>" in page
+        True
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    packages = dict.fromkeys([package, "depthmup.reports"])
     templates = Environment(
-        loader=PackageLoader("depthmup.reports"),
+        loader=ChoiceLoader([PackageLoader(each) for each in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -51,6 +63,13 @@ def page_spec(chart: Any) -> dict[str, Any]:
 def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> list[tuple[str, str]]:
     """Settings as pairs of a label and a text, nested ones flattened.
 
+    Args:
+        mapping: settings by their names.
+        leave: names that are left out.
+
+    Returns:
+        Labels with their texts.
+
     Example:
         >>> facts({"batch_size": 64, "optimizer": {"name": "adam"}, "depths": [8, 16]})
         [('batch size', '64'), ('optimizer: name', 'adam'), ('depths', '8, 16')]
@@ -69,6 +88,12 @@ def facts(mapping: Mapping[str, object], *, leave: set[str] | None = None) -> li
 
 def script_json(value: object) -> Any:
     """JSON that is safe inside a script element, whatever strings it holds.
+
+    Args:
+        value: of what JSON can hold, or dataclasses of that.
+
+    Returns:
+        Markup, which is not escaped again.
 
     Example:
         >>> print(script_json({"name": "</script>"}))
@@ -92,7 +117,18 @@ def prepare() -> None:
 
 @cache
 def library() -> Any:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Vega, Vega-Lite and Vega-Embed as one script.
+
+    Returns:
+        Markup, which is not escaped again.
+
+    Raises:
+        ModuleNotFoundError: the packages that draw charts are not installed.
+
+    Example:
+        >>> "vegaEmbed" in library()
+        True
+    """
     need("A page", "altair", "vl_convert")
     import altair as alt
     import vl_convert

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from depthmup.records import Check, Evidence, Prediction, Study
+from depthmup.records import Check, Prediction, Study
 from depthmup.records.certificate import Certificate
 from depthmup.records.codec import decode
 
@@ -69,22 +69,6 @@ def example_prediction() -> Prediction:
         (64, 4)
     """
     return _recorded("prediction", Prediction)
-
-
-def example_evidence() -> Evidence:
-    """One claim of the paper after measurement: Theorem C.3, by ``depthmup reproduce thmC.3``.
-
-    Returns:
-        The evidence.
-
-    Example:
-        >>> [finding] = example_evidence().findings
-        >>> finding.verdict.value
-        'reproduced'
-
-    *Source:* Yang, Yu, Zhu and Hayou, "Tensor Programs VI", arXiv 2310.02244, Theorem C.3.
-    """
-    return _recorded("evidence", Evidence)
 
 
 def _recorded(name: str, kind: type[T]) -> T:

@@ -60,6 +60,13 @@ def significant(value: float) -> str:
 def interval(estimate: Estimate, digits: int = 2) -> str:
     """The interval as ``[low, high]``, empty where there is none.
 
+    Args:
+        estimate: whose interval it is.
+        digits: after the point.
+
+    Returns:
+        The text.
+
     Example:
         >>> interval(Estimate(value=-0.5, low=-0.61, high=-0.4))
         '[−0.61, −0.40]'

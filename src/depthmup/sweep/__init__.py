@@ -10,6 +10,7 @@ from depthmup.sweep.executors import Executor, InProcess, Processes, Ray, Worker
 from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
+from depthmup.sweep.sessions import environment_of
 from depthmup.sweep.shards import Shard, merge, share, share_left
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
 from depthmup.sweep.strategy import SearchState, advance, begin, begin_with, outline, story
@@ -53,6 +54,7 @@ __all__ = [
     "certify",
     "check_memory",
     "core_seconds",
+    "environment_of",
     "losses_over",
     "merge",
     "outline",

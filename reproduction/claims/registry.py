@@ -1,0 +1,79 @@
+"""All claims, in the paper's order, and how a name finds one."""
+
+import re
+from collections.abc import Sequence
+
+from reproduction.claims import (
+    beyond,
+    block_depth,
+    errata,
+    feature_diversity,
+    first_step,
+    gradient_diversity,
+    infinite_depth,
+    infinite_width,
+    learning_rates,
+    linearization,
+    multiplier,
+    nonlinearity,
+    regimes,
+    transformers,
+    valley,
+    windows,
+)
+from reproduction.claims.claim import Claim
+
+_MODULES = (
+    beyond,
+    block_depth,
+    errata,
+    feature_diversity,
+    first_step,
+    gradient_diversity,
+    infinite_depth,
+    infinite_width,
+    learning_rates,
+    linearization,
+    multiplier,
+    nonlinearity,
+    regimes,
+    transformers,
+    valley,
+    windows,
+)
+
+_ORDER = ("sec", "fig", "claim", "lemma", "prop", "thm", "erratum", "beyond")
+
+
+def _rank(claim: Claim) -> tuple[object, ...]:
+    kind = re.match(r"[a-z]+", claim.name)
+    numbers = [float(n) for n in re.findall(r"\d+", claim.name)]
+    word = kind.group() if kind else ""
+    # Results of appendices carry a letter (thmC.3) and follow the numbered ones of their kind.
+    appendix = any(sign.isupper() for sign in claim.name)
+    return (_ORDER.index(word) if word in _ORDER else len(_ORDER), appendix, *numbers)
+
+
+CLAIMS: tuple[Claim, ...] = tuple(
+    sorted((claim for module in _MODULES for claim in module.CLAIMS), key=_rank)
+)
+
+
+def named(names: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims of these names, in the paper's order; ``all`` names every one.
+
+    Raises:
+        ValueError: a name is of no claim; lists those there are.
+
+    Example:
+        >>> [claim.name for claim in named(["fig11", "fig10"])]
+        ['fig10', 'fig11']
+    """
+    known = {claim.name: claim for claim in CLAIMS}
+    wrong = [name for name in names if name != "all" and name not in known]
+    if wrong or not names:
+        raise ValueError(
+            f"Expected figures or claims of the paper: all, {', '.join(known)}; got "
+            f"{', '.join(wrong) or 'none'}."
+        )
+    return tuple(claim for claim in CLAIMS if "all" in names or claim.name in names)

@@ -1,0 +1,239 @@
+"""Optima whose drift a claim is about, found by the search of ``depthmup transfer``.
+
+A search trains the rates and seeds that tell most, until the interval of the drift lies inside or
+outside of the region that the claim accepts, or until nothing could change that any more
+(docs/adaptive.md). Where a figure shows whole curves, it begins with their grid, and adds what the
+verdict lacks: rates between those of the grid around an optimum, and seeds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from depthmup.records import Study, Window
+from depthmup.rules import Scheme
+from depthmup.statistics import LOOKS
+from depthmup.sweep import (
+    Auto,
+    SearchState,
+    Store,
+    Sweep,
+    advance,
+    begin,
+    begin_with,
+)
+from reproduction.claims.claim import Ahead, Conclusion, Experiment, Setting
+from reproduction.claims.common import changed, judged, judged_from, networks, sweep_experiment
+from reproduction.evidence import Accepted, Reproduction
+
+SEARCHED_REVISED = (
+    "The optima were first those of a grid of whole octaves, with four or five seeds; now a search "
+    "adds rates and seeds where the verdict is open."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sought:
+    """The drift of one scheme's optimum in one window of training, and what is accepted of it.
+
+    Attributes:
+        sweep: along depth, with a grid of rates or with ``Auto``.
+        scheme: whose optimum.
+        accepted: the region; its edges are what an interval must not straddle.
+        stop: step at which the window ends; the last of training unless given.
+    """
+
+    sweep: Sweep
+    scheme: Scheme
+    accepted: Accepted
+    stop: int | None = None
+
+    @property
+    def window(self) -> slice:
+        """Steps over which losses are averaged."""
+        design = self.sweep.design
+        stop = self.stop or design.steps
+        return slice(stop - design.window, stop)
+
+    def begun(self, store: Store) -> SearchState:
+        """The search before its first round.
+
+        Args:
+            store: with the runs of the grid, if there is one.
+        """
+        alone = changed(self.sweep, schemes=(self.scheme,))
+        state = begin(
+            _searched(alone),
+            region=(self.accepted.low, self.accepted.high),
+            whole=True,  # a claim is about all of its depths
+            window=self.window,
+        )
+        return state if alone.design.auto else begin_with(state, alone, store)
+
+
+def _searched(sweep: Sweep) -> Sweep:
+    """A sweep whose grid is searched further, with as many seeds as there are looks for."""
+    design = sweep.design
+    if design.auto is not None:
+        return sweep
+    middle = design.lrs[len(design.lrs) // 2] if isinstance(design.lrs, tuple) else 1.0
+    return changed(sweep, lrs=Auto(start=middle), seeds=max(design.seeds, LOOKS[-1]))
+
+
+def in_late_windows(
+    sweep: Sweep, expected: Sequence[tuple[Scheme, Accepted]]
+) -> tuple[Sought, ...]:
+    """The drifts of schemes in every window of the second half of training, in time order.
+
+    Args:
+        sweep: along depth.
+        expected: schemes with what is accepted of their drifts.
+    """
+    steps, window = sweep.design.steps, sweep.design.window
+    stops = [stop for stop in range(steps, 0, -window) if 2 * (stop - window) >= steps]
+    return tuple(
+        Sought(sweep=sweep, scheme=scheme, accepted=accepted, stop=stop)
+        for stop in reversed(stops)
+        for scheme, accepted in expected
+    )
+
+
+def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
+    """The searches of one claim, as far as a store has their records.
+
+    They go on side by side, a round of each at a time, so that what one leaves open can end
+    another. A scheme whose drift is judged over several windows stays open where one of them does:
+    once all sizes are measured in each, the other windows' searches stop, too.
+
+    Args:
+        sought: drifts of one claim.
+        store: with the runs of their grids.
+    """
+    states, stopped = [one.begun(store) for one in sought], set[str]()
+    while not any(state.pending for state in states):
+        before = states
+        going = [
+            not state.ended and one.scheme.name not in stopped
+            for one, state in zip(sought, states, strict=True)
+        ]
+        if not any(going):
+            break
+        states = [
+            advance(state, store, rounds=1) if goes else state
+            for goes, state in zip(going, states, strict=True)
+        ]
+        stopped = _open(sought, states)
+        # A round is not begun beside the one in which another window's search ends open.
+        states = [
+            state if state.ended or one.scheme.name not in stopped else old
+            for one, state, old in zip(sought, states, before, strict=True)
+        ]
+    return tuple(states)
+
+
+def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
+    """What searches ask for next, each run once.
+
+    Args:
+        sought: drifts of one claim.
+        store: with the runs of their grids.
+    """
+    states = replayed(sought, store)
+    return Ahead(
+        missing=tuple(dict.fromkeys(chain.from_iterable(state.pending for state in states))),
+        rest=sum(state.rest for state in states),
+        rest_runs=sum(state.rest_runs for state in states),
+    )
+
+
+def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[str]:
+    """Schemes one of whose searches has ended open, with all sizes measured in every window."""
+    unmeasured = {
+        one.scheme.name
+        for one, state in zip(sought, states, strict=True)
+        for size in state.sweep.design.all_sizes
+        if not state.sweep.rates(state.sweep.design.variant(), size)
+    }
+    ended = {
+        one.scheme.name
+        for one, state in zip(sought, states, strict=True)
+        if state.ended
+        and state.rounds
+        and one.accepted.judge(state.rounds[-1].drifts["depth"]) is Reproduction.UNDECIDABLE
+    }
+    return ended - unmeasured
+
+
+def searched_study(sought: Sequence[Sought], store: Store) -> Study:
+    """The study of what was sought: each drift from the runs that its own search asked for.
+
+    Args:
+        sought: drifts of one sweep, in time order.
+        store: with all of their runs.
+
+    Returns:
+        Windows and schemes that were sought, and those of the grid if the sweep has one.
+    """
+    sweep = sought[0].sweep
+    windows = {}
+    if sweep.design.auto is None:
+        windows = {window.stop: window for window in judged(sweep, store).windows}
+    for one, state in zip(sought, replayed(sought, store), strict=True):
+        study = judged_from(state.sweep, state.records, steps=(one.window,))
+        (window,) = study.windows
+        windows[window.stop] = _with(windows.get(window.stop), window, one.scheme.name)
+    return replace(study, windows=tuple(windows.values()))
+
+
+def _with(before: Window | None, window: Window, scheme: str) -> Window:
+    """A window with one scheme's curves and transfer in the place of those before."""
+    if before is None:
+        return window
+    others = [transfer.scheme for transfer in before.transfers]
+    curves = [curve for curve in before.curves if curve.scheme != scheme]
+    transfers = {transfer.scheme: transfer for transfer in (*before.transfers, *window.transfers)}
+    return replace(
+        window,
+        curves=(*curves, *window.curves),
+        transfers=tuple(transfers[name] for name in dict.fromkeys((*others, scheme))),
+    )
+
+
+def searched_networks(setting: Setting, *, start: float, **changes: Any) -> Sweep:
+    """The paper's common set-up, whose learning rates are found as the sweep goes.
+
+    Args:
+        setting: the scale and what is tested.
+        start: log2 of the learning rate, in units of muP's, from which the optimum is looked for.
+        changes: as for ``common.networks``; ``seeds`` are the most of any rate.
+    """
+    grid = networks(setting, log2_lrs=(start,), **{"seeds": LOOKS[-1], **changes})
+    (rate,) = grid.design.lrs if isinstance(grid.design.lrs, tuple) else ()
+    return changed(grid, lrs=Auto(start=rate))
+
+
+def searched_experiment(
+    sought: Sequence[Sought],
+    *grids: Sweep,
+    conclude: Callable[[Store], Conclusion],
+    **config: Any,
+) -> Experiment:
+    """An experiment whose runs are found as it goes, beside or after those of grids.
+
+    Args:
+        sought: drifts that the claim is about; those of grids begin with all of their runs.
+        grids: further sweeps whose runs the conclusion needs.
+        conclude: what follows.
+        config: what the page lists.
+    """
+    sweeps: list[Sweep] = []
+    for sweep in (*(one.sweep for one in sought), *grids):
+        if sweep not in sweeps:  # drifts of several schemes or windows are of one sweep
+            sweeps.append(sweep)
+    first = [sweep for sweep in sweeps if sweep.design.auto is None]
+    return replace(
+        sweep_experiment(*first, conclude=conclude),
+        then=lambda store: ahead(sought, store),
+        config={**config, "sweeps": [sweep.to_dict() for sweep in sweeps]},
+    )

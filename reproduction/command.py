@@ -1,0 +1,170 @@
+"""``python -m reproduction``: figures and claims of the paper, with a verdict each."""
+
+import json
+import shlex
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from depthmup.cli import (
+    Display,
+    ReproduceOptions,
+    prepare_file,
+    prepare_folder,
+    print_json,
+    status_of,
+)
+from depthmup.records import environment
+from depthmup.reports import write_text
+from depthmup.sweep import MAIN_STORE, Store, environment_of
+from depthmup.training import Placement
+from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
+from reproduction.evidence import Evidence
+from reproduction.pages import evidence as pages
+
+
+def run(options: ReproduceOptions) -> int:
+    """Measure what the options name; the exit status."""
+    if options.list:
+        if options.json:
+            print_json([{"name": c.name, "title": c.title, "source": c.source} for c in CLAIMS])
+            return 0
+        for claim in CLAIMS:
+            print(f"{claim.name:<10} {claim.title} ({claim.source})")
+        return 0
+    setting = setting_of(options.scale, options.data, verify=not options.unverified_data)
+    claims = named(options.claims)
+    planned = plan_claims(claims, setting)
+    executor = options.execution.choose()
+    placement = Placement(device=options.execution.place)
+    prepare_folder(options.out, results=("results.sqlite", "evidence.html", "evidence.json"))
+    if options.markdown is not None:
+        prepare_file(options.markdown, option="--markdown")
+    elif options.beside:
+        raise ValueError(
+            "Expected --markdown FILE with --beside: the verdicts of other scales stand there."
+        )
+    beside = [_evidence_in(folder) for folder in options.beside]
+    with Store(options.out / MAIN_STORE) as store:
+        about = {
+            "claims": [claim.name for claim in claims],
+            "scale": options.scale,
+            "data": list(options.data),
+            "unverified_data": options.unverified_data,
+            "command": ["depthmup", *sys.argv[1:]],
+            "environment": environment(),
+        }
+        try:
+            with Display(quiet=options.json) as display:
+                reproduce(
+                    planned,
+                    store=store,
+                    executor=executor,
+                    placement=placement,
+                    tell=display.tell,
+                    about=about,
+                )
+        except KeyboardInterrupt as interrupt:
+            print(
+                f"\nStopped. Finished runs are in {store.path}; the same command continues from "
+                "there.",
+                file=sys.stderr,
+            )
+            return status_of(interrupt)
+        evidence = load_evidence(store)
+    deliver_evidence(
+        evidence,
+        options.out,
+        markdown=options.markdown,
+        beside=beside,
+        export=options.export,
+        as_json=options.json,
+    )
+    return 0
+
+
+def _evidence_in(folder: Path) -> Evidence:
+    """The evidence of another scale, as far as its store has it."""
+    with Store(folder / MAIN_STORE, must_exist=True) as store:
+        return load_evidence(store)
+
+
+def setting_of(scale: str, specs: Sequence[str], *, verify: bool = True) -> Setting:
+    """The scale and the data sets, such as ``mnist:FOLDER``, that the options name."""
+    from depthmup.training import find_data
+
+    data_sets: dict[str, Any] = {}
+    for spec in specs:
+        data = find_data(spec, verify=verify)
+        role = "images" if data.name == "mnist" else "data"
+        if role in data_sets:
+            raise ValueError(
+                f"Expected --data to name at most one data set to train on, and mnist; got "
+                f"{', '.join(specs)}."
+            )
+        data_sets[role] = data
+    if scale == "paper" and "data" not in data_sets:
+        raise ValueError(
+            "The paper's scale trains on CIFAR-10: pass --data cifar10:FOLDER with the official "
+            "files (or cifar10:hf), and mnist:FOLDER beside it for Figures 8 and 9."
+        )
+    return Setting(scale=Scale(scale), **data_sets)
+
+
+def load_evidence(store: Store) -> Evidence:
+    """The evidence of the last session on a store, without any training.
+
+    It includes all claims that earlier sessions of the same scale and data have finished, so that a
+    store has one page.
+    """
+
+    every = [session for session in store.sessions() if "claims" in session]
+    last = every[-1]
+    alike = [s for s in every if (s["scale"], s["data"]) == (last["scale"], last["data"])]
+    setting = setting_of(last["scale"], last["data"], verify=not last["unverified_data"])
+    data = f" --data {shlex.join(last['data'])}" if last["data"] else ""
+    data += " --unverified-data" if last["unverified_data"] else ""
+    asked = plan_claims(named(sorted({name for s in alike for name in s["claims"]})), setting)
+    complete = [
+        (claim, experiment)
+        for claim, experiment in asked
+        if claim.name in last["claims"] or not experiment.ahead(store).missing
+    ]
+    return judge(
+        complete,
+        store,
+        scale=last["scale"],
+        environment=environment_of(alike),
+        config={
+            "scale": last["scale"],
+            "store": str(store.path),
+            "command": shlex.join(last["command"]),
+        },
+        command=lambda claim: f"depthmup reproduce {claim.name} --scale {last['scale']}{data}",
+    )
+
+
+def deliver_evidence(
+    evidence: Evidence,
+    folder: Path,
+    *,
+    markdown: Path | None,
+    export: Collection[str],
+    as_json: bool,
+    beside: Sequence[Evidence] = (),
+) -> None:
+    """Write the page and the summary; show the verdicts, or print the summary."""
+    summary = json.dumps(pages.evidence_summary(evidence), indent=2, allow_nan=False)
+    write_text(folder / "evidence.json", summary + "\n")
+    write_text(folder / "evidence.html", pages.evidence_page(evidence))
+    if markdown is not None:
+        made_by = str(evidence.config["command"])
+        write_text(markdown, pages.evidence_markdown(evidence, command=made_by, beside=beside))
+    if export:
+        pages.export_pictures(evidence, folder / "charts", formats=export)
+    if as_json:
+        print_json(summary)
+        return
+    print(pages.evidence_text(evidence))
+    print(f"\nThe page: {(folder / 'evidence.html').resolve()}")

@@ -1,0 +1,272 @@
+"""Figure 1 of Tensor Programs VI: where every pair (alpha, gamma) lies."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from depthmup.reports import INK, PageSection, configured, simple_page
+from depthmup.rules import CATALOGUE, REGIONS
+
+if TYPE_CHECKING:
+    import altair as alt
+
+# From what must not be used to what should be: reds and greys, then blues, one green.
+COLOURS = ("#b2182b", "#ef8a62", "#c9ced6", "#c2a5cf", "#92c5de", "#1b7837")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MapPoint:
+    """One pair of exponents: the ``region``, computed or measured, and the theory's.
+
+    ``decided`` is False if a measurement cannot decide between regions.
+
+    Attributes:
+        alpha, gamma: the exponents.
+        expected: the region that theory computes.
+    """
+
+    alpha: Fraction
+    gamma: Fraction
+    region: str
+    expected: str
+    decided: bool = True
+
+
+def regime_map(points: Sequence[MapPoint], *, title: str) -> "alt.Chart":
+    """A map of the computed or measured regions; crosses mark points where the theory differs.
+
+    Points that are not decided are hollow.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> half = Fraction(1, 2)
+        >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+        >>> regime_map([point], title="One pair").title
+        'One pair'
+
+    *Source:* TP6 (arXiv 2310.02244) Figure 1.
+    """
+    result: alt.Chart = configured(_map(points, title=title))
+    return result
+
+
+def regime_maps(maps: Mapping[str, Sequence[MapPoint]]) -> "alt.HConcatChart":
+    """Maps beside each other, by their titles.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> half = Fraction(1, 2)
+        >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+        >>> len(regime_maps({"computed": [point], "measured": [point]}).hconcat)
+        2
+    """
+    import altair as alt
+
+    result: alt.HConcatChart = configured(
+        alt.hconcat(*(_map(points, title=title) for title, points in maps.items()))
+    )
+    return result
+
+
+def _map(points: Sequence[MapPoint], *, title: str, page: bool = False) -> Any:
+    """The map of one measurement; on a page as wide as that, with its legend below."""
+    import altair as alt
+
+    rows = [
+        {
+            "alpha": float(point.alpha),
+            "gamma": float(point.gamma),
+            "pair": f"({point.alpha}, {point.gamma})",
+            "region": point.region,
+            "theory": point.expected,
+            "decided": "yes" if point.decided else "no",
+        }
+        for point in points
+    ]
+    wrong = [row for row in rows if row["region"] != row["theory"]]
+    x = alt.X(
+        "alpha:Q",
+        title="alpha: branch multiplier L^-alpha",
+        scale=_padded([point.alpha for point in points]),
+        axis=_axis([point.alpha for point in points]),
+    )
+    y = alt.Y(
+        "gamma:Q",
+        title="gamma: updates inside branches L^-gamma",
+        scale=_padded([point.gamma for point in points]),
+        axis=_axis([point.gamma for point in points]),
+    )
+    colour = alt.Color(
+        "region:N",
+        title="region",
+        scale=alt.Scale(domain=list(REGIONS), range=list(COLOURS)),
+        legend=alt.Legend(orient="bottom", columns=_COLUMNS) if page else alt.Legend(),
+    )
+    # Hollow squares are drawn within the same outline: their stroke lies half outside.
+    styles: dict[str, dict[str, Any]] = {
+        "yes": {"filled": True, "size": _sized(480)},
+        "no": {"filled": False, "size": _sized(320), "strokeWidth": 4},
+    }
+    squares = [
+        alt.Chart(alt.Data(values=[row for row in rows if row["decided"] == decided]))
+        .mark_point(shape="square", opacity=1, **style)
+        .encode(x=x, y=y, color=colour, tooltip=["pair:N", "region:N", "theory:N", "decided:N"])
+        for decided, style in styles.items()
+    ]
+    crosses = (
+        alt.Chart(alt.Data(values=wrong))
+        .mark_point(shape="cross", angle=45, filled=True, color="black", size=120)
+        .encode(x="alpha:Q", y="gamma:Q")
+    )
+    layers = [_line(points), *squares, crosses, *_labels(points), *_schemes(points)]
+    return alt.layer(*layers).properties(
+        title=title, width="container" if page else 560, height=520
+    )
+
+
+def _sized(area: int) -> Any:
+    """Squares that do not touch where the chart is narrow, as on a telephone."""
+    import altair as alt
+
+    return alt.ExprRef(f"{area} * pow(min(width, 560) / 560, 2)")
+
+
+_COLUMNS = {"expr": "width < 400 ? 1 : 3"}
+_WIDE = "width < 400 ? 0 : 1"
+"""Opacity of words on the map: where it is narrow, the colours' legend names regions alone."""
+
+
+def _line(points: Sequence[MapPoint]) -> Any:
+    """alpha + gamma = 1: below it training diverges with depth, above it nothing is learned."""
+    import altair as alt
+
+    low, high = (float(end([p.gamma for p in points])) for end in (min, max))
+    left, right = (float(end([p.alpha for p in points])) for end in (min, max))
+    ends = [max(left, 1 - high), min(right, 1 - low)]
+    rows = [{"alpha": alpha, "gamma": 1 - alpha} for alpha in ends]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(color=INK, strokeWidth=14, opacity=0.18, strokeCap="round")
+        .encode(x="alpha:Q", y="gamma:Q")
+    )
+
+
+def _labels(points: Sequence[MapPoint]) -> list[Any]:
+    """Each region's name within it, at the point nearest to its middle."""
+    import altair as alt
+
+    rows = []
+    for region in REGIONS:
+        inside = [(float(p.alpha), float(p.gamma)) for p in points if p.region == region]
+        if len(inside) < _LABELLED:
+            continue
+        middle = [sum(axis) / len(inside) for axis in zip(*inside, strict=True)]
+        alpha, gamma = min(inside, key=lambda at: math.dist(at, middle))
+        words = region.replace(" at ", " at\n").replace(" in ", " in\n")
+        rows.append({"alpha": alpha, "gamma": gamma, "region": words})
+    text = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", text="region:N")
+    font: dict[str, Any] = {"fontSize": 13, "fontWeight": "bold", "lineBreak": "\n"}
+    font["opacity"] = alt.ExprRef(_WIDE)
+    # A halo in the colour of the paper keeps the words legible on squares of any colour.
+    halo = text.mark_text(stroke="white", strokeWidth=4, strokeJoin="round", color="white", **font)
+    return [halo, text.mark_text(color=INK, **font)]
+
+
+def _schemes(points: Sequence[MapPoint]) -> list[Any]:
+    """The published schemes where they lie on the map."""
+    import altair as alt
+
+    alphas, gammas = ([getattr(p, name) for p in points] for name in ("alpha", "gamma"))
+    named: dict[tuple[Fraction, Fraction], list[str]] = {}
+    for scheme in CATALOGUE:
+        on_map = min(alphas) <= scheme.alpha <= max(alphas)
+        if on_map and min(gammas) <= scheme.gamma <= max(gammas):
+            named.setdefault((scheme.alpha, scheme.gamma), []).append(_short(scheme.title))
+    rows = []
+    for i, ((alpha, gamma), names) in enumerate(sorted(named.items())):
+        rows.append(
+            {
+                "alpha": float(alpha),
+                "gamma": float(gamma),
+                "schemes": ", ".join(dict.fromkeys(names)),
+                # By turns above and below their points, where neighbours' words would meet.
+                "beside": float(gamma) + (0.055 if i % 2 else -0.055),
+            }
+        )
+    base = alt.Chart(alt.Data(values=rows)).encode(x="alpha:Q", y="gamma:Q", tooltip="schemes:N")
+    dots = base.mark_point(filled=True, size=60, color=INK, stroke="white", opacity=1)
+    font: dict[str, Any] = {"fontSize": 11, "align": "left", "dx": -6}
+    font["opacity"] = alt.ExprRef(_WIDE)
+    text = base.encode(text="schemes:N", y="beside:Q")
+    halo = text.mark_text(stroke="white", strokeWidth=3, strokeJoin="round", color="white", **font)
+    return [dots, halo, text.mark_text(color=INK, **font)]
+
+
+def _short(title: str) -> str:
+    """A title for a label; ``(1/2, 0)`` is what the axes say already."""
+    return "branches alone" if title.startswith("(") else title
+
+
+_LABELLED = 4
+"""Points of a region from which on its name fits in."""
+
+
+def regimes_page(
+    maps: Mapping[str, Sequence[MapPoint]], *, headline: str, command: Sequence[str] = ()
+) -> str:
+    """The maps as one page, with what the regions mean.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> half = Fraction(1, 2)
+        >>> point = MapPoint(alpha=half, gamma=half, region="Depth-muP", expected="Depth-muP")
+        >>> text = regimes_page({"computed": [point]}, headline="Depth-muP learns features.")
+        >>> "Depth-muP learns features." in text
+        True
+    """
+    sections = [
+        PageSection(title=title, chart=configured(_map(points, title="", page=True)))
+        for title, points in maps.items()
+    ]
+    counts = [(region, *(_count(points, region) for points in maps.values())) for region in REGIONS]
+    table = PageSection(
+        title="How many pairs lie in each region",
+        columns=("region", *maps),
+        rows=counts,
+        numbers=tuple(maps),
+    )
+    return simple_page(
+        title="Regimes of depth",
+        headline=headline,
+        lead=[
+            "A branch is multiplied by L^-alpha, an update inside it has the size L^-gamma. The "
+            "grey band is alpha + gamma = 1, where features change by order one at any depth; "
+            "points name published schemes. A cross marks a pair that lies elsewhere than "
+            "Claims 7.1 to 7.6 say; a hollow square one that networks cannot decide."
+        ],
+        sections=[*sections, table],
+        command=command,
+    )
+
+
+def _count(points: Sequence[MapPoint], region: str) -> str:
+    return str(sum(p.region == region for p in points))
+
+
+def _padded(values: Sequence[Fraction]) -> "alt.Scale":
+    """A scale that leaves room for the squares at its ends."""
+    import altair as alt
+
+    low, high = float(min(values)), float(max(values))
+    pad = 0.06 * max(high - low, 0.1)
+    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
+
+
+def _axis(values: Sequence[Fraction]) -> "alt.Axis":
+    """Ticks at the multiples of 1/4 within the values: where the theory's named points lie."""
+    import altair as alt
+
+    quarters = range(math.ceil(4 * min(values)), math.floor(4 * max(values)) + 1)
+    return alt.Axis(grid=False, values=[k / 4 for k in quarters], format=".2~f")

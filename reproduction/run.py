@@ -1,0 +1,149 @@
+"""Reproducing claims: everything they ask for, done once, then judged one by one."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from depthmup.records import Cell, Task
+from depthmup.sweep import Executor, Job, Progress, Store, StoreError, run, training
+from depthmup.training import Placement
+from reproduction.claims.claim import Ahead, Claim, Experiment, Scale, Setting, nothing
+from reproduction.evidence import Evidence
+
+Planned = Sequence[tuple[Claim, Experiment]]
+
+
+def plan_claims(claims: Sequence[Claim], setting: Setting) -> Planned:
+    """The experiment of every claim at a setting; what cannot be run is refused here."""
+    return [(claim, claim.experiment(setting)) for claim in claims]
+
+
+def reproduce(
+    planned: Planned,
+    *,
+    store: Store,
+    executor: Executor,
+    placement: Placement | None = None,
+    tell: Callable[[Progress], None] = lambda progress: None,
+    about: Mapping[str, object] | None = None,
+) -> int:
+    """Train and measure what the store does not hold, each once; the number of those.
+
+    Experiments go on side by side, a round of all of them at a time, until none asks for more.
+    """
+    running = [experiment for _, experiment in planned]
+    plan = _Plan(open=any(experiment.then is not nothing for experiment in running))
+    aheads = [experiment.ahead(store) for experiment in running]
+    # By key: what several claims ask for is done once. What is there already counts as done.
+    items = {item.key: item for experiment in running for item in experiment.asked}
+    items |= _missing(aheads)
+    count = 0
+    while True:
+        plan.expect(aheads)
+        asked = tuple(items.values())
+        todo = _jobs(planned, store.missing(asked), placement)
+        plan.begin(todo)
+        count += run(  # the first one notes the session, whatever there is to do
+            asked,
+            store=store,
+            executor=executor,
+            jobs=lambda missing, todo=todo: todo,  # type: ignore[misc]
+            tell=lambda progress: tell(plan.whole(progress)),
+            about=about,
+        )
+        plan.end(len(asked))
+        both = [(experiment, experiment.ahead(store)) for experiment in running]
+        running = [experiment for experiment, ahead in both if ahead.missing]
+        if not running:
+            return count
+        aheads = [ahead for _, ahead in both]
+        items = _missing(aheads)
+
+
+def _missing(aheads: Sequence[Ahead]) -> dict[str, Any]:
+    return {item.key: item for ahead in aheads for item in ahead.missing}
+
+
+@dataclass(kw_only=True)
+class _Plan:
+    """The progress of all rounds together, of which the next is known and the rest expected.
+
+    Work is in the unit of jobs. ``open`` says whether there may be another round.
+    """
+
+    open: bool
+    started: float = field(default_factory=time.monotonic)
+    done: int = 0
+    work: float = 0.0
+    pending: float = 0.0
+    rest: float = 0.0
+    rest_runs: int = 0
+
+    def begin(self, todo: Sequence[Job]) -> None:
+        self.pending = math.fsum(job.work for job in todo)
+
+    def end(self, results: int) -> None:
+        self.done, self.work, self.pending = self.done + results, self.work + self.pending, 0.0
+
+    def expect(self, aheads: Sequence[Ahead]) -> None:
+        self.rest = math.fsum(ahead.rest for ahead in aheads)
+        self.rest_runs = sum(ahead.rest_runs for ahead in aheads)
+
+    def whole(self, progress: Progress) -> Progress:
+        """The progress of one round as that of the whole."""
+        total = self.work + self.pending + self.rest
+        return Progress(
+            done=self.done + progress.done,
+            cells=self.done + progress.cells + self.rest_runs,
+            fraction=(self.work + progress.fraction * self.pending) / total if total else 1.0,
+            elapsed=time.monotonic() - self.started,
+            open=self.open,
+        )
+
+
+def _jobs(planned: Planned, missing: Sequence[Any], placement: Placement | None) -> list[Job]:
+    """The jobs of what is missing, the longest first: what is left at the end is short."""
+    measures = {
+        measure.task.key: measure for _, experiment in planned for measure in experiment.measures
+    }
+    tasks = [measures[item.key] for item in missing if isinstance(item, Task)]
+    cells = [item for item in missing if isinstance(item, Cell)]
+    todo: list[Job] = [*tasks, *training(cells, placement=placement)]
+    left = {item.key for item in missing}
+    for _, experiment in planned:
+        for job in experiment.trials:  # those that claims share go to the first
+            if unclaimed := left.intersection(job.keys):
+                left -= unclaimed
+                todo.append(job.only(unclaimed))
+    return sorted(todo, key=lambda job: -job.work)
+
+
+def judge(
+    planned: Planned,
+    store: Store,
+    *,
+    scale: str,
+    environment: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    command: Callable[[Claim], str] = lambda claim: f"depthmup reproduce {claim.name}",
+) -> Evidence:
+    """The evidence, from a store that holds all results."""
+    for claim, experiment in planned:
+        if missing := experiment.ahead(store).missing:
+            raise StoreError(
+                f"{len(missing)} results of {claim.name} are not in {store.path} yet. Run "
+                "`depthmup reproduce` again to finish them."
+            )
+    findings = tuple(
+        claim.finding(experiment, store, command=command(claim)) for claim, experiment in planned
+    )
+    if scale == Scale.PAPER:  # there is no larger scale to advise
+        findings = tuple(replace(finding, remedy="") for finding in findings)
+    return Evidence(
+        scale=scale,
+        findings=findings,
+        environment=environment,
+        config=config or {},
+    )

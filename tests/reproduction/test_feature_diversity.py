@@ -1,0 +1,138 @@
+"""Figures 17 to 19 in worlds of noise and flow, and on small networks."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from cells import cell
+from pytest import approx
+
+from depthmup.diagnostics import feature_distances
+from depthmup.records import Cell, Measurement
+from depthmup.rules import ODE, general
+from depthmup.sweep import InProcess, Store
+from depthmup.training import build, dataset
+from reproduction import Setting, named, reproduce
+from reproduction.claims.feature_diversity import STARTS, distances_of
+from reproduction.evidence import Reproduction
+
+YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
+SIZES = {"width": 64, "depths": (8, 64, 128, 256, 512), "seeds": 4, "steps": 10, "window": 1}
+FIGURES = ("fig17", "fig18", "fig19")
+
+
+def walk_and_flow(described, step, eps, *, grows=0.2, relu=2.0):
+    """d(eps): a random walk of L blocks' noise and a flow of L blocks' updates, in quadrature."""
+    network, optimizer = described.network, described.optimizer
+    blocks = eps * network.depth
+    update = network.multiplier * optimizer.lr * network.width * 8
+    flow = 0.3 * update * (step / described.steps) ** 0.5 * (network.depth / 512) ** grows
+    flow *= relu if network.activation == "relu" else 1.0
+    noise = np.random.default_rng([described.seed, network.depth, step]).standard_normal(len(eps))
+    squares = blocks * network.multiplier**2 + (blocks * flow) ** 2
+    return np.sqrt(squares) * np.exp(0.002 * noise)
+
+
+def verdicts(path, law=walk_and_flow, names=FIGURES, **setting):
+    claims = named(names)
+    result = {}
+    with Store(path / "results.sqlite") as store:
+        for claim in claims:
+            experiment = claim.experiment(Setting(sizes=SIZES, **setting))
+            for measure in experiment.measures:
+                s = measure.task.settings
+                described, eps = Cell.from_json(s["cell"]), np.array(s["eps"])
+                values = {str(t): law(described, t, eps).tolist() for t in s["steps"]}
+                store.add(Measurement(task=measure.task, values=values))
+            result[claim.name] = claim.finding(experiment, store)
+    return result
+
+
+def test_where_the_theory_holds_all_three_figures_are_reproduced(tmp_path):
+    result = verdicts(tmp_path)
+    assert {name: f.verdict for name, f in result.items()} == dict.fromkeys(FIGURES, YES)
+    # A network of depth 64 is measured from one block on.
+    assert result["fig17"].config["eps"] == (1 / 64, 1 / 32, 1 / 16, 1 / 8)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [ODE, general("3/5", "1/2"), general("1/2", 0)],
+    ids=["ode", "alpha 0.6", "gamma 0"],
+)
+def test_other_rules_are_found_out(rule, tmp_path):
+    result = verdicts(tmp_path, names=["fig17"], depth_mup=rule)
+    assert result["fig17"].verdict is NO
+
+
+def test_an_ode_that_stays_diverse_is_no_reproduction(tmp_path):
+    def law(described, step, eps):
+        return np.sqrt(eps) * walk_and_flow(described, step, np.ones(1))
+
+    result = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    moved = next(c for c in result.comparisons if c.what.startswith("ODE: slope"))
+    assert moved.verdict is not YES
+    assert result.verdict is not YES
+
+
+def test_an_ode_that_is_a_flow_at_any_depth_does_not_move(tmp_path):
+    def law(described, step, eps):
+        d = walk_and_flow(described, step, eps)
+        # The learning rate tells the two apart: under ODE it does not fall with depth.
+        ode = described.optimizer.lr * described.network.width > 2.0**-3.5
+        return d[0] * (eps / eps[0]) ** 0.9 if ode else d
+
+    result = verdicts(tmp_path, law, names=["fig17"])["fig17"]
+    moved, larger = result.comparisons[2:4]
+    assert (moved.verdict, larger.verdict) == (OPEN, YES)
+    assert abs(moved.ours.value) < 1e-9
+
+
+def test_features_that_do_not_change_with_training_or_depth_are_no_reproduction(tmp_path):
+    def backwards(described, step, eps):
+        return walk_and_flow(described, described.steps + 1 - step, eps)
+
+    assert verdicts(tmp_path, backwards, names=["fig18"])["fig18"].verdict is NO
+
+
+def test_relu_that_is_more_diverse_than_abs_is_no_reproduction(tmp_path):
+    def law(described, step, eps):
+        return walk_and_flow(described, step, eps, relu=0.5)
+
+    assert verdicts(tmp_path, law, names=["fig19"])["fig19"].verdict is NO
+
+
+def test_networks_that_diverged_decide_nothing(tmp_path):
+    def law(described, step, eps):
+        d = walk_and_flow(described, step, eps)
+        return d * math.nan if described.network.depth == 512 else d
+
+    assert verdicts(tmp_path, law, names=["fig19"])["fig19"].verdict is OPEN
+
+
+def test_distances_are_those_of_the_network_at_its_steps():
+    one = cell(depth=16, width=16, steps=4)
+    result = distances_of(cell=one.to_json(), steps=(0, 4), eps=(1 / 16, 1 / 8))
+    inputs = dataset(one.data).inputs[:64]
+    d = feature_distances(build(one), inputs, "branches.*", eps=(1 / 16, 1 / 8), at=STARTS)
+    assert result["0"] == approx(np.sqrt(np.square(d).mean(axis=0)).tolist())
+    assert result["4"] != approx(result["0"], rel=1e-3)
+    wild = json.dumps(json.loads(one.to_json()) | {"steps": 200}).replace('"lr": ', '"lr": 9')
+    assert list(distances_of(cell=wild, steps=(0, 200), eps=(1 / 16,))) == ["0"]
+
+
+@pytest.mark.long
+def test_small_networks_tell_depth_mup_from_ode(tmp_path):
+    """Whether the verdict is reached is a matter of size; in no case is it the other one."""
+    sizes = {"width": 32, "depths": (8, 32, 64, 128), "seeds": 6, "steps": 100, "window": 50}
+    (claim,) = named(["fig17"])
+    with Store(tmp_path / "results.sqlite") as store:
+        for rule, possible in ((None, {YES, OPEN}), (ODE, {NO})):
+            setting = Setting(sizes=sizes, **({"depth_mup": rule} if rule else {}))
+            experiment = claim.experiment(setting)
+            reproduce([(claim, experiment)], store=store, executor=InProcess())
+            finding = claim.finding(experiment, store)
+            assert finding.verdict in possible
+            of = {c.what.split(":")[0]: c.ours for c in finding.comparisons}
+            assert of["ODE"].known
