@@ -20,12 +20,6 @@ EARLY = 0.05
 def time_left(progress: Progress) -> str:
     """The remaining time in words, as far as it can be known.
 
-    Args:
-        progress: of a sweep.
-
-    Returns:
-        A few words for the end of a line.
-
     Example:
         >>> time_left(Progress(done=3, cells=12, fraction=0.25, elapsed=20.0))
         '1 min 0 s left'
@@ -42,14 +36,7 @@ def time_left(progress: Progress) -> str:
 def told(
     progress: Callable[[Progress], None] | None,
 ) -> Iterator[Callable[[Progress], None]]:
-    """What to tell a sweep's progress to: the caller's function, or a notebook's line, or nothing.
-
-    Args:
-        progress: the caller's; None for the line of a notebook where this runs in one.
-
-    Yields:
-        The function to call.
-    """
+    """What takes a sweep's progress: the caller's function, a notebook's line, or nothing."""
     if progress is not None or not in_notebook():
         yield progress or (lambda progress: None)
         return

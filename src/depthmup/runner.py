@@ -23,16 +23,7 @@ class Runner:
 
 
 def runner_of(model: Model | BuiltIn, sweep: Sweep, on: Execution | Executor | int) -> Runner:
-    """The executor that was asked for, and the trainer for a sweep's runs there.
-
-    Args:
-        model: that is swept.
-        sweep: of the model.
-        on: an ``Execution``, a number of worker processes, or an executor.
-
-    Raises:
-        ValueError: there is no such device or engine, or other processes cannot import the model.
-    """
+    """The executor that was asked for, and the trainer for a sweep's runs there."""
     execution = on if isinstance(on, Execution) else Execution()
     if isinstance(on, int):
         execution = Execution(workers=on)

@@ -14,11 +14,7 @@ RESULTS = ("results.sqlite", "report.html", "summary.json", "certificate.json")
 
 
 def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
-    """Make the folder, or say why results could not be stored there.
-
-    Raises:
-        ValueError: it cannot be written, or contains a folder named like a result.
-    """
+    """Make the folder, or say why results could not be stored there."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,11 +33,7 @@ def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
 
 
 def prepare_file(path: Path, *, option: str) -> None:
-    """Make the folder of a file, or say why it could not be written.
-
-    Raises:
-        ValueError: it is a folder, or its folder cannot be written.
-    """
+    """Make the folder of a file, or say why it could not be written."""
     _check_file(path)
     try:
         prepare_folder(path.parent, results=())
@@ -56,17 +48,6 @@ def page_and_data(out: Path, name: str, *, option: str = "--out") -> tuple[Path,
 
     ``--out`` means the same in every command: a folder, which then holds ``name.html`` and
     ``name.json``; or, if it ends in .html or .json, the one file, and the other beside it.
-
-    Args:
-        out: as given.
-        name: of the files in a folder.
-        option: which names ``out``, for messages.
-
-    Returns:
-        The paths of the page and of the data.
-
-    Raises:
-        ValueError: another suffix, or a file that cannot be written.
     """
     if out.suffix.lower() in (".html", ".json"):
         files = out.with_suffix(".html"), out.with_suffix(".json")

@@ -15,14 +15,7 @@ _OPTIONAL = re.compile(r"\{None\}\|(?:\{(\[(?:[^{}])*\])\}|(\S+))")
 
 
 def printed(help_of: Callable[[], object]) -> None:
-    """Print the help that a call prints, in a form for people.
-
-    Args:
-        help_of: prints a help and raises SystemExit, as argument parsers do.
-
-    Raises:
-        SystemExit: the call's.
-    """
+    """Print the help that a call prints, in a form for people; its SystemExit goes on."""
     text = _Captured()
     try:
         with contextlib.redirect_stdout(text):
@@ -55,13 +48,6 @@ def _columns() -> int:
 
 def readable(text: str, *, columns: int) -> str:
     """A help with its description wrapped and its options as they are typed.
-
-    Args:
-        text: as the parser prints it.
-        columns: of the page.
-
-    Returns:
-        The same, line for line from the first box on.
 
     Example:
         >>> print(readable("Some words that go on.\\n│ --lr {None}|FLOAT  Rate. │", columns=12))

@@ -34,19 +34,7 @@ class _Row:
 
 
 def read_measured(file: Path, scheme: str, base_depth: int) -> "Movement":
-    """The measured optima of a scheme, from the summary.json of ``depthmup transfer``.
-
-    Args:
-        file: summary.json, or the folder that contains it.
-        scheme: by name, or as alpha,gamma.
-        base_depth: from which octaves are counted.
-
-    Returns:
-        How the optimum moves, in octaves from the base.
-
-    Raises:
-        ValueError: no such file, scheme or base, or another file; says what there is.
-    """
+    """The measured optima of a scheme in a summary.json, in octaves from the base."""
     from depthmup.records import Estimate
     from depthmup.records.printable import printable
     from depthmup.reports import Movement

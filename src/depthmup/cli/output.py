@@ -43,11 +43,7 @@ _PLAIN = {
 
 
 def plainly(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: what an encoding lacks, in ASCII; anything else as an escape.
-
-    Raises:
-        UnicodeError: of reading; this handler is for writing.
-    """
+    """Codec error handler: what an encoding lacks, in ASCII; anything else as an escape."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

@@ -24,16 +24,7 @@ def deliver(
     saved: bool = False,
     figure: "reports.FigureKind | None" = None,
 ) -> None:
-    """Show the tables, or print the summary; write both files unless they are ``saved`` already.
-
-    Args:
-        report: the measurement.
-        folder: for its page, summary and charts.
-        export: formats of further chart files.
-        json: print the summary instead of tables.
-        saved: whether page and summary are in the folder already.
-        figure: kind of figures to write into its folder ``figures``, with captions.
-    """
+    """Show the tables, or print the summary; write both files unless they are ``saved`` already."""
     studies, certificates = report.studies, report.certificates
     if export or not saved:
         reports.write_result(studies, folder, certificates=certificates, formats=export)

@@ -35,10 +35,7 @@ EXAMPLES = (
 
 
 def overview() -> str:
-    """The commands in groups, each in one line of at most 80 columns.
-
-    Returns:
-        The text of ``depthmup --help``.
+    """The commands in groups, each in one line of at most 80 columns: ``depthmup --help``.
 
     Example:
         >>> max(map(len, overview().splitlines())) <= 80

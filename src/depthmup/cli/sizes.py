@@ -10,13 +10,6 @@ from depthmup.records.printable import printable
 def parse_size(words: Sequence[str], *, option: str) -> dict[str, int]:
     """A size, by axis, from the words of an option.
 
-    Args:
-        words: of the form ``NAME=VALUE``, or a single WIDTHxDEPTH such as ``1024x64``.
-        option: name of the option, for the message.
-
-    Raises:
-        ValueError: a word of another form, or an axis named twice.
-
     Example:
         >>> parse_size(["depth=64", "width=1024"], option="--target")
         {'depth': 64, 'width': 1024}
@@ -59,15 +52,6 @@ def parse_pairs(
 ) -> dict[str, Any]:
     """``AXIS=VALUE`` words as a mapping, values as they were written.
 
-    Args:
-        words: one for each axis.
-        option: name of the option, for messages.
-        value: what a value is, for messages, such as ``NUMBER``.
-        alone: whether a word without ``=`` is an axis and its value.
-
-    Raises:
-        ValueError: a word of another form, or an axis that stands twice.
-
     Example:
         >>> parse_pairs(["depth=n_layers", "batch"], option="--axes", value="COLUMN", alone=True)
         {'depth': 'n_layers', 'batch': 'batch'}
@@ -89,13 +73,6 @@ def parse_pairs(
 
 def parse_arms(words: Sequence[str], *, option: str) -> dict[str, tuple[int, ...]]:
     """Values along axes from words of the form ``NAME=VALUE,VALUE,...``.
-
-    Args:
-        words: one for each axis.
-        option: name of the option, for the message.
-
-    Raises:
-        ValueError: a word of another form, or an axis named twice.
 
     Example:
         >>> parse_arms(["batch=32,64,128", "steps=500,1000"], option="--along")

@@ -18,13 +18,6 @@ def with_commas(words: Sequence[str], options: type) -> list[str]:
     Only values of options that take several numbers, or several names, come apart: ``3/4,1/4`` is
     one scheme.
 
-    Args:
-        words: of the command line, after the command.
-        options: the dataclass of the command's options.
-
-    Returns:
-        The words, some of them split.
-
     Example:
         >>> from depthmup.cli.transfer import Options
         >>> with_commas(["--depths", "8,16,32", "--schemes", "sp,mup", "3/4,1/4"], Options)
@@ -78,13 +71,6 @@ def _several(kind: Any) -> Any:
 
 def unknown_command(word: str, commands: Collection[str]) -> str:
     """What to say of a command that does not exist.
-
-    Args:
-        word: what was typed.
-        commands: those that exist.
-
-    Returns:
-        The message, with the command that was probably meant.
 
     Example:
         >>> unknown_command("tranfer", ["plan", "transfer"])

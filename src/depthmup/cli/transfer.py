@@ -308,11 +308,7 @@ def _prepare_page(options: Options) -> None:
 
 
 def asked(options: Options) -> tuple["Model | BuiltIn", "Design"]:
-    """The model and the design that the options describe.
-
-    Raises:
-        ValueError: options that contradict each other.
-    """
+    """The model and the design that the options describe."""
     if options.custom.model or options.custom.train:
         _refuse_others(options.networks, BuiltInNetworks(), "the built-in networks")
         return _custom(options), _design(options, base=None)
@@ -442,9 +438,6 @@ UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 def parse_budget(text: str) -> dict[str, Any]:
     """A budget as ``Auto`` takes it.
-
-    Raises:
-        ValueError: the text is neither a number of runs nor a time.
 
     Example:
         >>> parse_budget("200"), parse_budget("30min")

@@ -35,11 +35,7 @@ MOST_TUPLES = 1000
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, decompressed if its name ends in .gz.
-
-    Raises:
-        ValueError: not a gzip file, truncated, or more than ``MOST_BYTES`` decompressed.
-    """
+    """The bytes of a file, decompressed if its name ends in .gz: at most ``MOST_BYTES``."""
     if path.suffix != ".gz":
         return path.read_bytes()
     try:
@@ -57,14 +53,6 @@ def contents(path: Path) -> bytes:
 
 def idx(raw: bytes, *, dimensions: int, of: object) -> Bytes:
     """An array of unsigned bytes in IDX format.
-
-    Args:
-        raw: the file's bytes.
-        dimensions: of the array.
-        of: the file, for errors.
-
-    Raises:
-        ValueError: another format or type, or a length other than the header's.
 
     Example:
         >>> idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), dimensions=1, of="labels")
@@ -89,11 +77,7 @@ def idx(raw: bytes, *, dimensions: int, of: object) -> Bytes:
 
 
 def cifar_rows(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
-    """Pixels (examples, 3072) and labels (examples,) of a binary batch.
-
-    Raises:
-        ValueError: it is not whole rows.
-    """
+    """Pixels (examples, 3072) and labels (examples,) of a binary batch."""
     if not raw or len(raw) % (1 + CIFAR_FEATURES):
         raise ValueError(
             f"Expected {of} to be rows of {1 + CIFAR_FEATURES} bytes; got {len(raw)} bytes. It is "
@@ -106,8 +90,7 @@ def cifar_rows(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
 def cifar_pickle(raw: bytes, *, of: object) -> tuple[Bytes, Bytes]:
     """Pixels (examples, 3072) and labels (examples,) of a batch of the Python version.
 
-    Raises:
-        ValueError: another pickle, one that names anything else, or a damaged one.
+    A pickle that names anything else is refused.
     """
 
     def refuse(why: object) -> NoReturn:
@@ -233,15 +216,7 @@ _STAND_INS: dict[tuple[str, str], Any] = {
 
 class _Restricted(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a global that a pickle asks for; nothing of the real module is imported.
-
-        Args:
-            module: where the global lies, by the file's own words.
-            name: of the global.
-
-        Raises:
-            UnpicklingError: no file of pixels and labels needs it.
-        """
+        """The stand-in for a global of a pickle; nothing of the real module is imported."""
         try:
             return _STAND_INS[module, name]
         except KeyError:

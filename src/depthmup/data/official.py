@@ -63,16 +63,7 @@ def lacking(wanted: Collection[str], present: Collection[str]) -> str:
 def read(
     paths: Mapping[str, Path], checksums: Mapping[str, str], verify: bool
 ) -> dict[Path, bytes]:
-    """The unpacked contents of files by path, in the order of their official names.
-
-    Args:
-        paths: of the files, by their official names.
-        checksums: the official ones, by the same names.
-        verify: reject files whose checksum is not the official one.
-
-    Raises:
-        ValueError: a file is damaged, or its checksum is not the official one.
-    """
+    """The unpacked contents of files by path, in the order of their official names."""
     files = {}
     for name, expected in checksums.items():
         path = paths[name]

@@ -43,16 +43,7 @@ class Images:
 
 
 def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
-    """MNIST's images of 28 x 28 pixels, from IDX files, compressed (.gz) or not; see ``images``.
-
-    Args:
-        folder: with the files, in it or in the folders that they unpack to.
-        split: which part.
-        verify: reject files whose checksum is not the official one.
-
-    Raises:
-        ValueError: files are missing, damaged or not the official ones.
-    """
+    """MNIST's images of 28 x 28 pixels, from IDX files, compressed (.gz) or not; see ``images``."""
     files = MNIST_FILES[split]
     # torchvision's folders, and the names that some mirrors unpack to.
     folders = [folder, folder / "raw", folder / "MNIST" / "raw"]
@@ -80,16 +71,7 @@ def mnist_images(folder: Path, *, split: Split = "train", verify: bool = True) -
 
 
 def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True) -> Images:
-    """CIFAR-10's images of 3 x 32 x 32, of the binary or the Python version; see ``images``.
-
-    Args:
-        folder: with the files, in it or in the folders that they unpack to.
-        split: which part.
-        verify: reject files whose checksum is not the official one.
-
-    Raises:
-        ValueError: files are missing, damaged or not the official ones.
-    """
+    """CIFAR-10's images of 3 x 32 x 32, of the binary or the Python version; see ``images``."""
     versions = (
         (CIFAR10_BINARY[split], "cifar-10-batches-bin", cifar_rows),
         (CIFAR10_PYTHON[split], "cifar-10-batches-py", cifar_pickle),
@@ -116,11 +98,7 @@ def cifar10_images(folder: Path, *, split: Split = "train", verify: bool = True)
 
 
 def hub_images(name: str, *, split: Split = "train") -> Images:
-    """A data set of the Hugging Face hub, downloaded once by the package ``datasets``.
-
-    Raises:
-        ModuleNotFoundError: ``datasets`` or Pillow, which reads the images, is not installed.
-    """
+    """A data set of the Hugging Face hub, downloaded once by the package ``datasets``."""
     try:
         import datasets
         import PIL  # noqa: F401 - or reading the first image would fail, after all are fetched

@@ -15,13 +15,7 @@ from depthmup.rules import Observable
 def attention_logits(
     modules: Mapping[str, nn.Module], points: Points, collector: Collector
 ) -> Iterator[None]:
-    """Collect the scaled products of queries and keys, whichever function computes them.
-
-    Args:
-        modules: of the model, by name.
-        points: which of them are attention.
-        collector: of the observation.
-    """
+    """Collect the scaled products of queries and keys, whichever function computes them."""
     running: list[str] = []
     wanted = set(points.attention)
     names = {id(modules[name]): name for name in wanted if name in modules}

@@ -154,13 +154,6 @@ def compare_weights(
 
     Those of vectors and tables that start at zero are relative to what they would have started at,
     which follows size in nothing but a multiplier that they carry.
-
-    Args:
-        collector: of the observation.
-        model: after training.
-        weights: before it, by name.
-        prescriptions: of every parameter, by any of its names.
-        applied: whether parameters carry the multipliers that the plan folds into them.
     """
     for name, p in parameters(model).items():
         role = prescriptions[name].role
@@ -190,13 +183,6 @@ def bare_readouts(
 
     On n random coordinates of order one a fresh readout gives sqrt(n) times its entries; its update
     is aligned with its input and gives n times its own. Both times the model's own constant.
-
-    Args:
-        collector: of the observation.
-        model: before or after training.
-        covered: parameters of modules whose own effect is measured.
-        prescriptions: of every parameter, by any of its names.
-        weights: before training, by name; None: the model is fresh.
     """
     for name, p in parameters(model).items():
         prescription = prescriptions[name]

@@ -100,19 +100,7 @@ def train(
     lr: float,
     steps: int,
 ) -> Training | Broken:
-    """Observe a network, train it, observe it again.
-
-    Args:
-        model: fresh.
-        data: inputs and targets of every step.
-        plan: of the model.
-        points: where to observe.
-        loss_of: the loss of outputs and targets.
-        prepare: initializes the model and gives its optimizers.
-        applied: whether that follows the plan.
-        lr: the learning rate at the base.
-        steps: training steps.
-    """
+    """Observe a network, train it, observe it again."""
     inputs, targets = data
     optimizers = prepare(model, plan, lr)
     module = first_nonfinite(model, inputs)
@@ -178,16 +166,8 @@ def survey(
 ) -> dict[Shape, Surveyed]:
     """Follow a forward pass of every width, of every depth, and of every value along other axes.
 
-    Args:
-        own: the model's functions.
-        widths: from the smallest.
-        depths: from the smallest.
-        along: values along further axes, from the smallest.
-        base: the network of the smallest size.
-        inputs: of the forward pass.
-
-    Raises:
-        ValueError: a factory that ignores a size, or a model without residual branches.
+    Sizes come from the smallest. A factory that ignores one, and a model without residual branches,
+    are refused.
     """
     smallest = Shape(width=widths[0], depth=depths[0], along=firsts(along))
     sites = {smallest: surveyed(base, inputs)}
@@ -301,13 +281,7 @@ def distinct(sizes: Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def fresh(own: Functions, shape: Shape, seed: int) -> nn.Module:
-    """The factory's model of this size and seed.
-
-    Args:
-        own: the model's functions.
-        shape: its size.
-        seed: of its initialization.
-    """
+    """The factory's model of this size and seed."""
     # The factory draws from torch's global generator; which numbers it gets is part of the seed.
     with torch.random.fork_rng(devices=[]):
         further = sum(1_000_003 * i * value for i, (_, value) in enumerate(shape.along, start=1))

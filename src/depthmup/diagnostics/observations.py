@@ -64,9 +64,6 @@ def expert_containers(roles: Mapping[str, Role]) -> frozenset[str]:
     A container of experts has no router in it, as a container of layers has; what is numbered
     within an expert lies deeper.
 
-    Args:
-        roles: of the parameters, by name.
-
     Example:
         >>> from depthmup.rules import Kind, Part
         >>> expert = Role(kind=Kind.HIDDEN, part=Part.EXPERT)
@@ -97,14 +94,6 @@ def labels_of(
     every run of its class, are the repeated layers; a run of one child of another class is named by
     its place among the runs, from the nearer end, which no depth changes. Where no run is longer
     than one (layers between activations), all children are taken for layers, unless they are three.
-
-    Args:
-        model: at any size.
-        roles: of its parameters, which tell the experts of a mixture from layers.
-        branches: the labels of its residual branches, which tell layers from parts of a layer.
-
-    Returns:
-        A function from names to labels.
 
     Example:
         >>> layers = [nn.Linear(2, 4), nn.GELU(), nn.GELU(), nn.Linear(4, 1)]
@@ -247,13 +236,7 @@ class Collector:
         self.logits = 0.0
 
     def attach(self, stack: ExitStack, module: nn.Module, point: Point) -> None:
-        """Collect a point at every call of its module, until the stack is left.
-
-        Args:
-            stack: removes the hook when it closes.
-            module: that the point names.
-            point: which of its tensors, and what it is called.
-        """
+        """Collect a point at every call of its module, until the stack is left."""
 
         def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             inputs, outputs = _tensors((args, kwargs)), _tensors(output)
@@ -267,9 +250,7 @@ class Collector:
     def tensor(self, key: Key, value: Tensor) -> None:
         """Collect a tensor's mean square, or that of its change since the first observation.
 
-        Args:
-            key: of the observable; one key may come at several calls, which stay in order.
-            value: the tensor, of any shape.
+        A key may come at several calls, which stay in order.
         """
         entries = sample(value)
         taken = self.squares.setdefault(key, [])
@@ -282,11 +263,7 @@ class Collector:
     def ratio(self, key: Key, part: float, of: float, role: Role) -> None:
         """Collect an effect beside the size that it is divided by; both are mean squares.
 
-        Args:
-            key: of the observable.
-            part: of the effect.
-            of: of what it is compared with; 1 where the effect itself is asked for.
-            role: of the parameter whose effect it is.
+        The size is 1 where the effect itself is asked for.
         """
         self.ratios.setdefault(key, []).append((part, of))
         self.roles[key] = role

@@ -184,16 +184,7 @@ class _Task:
         )
 
     def sharpness(self, size: tuple[int, int], own_plan: Plan, seed: int) -> Sharpness:
-        """That of one network, per unit of the base's learning rate.
-
-        Args:
-            size: (width, depth).
-            own_plan: the plan of this size, which initializes the network.
-            seed: of its weights and of its batches.
-
-        Raises:
-            ValueError: the size, and why its sharpness cannot be told or is 0.
-        """
+        """That of one network, per unit of the base's learning rate."""
         model = fresh(self.own, Shape(width=size[0], depth=size[1]), seed)
         own_plan.initialize(model)
         generator = seeded(seed)

@@ -226,12 +226,6 @@ def lanczos(
     Without orthogonalization: what rounding brings back are copies of eigenvalues that are there,
     which move no largest one. Where the residual r of the Ritz vector is known, an eigenvalue lies
     within r of the Ritz value.
-
-    Args:
-        product: of the matrix with a vector.
-        like: a vector of its shape.
-        tolerance: relative error to stop at.
-        generator: of the first vector.
     """
     now = {
         name: torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device)

@@ -77,22 +77,7 @@ def judge(
     points: Points,
     modules: str | None,
 ) -> tuple[tuple[Exponent, ...], list[str]]:
-    """Fit every exponent and judge it.
-
-    Args:
-        measurements: every observable of every network.
-        scheme: whose laws are expected.
-        family: of the optimizer.
-        roles: of the parameters that observables are about.
-        points: where was observed, with the head sizes of all networks.
-        modules: a pattern of those to judge; None for all.
-
-    Returns:
-        The exponents, and notes on what could not be fitted.
-
-    Raises:
-        ValueError: no module matches.
-    """
+    """Fit every exponent and judge it."""
     by_key: dict[Key, list[Measurement]] = {}
     for m in measurements:
         by_key.setdefault(m.key, []).append(m)

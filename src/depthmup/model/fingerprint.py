@@ -48,11 +48,7 @@ PLAIN = (
 
 
 def fingerprint(functions: Iterable[Callable[..., Any]]) -> str:
-    """A hash of the source code of functions, in their order.
-
-    Raises:
-        ValueError: the source of one cannot be found.
-    """
+    """A hash of the source code of functions, in their order."""
     walk = Walk()
     for position, function in enumerate(functions):
         if not hasattr(function, "__qualname__"):  # an object with values of its own, or a partial

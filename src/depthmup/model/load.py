@@ -19,16 +19,8 @@ from typing import Any
 def load_functions(model: str, *, batch: str = "batch", loss: str = "") -> dict[str, Any]:
     """Import what ``module:factory`` names, and the functions beside it, by their names.
 
-    The module's ``optimizers`` is used too, if it has one.
-
-    Args:
-        model: ``module:factory``, where the module can be imported from the current directory or is
-            the path of a Python file.
-        batch: a function of the same module, or ``module:function`` of another.
-        loss: in the same way; by default the module's ``loss``, if it has one.
-
-    Raises:
-        ValueError: something named does not exist; says what the convention is.
+    ``batch`` and ``loss`` name functions of the same module, or ``module:function`` of another. The
+    module's own ``loss`` and ``optimizers`` are used too, if it has them.
     """
     where, colon, factory = model.partition(":")
     if not colon or not where or not factory:

@@ -95,14 +95,7 @@ def home_of(top: str) -> Path | None:
 def add_file(walk: Walk, path: Path, root: Path) -> str:
     """Add a file, the packages that contain it, and what they import of the person's own files.
 
-    Args:
-        walk: which collects them.
-        path: of the file.
-        root: the folder from which it is imported.
-
-    Returns:
-        A name made of its path below the root and a hash of its content: files in different folders
-        may have the same relative path.
+    Its name has a hash of its content: files in different folders may have the same relative path.
     """
     if path in walk.files:
         return walk.files[path]
@@ -132,14 +125,7 @@ def add_file(walk: Walk, path: Path, root: Path) -> str:
 
 
 def add_import(walk: Walk, start: Path, names: list[str], root: Path) -> None:
-    """Add the file of a module ``names`` below ``start``, if it is there and below ``root``.
-
-    Args:
-        walk: that collects files.
-        start: the folder that names are looked up in.
-        names: the parts of the module's name.
-        root: of the project.
-    """
+    """Add the file of a module ``names`` below ``start``, if it is there and below ``root``."""
     path = _find(start, names)
     if path and path.is_relative_to(root):
         add_file(walk, path, root)

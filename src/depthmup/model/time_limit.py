@@ -10,18 +10,11 @@ from types import FrameType
 
 @contextmanager
 def time_limit(seconds: float | None, what: str) -> Iterator[None]:
-    """Interrupt the code inside after this many seconds.
+    """Interrupt the code inside after this many seconds; None or infinity is no limit.
 
     Python code, waiting and reading are interrupted; a loop inside a C library only once it ends.
     Outside of the main thread, which alone receives signals, and on systems without alarms, there
     is no limit.
-
-    Args:
-        seconds: the limit, positive; None or infinity for none.
-        what: what is interrupted, for the message.
-
-    Raises:
-        TimeoutError: it took longer.
 
     Example:
         >>> with time_limit(60.0, "adding"):

@@ -105,11 +105,6 @@ def _linear(fan_in: int, fan_out: int) -> Any:
 def rotation(length: int, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of t * 10000^(-2i / size), each (T, d/2): one frequency for each pair of entries.
 
-    Args:
-        length: T, the number of positions.
-        size: d, of a head.
-        like: a tensor of the type and on the device wanted.
-
     *Source:* RoFormer (arXiv 2104.09864) Equation 15.
     """
     # Half precision tells whole numbers apart up to 2048, bfloat16 up to 256: positions go on.
@@ -121,15 +116,10 @@ def rotation(length: int, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs (i, i + d/2) of x, (B, heads, T, d), by the angles of each position.
+    """Turn the pairs (i, i + d/2) of x, (B, heads, T, d), by angles of cos and sin, (T, d/2).
 
     The product of a vector turned at t and one turned at s depends on t - s alone. The paper pairs
     neighbours; halves, as in Llama, are the same but for the order of rows in W_q and W_k.
-
-    Args:
-        x: queries or keys, (B, heads, T, d).
-        cos: of the angles, (T, d/2).
-        sin: of the angles, (T, d/2).
     """
     first, second = x.chunk(2, -1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
@@ -151,12 +141,7 @@ class Attention(nn.Module):
         self.config = config
 
     def forward(self, x: Tensor, turn: Turn) -> Tensor:
-        """(B, T, n) -> (B, T, n).
-
-        Args:
-            x: the normed stream, (B, T, n).
-            turn: cos and sin of rotary positions, each (T, d/2); None where positions are learned.
-        """
+        """(B, T, n) -> (B, T, n); ``turn`` is None where positions are learned."""
 
         def heads(u: Tensor) -> Tensor:  # (B, T, H d) -> (B, H, T, d)
             result: Tensor = u.unflatten(-1, (-1, self.config.head_size)).transpose(1, 2)
@@ -201,12 +186,7 @@ class Layer(nn.Module):
         self.mlp_norm, self.mlp = _norm(config), MLP(config)
 
     def forward(self, x: Tensor, turn: Turn) -> Tensor:
-        """(B, T, n) -> (B, T, n).
-
-        Args:
-            x: the stream, (B, T, n).
-            turn: cos and sin of rotary positions, each (T, d/2); None where positions are learned.
-        """
+        """(B, T, n) -> (B, T, n); ``turn`` is None where positions are learned."""
         x = x + self.attention(self.attention_norm(x), turn)
         out: Tensor = x + self.mlp(self.mlp_norm(x))
         return out

@@ -14,11 +14,7 @@ this leaves as much room again."""
 
 
 def check_runs(*factors: int) -> None:
-    """Refuse a sweep of more than ``RUNS`` runs, given factors of their number.
-
-    Raises:
-        ValueError: says how many there would be.
-    """
+    """Refuse a sweep of more than ``RUNS`` runs, given factors of their number."""
     runs = math.prod(factors)
     if runs > RUNS:
         raise ValueError(
@@ -28,11 +24,7 @@ def check_runs(*factors: int) -> None:
 
 
 def check_octaves(log2_values: Sequence[float], what: Tuned = LEARNING_RATE) -> None:
-    """Refuse values that would overflow or vanish when a scheme scales them.
-
-    Raises:
-        ValueError: one is beyond 2^500 or below 2^-500.
-    """
+    """Refuse values that would overflow or vanish when a scheme scales them."""
     if not all(abs(k) <= OCTAVES for k in log2_values):  # NaN fails this too
         raise ValueError(
             f"Expected {what.plural} from 2^-{OCTAVES} to 2^{OCTAVES}; got log2 {what.word}s of "

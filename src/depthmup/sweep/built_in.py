@@ -333,16 +333,6 @@ def _check(model: BuiltIn) -> None:
     """Refuse settings that are out of range, before anything is run."""
 
     def refuse(what: str, expected: str, got: object) -> None:
-        """Say which setting is out of range.
-
-        Args:
-            what: name of the setting.
-            expected: the range, in words.
-            got: the value that came.
-
-        Raises:
-            ValueError: always.
-        """
         raise ValueError(f"Expected {what} to be {expected}; got {got!r}.")
 
     for name in ("batch_size", "block_depth"):

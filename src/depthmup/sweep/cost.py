@@ -133,14 +133,6 @@ def check_memory_of_models(
 
     The largest size is tried on torch's meta device, which takes no memory; a model that cannot be
     built there is not checked.
-
-    Args:
-        model: with its factory.
-        stacks: the trials of the sweep that train as one, each alone where they are not stacked.
-        workers: number of runs or stacks at the same time.
-
-    Raises:
-        ValueError: the largest models at the same time need more memory than is available.
     """
     from depthmup.model import resolved
     from depthmup.training.forecast import bytes_of_trial

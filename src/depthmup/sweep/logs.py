@@ -67,19 +67,7 @@ _LOGS: dict[str, Callable[[str], Log]] = {
 def log_named(name: str) -> Log:
     """The log that ``tensorboard:FOLDER``, ``wandb:PROJECT`` or ``mlflow:STORE`` names.
 
-    Args:
-        name: a store of MLflow is a folder, or a URI such as ``sqlite:///runs.db``.
-
-    Returns:
-        The log, which can be written to.
-
-    Raises:
-        ValueError: the text is not of this form, the tracker is not installed, or its folder cannot
-            be written.
-
-    Example:
-        >>> log_named("tensorboard:/tmp/logs").folder.name  # doctest: +SKIP
-        'logs'
+    A store of MLflow is a folder, or a URI such as ``sqlite:///runs.db``.
     """
     kind, _, address = name.partition(":")
     if kind not in _LOGS or not address:

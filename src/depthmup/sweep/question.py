@@ -34,10 +34,6 @@ _USUAL = ("lr", "decay", "epsilon")
 def question(design: Design, variants: Sequence[Variant] = ()) -> tuple[str, ...]:
     """What is held and what follows, a sentence each; nothing where batch and duration stay.
 
-    Args:
-        design: with schemes.
-        variants: those that are asked; by default all of the design.
-
     Example:
         >>> design = Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64), schemes="mup",
         ...                 optimizers="adamw", run=("none", "lmo"))
@@ -56,9 +52,6 @@ def question(design: Design, variants: Sequence[Variant] = ()) -> tuple[str, ...
 
 def tuning(design: Design) -> tuple[str, ...]:
     """What is tuned and what is held instead, a sentence each; nothing of learning rates.
-
-    Args:
-        design: with schemes and optimizers.
 
     Example:
         >>> design = Design(base={"depth": 4}, tune="multiplier", lrs=0.0625, values=(0.5, 1, 2),

@@ -34,14 +34,6 @@ def resolved_sweep(
 
     Optimizer and scheme that the design leaves open become the usual ones for the model; the scheme
     follows from the depth of its branches. Learning rates become a search from the usual one.
-
-    Args:
-        model: to be swept.
-        design: of the sweep.
-        target: the size to predict for, if any.
-
-    Raises:
-        ValueError: the model has other axes, or the target is not one of its sizes.
     """
     if target is not None:
         target = _target(design, target)
@@ -95,11 +87,7 @@ def _batched(model: BuiltIn, base: Size) -> BuiltIn:
 def _started(
     design: Design, optimizers: Sequence[str], usual: Callable[[str], float]
 ) -> tuple[float, ...] | Auto:
-    """Values of what is tuned, or a search for them with its start, each optimizer's own.
-
-    Raises:
-        ValueError: the search names starts, and lacks an optimizer's.
-    """
+    """Values of what is tuned, or a search for them with its start, each optimizer's own."""
     if isinstance(design.grid, tuple):
         return design.grid
     auto = design.grid or Auto()
@@ -155,16 +143,7 @@ def _target(design: Design, target: Size) -> Size:
 
 
 def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
-    """Refuse a sweep that can have no verdict, or a target without a certificate.
-
-    Args:
-        sweep: as it was resolved.
-        target: the size to predict for, if any.
-        tolerance: octaves per doubling within which an optimum counts as staying.
-
-    Raises:
-        ValueError: says what was expected.
-    """
+    """Refuse a sweep that can have no verdict, or a target without a certificate."""
     design = sweep.design
     if not 0 < tolerance < math.inf:
         raise ValueError(f"Expected tolerance to be positive; got {tolerance}.")

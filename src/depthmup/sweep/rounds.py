@@ -17,15 +17,8 @@ Train: TypeAlias = Callable[[Sequence[Any], Tell], None]
 def train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell) -> SearchState:
     """Train what a search asks for, round by round, to its end or the end of its budget of seconds.
 
-    Args:
-        state: of a sweep whose learning rates are found as it goes.
-        store: of its runs.
-        train: trains the runs of a round.
-        tell: called with the progress of the whole. The number of runs is what is expected: it
-            shrinks when a verdict is decided, and grows when an optimum is hard to find.
-
-    Returns:
-        The state, with nothing pending unless its seconds are over.
+    Progress counts the runs that are expected: fewer when a verdict is decided, more when an
+    optimum is hard to find.
     """
     started = time.monotonic()
     auto = state.sweep.design.auto

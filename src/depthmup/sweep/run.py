@@ -87,12 +87,7 @@ class _Keeper:
         self.store.update_session(self.session, self.elapsed)
 
     def on_progress(self, job: Job, fraction: float) -> None:
-        """Count a job's progress as that of its runs that are not finished yet.
-
-        Args:
-            job: that is running.
-            fraction: of it that is done, from 0 to 1.
-        """
+        """Count a job's progress as that of its runs that are not finished yet."""
         left = [key for key in job.keys if key not in self.finished]
         if left:
             # Delivered results count as done, so the rest of the progress belongs to the others.
@@ -106,12 +101,7 @@ class _Keeper:
         """Nothing: a store has whole runs. ``Logged`` passes them to a log."""
 
     def on_failure(self, job: Job, why: str) -> None:
-        """Note the failure; nothing of the job is left to be done.
-
-        Args:
-            job: that failed on every attempt.
-            why: in words, with the traceback if there is one.
-        """
+        """Note the failure; nothing of the job is left to be done."""
         self.failures.append((job, why))
         self.on_progress(job, 1.0)
 

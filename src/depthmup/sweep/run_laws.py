@@ -34,12 +34,6 @@ def settings_under(
 
     Settings that stay as they are at the base are not written out, and what an optimizer does not
     have (SGD has neither) does not move.
-
-    Args:
-        laws: of the run.
-        ratios: of the size to the base.
-        optimizer: its name.
-        settings: at the base.
     """
     moved = dict(settings)
     if family(optimizer) is Family.RAW:

@@ -75,11 +75,9 @@ def _problem(session: Mapping[str, Any]) -> str:
 
 
 def _check_runs(sweep: Sweep) -> None:
-    """Make a run of every variant, size and rate, as a page does: values of settings are checked
-    only where a run takes them.
+    """Make a run of every variant, size and rate, as a page does; may raise anything.
 
-    Raises:
-        Exception: of any kind, if it cannot be a run's.
+    Values of settings are checked only where a run takes them.
     """
     design = sweep.design
     if design.auto is not None and design.auto.start is None:
@@ -92,11 +90,7 @@ def _check_runs(sweep: Sweep) -> None:
 
 
 def sweep_of(session: Mapping[str, Any]) -> Sweep:
-    """The sweep that a session worked on.
-
-    Raises:
-        Exception: of any kind, if another program has written it.
-    """
+    """The sweep that a session worked on; raises anything if another program has written it."""
     model, design = session["sweep"]["model"], session["sweep"]["design"]
     kinds: dict[str, Callable[[Any], Sweepable]] = {
         "built-in": BuiltIn.from_dict,

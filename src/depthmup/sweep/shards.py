@@ -99,9 +99,6 @@ def snapshot(path: Path) -> Iterator[Store]:
     """A copy of a store for reading.
 
     A copy, because SQLite's locks do not work between machines that share a folder over a network.
-
-    Raises:
-        StoreError: there is no store, or it cannot be read.
     """
     if not path.is_file():
         raise StoreError(f"Expected a store at {path}; there is none.")

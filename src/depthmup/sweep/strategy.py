@@ -175,14 +175,7 @@ def advance(state: SearchState, store: Store, *, rounds: float = math.inf) -> Se
 
 
 def check_budget(state: SearchState) -> None:
-    """Refuse a budget that the first round of a search exceeds.
-
-    Args:
-        state: before anything is trained.
-
-    Raises:
-        ValueError: no run would be made.
-    """
+    """Refuse a budget that the first round of a search exceeds."""
     auto = state.sweep.design.auto
     if auto is None:  # a grid has no budget
         return
@@ -353,13 +346,7 @@ def _listed(step: _Step) -> tuple[Asked, ...]:
 def drift_so_far(
     search: Search, losses: Sequence[Mapping[float, Sequence[float]]], axis: str
 ) -> Estimate:
-    """The drift along an axis from the sizes whose optimum is bracketed; unknown with one.
-
-    Args:
-        search: what is searched.
-        losses: of each size so far.
-        axis: of the drift.
-    """
+    """The drift along an axis from the sizes whose optimum is bracketed; unknown with one."""
     unit = drift_unit(axis, search.tuned)
     brackets = [Bracket(losses=of_size, chance=search.chance) for of_size in losses]
     sizes = [i for i in search.arm(axis) if brackets[i].closed]

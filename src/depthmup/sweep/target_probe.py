@@ -35,14 +35,7 @@ def probe_target(
 ) -> Probe | None:
     """Losses at the target over those at measured sizes, at the certified learning rate.
 
-    Args:
-        certificate: issued without a probe.
-        probed: makes the runs.
-        store: of these runs.
-        train: trains missing runs; without it, only those in the store are used.
-
-    Returns:
-        The probe, or None if runs are missing or the target cannot be built.
+    None if runs are missing or the target cannot be built. Without ``train`` none is trained.
     """
     base, target = certificate.base, certificate.target
     in_place = {axis: target[axis] if axis == "depth" else base[axis] for axis in base}

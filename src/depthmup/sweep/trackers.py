@@ -35,13 +35,7 @@ class LiveLog(Log, Protocol):
     """
 
     def step(self, run: Trial, step: int, loss: float) -> None:
-        """The loss of a step, from 0; where a worker died, steps come a second time.
-
-        Args:
-            run: that is training.
-            step: from 0.
-            loss: of this step, before its update.
-        """
+        """The loss of a step before its update; where a worker died, steps come a second time."""
 
     def close(self) -> None:
         """No run trains any more: those that were not written have failed, or were stopped."""
@@ -64,13 +58,7 @@ class Tracker(ABC):
         self._runs: dict[Any, _OpenRun] = {}
 
     def step(self, run: Trial, step: int, loss: float) -> None:
-        """Take the loss of a step of a run that is training.
-
-        Args:
-            run: that is training.
-            step: from 0.
-            loss: of this step, before its update.
-        """
+        """Take the loss of a step of a run that is training."""
         opened = self._opened(run)
         if step != opened.written + len(opened.waiting):  # told by a worker that died later
             return
@@ -252,18 +240,12 @@ class MLflow(Tracker):
 def described(run: Any) -> dict[str, Any]:
     """A run's size, rate and seed by plain names, its key, and the whole of it as ``run``.
 
-    Args:
-        run: a ``Trial`` or a ``Cell``.
-
-    Returns:
-        What a tracker's table of runs shows; ``run`` has every field, in values of JSON.
-
     Example:
         >>> from depthmup.records import Trial
         >>> trial = Trial(model="make", code="1", size={"width": 64, "depth": 8},
         ...               base={"width": 64, "depth": 4}, scheme="sp",
         ...               optimizer="adamw", lr=0.01, steps=1, seed=2)
-        >>> described(trial)["depth"], described(trial)["run"]["base_depth"]
+        >>> described(trial)["depth"], described(trial)["run"]["base"]["depth"]
         (8, 4)
     """
     return {**run.row, "steps": run.steps, "key": run.key, "run": json.loads(run.to_json())}
@@ -293,12 +275,6 @@ _SHORT = {"width": "w", "depth": "d"}
 
 def run_name(run: Any) -> str:
     """A run's folder: its size, learning rate and seed, and the start of its key.
-
-    Args:
-        run: a ``Trial`` or a ``Cell``.
-
-    Returns:
-        A name that no other run has, in letters that file systems take.
 
     Example:
         >>> from depthmup.records import Trial

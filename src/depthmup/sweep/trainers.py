@@ -20,15 +20,7 @@ class Trainer(Protocol):
         """The training engine in words."""
 
     def check(self, runs: Sequence[Any], *, workers: int) -> None:
-        """Refuse runs that cannot be trained, before anything is written.
-
-        Args:
-            runs: of the sweep.
-            workers: number of runs or stacks at the same time.
-
-        Raises:
-            ValueError, TypeError: says what was expected.
-        """
+        """Refuse runs that cannot be trained, before anything is written."""
 
     def jobs(self, runs: Sequence[Any]) -> Sequence[Job]:
         """Jobs that train these runs."""
@@ -55,15 +47,7 @@ class BuiltInTrainer:
         return str(engine_for(self.cell, self.placement))
 
     def check(self, runs: Sequence[Cell], *, workers: int) -> None:
-        """Refuse cells that do not fit into memory.
-
-        Args:
-            runs: of the sweep.
-            workers: number of groups of runs at the same time.
-
-        Raises:
-            ValueError: the largest groups at the same time need more memory than is available.
-        """
+        """Refuse cells that do not fit into memory."""
         check_memory(
             [job.cells for job in self.jobs(runs)],
             workers=workers,
@@ -98,16 +82,7 @@ class CustomTrainer:
         return "stacked PyTorch networks" if self.stacked else "PyTorch, one run after another"
 
     def check(self, runs: Sequence[Trial], *, workers: int) -> None:
-        """Refuse models that do not fit into memory, and functions that do not work on a batch.
-
-        Args:
-            runs: of the sweep.
-            workers: number of runs or stacks at the same time.
-
-        Raises:
-            ValueError, TypeError: too little memory, or what is wrong with which function.
-            TimeoutError: a try took longer than a run may.
-        """
+        """Refuse models that do not fit into memory, and functions that do not work on a batch."""
         from depthmup.training.preflight import preflight
 
         # Memory first: trying the functions draws the largest batch.

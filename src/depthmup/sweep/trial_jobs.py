@@ -108,13 +108,6 @@ class TrainTogether:
         from depthmup.training.stacked_trials import run_together
 
         def tell_loss(trial: Trial, step: int, loss: float) -> None:
-            """Tell a loss at its step, if the job is live.
-
-            Args:
-                trial: whose loss it is.
-                step: number of the step, from 0.
-                loss: of the step.
-            """
             if self.live:
                 tell(step / trial.steps, (StepLoss(run=trial, step=step, loss=loss),))
 

@@ -30,11 +30,6 @@ class Hyperparameters:
 def hyperparameters(design: Design, variant: Variant, log2_value: float) -> Hyperparameters:
     """A variant's hyperparameters at the base, with one value of what is tuned.
 
-    Args:
-        design: which says what is tuned, and at which learning rate.
-        variant: of the design.
-        log2_value: of what is tuned.
-
     Example:
         >>> design = Design(base={"depth": 4}, tune="weight_decay", lrs=2.0**-8,
         ...                 schemes="mup", optimizers="adamw")
@@ -61,12 +56,7 @@ def hyperparameters(design: Design, variant: Variant, log2_value: float) -> Hype
 
 
 def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
-    """What a run has of the hyperparameter that is tuned, as columns, where a row lacks it.
-
-    Args:
-        run: a cell or a trial.
-        what: is tuned.
-    """
+    """What a run has of the hyperparameter that is tuned, as columns, where a row lacks it."""
     cell = isinstance(run, Cell)
     match what.key:
         case "init_scale" if cell:
@@ -82,10 +72,6 @@ def tuned_in(run: Any, what: Tuned) -> dict[str, Any]:
 
 def law_of(what: Tuned, variant: Variant) -> Power:
     """How a variant moves what is tuned with size, inside residual branches.
-
-    Args:
-        what: is tuned.
-        variant: its scheme, optimizer and rule of the run.
 
     Example:
         >>> from depthmup.records import tuned

@@ -49,11 +49,7 @@ def one_thread() -> Iterator[None]:
 
 
 def check_one_shape(cells: Sequence[Cell]) -> None:
-    """Refuse cells that cannot be trained as one group.
-
-    Raises:
-        ValueError: they differ in more than learning rate, weight decay and seed.
-    """
+    """Refuse cells that cannot be trained as one group."""
     if len({cell.shape for cell in cells}) != 1:
         raise ValueError(
             f"The {len(cells)} cells of a group may differ in learning rate, weight decay and "

@@ -25,14 +25,7 @@ def seconds_of_stacks(model: Model, stacks: Sequence[Sequence[Trial]]) -> float:
 
     A step takes c_0 + c_1 work seconds: the operations that any stack starts, and those that grow
     with its members' parameters and examples. Both are fitted to the least stack and the median
-    one.
-
-    Args:
-        model: whose trials these are.
-        stacks: trials that train as one, each alone where they are not stacked.
-
-    Returns:
-        Seconds; NaN where ``train`` does everything, or a try fails.
+    one. NaN where ``train`` does everything, or a try fails.
     """
     if model.train is not None or not stacks:
         return math.nan
@@ -62,14 +55,8 @@ def bytes_of_trial(model: Model, trial: Trial) -> int | None:
     """Least memory of training one trial: its weights with their copies, and what backward needs.
 
     Model and batch are put on torch's meta device, which takes no memory; there a forward pass
-    shows which tensors would be kept for the backward pass, in proportion to the batch.
-
-    Args:
-        model: whose trial this is.
-        trial: the run.
-
-    Returns:
-        Bytes; None for a model that cannot be built on that device.
+    shows which tensors would be kept for the backward pass, in proportion to the batch. None for a
+    model that cannot be built there.
     """
     size, own = trial.size, resolved(model)
     if size.get("batch", 0) <= DRAWN:

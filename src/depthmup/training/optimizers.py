@@ -32,11 +32,7 @@ BUILT = (*_CLASSES, *_SPECTRAL)
 
 
 def optimizer_class(name: str) -> Any:
-    """The torch class of an optimizer that trains all parameters, by its name.
-
-    Raises:
-        ValueError: torch has no such optimizer.
-    """
+    """The torch class of an optimizer that trains all parameters, by its name."""
     if name not in _CLASSES:
         raise ValueError(
             f"Expected one of the optimizers {', '.join(BUILT)}; got {name!r}. Use another one of "
@@ -55,16 +51,8 @@ def optimizers(
 ) -> list[torch.optim.Optimizer]:
     """The optimizers that a plan is for: one, or Muon for hidden matrices and AdamW for the rest.
 
-    Args:
-        plan: which prescribes learning rates and decays.
-        model: whose parameters are trained.
-        lr: learning rate at the base.
-        weight_decay: weight decay at the base.
-        options: arguments of ``plan.param_groups`` or ``plan.muon_groups``, and ``beside_muon``,
-            AdamW's learning rate beside Muon as a fraction of Muon's.
-
-    Raises:
-        ValueError: an unknown optimizer, or an option that it does not have.
+    ``options`` are those of ``plan.param_groups`` or ``plan.muon_groups``, and ``beside_muon``,
+    AdamW's learning rate beside Muon as a fraction of Muon's.
     """
     if not plan.family.matrices_only:
         made_by = optimizer_class(plan.optimizer)

@@ -55,11 +55,7 @@ class Placement:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that PyTorch does not know or cannot use here.
-
-    Raises:
-        ValueError: it is not a device, or this machine has none of its kind.
-    """
+    """Refuse a device that PyTorch does not know or cannot use here."""
     import torch
 
     try:
@@ -73,11 +69,7 @@ def check_device(device: str) -> None:
 
 
 def check_precision(precision: Precision, device: str) -> None:
-    """Refuse a precision that a device lacks and would silently replace by another.
-
-    Raises:
-        ValueError: it is tf32, and the device is a CPU.
-    """
+    """Refuse a precision that a device lacks and would silently replace by another."""
     if precision == "tf32" and not device.startswith("cuda"):
         raise ValueError(
             f"Expected precision to be float32 or bf16 on {device!r}; got 'tf32', a format of CUDA "

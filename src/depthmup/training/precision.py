@@ -16,13 +16,7 @@ from depthmup.records.run import Precision
 
 
 def multiply(a: Tensor, b: Tensor, *, out: Tensor, precision: Precision) -> Tensor:
-    """The batched product of (E, p, q) and (E, q, r) into ``out``, (E, p, r).
-
-    Args:
-        a: (E, p, q), single precision.
-        b: (E, q, r), single precision.
-        out: (E, p, r), overwritten.
-        precision: to which the operands are rounded.
+    """The batched product of (E, p, q) and (E, q, r), both rounded, into ``out``, (E, p, r).
 
     Example:
         >>> a, b = torch.full((1, 1, 1), 1 + 2.0**-9), torch.ones(1, 1, 1)

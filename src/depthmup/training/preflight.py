@@ -38,16 +38,6 @@ def preflight(
 
     Builds the base twice, computes the loss of one batch, and plans each scheme and optimizer once.
     A custom ``train`` is not tried: nothing short of a run would show what is wrong with it.
-
-    Args:
-        model: whose functions are tried.
-        trials: the runs of the sweep.
-        seconds: the time limit of one run, which each try has too.
-        stacked: whether trials are to be trained as stacks, which is then tried for a step.
-
-    Raises:
-        TypeError, ValueError: what is wrong with which function, and what to do.
-        TimeoutError: a try took longer than a run may.
     """
     own = resolved(model)
     if own.train is not None:
@@ -81,19 +71,7 @@ def suitable_scheme(
     *,
     seconds: float | None = None,
 ) -> Scheme:
-    """Depth-muP where the branches of a model have one matrix, CompleteP where they are deeper.
-
-    Args:
-        model: with a factory and a batch.
-        base: the size at which it is built.
-        optimizer: as in ``depthmup.plan``.
-        settings: of the design; ``own_init`` is the plan's.
-        seconds: the time limit of each try.
-
-    Raises:
-        TypeError, ValueError: the factory or the batch is none that can be trained.
-        TimeoutError: a try took longer.
-    """
+    """Depth-muP where the branches of a model have one matrix, CompleteP where they are deeper."""
     own = resolved(model)
     with time_limit(seconds, "Building the model and its batch"):
         network = _built(own, base)

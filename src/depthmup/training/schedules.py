@@ -16,9 +16,6 @@ SHAPES: dict[str, Callable[[float], float]] = {
 def schedule(name: str, warmup: float) -> Callable[[float], float]:
     """The learning rate's factor at a fraction of training: a linear warm-up, then as named.
 
-    Raises:
-        ValueError: an unknown name, or a warm-up that is no fraction of training.
-
     Example:
         >>> rate = schedule("linear", 0.5)
         >>> rate(0.25), rate(0.5), rate(0.75)
@@ -37,11 +34,6 @@ def schedule(name: str, warmup: float) -> Callable[[float], float]:
 
 def rate_factors(name: str, warmup: float, steps: int) -> list[float]:
     """The learning rate's factor of every step, taken in the middle of the step.
-
-    Args:
-        name: of the schedule.
-        warmup: fraction of training.
-        steps: of the run.
 
     Example:
         >>> rate_factors("linear", 0.5, 4)

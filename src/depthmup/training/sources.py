@@ -63,11 +63,7 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
 
 @lru_cache(maxsize=1)
 def found_data(name: str, digest: str) -> "Dataset":
-    """The data set with this digest, without label noise, from the folder in the environment.
-
-    Raises:
-        ValueError: no folder is named, or its files have another digest.
-    """
+    """The data set with this digest, without label noise, from the folder in the environment."""
     from depthmup.data import images, prepared
 
     source = _folder_of(name)

@@ -34,24 +34,10 @@ def run_together(
     on_progress: Callable[[float], None] = lambda fraction: None,
     on_loss: Callable[[Trial, int, float], None] = lambda trial, step, loss: None,
 ) -> Iterator[Record[Trial]]:
-    """Train trials that differ in learning rate and seed alone; the records of ``run_trial``, to
-    rounding.
+    """Train trials that differ in rate and seed alone; records as ``run_trial``'s, to rounding.
 
     For models without randomness in training, with AdamW or Muon. A member that diverged stays in
     the stack, where it does not affect the others.
-
-    Args:
-        trials: that differ in learning rate and seed alone.
-        model: whose trials these are.
-        device: to train on.
-        on_progress: called with the fraction of steps done.
-        on_loss: called with every trial that has not diverged, every step, and its loss.
-
-    Returns:
-        A record of each trial, in their order, after the last step.
-
-    Raises:
-        ValueError: the trials, the model or the settings cannot be stacked.
     """
     own = resolved(model)
     if len({replace(trial, lr=0.0, seed=0) for trial in trials}) != 1:
@@ -59,13 +45,7 @@ def run_together(
     stack = _stacked(trials, model, device)
 
     def cost(weights: Tensors, buffers: Tensors, batch: Any) -> tuple[Tensor, Tensors]:
-        """The loss of one member, and its buffers after the forward pass.
-
-        Args:
-            weights: of the member, by name.
-            buffers: of the member, by name, as the last step left them.
-            batch: its inputs and targets.
-        """
+        """The loss of one member, and its buffers after the forward pass."""
         inputs, targets = batch
         # The call writes into this mapping what becomes of a buffer, even one that is replaced.
         state = {**weights, **buffers}
@@ -165,12 +145,7 @@ class _Stack:
     folded: Mapping[str, float]
 
     def step(self, loss: Tensor, fraction: float) -> None:
-        """Move all weights by the gradient of the members' summed loss.
-
-        Args:
-            loss: the sum of the losses of all members.
-            fraction: of training that is done, for the schedule.
-        """
+        """Move all weights by the gradient of the members' summed loss."""
         for weight in self.weights.values():
             weight.grad = None
         loss.backward()

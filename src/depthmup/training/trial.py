@@ -42,22 +42,8 @@ def run_trial(
     """Train one trial; the global random generators are left as they were.
 
     Common random numbers: the model's own initialization and the batches depend on the seed alone,
-    so all learning rates, schemes and sizes of one seed see the same batches.
-
-    Args:
-        trial: the run.
-        model: its functions.
-        device: where to train.
-        threads: CPU threads, the same here as in worker processes: the order of a sum, and so its
-            rounding, depends on their number.
-        on_progress: called with the fraction of steps done.
-        on_loss: called with every step, from 0, and its loss; not where the model trains itself.
-
-    Returns:
-        The losses of all steps, or of those before it diverged.
-
-    Raises:
-        TypeError, ValueError: one of the functions returned something it should not.
+    so all learning rates, schemes and sizes of one seed see the same batches. ``threads`` are the
+    same here as in worker processes: the order of a sum, and so its rounding, depends on them.
     """
     own = resolved(model)
     with seeded(trial.seed), _threads(threads):
@@ -120,20 +106,7 @@ def planned(trial: Trial, model: Model) -> tuple[nn.Module, Plan]:
 def prepared(
     trial: Trial, network: nn.Module, plan: Plan
 ) -> tuple[list[torch.optim.Optimizer], Callable[[float], float], float | None]:
-    """A trial's optimizers, the schedule of their rates, and the norm of gradient clipping.
-
-    Args:
-        trial: whose settings these are.
-        network: at its initial weights.
-        plan: of the network.
-
-    Returns:
-        The optimizers, the factor of the learning rate at a fraction of training, and the norm to
-        which gradients are clipped, or None.
-
-    Raises:
-        ValueError: a setting that the optimizer does not have, or a norm that is not positive.
-    """
+    """A trial's optimizers, the schedule of their rates, and the norm of clipping, if any."""
     settings = {k: v for k, v in trial.settings.items() if k not in OF_PLAN}
     check_no_arguments(settings)
     rate = schedule(settings.pop("schedule", "constant"), settings.pop("warmup", 0.0))
@@ -205,11 +178,7 @@ def moved(thing: Any, device: str) -> Any:
 
 
 def check_loss(loss: Any) -> None:
-    """Refuse a loss that has no gradient, or no logarithm to judge it by.
-
-    Raises:
-        TypeError, ValueError: what the loss is, and what to do.
-    """
+    """Refuse a loss that has no gradient, or no logarithm to judge it by."""
     if not isinstance(loss, Tensor) or loss.dim() or not loss.is_floating_point():
         came = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise TypeError(

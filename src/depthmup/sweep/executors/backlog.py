@@ -60,13 +60,7 @@ class Backlog:
             self._listener.on_result(result)
 
     def progress(self, attempt: Attempt, fraction: float, losses: Sequence[StepLoss] = ()) -> None:
-        """The job has come further, and if it is live, has losses to tell.
-
-        Args:
-            attempt: at a job.
-            fraction: of the whole job that is done.
-            losses: since it was last told.
-        """
+        """The job has come further, and if it is live, has losses to tell."""
         self._listener.on_progress(attempt.job, fraction)
         if losses:
             self._listener.on_losses(losses)
@@ -76,12 +70,7 @@ class Backlog:
         self._settle(attempt, "It ended without a result.")
 
     def raised(self, attempt: Attempt, trace: str) -> None:
-        """The job's own code raised an exception.
-
-        Args:
-            attempt: at a job.
-            trace: the traceback, as text.
-        """
+        """The job's own code raised an exception."""
         self._settle(attempt, trace)
 
     def overdue(self, attempt: Attempt) -> None:
@@ -93,12 +82,7 @@ class Backlog:
         )
 
     def died(self, attempt: Attempt, how: str) -> None:
-        """The job's worker died or ran out of memory.
-
-        Args:
-            attempt: at a job.
-            how: in words, such as the signal that ended the worker.
-        """
+        """The job's worker died or ran out of memory."""
         deaths = attempt.deaths + 1
         self._settle(
             attempt,

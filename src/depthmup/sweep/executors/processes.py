@@ -116,12 +116,7 @@ class _Worker:
         worker_end.close()
 
     def give(self, attempt: Attempt, backlog: Backlog) -> None:
-        """Send the process a job, with time to start as well as the job's own.
-
-        Args:
-            attempt: at the job.
-            backlog: tells the attempt's time limit.
-        """
+        """Send the process a job, with time to start as well as the job's own."""
         self.attempt, self.free = attempt, False
         self.deadline = time.monotonic() + STARTUP + backlog.seconds(attempt)
         # If it is dead already, listening to it will say so.

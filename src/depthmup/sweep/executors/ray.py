@@ -136,13 +136,7 @@ class _Task:
     deadline: float = math.inf
 
     def listen(self, ray: Any, stream: Any, backlog: Backlog) -> bool:
-        """Take a message; whether there are more to come.
-
-        Args:
-            ray: the module, which is imported only where a cluster is used.
-            stream: of the job's messages.
-            backlog: is told the result, or how the job ended.
-        """
+        """Take a message; whether there are more to come."""
         try:
             kind, content = ray.get(next(stream), timeout=FETCH)
         except StopIteration:
@@ -199,11 +193,7 @@ def _ray() -> Any:
 
 
 def _check_answers(address: str) -> None:
-    """Ask the cluster in a process that can be stopped: a connection that hangs cannot be.
-
-    Raises:
-        ValueError: no Ray cluster answers there.
-    """
+    """Ask the cluster in a process that can be stopped: a connection that hangs cannot be."""
     where = "on this machine" if address == "auto" else f"at {address}"
     silent = ValueError(
         f"No Ray cluster answers {where}. Start one by `ray start --head --port=6379`, let other "

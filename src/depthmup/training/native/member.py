@@ -16,11 +16,7 @@ from depthmup.training.schedules import factors_of, schedule
 
 
 def check(cell: Cell) -> None:
-    """Refuse what the kernel must not see.
-
-    Raises:
-        ValueError: a size or setting is out of range, or the data do not fit the network.
-    """
+    """Refuse what the kernel must not see."""
     network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
     if reason := supports(cell):
         raise ValueError(f"Expected a cell that the native engine supports; {reason}.")
@@ -79,17 +75,7 @@ class Member:
     losses: Tensor = field(repr=False)
 
     def advance(self, library: Library, start: int, stop: int, limit: float) -> int:
-        """Take steps [start, stop), unless the loss exceeds ``limit``.
-
-        Args:
-            library: the kernel.
-            start: first step.
-            stop: the step after the last.
-            limit: loss above which training ends.
-
-        Returns:
-            ``stop``, or the step at which the loss exceeded the limit.
-        """
+        """Take steps [start, stop); return ``stop``, or the step whose loss exceeded ``limit``."""
         if not 0 <= start <= stop <= len(self.losses):
             raise ValueError(
                 f"Expected steps within 0 to {len(self.losses)}; got {start} to {stop}."
@@ -110,16 +96,7 @@ def drawn(initial: Weights) -> Tensor:
 
 
 def member(cell: Cell, register_length: int, hidden: Tensor | None = None) -> Member:
-    """Allocate a cell's state and fill in its initial weights, its data and their order.
-
-    Args:
-        cell: to be trained.
-        register_length: floats per vector register of the kernel.
-        hidden: the W at initialization, if they were drawn before.
-
-    Raises:
-        ValueError: the cell or its data cannot be trained.
-    """
+    """Allocate a cell's state and fill in its initial weights, its data and their order."""
     check(cell)
     network, optimizer, data = cell.network, cell.optimizer, dataset(cell.data)
     n, k, layers = network.width, network.block_depth, network.depth
