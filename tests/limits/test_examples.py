@@ -17,7 +17,11 @@ def examples(name):
     ]
 
 
-MODULES = [module.name for module in pkgutil.iter_modules(limits.__path__) if examples(module.name)]
+NAMES = [
+    module.name.removeprefix("depthmup.limits.")
+    for module in pkgutil.walk_packages(limits.__path__, "depthmup.limits.")
+]
+MODULES = [name for name in NAMES if examples(name)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -29,10 +33,10 @@ def test_examples(name):
     assert runner.failures == 0
 
 
-def test_the_public_functions_have_examples():
-    for name in ("linear", "nonlinear", "mse", "cross_entropy", "Step", "Loss", "smooth"):
-        assert ">>>" in getattr(limits, name).__doc__, name
-    for name in ("two_matrix", "mean_ode", "sign_sgd", "Sobol", "Hermite", "Particles"):
-        assert ">>>" in getattr(limits, name).__doc__, name
-    for name in ("propagators", "feature_diversity", "depth_exponents"):
-        assert ">>>" in getattr(limits, name).__doc__, name
+SHOWN = "linear nonlinear two_matrix mean_ode sign_sgd problem solve mse cross_entropy smooth Step"
+SHOWN += " Loss Branch SGD Sobol Hermite Particles propagators feature_diversity depth_exponents"
+
+
+@pytest.mark.parametrize("name", SHOWN.split())
+def test_the_public_names_have_examples(name):
+    assert ">>>" in getattr(limits, name).__doc__

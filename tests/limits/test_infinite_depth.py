@@ -8,9 +8,9 @@ import flat
 import numpy as np
 import pytest
 
+from depthmup import limits
 from depthmup.limits.chebyshev import rule
-from depthmup.limits.continuum import _solve
-from depthmup.limits.problem import problem
+from depthmup.limits.methods.continuum import solve_at
 from depthmup.limits.volterra import solve_volterra
 
 # Values of an independent implementation, to all digits printed.
@@ -77,11 +77,9 @@ def test_the_ode_by_an_ode_solver(reference):
 
 
 def test_chebyshev_error_falls_spectrally(reference):
-    todo = problem(reference, multiplier=1.0, lr=1.0, alpha="1/2", gamma="1/2")
+    asked = limits.problem(reference, depth=math.inf, lr=1.0)
     degrees = [4, 6, 8, 10, 12]
-    errors = [
-        np.abs(outputs(_solve(todo, math.inf, rule(n), False)) - F_INF).max() for n in degrees
-    ]
+    errors = [np.abs(outputs(solve_at(asked, rule(n))) - F_INF).max() for n in degrees]
     # Measured elsewhere: 1.5e-4, 4.7e-7, 5.9e-9, 4.2e-11, 2.1e-12: a factor of 80 per two nodes.
     assert np.allclose(
         np.log10(errors), np.log10([1.5e-4, 4.7e-7, 5.9e-9, 4.2e-11, 2.1e-12]), atol=0.1
@@ -93,15 +91,16 @@ def test_chebyshev_error_falls_spectrally(reference):
 def test_the_error_estimate_bounds_the_error(make_steps, seed):
     rng = np.random.default_rng(seed)
     options = {
-        "multiplier": rng.uniform(0.5, 1.6),
+        "branch": limits.Branch(multiplier=rng.uniform(0.5, 1.6)),
         "lr": rng.uniform(0.2, 1.0),
         "alpha": "1/2" if seed % 2 else "3/4",
         "gamma": "1/2" if seed % 2 else "1/4",
     }
-    todo = problem(make_steps(seed, count=5, batch=2), **options)
-    exact = outputs(_solve(todo, math.inf, rule(60), False))
+    steps = make_steps(seed, count=5, batch=2)
+    asked = limits.problem(steps, depth=math.inf, **options)
+    exact = outputs(solve_at(asked, rule(60)))
     for degree in (6, 10, 14):
-        coarse = _solve(todo, math.inf, rule(degree), False)
+        coarse = solve_at(asked, rule(degree))
         error = np.abs(outputs(coarse) - exact).max()
         if coarse.error_estimate > 0.1:  # nothing is resolved, and it says so
             continue

@@ -1,6 +1,5 @@
 """CompleteP's limit as a mean ODE: known digits, convergence, gradients, closed forms."""
 
-import importlib
 import math
 
 import flat
@@ -11,9 +10,10 @@ from clock import units
 from depthmup import limits
 from depthmup.limits.chebyshev import rule
 from depthmup.limits.gaussian import resolve
-from depthmup.limits.problem import problem
+from depthmup.limits.methods import mean_ode
+from depthmup.limits.training import train
 
-module = importlib.import_module("depthmup.limits.mean_ode")  # its function has the same name
+COMPLETEP = {"depth": math.inf, "block_depth": 2, "alpha": 1, "gamma": 0}
 
 
 def test_known_digits_of_sin(reference):
@@ -61,21 +61,8 @@ def test_trained_input_and_readout(reference):
 
 def outputs_at(degree, steps, activation, points, weights, **options):
     """The network of one fixed set of neurons and points in depth; its outputs and tail."""
-    todo = problem(steps, multiplier=1.0, lr=options["lr"], alpha=1, gamma=0)
-    count = len(steps)
-    optimizer = module.HeavyBall(
-        first=np.full(count, options["lr"]),
-        second=np.full(count, options["lr"]),
-        input=np.zeros(count),
-        readout=np.zeros(count),
-        momentum=0.0,
-        decay=0.0,
-    )
-    network = module.Network(
-        todo, resolve(activation), np.eye(todo.d_in), 1.0, False, rule(degree), 1e-12
-    )
-    network.draw(points, weights)
-    s = network.train(optimizer)
+    asked = limits.problem(steps, activation=activation, tol=1e-12, **COMPLETEP, **options)
+    s = train(mean_ode.Network(asked, np.eye(asked.d_in), rule(degree), points, weights))
     return np.ravel(s.outputs), s.error_estimate
 
 
@@ -125,16 +112,19 @@ def test_euler_steps_would_converge_as_one_over_depth(reference):
 def test_backward_is_the_gradient_of_forward(make_steps, activation, norm):
     """chi_r . df_r/dxi_r = (E^T Y(0))_r, by central differences of the same neurons' outputs."""
     steps = make_steps(5, count=2)
-    todo = problem(steps, multiplier=1.2, lr=0.4, alpha=1, gamma=0)
-    network = module.Network(todo, resolve(activation), np.eye(3), 1.5, norm, rule(20), 1e-12)
-    network.draw(*next(limits.Sobol(points=256).samples(10)))
+    branch = limits.Branch(multiplier=1.2, width_ratio=1.5, rms_norm=norm)
+    asked = limits.problem(
+        steps, activation=activation, branch=branch, lr=0.4, tol=1e-12, **COMPLETEP
+    )
+    neurons = next(limits.Sobol(points=256).samples(10))
+    network = mean_ode.Network(asked, np.eye(3), rule(20), *neurons)
     xi, step_size = steps[0].inputs[:1], 1e-5
-    _, jacobian, settled = network.up(xi)
+    _, jacobian, settled = network.rise(xi)
     assert settled
     chi = np.array([[0.7, -0.4]])
-    y = network.down(chi, jacobian)
+    y = network.fall(chi, jacobian)
     eye = step_size * np.eye(3)
-    moved = [network.up(rows)[0][-1] @ network.readout for rows in (xi + eye, xi - eye)]
+    moved = [network.rise(rows)[0][-1] @ network.readout for rows in (xi + eye, xi - eye)]
     slope = (moved[0] - moved[1]) @ chi[0] / (2 * step_size)
     # Of second order: step_size^2 times a third derivative, and rounding over step_size.
     assert np.abs(slope - y[0, 0] @ network.input).max() < 1e-8
@@ -256,15 +246,18 @@ def test_too_few_neurons_are_said_to_be(reference):
 
 
 def test_too_few_points_in_depth_are_said_to_be(reference, monkeypatch):
-    monkeypatch.setattr(module, "_DEGREES", (4,))
+    monkeypatch.setattr(mean_ode, "_DEGREES", (4,))
     s = flat.mean_ode(reference, activation="identity", lr=1.0, multiplier=1.2, tol=1e-12)
     assert s.status.kind == "unresolved"
     assert "Chebyshev points" in s.status.message
     assert s.error_estimate > 1e-12
 
 
-def test_no_stability_is_a_result(reference):
-    s = flat.mean_ode(reference * 2, activation="relu", lr=1e90)
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_no_stability_is_a_result(reference, repeats):
+    """Neurons that overflow leave a matrix that cannot be solved with, up or down."""
+    few = limits.Sobol(points=128)
+    s = flat.mean_ode(reference * repeats, activation="relu", lr=1e90, neurons=few)
     assert s.status.kind == "exploded"
     assert np.isnan(s.outputs[-1]).all()
 

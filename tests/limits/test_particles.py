@@ -1,6 +1,5 @@
 """Particles: one matrix per block at finite depth, and signSGD, against what is exact."""
 
-import importlib
 import itertools
 import math
 
@@ -9,12 +8,8 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits.gaussian import resolve
-from depthmup.limits.particles import OneMatrix, TwoMatrix
-from depthmup.limits.problem import two_matrices
-
-nonlinear = importlib.import_module("depthmup.limits.nonlinear")
-sign_sgd = importlib.import_module("depthmup.limits.sign_sgd")
+from depthmup.limits.methods import extrapolated, particles
+from depthmup.limits.training import train
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
 TANH = {"phi": np.tanh, "slope": lambda h: 1 - np.tanh(h) ** 2}
@@ -54,30 +49,18 @@ def test_two_matrices_come_out_as_by_quasi_monte_carlo(reference):
         width_ratio=2.0,
         neurons=limits.Sobol(points=2**13, scrambles=4),
     )
-    matrices = two_matrices(
+    asked = limits.problem(
         reference,
+        activation="tanh",
+        depth=4,
         lr=0.5,
-        alpha="1/2",
-        gamma="1/2",
+        block_depth=2,
         branch=limits.Branch(width_ratio=2.0),
         optimizer=limits.SGD(lr_second=0.8),
     )
-    todo = matrices.problem
-    particles = limits.Particles(count=2**13, populations=4)
-    runs = [
-        TwoMatrix(
-            todo,
-            resolve("tanh"),
-            4,
-            np.positive,
-            particles,
-            seed,
-            second=matrices.second,
-            width_ratio=2.0,
-        ).solve()
-        for seed in particles.seeds()
-    ]
-    value, error = particles.estimate(np.array([np.ravel(s.outputs) for s in runs]))
+    few = limits.Particles(count=2**13, populations=4)
+    runs = [train(particles.TwoMatrix(asked, few, seed)) for seed in few.seeds()]
+    value, error = few.estimate(np.array([np.ravel(s.outputs) for s in runs]))
     assert np.abs(value - np.ravel(exact.outputs)).max() < 1.5 * (error + exact.error_estimate)
     assert error < 3e-3
 
@@ -101,9 +84,9 @@ def test_one_matrix_approaches_infinite_depth(make_steps):
     steps = make_steps(3, count=3, batch=1, d_in=2, d_out=1)
     options = {"activation": "erf", "lr": 1.0, "multiplier": 1.2}
     limit = np.ravel(flat.nonlinear(steps, **options).outputs)
-    particles = limits.Particles(count=2**13, populations=8)
+    more = limits.Particles(count=2**13, populations=8)
     shallow, deep = (
-        flat.nonlinear(steps, depth=depth, particles=particles, **options) for depth in (4, 16)
+        flat.nonlinear(steps, depth=depth, particles=more, **options) for depth in (4, 16)
     )
     assert np.abs(np.ravel(shallow.outputs) - limit).max() > 3 * shallow.error_estimate
     # b/L + c/L^2: what 4 and 16 layers extrapolate to is c/64 away.
@@ -115,10 +98,8 @@ def test_one_matrix_approaches_infinite_depth(make_steps):
 def test_the_error_falls_as_one_over_the_root(reference):
     errors = []
     for count in (2**10, 2**12, 2**14):
-        particles = limits.Particles(count=count, populations=12)
-        s = flat.nonlinear(
-            reference, activation="tanh", depth=3, lr=1.0, particles=particles, tol=1.0
-        )
+        more = limits.Particles(count=count, populations=12)
+        s = flat.nonlinear(reference, activation="tanh", depth=3, lr=1.0, particles=more, tol=1.0)
         errors.append(s.error_estimate)
     # Of 12 populations a standard deviation is known to 20 %, and the largest of five to less.
     slope = np.log2(errors[-1] / errors[0]) / 4
@@ -133,7 +114,7 @@ def deviations(runs, solution, width):
     return np.abs(runs.mean(axis=0) - outputs) / total
 
 
-class WithoutResponses(OneMatrix):
+class WithoutResponses(particles.OneMatrix):
     """G01 = G10 = 0."""
 
     def response(self, values, z, lower, i, size):
@@ -158,7 +139,7 @@ def test_wide_networks_of_one_matrix_agree(
     wrong = flat.nonlinear(steps, activation=activation, particles=few, **(options | {"lr": 2.0}))
     assert deviations(runs, wrong, width).max() > 4
     if not exponents:
-        monkeypatch.setattr(nonlinear, "OneMatrix", WithoutResponses)
+        monkeypatch.setattr(particles, "OneMatrix", WithoutResponses)
         wrong = flat.nonlinear(steps, activation=activation, particles=few, **options)
         assert deviations(runs, wrong, width).max() > 4
 
@@ -232,7 +213,7 @@ def test_sizes_at_infinite_depth_are_extrapolated_as_outputs_are(reference, monk
     few = limits.Particles(count=1024, populations=2)
     sizes = []
     for layers in ((4, 8, 16), (8, 16, 32), (16, 32, 64)):
-        monkeypatch.setattr(sign_sgd, "_LAYERS", layers)
+        monkeypatch.setattr(extrapolated, "_LAYERS", layers)
         options = {"activation": "tanh", "lr": 0.5, "particles": few} | COMPLETEP
         s = flat.sign_sgd(reference[:3], depth=math.inf, **options)
         sizes.append(np.array([rms[:: (len(rms) - 1) // 8, 0] for rms in s.rms])[1:, 1:])

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depthmup import limits
-from depthmup.limits.gaussian import resolve
+from depthmup.limits.methods.blocks import solve_blocks
 from depthmup.limits.neurons import Quadratic
-from depthmup.limits.problem import two_matrices
-from depthmup.limits.two_matrix_sampled import solve_sampled
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
 UNEQUAL = {"lr": 0.5, "lr_second": 0.8, "width_ratio": 2.0}
@@ -110,8 +108,8 @@ CASES = {
 def averaged(steps, *, depth, **options):
     """The same network by the other algorithm: averages over neurons, exact for linear ones."""
     settings = flat.grouped(options, flat.SGD, flat.BRANCH)
-    matrices = two_matrices(steps, **({"alpha": "1/2", "gamma": "1/2"} | settings))
-    return solve_sampled(matrices, resolve("identity"), depth, Quadratic(), tol=1.0, history=True)
+    asked = limits.problem(steps, depth=depth, block_depth=2, tol=1.0, history=True, **settings)
+    return solve_blocks(asked, Quadratic())
 
 
 def returns(history):
@@ -417,10 +415,9 @@ def test_linear_neurons_need_no_sampling(reference, norm):
     optimizer = limits.SGD(lr_second=0.8, decay=0.2)
     branch = limits.Branch(width_ratio=2.0, rms_norm=norm)
     common = {"lr": 0.5, "branch": branch, "optimizer": optimizer}
-    matrices = two_matrices(reference, alpha="1/2", gamma="1/2", **common)
+    asked = limits.problem(reference, depth=4, block_depth=2, tol=1.0, **common)
     exact, sampled = (
-        solve_sampled(matrices, resolve("identity"), 4, neurons, rms_norm=norm, tol=1.0)
-        for neurons in (Quadratic(), limits.Sobol(points=2**12))
+        solve_blocks(asked, neurons) for neurons in (Quadratic(), limits.Sobol(points=2**12))
     )
     assert exact.error_estimate == 0
     assert sampled.error_estimate > 1e-5

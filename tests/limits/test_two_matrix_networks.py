@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits import two_matrix_sampled
+from depthmup.limits.methods import blocks as sampled
 
 TANH = {"phi": np.tanh, "slope": lambda h: 1 - np.tanh(h) ** 2}
 RELU = {"phi": lambda h: np.maximum(h, 0), "slope": lambda h: (h > 0) * 1.0}
@@ -105,26 +105,26 @@ def test_vector_outputs_and_minibatches_agree(
     assert deviations(runs, limit(steps, activation, **without), width).max() > 3
 
 
-class WithoutProjection(two_matrix_sampled.Blocks):
+class WithoutProjection(sampled.Blocks):
     """A norm that divides the gradient and does not take out its part along x."""
 
-    def fall(self, i, step):
-        super().fall(i, step)
+    def block_down(self, i, step):
+        super().block_down(i, step)
         size = self.sizes(self.cov[i, step.every, step.every])[step.new]
         own = np.arange(step.n, step.size)
         along = (self.e[i, step.new] * self.new_h[i]) @ self.weights / size**2
-        self.n[i, own, own] += self.c * self.matrices.width_ratio * along
+        self.n[i, own, own] += self.c * self.problem.width_ratio * along
         self.back_through(i, step)
 
 
-class WithoutResponses(two_matrix_sampled.Blocks):
+class WithoutResponses(sampled.Blocks):
     """G01 = G10 = 0: as if x did not feel that W1's own backward images enter it, and so on."""
 
     def feedback(self, matrix):
         return np.zeros_like(matrix)
 
 
-class WithoutKinks(two_matrix_sampled.Blocks):
+class WithoutKinks(sampled.Blocks):
     """Responses by differentiating the neuron's recursion with phi'' = 0, one sample per step."""
 
     def __init__(self, *arguments):
@@ -165,7 +165,7 @@ def left_out(monkeypatch):
 
     def solve(blocks, *arguments, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(two_matrix_sampled, "Blocks", blocks)
+            patch.setattr(sampled, "Blocks", blocks)
             return limit(*arguments, **options)
 
     return solve

@@ -127,7 +127,7 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
 
 def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
     """The page of a plan; ``sizes`` are its base and its target in words."""
-    from depthmup.planning.show import caption, factor_texts, forward, rows, sizes_text
+    from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
     from depthmup.reports import PageSection, simple_page
 
     names = ("init", "lr", "epsilon", "decay")
@@ -141,7 +141,9 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
             row.own,
             "\n".join(forward(plan, p)),
         ]
-        cells += [f"{value}\n{law}".rstrip() for value, law in factor_texts(p)]
+        for factor in factors(p).values():
+            value, law = factor or (None, "")
+            cells.append("-" if value is None else f"{number(value)}\n{law}".rstrip())
         table.append(cells)
     source, *notes = caption(plan).splitlines()
     return simple_page(

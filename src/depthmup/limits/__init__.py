@@ -6,19 +6,18 @@ from depthmup.limits.kernel import Block, Kernel, kernel
 from depthmup.limits.linear import linear
 from depthmup.limits.linearization import linearization
 from depthmup.limits.losses import Loss, cross_entropy, mse
-from depthmup.limits.mean_ode import mean_ode
 from depthmup.limits.momentum import SGD
-from depthmup.limits.neurons import Hermite, Neurons, Sobol
+from depthmup.limits.neurons import Hermite, Neurons, Particles, Sobol
 from depthmup.limits.nonlinear import nonlinear, printed_nonlinear
 from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
-from depthmup.limits.particles import Particles
-from depthmup.limits.problem import Branch
+from depthmup.limits.problem import Branch, Problem, problem
 from depthmup.limits.propagators import Propagators, propagators, proposition_residual
 from depthmup.limits.regimes import DepthExponents, depth_exponents
 from depthmup.limits.sign_sgd import sign_sgd
 from depthmup.limits.solution import History, Solution, Status
+from depthmup.limits.solve import solve
 from depthmup.limits.step import Step
-from depthmup.limits.two_matrix import two_matrix
+from depthmup.limits.two_matrix import mean_ode, two_matrix
 
 __all__ = [
     "SGD",
@@ -33,6 +32,7 @@ __all__ = [
     "Neurons",
     "OptimalRate",
     "Particles",
+    "Problem",
     "Propagators",
     "Sobol",
     "Solution",
@@ -49,9 +49,11 @@ __all__ = [
     "nonlinear",
     "optimal_rate",
     "printed_nonlinear",
+    "problem",
     "propagators",
     "proposition_residual",
     "sign_sgd",
     "smooth",
+    "solve",
     "two_matrix",
 ]

@@ -27,12 +27,7 @@ class Rule:
     coefficients: Float[Array, "points points"]
 
     def evaluate(self, values: Array, at: Array) -> Array:
-        """Interpolate ``values`` (n+1, ...) to the points ``at`` (k,); the result is (k, ...).
-
-        Args:
-            values: of a function at the rule's points, (n+1, ...).
-            at: points of [0, 1], (k,).
-        """
+        """Interpolate ``values`` (n+1, ...) to the points ``at`` (k,); the result is (k, ...)."""
         basis = series.chebvander(2.0 * np.asarray(at) - 1.0, len(self.points) - 1)
         return np.tensordot(basis @ self.coefficients, values, axes=1)
 

@@ -104,13 +104,7 @@ def smooth(
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """By quadrature, a pair of entries at a time: nan where a variance is too large.
-
-        Args:
-            a: variances of z.
-            b: covariances of z and z'.
-            c: variances of z'.
-        """
+        """By quadrature, a pair of entries at a time: nan where a variance is too large."""
         a, b, c = np.broadcast_arrays(a, b, c)
         out = np.empty((5, *a.shape))
         # One pair of entries at a time: the grid is what is vectorized.
@@ -184,11 +178,7 @@ def _trapezoid(variance: float) -> tuple[Array, Array]:
 
 def _identity() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = b and V1 = 1; all else is 0.
-
-        Args:
-            a, b, c: variances of z, covariances of z and z', variances of z'.
-        """
+        """k0 = b and V1 = 1; all else is 0."""
         a, b, c = np.broadcast_arrays(a, b, c)
         zero = np.zeros_like(b)
         return Pair(b, np.ones_like(b), zero, zero, zero)
@@ -204,11 +194,7 @@ def _identity() -> Activation:
 
 def _erf() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = 2/pi arcsin(2b / sqrt(p q)), with p = 1 + 2A and q = 1 + 2C.
-
-        Args:
-            a, b, c: variances of z, covariances of z and z', variances of z'.
-        """
+        """k0 = 2/pi arcsin(2b / sqrt(p q)), with p = 1 + 2A and q = 1 + 2C."""
         p, q = 1 + 2 * a, 1 + 2 * c
         root = np.sqrt(p * q - 4 * b**2)
         return Pair(
@@ -242,11 +228,7 @@ def _damped(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
 
 def _sin() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = e sinh b and V1 = e cosh b, with e = exp(-(A + C) / 2).
-
-        Args:
-            a, b, c: variances of z, covariances of z and z', variances of z'.
-        """
+        """k0 = e sinh b and V1 = e cosh b, with e = exp(-(A + C) / 2)."""
         k0, v1, _ = _damped(a, b, c)
         return Pair(k0, v1, k0, -k0, -v1)
 
@@ -259,11 +241,7 @@ def _sin() -> Activation:
 
 def _cos() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = e (cosh b - 1) and V1 = e sinh b, with e = exp(-(A + C) / 2).
-
-        Args:
-            a, b, c: variances of z, covariances of z and z', variances of z'.
-        """
+        """k0 = e (cosh b - 1) and V1 = e sinh b, with e = exp(-(A + C) / 2)."""
         v1, k2, k0 = _damped(a, b, c)
         return Pair(k0, v1, k2, -k0, -v1)
 
@@ -294,11 +272,7 @@ def _over(numerator: Array | float, q: Array) -> Array:
 
 def _relu() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi); q and rho as in ``_gap``.
-
-        Args:
-            a, b, c: variances of z, covariances of z and z', variances of z'.
-        """
+        """k0 = (q + b (pi - arccos rho) - sqrt(AC)) / (2 pi); q and rho as in ``_gap``."""
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         away = _PI - np.arccos(rho)
@@ -330,11 +304,7 @@ def _relu() -> Activation:
 
 def _abs() -> Activation:
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """k0 = 2/pi (q + b arcsin rho - sqrt(AC)); q and rho as in ``_gap``.
-
-        Args:
-            a, b, c: variances of z, covariances of z and z', variances of z'.
-        """
+        """k0 = 2/pi (q + b arcsin rho - sqrt(AC)); q and rho as in ``_gap``."""
         a, b, c = np.broadcast_arrays(a, b, c)
         size, rho, q = _gap(a, b, c)
         root = np.sqrt(np.where(a > 0, a, 1.0))
@@ -424,13 +394,7 @@ def uncentred(phi: Activation) -> Activation:
     """
 
     def pair(a: Array, b: Array, c: Array) -> Pair:
-        """Those of ``phi``, with the products of means that centring took off.
-
-        Args:
-            a: variances of z.
-            b: covariances of z and z'.
-            c: variances of z'.
-        """
+        """Those of ``phi``, with the products of means that centring took off."""
         here, first, second = phi.pair(a, b, c), phi.single(a), phi.single(c)
         return replace(
             here,
@@ -458,13 +422,7 @@ class Expansion:
     b: Array
 
     def at(self, a: Array, b: Array, where: slice) -> tuple[Array, Array]:
-        """(k0, V1) at nearby variances and covariances, for the depths ``where``.
-
-        Args:
-            a: variances of the first entries.
-            b: covariances of the pairs.
-            where: the depths.
-        """
+        """(k0, V1) at nearby variances and covariances, for the depths ``where``."""
         # Half of a's change: k11 and k31 are 2 dk0/dA and 2 dV1/dA.
         p, da, db = self.pair, 0.5 * (a - self.a[where]), b - self.b[where]
         k0 = p.k0[where] + p.v1[where] * db + p.k11[where] * da

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from depthmup.limits.continuum import solve_continuum
-from depthmup.limits.imbedding import solve_imbedding
-from depthmup.limits.momentum import SGD, Rate, require_derived
-from depthmup.limits.parametrization import check_depth, require_infinite_depth
-from depthmup.limits.problem import check_tol, problem
-from depthmup.limits.recursion import solve_recursion
+from depthmup.limits.momentum import SGD, Rate
+from depthmup.limits.problem import Branch, problem
 from depthmup.limits.solution import Solution
+from depthmup.limits.solve import solve_linear
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent
 
@@ -44,21 +40,14 @@ def linear(
     U and V stay frozen unless the optimizer has rates for them.
 
     Args:
-        steps: minibatches, with any loss.
-        depth: a positive integer or ``math.inf``.
-        lr: learning rate, one number or one per step.
+        steps, depth, lr, alpha, gamma, held_out, tol, history: as in ``limits.problem``.
         multiplier: the branch multiplier a.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
         optimizer: ``limits.SGD`` with ``momentum``, ``lr_input`` or ``lr_readout``; plain SGD on
             the W^l alone unless given.
-        held_out: inputs (rows, d_in) to evaluate at every step and after the last.
         method: "imbedding" (default) and "recursion" (the paper's, O(depth^2)) are exact at finite
             depth; "continuum" replaces layers by a differential equation in p = l/L with noise
             rate a^2 L^(1-2 alpha), an error of order 1/L at finite depth for alpha >= 1/2 and
-            exact at infinite depth, where it is the only method.
-        tol: for the continuum, the truncation error asked for.
-        history: keep every covariance.
+            exact at infinite depth, where it is the only method. ``tol`` is its truncation error.
 
     Returns:
         A solution; its status is ``unresolved`` where its error estimate is above ``tol``, and
@@ -80,33 +69,16 @@ def linear(
     setting is batch size 1, scalar input and output, a = lr = 1 and frozen U and V; its kernel in
     Theorem 4.1 is printed with the wrong last index (see docs/limits.md).
     """  # noqa: E501
-    depth, optimizer = check_depth(depth), optimizer or SGD()
-    require_derived(optimizer, ("momentum", "lr_input", "lr_readout"), "linear networks")
-    todo = problem(
+    asked = problem(
         steps,
-        multiplier=multiplier,
+        depth=depth,
         lr=lr,
+        branch=Branch(multiplier=multiplier),
         alpha=alpha,
         gamma=gamma,
         optimizer=optimizer,
         held_out=held_out,
+        tol=tol,
+        history=history,
     )
-    # At finite depth the imbedding is exact and linear in depth, so nothing else is needed.
-    chosen = method or ("continuum" if depth == math.inf else "imbedding")
-    if depth == math.inf:
-        require_infinite_depth(todo.scaling)
-        if chosen != "continuum":
-            raise ValueError(
-                f"method={chosen!r} goes through every layer, so it needs a finite depth; "
-                "leave method out for depth=math.inf."
-            )
-    check_tol(tol)
-    if chosen == "continuum":
-        return solve_continuum(todo, depth, tol=tol, history=history)
-    if chosen == "imbedding":
-        return solve_imbedding(todo, int(depth), history=history)
-    if chosen == "recursion":
-        if history:
-            raise ValueError("method='recursion' keeps no history; use method='imbedding'.")
-        return solve_recursion(todo, int(depth))
-    raise ValueError(f"method must be 'imbedding', 'recursion' or 'continuum'; got {chosen!r}.")
+    return solve_linear(asked, method)

@@ -53,15 +53,6 @@ def integrate(
     """``s' = derivative`` from p = 0 up with s(0) = start, or ``-s' = derivative`` from p = 1 down.
 
     Picard iteration, panel by panel, until rounding.
-
-    Args:
-        mesh: the panels of [0, 1].
-        derivative: of the points of a panel and s there, (points, rows, m).
-        start: s at the end where integration starts, (rows, m).
-        up: whether that end is p = 0.
-
-    Returns:
-        s at all points, (points, rows, m), and whether every panel converged.
     """
     states = np.empty((len(mesh.points), *start.shape))
     rising = mesh.rule.integral

@@ -56,14 +56,6 @@ class SGD:
 def require_derived(optimizer: SGD, derived: Sequence[str], network: str) -> None:
     """Raise where an optimizer asks for what the equations of a network do not have.
 
-    Args:
-        optimizer: what was asked for.
-        derived: the fields of ``SGD`` that the equations hold.
-        network: the network in words, a plural.
-
-    Raises:
-        ValueError: with the names of the others.
-
     Example:
         >>> require_derived(SGD(momentum=0.9), ("momentum",), "linear networks")
     """
@@ -75,16 +67,36 @@ def require_derived(optimizer: SGD, derived: Sequence[str], network: str) -> Non
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeavyBall:
+    """``SGD`` with rates per step of W (or W1), W2, U and V; the momentum, the blocks' decay."""
+
+    first: Float[Array, " steps"]
+    second: Float[Array, " steps"]
+    input: Float[Array, " steps"]
+    readout: Float[Array, " steps"]
+    momentum: float
+    decay: float
+
+
+def heavy_ball(count: int, lr: Rate, optimizer: SGD) -> HeavyBall:
+    """The rates of every step, checked.
+
+    >>> heavy_ball(2, 0.5, SGD(lr_second=0.1)).second
+    array([0.1, 0.1])
+    """
+    return HeavyBall(
+        first=rates(lr, count),
+        second=rates(optimizer.second(lr), count, "lr_second"),
+        input=rates(optimizer.lr_input, count, "lr_input"),
+        readout=rates(optimizer.lr_readout, count, "lr_readout"),
+        momentum=optimizer.momentum,
+        decay=optimizer.decay,
+    )
+
+
 def rates(lr: Rate, steps: int, name: str = "lr") -> Float[Array, " steps"]:
     """One learning rate per step, from one number or as many as there are steps.
-
-    Args:
-        lr: one number or one per step.
-        steps: how many steps there are.
-        name: of the rate, for errors.
-
-    Raises:
-        ValueError: another number of rates, or one that is not finite.
 
     Example:
         >>> rates(0.5, 2)
@@ -103,7 +115,7 @@ def rates(lr: Rate, steps: int, name: str = "lr") -> Float[Array, " steps"]:
 
 
 def update_weights(
-    lr: Rate, steps: int, momentum: float = 0.0, name: str = "lr", decay: float = 0.0
+    lr: Rate, steps: int, momentum: float = 0.0, decay: float = 0.0
 ) -> Float[Array, "times steps"]:
     """``w[t, s]``: the weight at step t has moved by ``-w[t, s]`` times step s's gradient.
 
@@ -111,16 +123,6 @@ def update_weights(
     (steps + 1, steps), the last row being the weights after training. With a constant rate and
     no momentum it is ``lr`` below the diagonal. Decay multiplies a weight by ``1 - lr[t] decay``
     before it moves, and with it what it carries from the past.
-
-    Args:
-        lr: one learning rate or one per step.
-        steps: how many steps there are.
-        momentum: of heavy-ball SGD, in [0, 1).
-        name: of the rate, for errors.
-        decay: decoupled weight decay, per unit of the learning rate.
-
-    Raises:
-        ValueError: rates, momentum or decay out of range.
 
     Example:
         >>> update_weights([1.0, 0.5], 2, momentum=0.9)[2]
@@ -130,7 +132,7 @@ def update_weights(
     unrolled, with the decoupled decay of ``torch.optim.AdamW``. The paper has a constant rate and
     neither momentum nor decay.
     """
-    per_step = rates(lr, steps, name)
+    per_step = rates(lr, steps)
     if not 0.0 <= momentum < 1.0:
         raise ValueError(f"momentum must lie in [0, 1); got {momentum}.")
     left = _left_by_decay(per_step, decay)
@@ -142,20 +144,14 @@ def update_weights(
     return weights
 
 
-def remaining(lr: Rate, steps: int, decay: float, name: str = "lr") -> Float[Array, " times"]:
+def remaining(lr: Rate, steps: int, decay: float) -> Float[Array, " times"]:
     """The part of its initial value that decay leaves of a weight at each step: (steps + 1,).
-
-    Args:
-        lr: one learning rate or one per step.
-        steps: how many steps there are.
-        decay: decoupled weight decay, per unit of the learning rate.
-        name: of the rate, for errors.
 
     Example:
         >>> remaining(0.5, 2, decay=0.2)
         array([1.  , 0.9 , 0.81])
     """
-    return np.cumprod(np.append(1.0, _left_by_decay(rates(lr, steps, name), decay)))
+    return np.cumprod(np.append(1.0, _left_by_decay(rates(lr, steps), decay)))
 
 
 def _left_by_decay(per_step: Array, decay: float) -> Array:

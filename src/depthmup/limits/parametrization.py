@@ -45,16 +45,7 @@ class Parametrization:
 
 
 def parametrization(multiplier: float, alpha: Exponent, gamma: Exponent) -> Parametrization:
-    """The exponents made exact (``0.3`` means 3/10) and the multiplier checked.
-
-    Args:
-        multiplier: a.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-
-    Raises:
-        ValueError: a multiplier that is not finite, or exponents that are no numbers.
-    """
+    """The exponents made exact (``0.3`` means 3/10) and the multiplier checked."""
     if not math.isfinite(multiplier):
         raise ValueError(f"The branch multiplier must be finite; got {multiplier}.")
     return Parametrization(

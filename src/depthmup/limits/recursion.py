@@ -90,8 +90,9 @@ def _coefficients(depth: int, n: int, d_in: int, d_out: int) -> _Coefficients:
     )
 
 
-def solve_recursion(problem: Problem, depth: int) -> Solution:
+def solve_recursion(problem: Problem) -> Solution:
     """Train by the Gamma, C recursion. Covariances are rebuilt from coefficients at every layer."""
+    depth = problem.layers
     network = _Network(problem, depth)
     ledger, status = Ledger(problem=problem, positions=np.arange(depth + 1) / depth), Status()
     reached = problem.vectors
@@ -99,7 +100,7 @@ def solve_recursion(problem: Problem, depth: int) -> Solution:
         for t, rows, inputs in problem.queries():
             outputs, cov = network.up(t, rows.start, inputs)
             if not (np.isfinite(outputs).all() and np.isfinite(cov).all()):
-                status, reached = exploded(t, problem, depth), rows.start
+                status, reached = exploded(t, problem), rows.start
                 break
             squares = np.einsum("lrr->lr", cov[:, :, rows.start :])
             outputs = ledger.query(t, rows.stop - rows.start, outputs, squares)

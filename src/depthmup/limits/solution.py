@@ -123,17 +123,7 @@ class Ledger:
     held_out: list[Array] = field(default_factory=list)
 
     def query(self, t: int, batch: int, outputs: Array, squares: Array) -> Array:
-        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former.
-
-        Args:
-            t: number of the step; that after the last for the end of training.
-            batch: rows of the minibatch.
-            outputs: of the minibatch, then of the held-out rows.
-            squares: |x|^2 / n at every depth, (depths, rows).
-
-        Returns:
-            The outputs of the minibatch.
-        """
+        """File a forward sweep (rows of the minibatch, then held-out rows); returns the former."""
         if self.problem.held_out is not None:
             self.held_out.append(outputs[batch:])
         if t < len(self.problem.steps):
@@ -143,24 +133,25 @@ class Ledger:
             self.rms.append(np.sqrt(np.maximum(squares[:, :batch], 0.0)))
         return outputs[:batch]
 
+    @property
+    def done(self) -> int:
+        """How many training vectors were reached."""
+        return sum(len(f) for f in self.outputs)
+
+    @property
+    def scale(self) -> float:
+        """The largest output, or 1: what relative errors become absolute with."""
+        return max(1.0, *(float(np.abs(f).max()) for f in self.outputs), 0.0)
+
     def close(
         self,
         *,
         kernel: Array,
         status: Status,
         error_estimate: float,
-        activation: str = "identity",
         history: History | None = None,
     ) -> Solution:
-        """The solution, with nan where training did not get to.
-
-        Args:
-            kernel: <x|x> at the last layer, of the vectors that were reached.
-            status: how training ended.
-            error_estimate: of outputs.
-            activation: by name.
-            history: every covariance, where it was asked for.
-        """
+        """The solution, with nan where training did not get to."""
         depths, p = len(self.positions), self.problem
         done = len(self.outputs)
         missing = [len(step.inputs) for step in p.steps[done:]]
@@ -181,26 +172,20 @@ class Ledger:
             status=status,
             error_estimate=error_estimate,
             problem=p,
-            activation=activation,
+            activation=p.activation.name,
             history=history,
         )
 
 
-def exploded(step: int, problem: Problem, depth: float) -> Status:
-    """The status of training whose numbers overflowed at ``step``.
-
-    Args:
-        step: at which numbers overflowed first.
-        problem: what was solved.
-        depth: L.
-    """
+def exploded(step: int, problem: Problem) -> Status:
+    """The status of training whose numbers overflowed at ``step``."""
     s = problem.scaling
     return Status(
         kind="exploded",
         step=step,
         message=(
-            f"values overflowed at step {step} (depth={depth}, alpha={s.alpha}, gamma={s.gamma}, "
-            f"multiplier={s.multiplier}). Lower the learning rate or the multiplier, or use "
-            "alpha >= 1/2 and alpha + gamma >= 1."
+            f"values overflowed at step {step} (depth={problem.depth}, alpha={s.alpha}, "
+            f"gamma={s.gamma}, multiplier={s.multiplier}). Lower the learning rate or the "
+            "multiplier, or use alpha >= 1/2 and alpha + gamma >= 1."
         ),
     )

@@ -18,14 +18,6 @@ def solve_volterra(integral: Array, apply: Callable[[Array], Array], start: Arra
 
     GMRES for all rows at once, to rounding error. Picard iteration would need about twice the
     products, and loses digits like exp(int |A|) by cancellation when updates are large.
-
-    Args:
-        integral: (points, points), integrates from the first point to each.
-        apply: A at every point, linear on (points, rows, m).
-        start: (rows, m), every row a separate equation.
-
-    Returns:
-        s at the points, (points, rows, m).
     """
     points, (rows, m) = len(integral), start.shape
     first = np.repeat(start[None], points, axis=0)

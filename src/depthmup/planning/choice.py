@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from depthmup.planning.anatomy import Anatomy
-from depthmup.planning.experts import MixtureGrowth, not_covered
-from depthmup.planning.parameters import ParameterPlace
+from depthmup.planning.structure.anatomy import Anatomy
+from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
+from depthmup.planning.structure.places import ParameterPlace
 from depthmup.rules import DEPTH_MUP, Kind, RunRule, Scheme, completep, with_experts, with_run
 from depthmup.tracing import pattern_of
 
@@ -19,7 +19,16 @@ class Choice:
 
 
 def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy) -> Choice:
-    """The scheme that was named, or else the default for the model, with its rule of the run."""
+    """The scheme that was named, or else the default for the model, with its rule of the run.
+
+    Args:
+        named: by the person.
+        run: rule of the run, in place of the scheme's own.
+        anatomy: of the model beside its base.
+
+    Raises:
+        NotUnderstood: the scheme has no rule for how the mixtures of experts grew.
+    """
     scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
     if run is not None:
         scheme = with_run(scheme, run)

@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from depthmup.planning.content import PlanContent
-from depthmup.planning.depth import StreamDepth
-from depthmup.planning.experts import MixtureGrowth
-from depthmup.planning.measured import Measured
-from depthmup.planning.own_init import OwnInit, OwnLaw
-from depthmup.planning.prescribe import Multiplier, Prescription
-from depthmup.planning.sites import Where
+from depthmup.planning.initialization.measured import Measured
+from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
+from depthmup.planning.prescription import Multiplier, Prescription
+from depthmup.planning.structure.depth_ratios import StreamDepth
+from depthmup.planning.structure.mixtures import MixtureGrowth
+from depthmup.planning.structure.sites import Where
 from depthmup.rules import Family, Kind, Laws, Part, Power, Ratios, Role
 from depthmup.tracing import Hook
+
+if TYPE_CHECKING:
+    from depthmup.planning.plan import Plan
 
 VERSION = 1
 
@@ -28,7 +30,7 @@ class PlanDocumentError(ValueError):
     """A text that is no plan, is of another version, or was changed."""
 
 
-def dumps(plan: PlanContent) -> str:
+def dumps(plan: "Plan") -> str:
     """The plan as JSON text."""
     content = _plain(plan)
     return json.dumps(
@@ -37,7 +39,11 @@ def dumps(plan: PlanContent) -> str:
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The fields of the plan that ``dumps`` wrote."""
+    """The fields of the plan that ``dumps`` wrote.
+
+    Raises:
+        PlanDocumentError: no plan, another version, or changed since it was written.
+    """
     if len(text) > LARGEST:
         raise PlanDocumentError(
             f"Expected a plan of at most {LARGEST:,} characters; got {len(text):,}. Make the plan "
@@ -109,12 +115,14 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:
+    from depthmup.planning.plan import Plan
+
     _check_texts(content)
-    names = {f.name for f in fields(PlanContent)}
+    names = {f.name for f in fields(Plan)}
     if content.keys() != names:
         raise ValueError(f"expected the fields {', '.join(sorted(names))}")
     values = _values(content)
-    _check_types(PlanContent, values)
+    _check_types(Plan, values)
     hooks = [hook for part in values["multipliers"] for hook in part.hooks]
     measured = (*values["base_init"].values(), *values["own_laws"].values())
     for part in (*values["prescriptions"], *values["multipliers"], *hooks, *measured):

@@ -5,33 +5,33 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from depthmup.planning import (
-    clip,
-    document,
-    explain,
+from depthmup.planning import document
+from depthmup.planning.application import (
+    apply,
+    clipping,
     export,
     groups,
     hooks,
-    initialize,
     rescale,
-    show,
-    verify,
+    verification,
 )
-from depthmup.planning.anatomy import anatomy
 from depthmup.planning.choice import chosen_scheme
-from depthmup.planning.content import PlanContent
-from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.display import explanation, html, table
+from depthmup.planning.initialization.measured import Measured
+from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
+from depthmup.planning.initialization.starts import Draws, numbers_of, own_start
 from depthmup.planning.options import PlanOptions
-from depthmup.planning.own_init import OwnInit
-from depthmup.planning.prescribe import Prescription, prescribe
-from depthmup.planning.starts import Draws, numbers_of, own_start
-from depthmup.planning.verify import Optimizers
+from depthmup.planning.prescription import Multiplier, Prescription, prescribe
+from depthmup.planning.structure.anatomy import anatomy
+from depthmup.planning.structure.declared import BranchHints, RoleHints
+from depthmup.planning.structure.depth_ratios import StreamDepth
+from depthmup.planning.structure.mixtures import MixtureGrowth
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(PlanContent):
+class Plan:
     """What a scheme prescribes for one model under one optimizer, and how to apply it.
 
     Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
@@ -68,8 +68,36 @@ class Plan(PlanContent):
         mixtures: how mixtures of experts grow.
     """
 
+    scheme: str
+    title: str
+    source: str
+    optimizer: str
+    family: Family
+    prescriptions: tuple[Prescription, ...]
+    multipliers: tuple[Multiplier, ...]
+    notes: tuple[str, ...] = ()
+    one_minus_beta: float = 1.0
+    log_beta2: float = 1.0
+    own_init: OwnInit | None = None
+    base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
+    own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
+    depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
+
+    def __getitem__(self, name: str) -> Prescription:
+        """The prescription of one parameter, under any of its names."""
+        for p in self.prescriptions:
+            if name in p.names:
+                return p
+        raise KeyError(
+            f"The plan has no parameter {name!r}; it has {self.prescriptions[0].name!r} and "
+            f"{len(self.prescriptions) - 1} others."
+        )
+
     def __str__(self) -> str:
-        return show.text(self, _columns())
+        return table.text(self, _columns())
 
     def __repr__(self) -> str:
         return (
@@ -80,10 +108,10 @@ class Plan(PlanContent):
     def __rich_console__(
         self, console: "Console", options: "ConsoleOptions"
     ) -> "Iterator[Group | Text]":
-        yield show.page(self, options.max_width)
+        yield table.page(self, options.max_width)
 
     def _repr_html_(self) -> str:
-        return show.html(self)
+        return html.table(self)
 
     def explain(self, name: str) -> str:
         """Say in words what is prescribed for a parameter, and why.
@@ -97,7 +125,7 @@ class Plan(PlanContent):
         Raises:
             KeyError: the plan has no such parameter.
         """
-        return explain.explain(self, name)
+        return explanation.explain(self, name)
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row per parameter.
@@ -108,7 +136,7 @@ class Plan(PlanContent):
         Raises:
             ModuleNotFoundError: pandas is not installed.
         """
-        return show.frame(self)
+        return table.frame(self)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON.
@@ -145,7 +173,7 @@ class Plan(PlanContent):
             UnrecognizedInit: the model's own initialization depends on its size in no known way.
             RuntimeError: a plan has initialized the model before.
         """
-        initialize.initialize(self, model, force=force)
+        apply.initialize(self, model, force=force)
 
     def attach(self, model: nn.Module) -> None:
         """Install the explicit multipliers (none if all are folded). Repeating it is harmless.
@@ -156,7 +184,7 @@ class Plan(PlanContent):
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        initialize.check(self, model)
+        apply.check(self, model)
         hooks.attach(model, self.multipliers)
 
     def detach(self, model: nn.Module) -> None:
@@ -181,7 +209,7 @@ class Plan(PlanContent):
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        initialize.check(self, model)
+        apply.check(self, model)
         return export.export(model, self.multipliers)
 
     def param_groups(
@@ -248,8 +276,8 @@ class Plan(PlanContent):
         """
         return rescale.rescale(self, model, optimizer, **options)
 
-    def verify(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> None:
-        """Refuse what does not train the model by this plan; see ``verify.verify``.
+    def verify(self, model: nn.Module, optimizer: verification.Optimizers, **options: Any) -> None:
+        """Refuse what does not train the model by this plan; see ``verification.verify``.
 
         Args:
             model: as it will be trained.
@@ -259,10 +287,12 @@ class Plan(PlanContent):
         Raises:
             PlanMismatch: with every problem, and what to do about each.
         """
-        verify.verify(self, model, optimizer, **options)
+        verification.verify(self, model, optimizer, **options)
 
-    def watch(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> list[Any]:
-        """Verify now and again while the optimizer steps; see ``verify.watch``.
+    def watch(
+        self, model: nn.Module, optimizer: verification.Optimizers, **options: Any
+    ) -> list[Any]:
+        """Verify now and again while the optimizer steps; see ``verification.watch``.
 
         Args:
             model: as it will be trained.
@@ -275,10 +305,10 @@ class Plan(PlanContent):
         Raises:
             PlanMismatch: now, or from ``optimizer.step()``.
         """
-        return verify.watch(self, model, optimizer, **options)
+        return verification.watch(self, model, optimizer, **options)
 
     def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
-        """Clip by the unfolded model's norm; see ``clip.clip_grad_norm_``.
+        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``.
 
         Args:
             model: with gradients.
@@ -286,12 +316,12 @@ class Plan(PlanContent):
             options: ``norm_type``, ``strict``, ``group``.
 
         Returns:
-            The norm before clip.
+            The norm before clipping.
 
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        return clip.clip_grad_norm_(self, model, max_norm, **options)
+        return clipping.clip_grad_norm_(self, model, max_norm, **options)
 
 
 def plan(

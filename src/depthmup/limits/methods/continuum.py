@@ -1,0 +1,179 @@
+"""Linear networks of infinite depth: the invariant imbedding as differential equations in p = l/L.
+
+With P, Q, C = <x|x>, D = <d|d>, K = <x|d> as in ``imbedding``, now functions of p in [0, 1],
+
+    P' = m + P n P      m = r P (I-QP)^-1 - k w * C     P(0) = 0
+   -Q' = n + Q m Q      n = r Q (I-PQ)^-1 - k w * D     Q(1) = 0
+    K' = k (C (w * D)^T - (w * C) D)
+    C' = r (C (I-PQ)^-T + P Q (I-PQ)^-1 C) + m K^T + K m^T      (rows of step t against earlier)
+   -D' = r (D (I-QP)^-T + Q P (I-QP)^-1 D) + n K + K^T n^T
+
+with C(0) the inputs' Gram matrix, D(1) that of chi, and the outputs P(1) chi. The rate of the
+initial weights' noise is r = a^2 L^(1-2 alpha), that of the updates' drift is
+k = a^2 L^(1-alpha-gamma); w are the weights of past updates. At infinite depth k = a^2, and r is
+a^2 for Depth-muP (alpha = 1/2) or 0 in the ODE limit (1/2 < alpha <= 1). Keeping both finite gives
+the continuum of a network of finite depth, to order 1/L for every alpha >= 1/2.
+
+All functions are analytic in p, so Chebyshev collocation converges spectrally. As at finite depth
+a step is one sweep up and one down, each a *linear* equation for the new rows.
+
+*Source:* equivalent to arXiv 2310.02244, Proposition 4.4 / C.2 (``propagators`` checks its five
+integral equations); the differential form is not in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from depthmup.limits.chebyshev import Rule, rule
+from depthmup.limits.losses import Array
+from depthmup.limits.methods.sides import Side, Sides
+from depthmup.limits.problem import Problem
+from depthmup.limits.solution import Ledger, Solution, Status
+from depthmup.limits.training import train
+from depthmup.limits.volterra import solve_volterra
+
+# Each half as many again as the last: few solves fail before one succeeds, and none has many more
+# points than it needs.
+_DEGREES = (16, 24, 36, 54, 80, 120)
+_PART = 64  # held-out rows solved at a time
+
+
+def solve_continuum(problem: Problem) -> Solution:
+    """Train the continuum, with as many collocation points as the tolerance needs."""
+    before = np.inf
+    for degree in _DEGREES:
+        solution = solve_at(problem, rule(degree))
+        error = solution.error_estimate
+        if solution.status.kind == "exploded" or error <= problem.tol:
+            return solution
+        if 0.1 * before < error < 1e-3:  # truncation would have fallen: this is rounding
+            break
+        before = error
+    message = (
+        f"{degree + 1} Chebyshev points leave an error of about {solution.error_estimate:.1e} > "
+        f"tol={problem.tol:.1e}. Pass a larger tol, a smaller learning rate or multiplier, or "
+        "fewer steps: chaotic training amplifies rounding errors too."
+    )
+    return replace(solution, status=Status(kind="unresolved", message=message))
+
+
+def solve_at(problem: Problem, points: Rule) -> Solution:
+    """Train the continuum at these points, whatever their error."""
+    return train(Continuum(problem, points))
+
+
+class Continuum(Sides):
+    """Sides whose error is that of their points in depth, too."""
+
+    def __init__(self, problem: Problem, points: Rule) -> None:
+        rate, size = problem.scaling.noise_rate(problem.depth), problem.remembered
+        x = Depths(points, rate, size, problem.d_in)
+        d = Depths(points, rate, size, problem.d_out, partner=x)
+        pull = problem.scaling.drift_rate(problem.depth) * problem.hidden
+        super().__init__(problem, x, d, pull=pull, positions=points.points)
+        self.sweeps = x, d
+
+    def close(self, ledger: Ledger, status: Status) -> Solution:
+        solution = super().close(ledger, status)
+        tail = max(side.tail for side in self.sweeps) * ledger.scale
+        return replace(solution, error_estimate=max(solution.error_estimate, tail))
+
+
+class Depths(Side):
+    """x or d at every collocation point, in the order of its sweep.
+
+    Written for x (for d the roles are exchanged), stacks of (points, N, N): ``returned`` = n P,
+    ``gain`` = r (Q (I - PQ)^-1 <x|x> + (I - QP)^-1 <d|x>), from a new response to its covariance.
+    ``tail`` estimates the first Chebyshev coefficients not kept, relative to ``size``, the largest
+    response, covariance and cross covariance met.
+    """
+
+    def __init__(
+        self, points: Rule, rate: float, size: int, columns: int, partner: Self | None = None
+    ) -> None:
+        depths = len(points.points)
+        super().__init__(depths, depths, size, columns, partner)
+        self.points, self.rate = points, rate
+        self.tail, self.size = 0.0, np.zeros(3)
+        self.returned, self.gain = np.zeros((2, depths, size, size))
+
+    def sweep(
+        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
+    ) -> tuple[Array, Array]:
+        """Integrate the new rows over p by collocation: one linear equation, the old rows known."""
+        n = len(pull)
+        old = (slice(None), slice(n), slice(n))
+        beyond = other.cov[::-1][old]
+        own = self.rate * self.resolvent[old] - self.cross[old] * pull
+        response_to_response = self.rate * other.resolvent[::-1][old] + self.returned[old]
+        response_to_cov = self.gain[old]
+        cov_to_cov = own.transpose(0, 2, 1)
+        cov_to_cross = (memory[:n, :n].T - pull[:, None]) * beyond
+        cross_to_cov = self.kick[old].transpose(0, 2, 1)
+
+        def derivative(states: Array) -> Array:
+            response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
+            out = np.empty_like(states)
+            out[:, :, :n] = response @ response_to_response - cov * pull
+            out[:, :, n : 2 * n] = response @ response_to_cov + cov @ cov_to_cov
+            out[:, :, n : 2 * n] += cross @ cross_to_cov
+            out[:, :, 2 * n :] = cov @ cov_to_cross
+            return out
+
+        states, last = np.empty((len(beyond), 0, 3 * n)), []
+        # Held-out rows go in parts: the solver holds some twenty copies of what it works on.
+        for part in np.split(start, range(keep, len(start), _PART)):
+            solved = solve_volterra(self.points.integral, derivative, part)
+            self._judge(solved.reshape(len(beyond), len(part), 3, n))
+            last.append(solved[-1])
+            if len(last) == 1:
+                states = solved
+        return states, np.concatenate(last)
+
+    def _judge(self, states: Array) -> None:
+        """Update the truncation estimate with a sweep's states (points, rows, 3, n)."""
+        self.size = np.maximum(self.size, np.abs(states).max(axis=(0, 1, 3), initial=0.0))
+        neglected = self.points.neglected(states) / np.where(self.size > 0, self.size, 1.0)
+        self.tail = max(self.tail, float(neglected.max()))
+
+    def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
+        """Rows of m (for d, of n), r P (I - QP)^-1 - k w * C: (points, rows, n)."""
+        n = len(pull)
+        return self.rate * feedback - states[:, :, n : 2 * n] * pull
+
+    def among(
+        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
+    ) -> Array:
+        """Covariances of the new rows with each other, (points, rows, rows), after their sweep."""
+        n = feedback.shape[2]
+        response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
+        echo = response @ other.feedback[::-1, :n, :n]
+        half = kick @ cross.transpose(0, 2, 1) + self.rate * cov @ echo.transpose(0, 2, 1)
+        drive = half + half.transpose(0, 2, 1)
+        # C' = r C + drive
+        integral = self.points.integral
+        # Collocated it is one small system, the same for every pair of rows.
+        inverse = np.linalg.inv(np.eye(len(integral)) - self.rate * integral)
+        flat = start.reshape(1, -1) + integral @ drive.reshape(len(integral), -1)
+        return (inverse @ flat).reshape(drive.shape)
+
+    def extend(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to ``returned`` and ``gain``, both sweeps done."""
+        n, every = rows.start, slice(rows.stop)
+        old = slice(n)
+        back, feedback = other.kick[::-1], other.feedback[::-1]
+        cross, inverse = self.cross.transpose(0, 2, 1), other.resolvent[::-1]
+        self.returned[:, rows, old] = back[:, rows, old] @ self.response[:, old, old]
+        self.gain[:, old, rows] = self.rate * (
+            feedback[:, old, old] @ self.cov[:, old, rows]
+            + inverse[:, old, old] @ cross[:, old, rows]
+        )
+        self.gain[:, rows, every] = self.rate * (
+            feedback[:, rows, old] @ self.cov[:, old, every]
+            + inverse[:, rows, old] @ cross[:, old, every]
+            + cross[:, rows, every]
+        )

@@ -1,0 +1,305 @@
+"""Finite depth where the residual stream is not Gaussian: the law of one entry, by particles.
+
+Two things make an entry of x or d a nonlinear function of Gaussians: a single matrix per block,
+whose phi(h) enters the stream itself, and updates that take the sign of every entry. Then one
+carries the entry's law: particles, each with its own entries of U and V and its own Gaussians for
+every block and training vector. Training stays explicit in time. With q the entry's function in an
+update (the identity for SGD, the sign for signSGD) and averages E over particles, one matrix gives
+
+    h_t       = F_t + sum_s G01_ts e_s - k sum_s w_ts q(e_s) E[q(x_s) x_t]       <F|F> = <x|x>
+    x_t^l     = x_t^{l-1} + c (phi(h_t) - E phi(h_t))          e_t = phi'(h_t) d_t^l
+    d_t^{l-1} = d_t^l + c (B_t + sum_{s<=t} G10_ts x_s - k sum_s w_ts q(x_s) E[q(e_s) e_t])
+                                                                             <B|B> = <e|e>
+    G01_ts = dx_t^{l-1}/dB_s,   G10_ts = de_t/dF_s
+
+and two matrices, whose hidden neurons are averaged separately (E_i, as in ``blocks``),
+
+    h_t = u_t + G01 e - k w1 q(e_s) E[q(x_s) x_t]
+    g_t = v_t + G10 phi(h) / rho - k w2 q(phi_s) E[q(d_s) d_t],        e_t = phi'(h_t) g_t
+    x^l     = x^{l-1} + c (F + A d - k rho w2 q(d_s) E_i[q(phi_s) phi_t])    <F|F> = E_i phi phi
+    d^{l-1} = d^l + c (B + rho A' x - k rho w1 q(x_s) E_i[q(e_s) e_t])   <B|B> = rho E_i e e
+
+with A = E_i dphi/dv, A' = E_i de/du. All responses are by Stein's lemma: a sign has no derivative.
+At alpha = 1 and infinite depth F, B, G01 and G10 vanish and an entry is a deterministic function of
+U's and V's (``deterministic``).
+
+A particle's Gaussians are made orthonormal over the population, which takes out most of the noise
+of the moments. What is left falls as one over the root of the particles' number.
+
+*Source:* derived here by Gaussian conditioning; not proved. See docs/limits.md.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from depthmup.limits.factors import appended, stein
+from depthmup.limits.losses import Array
+from depthmup.limits.neurons import Particles, require_memory
+from depthmup.limits.problem import Problem
+from depthmup.limits.solution import Ledger, Solution, Status
+from depthmup.limits.training import Method, combined, train
+
+Entry = Callable[[Array], Array]
+"""What an update does to every entry of its two factors."""
+
+
+def solve_particles(problem: Problem, particles: Particles) -> Solution:
+    """Train each population; the value is their mean and the error their spread."""
+    blocks = OneMatrix if problem.block_depth == 1 else TwoMatrix
+    solutions = [train(blocks(problem, particles, seed)) for seed in particles.seeds()]
+    return combined(solutions, particles, "Pass more particles, or a larger tol.")
+
+
+class Population(Method):
+    """One population of particles, trained: x and d of every vector at every depth.
+
+    ``x``, ``d`` (L + 1, vectors, J); ``u`` (d_in, J) and ``v`` (d_out, J) are entries of U and nV;
+    ``z_x`` and ``z_d`` (L, vectors, J) the standard Gaussians behind F and B of every block, whose
+    Cholesky factors ``lower_x`` and ``lower_d`` (L, vectors, vectors) grow with time.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        particles: Particles,
+        seed: np.random.SeedSequence,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        depth = problem.layers
+        self.problem, self.activation, self.depth = problem, problem.activation, depth
+        self.positions = np.arange(depth + 1) / depth
+        # What an update does to every entry of its two factors.
+        self.entry: Entry = np.sign if problem.sign else np.positive
+        self.c, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
+        self.deterministic, self.count = deterministic, particles.count
+        # Held-out inputs take turns in one more row.
+        self.vectors = problem.vectors + (problem.held_out is not None)
+        self.updated = problem.remembered
+        # x, d, z_x, z_d and e: five doubles.
+        require_memory(
+            40.0 * depth * self.vectors * self.count,
+            "Pass limits.Particles with a smaller count, fewer vectors, or a smaller depth.",
+        )
+        self.rng = np.random.default_rng(seed)
+        shape, blocks = (self.depth + 1, self.vectors, self.count), self.depth
+        self.x, self.d = np.zeros(shape), np.zeros(shape)
+        ends = problem.d_in + problem.d_out
+        if deterministic:
+            stream = _quasi_random(ends, self.count, self.rng)
+            self.z_x = self.z_d = np.zeros((blocks, 0, self.count))
+        else:
+            fields = blocks * (self.vectors + self.updated)
+            # Fields are made orthonormal: with nearly as many of them as particles, what is left of
+            # the last ones is determined by the others and no longer Gaussian.
+            if ends + fields >= self.count // 2:
+                raise ValueError(
+                    f"{ends + fields} Gaussians per particle need more than {self.count} "
+                    "particles. Pass limits.Particles with a larger count."
+                )
+            stream = _orthonormal(self.rng.standard_normal((ends + fields, self.count)))
+            cut = ends + blocks * self.vectors
+            self.z_x = stream[ends:cut].reshape(blocks, self.vectors, self.count)
+            self.z_d = stream[cut:].reshape(blocks, self.updated, self.count)
+        self.u, self.v = stream[: problem.d_in], stream[problem.d_in : ends]
+        square = blocks, self.vectors, self.vectors
+        self.lower_x, self.lower_d = np.zeros(square), np.zeros(square)
+        self.new_h = np.zeros((blocks, 0, self.count))
+
+    @abstractmethod
+    def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        """What block i adds to the new vectors x (rows, J), numbered from n, at step t."""
+
+    @abstractmethod
+    def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        """What block i adds to the gradients d (rows, J) on their way down."""
+
+    def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
+        batch, n = rows.stop - rows.start, rows.start
+        # Held-out inputs go one by one: each is its own problem, and leaves no trace.
+        # The minibatch comes last: its rows are those that stay.
+        parts = [*(row[None] for row in inputs[batch:]), inputs[:batch]]
+        outputs = [self.pass_up(t, n, part) for part in parts if len(part)]
+        f = np.concatenate([*outputs[-1:], *outputs[:-1]] if batch else outputs)
+        return f, np.square(self.x[:, rows]).mean(axis=2)
+
+    def pass_up(self, t: int, n: int, inputs: Array) -> Array:
+        """New vectors, numbered from n, through every block; their outputs (rows, d_out)."""
+        new = slice(n, n + len(inputs))
+        self.x[0, new] = inputs @ self.u
+        self.begin(len(inputs))
+        for i in range(self.depth):
+            self.x[i + 1, new] = self.x[i, new] + self.c * self.rise(i, t, n, self.x[i, new])
+        # V^T x is E[nV x] over entries.
+        return self.x[-1, new] @ self.v.T / self.count
+
+    def begin(self, rows: int) -> None:
+        """Room for what a pass of new vectors leaves for their way back."""
+        self.new_h = np.zeros((self.depth, rows, self.count))
+
+    def down(self, t: int, rows: slice, chi: Array) -> None:
+        """The gradients of a minibatch through every block, from the loss back to the input."""
+        self.d[-1, rows] = chi @ self.v
+        for i in range(self.depth - 1, -1, -1):
+            d = self.d[i + 1, rows]
+            self.d[i, rows] = d + self.c * self.fall(i, t, rows, d)
+
+    def close(self, ledger: Ledger, status: Status) -> Solution:
+        top = self.x[-1, : ledger.done]
+        return ledger.close(
+            kernel=top @ top.T / self.count,
+            status=status,
+            error_estimate=0.0 if status.ok else np.nan,
+        )
+
+    def mean(self, left: Array, right: Array) -> Array:
+        """E of products, over particles or neurons: (rows, columns)."""
+        result: Array = left @ right.T / left.shape[1]
+        return result
+
+    def fresh(self, z: Array, lower: Array, i: int, n: int, cov: Array) -> Array:
+        """New rows of a Gaussian field of block i whose covariance is ``cov`` (size, size)."""
+        if self.deterministic:
+            return np.zeros((len(cov) - n, self.count))
+        lower[i, : len(cov), : len(cov)] = appended(lower[i, :n, :n], cov)
+        return lower[i, n : len(cov), : len(cov)] @ z[i, : len(cov)]
+
+    def response(self, values: Array, z: Array, lower: Array, i: int, size: int) -> Array:
+        """What ``values`` (rows, J) answer to a field's first vectors: (rows, size)."""
+        if self.deterministic:
+            return np.zeros((len(values), size))
+        return stein(self.mean(values, z[i, :size]), lower[i, :size, :size])
+
+
+class OneMatrix(Population):
+    """Blocks ``x + c MS(phi(W x))``: ``e`` and ``z`` are of the same particles as x."""
+
+    def __init__(
+        self, problem: Problem, particles: Particles, seed: np.random.SeedSequence
+    ) -> None:
+        super().__init__(problem, particles, seed)
+        self.e = np.zeros((self.depth, self.updated, self.count))
+
+    def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        """phi(h) - E phi(h) of the new vectors, (rows, J): what block i adds to x, but for c."""
+        size = n + len(x)
+        cov = self.mean(self.x[i, :size], self.x[i, :size])
+        h = self.fresh(self.z_x, self.lower_x, i, n, cov)
+        e, weights = self.e[i, :n], self.kick * self.problem.hidden[t, :n]
+        h = h + self.response(x, self.z_d, self.lower_d, i, n) @ e
+        h -= (weights * self.mean(x, self.entry(self.x[i, :n]))) @ self.entry(e)
+        self.new_h[i] = h
+        phi = self.activation.function(h)
+        return np.asarray(phi - phi.mean(axis=1, keepdims=True))
+
+    def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        """W^T e of the vectors, (rows, J): what block i adds to d, but for c."""
+        n, size = rows.start, rows.stop
+        e = self.activation.slope(self.new_h[i]) * d
+        self.e[i, rows] = e
+        old_e, weights = self.e[i, :n], self.kick * self.problem.hidden[t, :n]
+        cov = self.mean(self.e[i, :size], self.e[i, :size])
+        back = self.fresh(self.z_d, self.lower_d, i, n, cov)
+        answer = _own_only(self.response(e, self.z_x, self.lower_x, i, size), n)
+        back = back + answer @ self.x[i, :size]
+        return back - (weights * self.mean(e, self.entry(old_e))) @ self.entry(self.x[i, :n])
+
+
+class TwoMatrix(Population):
+    """Blocks ``x + c W2 phi(W1 x)``: ``phi`` and ``e`` (L, vectors, I) are of hidden neurons.
+
+    ``z_u`` and ``z_v`` (vectors, I) are the standard Gaussians of every block's neurons.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        particles: Particles,
+        seed: np.random.SeedSequence,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        super().__init__(problem, particles, seed, deterministic=deterministic)
+        self.second, self.ratio = problem.second, problem.width_ratio
+        points = _quasi_random(self.vectors + self.updated, self.count, self.rng)
+        self.z_u, self.z_v = points[: self.vectors], points[self.vectors :]
+        self.phi, self.e = np.zeros((2, self.depth, self.updated, self.count))
+        square = self.depth, self.vectors, self.vectors
+        self.lower_u, self.lower_v = np.zeros(square), np.zeros(square)
+
+    def begin(self, rows: int) -> None:
+        super().begin(rows)
+        self.new_u, self.new_phi = np.zeros((2, self.depth, rows, self.count))
+
+    def rise(self, i: int, t: int, n: int, x: Array) -> Array:
+        """W2 phi(W1 x) of the new vectors, (rows, J): what block i adds to x, but for c."""
+        size = n + len(x)
+        lower, q = self.lower_u[i], self.entry
+        lower[:size, :size] = appended(lower[:n, :n], self.mean(self.x[i, :size], self.x[i, :size]))
+        u = lower[n:size, :size] @ self.z_u[:size]
+        first, second = self.kick * self.problem.hidden[t, :n], self.kick * self.second[t, :n]
+        h = u + self.response(x, self.z_d, self.lower_d, i, n) @ self.e[i, :n]
+        h -= (first * self.mean(x, q(self.x[i, :n]))) @ q(self.e[i, :n])
+        phi = self.activation.function(h)
+        self.new_u[i], self.new_h[i], self.new_phi[i] = u, h, phi
+        every = np.concatenate([self.phi[i, :n], phi])
+        out = self.fresh(self.z_x, self.lower_x, i, n, self.mean(every, every))
+        # u and v are independent, so phi(u) answers to no v: subtracted, it adds no noise either.
+        excess = phi - self.activation.function(u)
+        answer = stein(self.mean(excess, self.z_v[:n]), self.lower_v[i, :n, :n])
+        out = out + answer @ self.d[i + 1, :n]
+        pull = self.ratio * second * self.mean(phi, q(self.phi[i, :n]))
+        return out - pull @ q(self.d[i + 1, :n])
+
+    def fall(self, i: int, t: int, rows: slice, d: Array) -> Array:
+        """W1^T (phi'(h) W2^T d) of the vectors, (rows, J): what block i adds to d, but for c."""
+        n, size, q, slope = rows.start, rows.stop, self.entry, self.activation.slope
+        lower, above = self.lower_v[i], self.d[i + 1]
+        lower[:size, :size] = appended(
+            lower[:n, :n], self.mean(above[:size], above[:size]) / self.ratio
+        )
+        v = lower[n:size, :size] @ self.z_v[:size]
+        first, second = self.kick * self.problem.hidden[t, :n], self.kick * self.second[t, :n]
+        self.phi[i, rows] = self.new_phi[i]
+        answer = _own_only(self.response(d, self.z_x, self.lower_x, i, size), n)
+        g = v + answer @ self.phi[i, :size] / self.ratio
+        g -= (second * self.mean(d, q(above[:n]))) @ q(self.phi[i, :n])
+        e = slope(self.new_h[i]) * g
+        self.e[i, rows] = e
+        cov = self.ratio * self.mean(self.e[i, :size], self.e[i, :size])
+        back = self.fresh(self.z_d, self.lower_d, i, n, cov)
+        # phi'(u) v is odd in v, so that its answer to u is 0: subtracted for its noise.
+        excess = e - slope(self.new_u[i]) * v
+        own = stein(self.mean(excess, self.z_u[:size]), self.lower_u[i, :size, :size])
+        back = back + self.ratio * _own_only(own, n) @ self.x[i, :size]
+        pull = self.ratio * first * self.mean(e, q(self.e[i, :n]))
+        return back - pull @ q(self.x[i, :n])
+
+
+def _own_only(response: Array, n: int) -> Array:
+    """Samples of one minibatch (columns from n on) answer to themselves, not to each other."""
+    rows = np.arange(len(response))
+    own = response[rows, n + rows]
+    response[:, n:] = 0.0
+    response[rows, n + rows] = own
+    return response
+
+
+def _orthonormal(z: Array) -> Array:
+    """Standard Gaussians (fields, J) made of mean 0, variance 1 and uncorrelated over J."""
+    z = z - z.mean(axis=1, keepdims=True)
+    lower = np.linalg.cholesky(z @ z.T / z.shape[1])
+    return np.asarray(np.linalg.solve(lower, z))
+
+
+def _quasi_random(dimension: int, count: int, rng: np.random.Generator) -> Array:
+    """Scrambled Sobol points of a standard Gaussian, made orthonormal: (dimension, count)."""
+    uniform = qmc.Sobol(dimension, rng=rng).random(count)
+    points = special.ndtri(np.clip(uniform, 2.0**-54, 1 - 2.0**-53))
+    return _orthonormal(points.T)

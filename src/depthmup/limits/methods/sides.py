@@ -1,0 +1,233 @@
+"""Linear networks: x goes up and d goes down by the same equations, with their roles exchanged.
+
+A sweep through depth is a method of one ``Side`` that reads the other. Layers of finite depth and
+the continuum of infinite depth, with one matrix per block or two, are kinds of ``Side``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from depthmup.limits.losses import Array
+from depthmup.limits.problem import Problem
+from depthmup.limits.solution import History, Ledger, Solution, Status
+from depthmup.limits.training import Method, require_finite
+
+S = TypeVar("S", bound="Side")
+
+
+class Rows(NamedTuple):
+    """What follows from the rows of a sweep.
+
+    ``feedback`` (depths, rows, n) and ``kick`` (layers, rows, n) against old vectors, ``among``
+    (depths, rows, rows) the covariances of the new ones; ``hidden``, whatever else a kind of block
+    keeps of its neurons.
+    """
+
+    feedback: Array
+    kick: Array
+    among: Array
+    hidden: tuple[Array, ...] = ()
+
+
+class Side(ABC):
+    """x from the input up, or d from the loss down: what is known of it at every depth.
+
+    Stacks are (depths, N, N), in the order of the sweep; rows and columns are training vectors in
+    time order. ``response``: P (how x answers d through what lies below) or Q (how d answers x
+    through what lies above), strictly causal. ``cov`` <own|own>, ``cross`` <own|other>.
+    ``resolvent``: (I - PQ)^-1 for x, (I - QP)^-1 for d. ``feedback``: P (I - QP)^-1 or
+    Q (I - PQ)^-1. ``kick``: what one layer adds to the response (its density, at infinite depth).
+    ``source`` (N, columns): coefficients on U (the inputs) or on nV (chi). ``rate``: that of the
+    initial weights' noise, a^2 L^(1-2 alpha).
+    """
+
+    rate: float
+
+    def __init__(
+        self, depths: int, layers: int, size: int, columns: int, partner: Self | None = None
+    ) -> None:
+        self.source = np.zeros((size, columns))
+        self.response, self.cov = np.zeros((2, depths, size, size))
+        self.resolvent, self.feedback = np.zeros((2, depths, size, size))
+        self.kick = np.zeros((layers, size, size))
+        # <own|other> and <other|own> are one set of numbers: the second side views the first's.
+        self.cross: Array = (
+            np.zeros((depths, size, size)) if partner is None else turned(partner.cross)
+        )
+
+    @abstractmethod
+    def sweep(
+        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
+    ) -> tuple[Array, Array]:
+        """(response, cov, cross) of new rows against the n old ones, side by side.
+
+        ``start`` (rows, 3n) is where the sweep starts. ``pull`` is how far past updates move the
+        new rows, ``memory`` the same for the old ones. The first ``keep`` rows come back at every
+        depth, (depths, keep, 3n), and all rows where the sweep ends, (rows, 3n).
+        """
+
+    @abstractmethod
+    def among(
+        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
+    ) -> Array:
+        """Covariances of the new rows with each other, (depths, rows, rows), after their sweep.
+
+        ``states`` are the sweep's, ``feedback`` and ``kick`` the new rows', ``start`` (rows, rows)
+        the covariances where it started.
+        """
+
+    @abstractmethod
+    def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
+        """Rows of ``kick`` after a sweep: (layers, rows, n)."""
+
+    @abstractmethod
+    def extend(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to the products its equations are made of, both sweeps done."""
+
+    def boundary(self, other: Self, new: Array, n: int, w: Array, keep: int) -> tuple[Array, Array]:
+        """Where a sweep starts: (response, cov, cross) of new rows, and the first ones' mutual cov.
+
+        There ``own = source U - (w * source source^T) other``; the second term is a trained U
+        (or V). Shapes (rows, 3n) and (keep, keep).
+        """
+        known = self.source[:n]
+        # Coefficients on U at the input: (I - PQ)^-1 xi of the old x, Q times that of the old d.
+        own_coef = self.resolvent[0, :n, :n] @ known
+        other_coef = other.feedback[-1, :n, :n] @ known
+        # The other sweep ends where this one starts: its last depth is the first here.
+        across, beyond = self.cross[0, :n, :n], other.cov[-1, :n, :n]
+        response = -w * (new @ known.T)
+        cov = new @ own_coef.T + response @ across.T
+        cross = new @ other_coef.T + response @ beyond
+        mine, back = new[:keep], response[:keep]
+        # <x|x'> of x = xi U + back d, term by term.
+        mixed = mine @ (back @ other_coef).T
+        among = mine @ mine.T + mixed + mixed.T + back @ beyond @ back.T
+        return np.concatenate([response, cov, cross], axis=1), among
+
+    def follow(self, other: Self, states: Array, start: Array, pull: Array) -> Rows:
+        """What follows from the rows of a sweep: feedback, kick, and covariances among them."""
+        n = pull.shape[-1]
+        feedback = states[:, :, :n] @ other.resolvent[::-1, :n, :n]
+        kick = self.kicks(states, feedback, pull)
+        return Rows(feedback, kick, self.among(other, states, feedback, kick, start))
+
+    def fresh(self) -> Array:
+        """Covariance of the noise that initial weights add, per unit of p: (depths, N, N)."""
+        return self.rate * self.cov
+
+    def file(self, states: Array, rows: slice, followed: Rows) -> None:
+        """Store the rows of a sweep and what follows from them."""
+        n = rows.start
+        response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
+        self.response[:, rows, :n] = response
+        self.cov[:, rows, :n], self.cov[:, :n, rows] = cov, cov.transpose(0, 2, 1)
+        self.cross[:, rows, :n] = cross
+        self.feedback[:, rows, :n], self.kick[:, rows, :n] = followed.feedback, followed.kick
+        self.cov[:, rows, rows] = followed.among
+
+    def resolve(self, other: Self, rows: slice) -> None:
+        """Append a step's rows to the resolvent, once both sweeps have been filed."""
+        n, eye = rows.start, np.arange(rows.start, rows.stop)
+        # (I - PQ)^-1 = I + P [Q (I - PQ)^-1]; P is strictly causal: old rows of [] are enough.
+        self.resolvent[:, rows, :n] = self.response[:, rows, :n] @ other.feedback[::-1, :n, :n]
+        self.resolvent[:, eye, eye] = 1.0
+
+
+def turned(stack: Array) -> Array:
+    """A stack of matrices transposed, and in the other sweep's order (a view)."""
+    return stack[::-1].transpose(0, 2, 1)
+
+
+class Sides(Method):
+    """A linear network, with one matrix per block or two: x goes up, d goes down.
+
+    ``pull`` (..., steps + 1, N): how far, in one layer or per unit of p, each past update moves the
+    vectors of a step. What stands before the last two axes (the matrices of a block) is the
+    ``Side``'s to read.
+    """
+
+    def __init__(self, problem: Problem, x: S, d: S, *, pull: Array, positions: Array) -> None:
+        self.problem, self.positions, self.pull = problem, positions, pull
+        self.x: Side = x
+        self.d: Side = d
+        step_of_vector = [t for t, step in enumerate(problem.steps) for _ in step.inputs]
+        self.memory = pull[..., step_of_vector, :]
+        self.kernel = np.zeros((problem.vectors, problem.vectors))
+        self.mismatch = 0.0
+
+    def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
+        x, d, pull = self.x, self.d, self.pull[..., t, : rows.start]
+        n, batch = rows.start, rows.stop - rows.start
+        start, among = x.boundary(d, inputs, n, self.problem.input[t, :n], batch)
+        states, top = x.sweep(d, start, pull, self.memory, batch)
+        cov = top[:, n : 2 * n]
+        # Coefficients of x^L on nV, P (I - QP)^-1 chi; a trained V adds <x_t|x_s> chi_s.
+        on_v = top[:, :n] @ (d.resolvent[0, :n, :n] @ d.source[:n])
+        outputs = on_v - (self.problem.readout[t, :n] * cov) @ d.source[:n]
+        require_finite(states, outputs)
+        if not batch:
+            return outputs, np.zeros((len(self.positions), 0))
+        followed = x.follow(d, states, among, pull)
+        self.kernel[rows, :n], self.kernel[:n, rows] = cov[:batch], cov[:batch].T
+        self.kernel[rows, rows] = followed.among[-1]
+        # <x|d> at the top is known twice: from the sweep, and from what the top layer is.
+        known = on_v[:batch] @ d.source[:n].T + cov[:batch] @ d.response[0, :n, :n].T
+        gap = _disagreement(top[:batch, 2 * n :], known, d.source[:n])
+        self.mismatch = max(self.mismatch, gap)
+        self.passed = inputs[:batch], states, followed, on_v[:batch], cov[:batch]
+        return outputs, np.einsum("lbb->lb", followed.among)
+
+    def down(self, t: int, rows: slice, chi: Array) -> None:
+        x, d, pull = self.x, self.d, self.pull[..., t, : rows.start]
+        n, batch = rows.start, rows.stop - rows.start
+        inputs, states, followed, on_v, cov = self.passed
+        x.file(states, rows, followed)
+        start, among = d.boundary(x, chi, n, self.problem.readout[t, :n], batch)
+        x.source[rows], d.source[rows] = inputs, chi
+        # Within a minibatch <x|d> is the same at every depth: updates are strictly causal.
+        x.cross[:, rows, rows] = on_v @ chi.T + cov @ start[:, :n].T
+        states, _ = d.sweep(x, start, pull, self.memory, batch)
+        require_finite(states)
+        d.file(states, rows, d.follow(x, states, among, pull))
+        for own, other in ((x, d), (d, x)):
+            own.resolve(other, rows)
+        # After both resolvents: each side's products hold the other's.
+        for own, other in ((x, d), (d, x)):
+            own.extend(other, rows)
+
+    def close(self, ledger: Ledger, status: Status) -> Solution:
+        done, history = ledger.done, self.problem.history and status.ok
+        return ledger.close(
+            kernel=self.kernel[:done, :done],
+            status=status,
+            error_estimate=self.mismatch if status.ok else np.nan,
+            history=_history(self.x, self.d) if history else None,
+        )
+
+
+def _disagreement(swept: Array, known: Array, chi: Array) -> float:
+    """How far two computations of <x|d> at the top differ, in units of an output."""
+    # At the top <x|d> is f chi^T: over the size of chi it is an error of f.
+    scale = float(np.abs(chi).max(initial=0.0))
+    return float(np.abs(swept - known).max(initial=0.0)) / scale if scale else 0.0
+
+
+def _history(x: Side, d: Side) -> History:
+    return History(
+        x=x.cov,
+        d=d.cov[::-1],
+        xd=x.cross,
+        p=x.response,
+        q=d.response[::-1],
+        m=x.kick,
+        n=d.kick[::-1],
+        fresh_x=x.fresh(),
+        fresh_d=d.fresh()[::-1],
+        inputs=x.source,
+        chi=d.source,
+    )

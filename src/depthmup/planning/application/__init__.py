@@ -1,0 +1,1 @@
+"""Application: what a plan does to a model and its optimizer, and whether it still holds."""

@@ -1,0 +1,1 @@
+"""Display: a plan as people read it, in a terminal, in words and in a notebook."""

@@ -1,0 +1,370 @@
+"""Which parameter of the base a parameter of the model corresponds to.
+
+Modules are matched by structure: same children, same parameters. Where numbered siblings (layers,
+blocks, experts) differ in number, each is matched to one of the same structure, in order.
+"""
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+
+from depthmup.tracing import inner, plain_name
+
+
+class UnrelatedModels(ValueError):
+    """The base is not a smaller or larger sibling of the model."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """Names in the model -> names in the base, for parameters and for modules.
+
+    ``deeper``: containers whose number of repeated children differs.
+    """
+
+    parameters: Mapping[str, str]
+    modules: Mapping[str, str]
+    deeper: tuple[str, ...]
+
+
+def match_models(model: nn.Module, base: nn.Module) -> Match:
+    """Match every parameter of ``model`` with one of ``base``.
+
+    Raises:
+        UnrelatedModels: a module or parameter has no counterpart.
+
+    Example:
+        >>> deep = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)))
+        >>> base = nn.Sequential(*(nn.Linear(2, 2) for _ in range(2)))
+        >>> match_models(deep, base).parameters["3.weight"]
+        '1.weight'
+    """
+    matcher = _Matcher()
+    matcher.walk(inner(model), inner(base), "", "")
+    return Match(
+        parameters=matcher.parameters,
+        modules=matcher.modules,
+        deeper=tuple(dict.fromkeys(matcher.deeper)),
+    )
+
+
+def tied_names(
+    model: nn.Module, base: nn.Module, match: Match
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """All names of each distinct parameter, and the base parameter it corresponds to.
+
+    Args:
+        model: whose parameters may be tied.
+        base: its base.
+        match: which name corresponds to which.
+
+    Returns:
+        By the first name of each parameter: all its names, and the first name of its counterpart.
+
+    Raises:
+        UnrelatedModels: what is tied in one of the two is separate in the other.
+    """
+
+    def groups(of: nn.Module) -> dict[int, list[str]]:
+        result: dict[int, list[str]] = {}
+        for name, p in of.named_parameters(remove_duplicate=False):
+            result.setdefault(id(p), []).append(plain_name(name))
+        return result
+
+    first = {name: same[0] for same in groups(base).values() for name in same}
+    names: dict[str, tuple[str, ...]] = {}
+    base_of: dict[str, str] = {}
+    for same in groups(model).values():
+        counterparts = {first[match.parameters[name]] for name in same}
+        if len(counterparts) > 1:
+            raise UnrelatedModels(
+                f"{' and '.join(same)} are one tied parameter in the model but "
+                f"{' and '.join(sorted(counterparts))} are separate in the base. Tie both or "
+                "neither."
+            )
+        names[same[0]] = tuple(same)
+        base_of[same[0]] = counterparts.pop()
+    by_base: dict[str, list[str]] = {}
+    for name, aliases in names.items():
+        # Siblings matched to one base layer share their counterpart; aliases do not.
+        for alias in aliases:
+            by_base.setdefault(match.parameters[alias], []).append(name)
+    for base_name, members in by_base.items():
+        twins = {n for n, f in first.items() if f == first[base_name]}
+        if len(twins) > 1:
+            owners = {name for twin in twins for name in by_base.get(twin, [])}
+            if len(owners) > 1 and len(set(members)) == 1:
+                raise UnrelatedModels(
+                    f"{' and '.join(sorted(twins))} are one tied parameter in the base but "
+                    f"{' and '.join(sorted(owners))} are separate in the model. Tie both or "
+                    "neither."
+                )
+    return names, base_of
+
+
+class _Matcher:
+    def __init__(self) -> None:
+        self.parameters: dict[str, str] = {}
+        self.modules: dict[str, str] = {}
+        self.deeper: list[str] = []
+
+    def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
+        """Match the parameters and the children of two modules, and theirs in turn.
+
+        Args:
+            model: a module of the model.
+            base: its counterpart in the base.
+            at: name of the module in the model, empty for the model itself.
+            base_at: name of its counterpart in the base.
+
+        Raises:
+            UnrelatedModels: a parameter or a child has no counterpart, or the two differ in their
+                number of dimensions.
+        """
+        self.modules[at] = base_at
+        own = {k: p for k, p in model._parameters.items() if p is not None}
+        base_own = {k: p for k, p in base._parameters.items() if p is not None}
+        for key, base_key in self._pairs(own, base_own, at, "parameter").items():
+            if own[key].dim() != base_own[base_key].dim():
+                raise UnrelatedModels(
+                    f"Parameter {_join(at, key)} has shape {tuple(own[key].shape)} in the model "
+                    f"and {tuple(base_own[base_key].shape)} in the base. They must have the same "
+                    "number of dimensions: build both with the same code, in two sizes."
+                )
+            self.parameters[_join(at, key)] = _join(base_at, base_key)
+        children = {k: inner(m) for k, m in model._modules.items() if m is not None}
+        base_children = {k: inner(m) for k, m in base._modules.items() if m is not None}
+        for key, base_key in self._pairs(children, base_children, at, "module").items():
+            self.walk(
+                children[key], base_children[base_key], _join(at, key), _join(base_at, base_key)
+            )
+
+    def _pairs(
+        self, items: Mapping[str, object], base_items: Mapping[str, object], at: str, what: str
+    ) -> dict[str, str]:
+        """Match keys: equal keys, except numbered siblings whose numbers differ."""
+        result: dict[str, str] = {}
+        groups, base_groups = _grouped(items), _grouped(base_items)
+        for prefix in dict.fromkeys(chain(groups, base_groups)):
+            keys, base_keys = groups.get(prefix, []), base_groups.get(prefix, [])
+            if set(keys) == set(base_keys):
+                result.update({key: key for key in keys})
+                continue
+            if not keys or not base_keys:
+                key = (keys or base_keys)[0]
+                where = "model" if keys else "base"
+                raise UnrelatedModels(
+                    f"The {what} {_join(at, key)} exists only in the {where}. The base must be the "
+                    "same architecture in another size: build both with the same code."
+                )
+            self.deeper.append(at)
+            try:
+                result.update(self._siblings(items, base_items, keys, base_keys, at, what))
+            except UnrelatedModels:
+                repeated = _same_runs(items, base_items, keys, base_keys)
+                repeated = repeated or _common_ends(items, base_items, keys, base_keys)
+                if repeated is None:
+                    raise
+                result.update(repeated)
+        return result
+
+    def _siblings(
+        self,
+        items: Mapping[str, object],
+        base_items: Mapping[str, object],
+        keys: list[str],
+        base_keys: list[str],
+        at: str,
+        what: str,
+    ) -> dict[str, str]:
+        """Match repeated siblings of different number: same structure, in order."""
+        runs, base_runs = _runs(items, keys), _runs(base_items, base_keys)
+        if [kind for kind, _ in runs] == [kind for kind, _ in base_runs]:
+            # The same sequence of kinds, repeated more or less often.
+            pairs = list(zip(runs, base_runs, strict=True))
+        else:
+            by_kind: dict[Hashable, list[str]] = {}
+            for key in base_keys:
+                by_kind.setdefault(structure(base_items[key]), []).append(key)
+            members: dict[Hashable, list[str]] = {}
+            for key in keys:
+                members.setdefault(structure(items[key]), []).append(key)
+            pairs = [((k, same), (k, by_kind.get(k, []))) for k, same in members.items()]
+        result = {}
+        for (_, same), (_, available) in pairs:
+            if not available:
+                raise UnrelatedModels(
+                    f"The {what} {_join(at, same[0])} has no counterpart among "
+                    f"{', '.join(_join(at, k) for k in base_keys)} of the base: none has the same "
+                    "parts. Use a base that contains at least one of each kind of block."
+                )
+            # Of the same parts, the ones with the same proportions come first: a block that doubles
+            # the channels has the parts, but not the shapes, of one that keeps them.
+            for proportion in dict.fromkeys(_proportions(items[k]) for k in same):
+                alike = [k for k in same if _proportions(items[k]) == proportion]
+                pool = [k for k in available if _proportions(base_items[k]) == proportion]
+                if not pool:
+                    pool = available
+                    if len({_proportions(base_items[k]) for k in pool}) > 1:
+                        distinct = len({_shapes(items[k]) for k in same}) == len(same)
+                        if distinct and len(same) > len(base_keys):
+                            raise UnrelatedModels(_each_of_its_own(at, same, base_keys))
+                        raise UnrelatedModels(
+                            f"The {what} {_join(at, alike[0])} could correspond to several of the "
+                            f"base ({', '.join(_join(at, k) for k in pool)}), whose proportions "
+                            "differ from its own. Use a base with the same proportions."
+                        )
+                for i, key in enumerate(alike):
+                    result[key] = pool[i * len(pool) // len(alike)]
+        return result
+
+
+def _same_runs(
+    items: Mapping[str, object],
+    base_items: Mapping[str, object],
+    keys: list[str],
+    base_keys: list[str],
+) -> dict[str, str] | None:
+    """Match flat sequences that are the same runs of equal layers, each run longer or shorter.
+
+    Stages of MobileNet and its like: a layer that changes the channels, then some that keep them.
+    None if they are other sequences, or grow in different ways.
+    """
+
+    def equal_layers(items: Mapping[str, object], names: list[str]) -> list[list[str]]:
+        alike = groupby(names, key=lambda name: (structure(items[name]), _shapes(items[name])))
+        return [list(run) for _, run in alike]
+
+    runs, base_runs = equal_layers(items, keys), equal_layers(base_items, base_keys)
+    if len(runs) != len(base_runs):
+        return None
+    firsts = [(run[0], base[0]) for run, base in zip(runs, base_runs, strict=True)]
+    alike = all(structure(items[a]) == structure(base_items[b]) for a, b in firsts)
+    if not alike or not _one_growth(
+        [(_shapes(items[a]), _shapes(base_items[b])) for a, b in firsts]
+    ):
+        return None
+    return {
+        key: base[i * len(base) // len(run)]
+        for run, base in zip(runs, base_runs, strict=True)
+        for i, key in enumerate(run)
+    }
+
+
+def _common_ends(
+    items: Mapping[str, object],
+    base_items: Mapping[str, object],
+    keys: list[str],
+    base_keys: list[str],
+) -> dict[str, str] | None:
+    """Match a flat sequence whose ends are alike and whose middle repeats more or less often.
+
+    The longer sequence must be the shorter one with a stretch put in that repeats, shape by shape,
+    what stands before it. None if there is no such stretch.
+    """
+    if len(keys) < len(base_keys):
+        flipped = _common_ends(base_items, items, base_keys, keys)
+        # Of several layers of the base that correspond to one of the model, the first is compared.
+        return {b: a for a, b in reversed(flipped.items())} if flipped is not None else None
+    kinds, base_kinds = (
+        [structure(items[k]) for k in keys],
+        [structure(base_items[k]) for k in base_keys],
+    )
+    shapes, base_shapes = (
+        [_shapes(items[k]) for k in keys],
+        [_shapes(base_items[k]) for k in base_keys],
+    )
+    extra = len(keys) - len(base_keys)
+    # The shortest period first: a run of equal layers repeats with every longer one as well.
+    for period in range(1, extra + 1):
+        if extra % period:
+            continue
+        for at in range(len(base_keys), period - 1, -1):
+            inserted = range(at, at + extra)
+            source = [*range(at), *(at - period + (i - at) % period for i in inserted)]
+            source += range(at, len(base_keys))
+            repeats = all(shapes[i] == shapes[i - period] for i in inserted)
+            alike = all(kinds[i] == base_kinds[j] for i, j in enumerate(source))
+            pairs = [(shapes[i], base_shapes[j]) for i, j in enumerate(source)]
+            if repeats and alike and _one_growth(pairs):
+                return {keys[i]: base_keys[j] for i, j in enumerate(source)}
+    return None
+
+
+def _each_of_its_own(at: str, same: list[str], base_keys: list[str]) -> str:
+    return (
+        f"The layers {_join(at, same[0])} to {_join(at, same[-1])} have all different shapes "
+        "(stages that widen, or layers that each read what all before them gave): more of "
+        "them change what the others read, for which no depth rule is known. Use a base of "
+        f"{len(same)} such "
+        f"layers (it has {len(base_keys)}) and scale the width alone."
+    )
+
+
+def _shapes(part: object) -> tuple[tuple[int, ...], ...]:
+    if isinstance(part, torch.Tensor):
+        return (tuple(part.shape),)
+    return tuple(tuple(p.shape) for p in part.parameters()) if isinstance(part, nn.Module) else ()
+
+
+def _one_growth(pairs: Sequence[tuple[Hashable, Hashable]]) -> bool:
+    """Whether layers of the same shapes in the base have the same shapes in the model."""
+    growth: dict[Hashable, Hashable] = {}
+    return all(growth.setdefault(base, model) == model for model, base in pairs)
+
+
+def _runs(items: Mapping[str, object], keys: list[str]) -> list[tuple[Hashable, list[str]]]:
+    """Consecutive keys of the same structure."""
+    return [(kind, list(run)) for kind, run in groupby(keys, key=lambda k: structure(items[k]))]
+
+
+def _join(at: str, key: str) -> str:
+    return f"{at}.{key}" if at else key
+
+
+def _grouped(items: Mapping[str, object]) -> dict[str, list[str]]:
+    """Keys by what stands before their trailing number; keys without one stand alone."""
+    groups: dict[str, list[str]] = {}
+    for key in items:
+        numbered = re.fullmatch(r"(.*?)\d+", key)
+        groups.setdefault(f"{numbered[1]}#" if numbered else key, []).append(key)
+    return groups
+
+
+def structure(part: object) -> Hashable:
+    """What a module is made of, whatever its sizes and however often its layers repeat."""
+    if isinstance(part, torch.Tensor):
+        return part.dim()
+    assert isinstance(part, nn.Module)
+    part = inner(part)
+    own = frozenset((k, p.dim()) for k, p in part._parameters.items() if p is not None)
+    children = {k: m for k, m in part._modules.items() if m is not None}
+    nested = frozenset(
+        (prefix, frozenset(structure(children[k]) for k in keys))
+        for prefix, keys in _grouped(children).items()
+    )
+    return _class(part).__qualname__, own, nested
+
+
+def _class(module: nn.Module) -> type:
+    """The class as written: sharding replaces it by a subclass."""
+    return next(c for c in type(module).__mro__ if not issubclass(c, FSDPModule))
+
+
+def _proportions(part: object) -> Hashable:
+    """The sizes of a module's parameters relative to the largest, coarsely."""
+    tensors = (
+        [part]
+        if isinstance(part, torch.Tensor)
+        else list(part.parameters())
+        if isinstance(part, nn.Module)
+        else []
+    )
+    sizes = [size for tensor in tensors for size in tensor.shape]
+    largest = max(sizes, default=1)
+    return tuple(round(size / largest, 2) for size in sizes)
