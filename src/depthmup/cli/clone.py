@@ -12,11 +12,7 @@ PACKAGE = "reproduction"
 
 
 def reproduction(part: str) -> ModuleType:
-    """A module of the folder ``reproduction`` of a clone; no other folder of that name is imported.
-
-    Raises:
-        ValueError: there is no clone; says where one is looked for.
-    """
+    """A module of the folder ``reproduction`` of a clone; no other of that name is imported."""
     if (root := clone()) is None:
         raise ValueError(
             "the paper's figures and claims are not part of the installed package: they are the "
