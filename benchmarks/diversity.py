@@ -22,7 +22,6 @@ from torch.nn import functional
 from benchmarks.networks import cell_at
 from depthmup import limits
 from depthmup.data import digits
-from depthmup.diagnostics import diversity, diversity_at_infinite_depth, feature_distances
 from depthmup.models import ResidualMLP
 from depthmup.records import Cell, Data, Estimate
 from depthmup.rules import scheme
@@ -31,6 +30,8 @@ from depthmup.training import batches, build, dataset
 from depthmup.training.loop import optimizer_of
 from depthmup.training.native import BuildError, library
 from depthmup.training.native.member import member
+from reproduction.probes.diversity import diversity, diversity_at_infinite_depth, feature_distances
+from reproduction.theory.diversity import feature_diversity
 
 DEPTHS = (64, 128, 256, 512, 1024)
 EPS = (1 / 32, 1 / 16, 1 / 8, 1 / 4)
@@ -152,7 +153,7 @@ def exact_linear(name: str, depth: float, *, lr: float) -> Array:
     solution = limits.linear(
         linear_steps(), depth=depth, lr=lr, alpha=alpha, gamma=gamma, history=True
     )
-    last = limits.feature_diversity(solution, EPS, at=0.25)[:, -2:]
+    last = feature_diversity(solution, EPS, at=0.25)[:, -2:]
     return np.sqrt(np.square(last).mean(axis=1))[None]
 
 

@@ -28,7 +28,7 @@ from benchmarks.networks import cell_at
 from benchmarks.predict_table import header, number, octaves, slope, verdict
 from depthmup import limits
 from depthmup.data import digits
-from depthmup.diagnostics import GaussNewton, agreement, sharpness
+from depthmup.diagnostics import GaussNewton, sharpness
 from depthmup.records import Cell, Estimate, Task, environment
 from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
@@ -36,6 +36,7 @@ from depthmup.statistics.drift import rate_estimate
 from depthmup.sweep import InProcess, Measure, Processes, Store, along_depth, run, training
 from depthmup.training.data_and_weights import batches as batches_of
 from depthmup.training.data_and_weights import build, dataset
+from reproduction.probes import agreement
 
 BASE_WIDTH, BASE_DEPTH = 64, 8
 DEPTHS = (8, 16, 32, 64, 128)

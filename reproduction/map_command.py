@@ -120,7 +120,7 @@ def _measured(
     """The points that networks of the paper's kind show, trained on random data."""
     import torch
 
-    from depthmup.diagnostics import measured_map
+    from reproduction.probes.regimes import measured_map
 
     torch.set_num_threads(1)  # networks this small lose by more
     small, full = (

@@ -17,7 +17,9 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Types and shapes in signatures of these packages are checked at every call, while testing.
-install_import_hook(["depthmup.limits", "depthmup.statistics"], "typechecker.checked")
+install_import_hook(
+    ["depthmup.limits", "depthmup.statistics", "reproduction.theory"], "typechecker.checked"
+)
 
 # A deadline would make every property depend on how busy the machine is.
 settings.register_profile("depthmup", deadline=None)

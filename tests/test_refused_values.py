@@ -3,22 +3,15 @@
 import pytest
 
 import depthmup
-from depthmup.diagnostics import (
-    agreement_with_width,
-    diversity_at_infinite_depth,
-    local_slopes,
-    log_slopes,
-)
-from depthmup.limits import Step, kernel, mse
+from depthmup.diagnostics import local_slopes, log_slopes
+from depthmup.limits import kernel
 from depthmup.models import ResidualMLP
 from depthmup.statistics import Search, next_round, share
 
 DESIGN = depthmup.Design(base={"batch": 32, "tokens": 6400}, batch=(32, 64))
 SIZES = ({"depth": 4}, {"depth": 8})
 SEARCH = Search(sizes=SIZES, costs=(1.0, 2.0), base=SIZES[0], axes=("depth",), start=-6.0)
-RUNS = [[[[1.0]]]] * 3
 HUGE = 10**400
-STEPS = [Step([[1.0]], mse([[0.5]]))]
 
 
 @pytest.mark.parametrize(
@@ -29,15 +22,9 @@ STEPS = [Step([[1.0]], mse([[0.5]]))]
         (lambda: local_slopes([0, 2, 4], [1, 2, 8]), "positive sizes"),
         (lambda: local_slopes([2, 2, 4], [1, 2, 8]), "differ from one to the next"),
         (lambda: log_slopes([[4.0], [8.0]], [1.0, 2.0, 3.0], [0, 0]), "one size and one seed"),
-        (lambda: agreement_with_width(STEPS, widths=[0], depth=2), "widths of at least 1"),
-        (
-            lambda: agreement_with_width(STEPS, widths=[8], depth=2, runs=HUGE),
-            "at most 100,000 runs",
-        ),
         (lambda: share(0, 0), "one trial or more; got 0 of 0"),
         (lambda: share(3, 2), "got 3 of 2"),
         (lambda: next_round(SEARCH, [{}]), "each of the 2 sizes; got 1"),
-        (lambda: diversity_at_infinite_depth((0, 4, 8), RUNS, [0.1]), "depths of at least 1"),
         (lambda: kernel([[1.0]], depth=HUGE, branch=0.5), "depth to be at most"),
         (lambda: ResidualMLP(inputs=8, width=16, depth=HUGE, outputs=3), "depth to be at most"),
     ],

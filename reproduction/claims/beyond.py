@@ -55,7 +55,7 @@ def network_of(*, width: int, depth: int, run: int, **settings: Any) -> dict[str
         run: which of the repetitions, the seed.
         settings: of its blocks, as fields of ``diagnostics.Blocks``.
     """
-    from depthmup.diagnostics import Blocks, train_factored
+    from reproduction.probes.factored import Blocks, train_factored
 
     trained = train_factored(reference(), Blocks(**settings), width=width, depth=depth, seed=run)
     return {"outputs": trained.outputs[:, 0].tolist()}

@@ -49,8 +49,8 @@ def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> di
         steps: after which to measure.
         eps: distances along depth, as shares of it.
     """
-    from depthmup.diagnostics import feature_distances
     from depthmup.training import dataset, trained
+    from reproduction.probes.diversity import feature_distances
 
     described = Cell.from_json(cell)
     inputs = dataset(described.data).inputs[:EXAMPLES]
@@ -230,7 +230,7 @@ def _fig17(setting: Setting) -> Experiment:
 
 
 def _endless(ode: Kind, store: Store) -> Estimate:
-    from depthmup.diagnostics import diversity_at_infinite_depth
+    from reproduction.probes.diversity import diversity_at_infinite_depth
 
     runs = [[d[None] for d in ode.distances(store, depth).T] for depth in ode.depths]
     try:

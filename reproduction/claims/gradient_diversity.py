@@ -40,8 +40,8 @@ def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
     """
     from torch.nn import functional
 
-    from depthmup.diagnostics import gradient_diversity
     from depthmup.training import dataset, trained
+    from reproduction.probes.diversity import gradient_diversity
 
     described = Cell.from_json(cell)
     data = dataset(described.data)

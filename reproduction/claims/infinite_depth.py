@@ -16,6 +16,7 @@ from reproduction.claims.panels import Axis, lines
 from reproduction.claims.problems import IMAGES_LR, images, reference, vectors
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
+from reproduction.theory.propagators import proposition_residual
 
 DEPTHS = (16, 32, 64, 128, 256, 512)
 
@@ -121,9 +122,7 @@ def _proposition(setting: Setting) -> Experiment:
             vectors(), depth=math.inf, lr=0.6, multiplier=0.7, history=True, tol=1e-13
         )
         # The second rate is 1 % off: a control that must fail.
-        right, wrong = (
-            limits.proposition_residual(s, lr=lr, multiplier=0.7) for lr in (0.6, 0.606)
-        )
+        right, wrong = (proposition_residual(s, lr=lr, multiplier=0.7) for lr in (0.6, 0.606))
         return Conclusion(
             comparisons=(
                 *(
@@ -220,7 +219,7 @@ def nonlinear_outputs(
         alpha: exponent of the branch multiplier.
         gamma: exponent of an update's size.
     """
-    from depthmup.diagnostics import Blocks, train_factored
+    from reproduction.probes.factored import Blocks, train_factored
 
     steps, options = nonlinear_problem(activation)
     blocks = Blocks(alpha=alpha, gamma=gamma, activation=activation, **options)

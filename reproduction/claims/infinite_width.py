@@ -46,7 +46,7 @@ def stream_of(
         gamma: exponent of an update's size.
         data: what is trained on, as fields of ``Data``.
     """
-    from depthmup.diagnostics import Blocks, train_factored
+    from reproduction.probes.factored import Blocks, train_factored
 
     steps = images(Data(**data), count=STEPS)
     exact_outputs, exact_rms = _limit(Data(**data), depth)
@@ -124,7 +124,7 @@ def _fig8(setting: Setting) -> Experiment:
 
 def _approach(squares: np.ndarray, widths: Sequence[int], words: str) -> Comparison:
     """The exponent at which mean squared distances, (widths, runs), fall with width."""
-    from depthmup.diagnostics import approach
+    from reproduction.probes.agreement import approach
 
     convergence = approach(widths, squares, expected=-0.5)
     return Comparison(
@@ -247,7 +247,7 @@ def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> di
         alpha: exponent of the branch multiplier.
         gamma: exponent of an update's size.
     """
-    from depthmup.diagnostics import Blocks, train_factored
+    from reproduction.probes.factored import Blocks, train_factored
 
     blocks = Blocks(alpha=alpha, gamma=gamma)
     trained = train_factored(reference(), blocks, width=width, depth=depth, seed=run)

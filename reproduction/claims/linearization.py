@@ -82,8 +82,8 @@ def distances_of(*, cell: str) -> dict[str, Any]:
     import torch
     from torch.nn import functional
 
-    from depthmup.diagnostics import branch_linearizations
     from depthmup.training import batches, build, dataset, optimizer_of, trained
+    from reproduction.probes.linearization import branch_linearizations
 
     described = Cell.from_json(cell)
     data, order = dataset(described.data), batches(described)

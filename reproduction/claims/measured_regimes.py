@@ -133,8 +133,8 @@ def regime_of(
     """
     import torch
 
-    from depthmup.diagnostics import DECISIVE, measured_regime
     from depthmup.training import dataset
+    from reproduction.probes.regimes import DECISIVE, measured_regime
 
     examples = dataset(Data(**data))
 
@@ -271,7 +271,7 @@ def farthest(
         what: the exponent in words, for the comparison.
         paper: the claim in words.
     """
-    from depthmup.diagnostics import DECISIVE
+    from reproduction.probes.regimes import DECISIVE
 
     gaps = {
         pair: abs(measured[pair]["exponents"][name] - expected)

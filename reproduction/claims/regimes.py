@@ -21,7 +21,7 @@ from reproduction.claims.survey import survey
 from reproduction.evidence import Accepted, Comparison
 
 if TYPE_CHECKING:
-    from depthmup.limits import DepthExponents
+    from reproduction.theory.regimes import DepthExponents
 
 MARGIN = 0.04
 """How far from 0 an exponent must be for a quantity to grow or vanish with depth."""
@@ -44,7 +44,7 @@ def computed_exponents(alpha: Exponent, gamma: Exponent) -> "DepthExponents":
 
     *Source:* ``limits.depth_exponents``.
     """
-    from depthmup.limits import depth_exponents
+    from reproduction.theory.regimes import depth_exponents
 
     return depth_exponents(alpha, gamma, margin=MARGIN)
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from depthmup.cli import agreement, main
+from depthmup.cli import main
 
 SMALL = ["--steps", "3", "--batch-size", "2"]
 
@@ -120,13 +120,3 @@ def test_bad_input(wrong, message, tmp_path, capsys):
 def test_the_check_refuses_what_it_would_ignore(option, capsys):
     assert main(["limit", *SMALL, "--check", *option]) == 2
     assert f"{option[0]} cannot be combined with --check" in capsys.readouterr().err
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [[], ["--block-depth", "2", "--scheme", "completep"]])
-def test_check_finds_the_slopes_of_the_theory(options, capsys, monkeypatch):
-    monkeypatch.setattr(agreement, "WIDTHS", agreement.WIDTHS[:-1] if options else agreement.WIDTHS)
-    assert main(["limit", *SMALL, "--check", "--json", *options]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [each["expected"] for each in found.values()] == [-0.5, -0.5, -1.0]
-    assert all(each["agrees"] for each in found.values())

@@ -10,16 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from depthmup.diagnostics import (
-    Paths,
-    branch_linearizations,
-    check,
-    feature_distances,
-    first_nonfinite,
-    gradient_diversity,
-    locate,
-    observe,
-)
+from depthmup.diagnostics import Paths, check, first_nonfinite, locate, observe
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
@@ -38,10 +29,6 @@ def make(name):
 def examples(name):
     generator = torch.Generator().manual_seed(1)
     return (faults.tokens if name == "transformer" else faults.vectors)(generator)
-
-
-def branches(name):
-    return "layers.*.attention" if name == "transformer" else "branches.*"
 
 
 def sharded(model, every):
@@ -87,11 +74,6 @@ def seen(name, how):
         model, inputs, points, made, initial=first, weights=weights, paths=paths.lengths
     )
     result = {str(k): v for o in (first, second) for k, v in o.values.items()}
-    result |= branch_linearizations(model, inputs, branches(name), weights)
-    if name == "mlp":
-        d = feature_distances(model, inputs, "branches.*", eps=(1 / 8, 1 / 4), at=(0.25,))
-        diversity = gradient_diversity(model, "branches.*.matrices.0.weight")
-        result |= {"near": d[0, 0], "far": d[0, 1], "raw": diversity.raw, "c": diversity.centred}
     assert first_nonfinite(model, inputs) is None
     return {key: float(value) for key, value in result.items()}
 

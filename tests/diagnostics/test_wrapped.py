@@ -18,7 +18,7 @@ def together(folder, how, ranks=2):
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["ddp", "blocks", "matrices"], ids=lambda h: h)
 def test_two_processes_see_what_one_sees_at_first_and_after_training(how, tmp_path):
-    """Every observable, linearization and diversity; each process trains on half of the examples.
+    """Every observable; each process trains on half of the examples.
 
     Adam's epsilon is large enough for sums in another order not to be blown up where gradients are
     near zero.

@@ -36,7 +36,7 @@ WITHOUT_SOURCE = {
         "depthmup.diagnostics": "first_nonfinite locate observe",
     },
     "a definition of school": {
-        "depthmup.limits": "cross_entropy mse smooth",
+        "depthmup.limits": "cross_entropy mse resolve smooth",
         "depthmup.diagnostics": "local_slopes",
         "depthmup.statistics": "drifts local_slopes slope_weights standard_errors",
     },
@@ -51,7 +51,7 @@ WITHOUT_SOURCE = {
 THEORY = {
     "depthmup.rules": "Family Regime Response Scheme",
     "depthmup.limits": "Block Hermite Kernel Particles SGD Sobol",
-    "depthmup.diagnostics": "Blocks GaussNewton",
+    "depthmup.diagnostics": "GaussNewton",
 }
 
 

@@ -171,36 +171,6 @@ def test_variances_beyond_any_grid_are_an_explosion():
     assert np.isnan(single.variance[1])
 
 
-@pytest.mark.parametrize("lr", [0.0, -1.0, math.nan, math.inf])
-def test_exponents_of_a_step_need_one(lr):
-    with pytest.raises(ValueError, match="lr must be positive and finite"):
-        limits.depth_exponents("1/2", "1/2", lr=lr)
-
-
-def test_exponents_that_cannot_be_computed_are_none():
-    """Nothing moves at all: no exponent says that training is unstable."""
-    for options in ({"multiplier": 0.0}, {"multiplier": 1e-200}):
-        with pytest.raises(ValueError, match=r"exponents of f_1.* are not numbers"):
-            limits.depth_exponents("1/2", "1/2", depths=(8, 16, 32, 64), **options)
-    assert limits.depth_exponents("1/2", 60, depths=(8, 16, 32, 64)).region == "trivial"
-
-
-def test_diversity_arguments(make_steps):
-    s = limits.linear(make_steps(0), depth=8, lr=0.5, history=True)
-    with pytest.raises(ValueError, match="multiples of 1/8"):
-        limits.feature_diversity(s, [0.1])
-    for eps in ([0.9], [], [0.125, -0.125], [0.0]):
-        with pytest.raises(ValueError, match="at < at"):
-            limits.feature_diversity(s, eps)
-    kinked = limits.nonlinear(
-        make_steps(0, count=1) * 2, activation="relu", lr=0.5, tol=1e-4, history=True
-    )
-    with pytest.raises(ValueError, match="graded panels"):
-        limits.feature_diversity(kinked, [0.1])
-    with pytest.raises(ValueError, match="history=True"):
-        limits.feature_diversity(limits.linear(make_steps(0), depth=8, lr=0.5), [0.5])
-
-
 def test_values_that_hold_arrays_are_compared_by_identity(make_steps):
     """Entrywise comparison of arrays has no truth value; a step can be in a set or a cache."""
     steps = make_steps(0)

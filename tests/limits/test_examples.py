@@ -34,7 +34,7 @@ def test_examples(name):
 
 
 SHOWN = "linear nonlinear two_matrix mean_ode sign_sgd problem solve mse cross_entropy smooth Step"
-SHOWN += " Loss Branch SGD Sobol Hermite Particles propagators feature_diversity depth_exponents"
+SHOWN += " Loss Branch SGD Sobol Hermite Particles"
 
 
 @pytest.mark.parametrize("name", SHOWN.split())

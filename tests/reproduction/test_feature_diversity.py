@@ -8,7 +8,6 @@ import pytest
 from cells import cell
 from pytest import approx
 
-from depthmup.diagnostics import feature_distances
 from depthmup.records import Cell, Measurement
 from depthmup.rules import ODE, general
 from depthmup.sweep import InProcess, Store
@@ -16,6 +15,7 @@ from depthmup.training import build, dataset
 from reproduction import Setting, named, reproduce
 from reproduction.claims.feature_diversity import STARTS, distances_of
 from reproduction.evidence import Reproduction
+from reproduction.probes.diversity import feature_distances
 
 YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 SIZES = {"width": 64, "depths": (8, 64, 128, 256, 512), "seeds": 4, "steps": 10, "window": 1}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from depthmup import limits
 
+from depthmup.cli.clone import reproduction
 from depthmup.cli.folders import page_and_data
 from depthmup.cli.output import print_json
 
@@ -131,18 +132,16 @@ def run(options: Options) -> int:
     _only_for_optimum(options)
     depth, steps = _depth(options.depth), _steps(options)
     if options.check:
-        from depthmup.cli.agreement import check
-        from depthmup.diagnostics import Blocks
-
         _refuse_beside_check(options)
-        blocks = Blocks(
-            lr=options.lr,
-            lr_second=options.lr_second,
-            block_depth=options.block_depth,
-            width_ratio=options.width_ratio,
+        blocks = {
+            "lr": options.lr,
+            "lr_second": options.lr_second,
+            "block_depth": options.block_depth,
+            "width_ratio": options.width_ratio,
             **_scaling(options),
-        )
-        return check(steps, blocks, json=options.json)
+        }
+        checked: int = reproduction("check_command").check(steps, blocks, as_json=options.json)
+        return checked
     solution = _solve(options, steps, depth)
     rms = [line.mean(1).tolist() for line in solution.rms]
     result = {
@@ -312,8 +311,8 @@ def _refuse_beside_check(options: Options) -> None:
         if getattr(options, name) != getattr(Options(), name):
             raise ValueError(
                 f"--{name.replace('_', '-')} cannot be combined with --check, which trains linear "
-                "networks of fixed sizes. depthmup.diagnostics.agreement_with_width and "
-                "agreement_with_depth take more settings."
+                "networks of fixed sizes. agreement_with_width and agreement_with_depth in "
+                "reproduction/probes/agreement.py take more settings."
             )
 
 

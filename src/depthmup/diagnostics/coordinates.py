@@ -136,7 +136,13 @@ def check(
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a check trains and what it expects, as the arguments of ``check`` say."""
+    """What a check trains and what it expects, as the arguments of ``check`` say.
+
+    Attributes:
+        model, scheme, optimizer, widths, depths, seeds, steps, lr, modules: as there.
+        plan_options, prepare, progress: as there.
+        along: sizes by further axes.
+    """
 
     model: Model
     scheme: str | Scheme | None = None

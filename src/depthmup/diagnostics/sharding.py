@@ -6,8 +6,7 @@ What was kept of the shards is made whole where it is used, one module at a time
 take part, and does if all run the same hooks.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -47,27 +46,6 @@ def forward(model: nn.Module, inputs: Any) -> Any:
         if isinstance(module, _fsdp_module()):
             module.reshard()
     return output
-
-
-@contextmanager
-def parts_unhooked(module: nn.Module) -> Iterator[None]:
-    """Keep FSDP2 from replacing the parameters of a module's parts, which others stand in for."""
-    tables = []
-    for part in module.modules():
-        if part is module:
-            continue
-        for table in (part._forward_pre_hooks, part._forward_hooks):
-            tables.append((table, dict(table)))
-            for key, hook in list(table.items()):
-                owner = type(getattr(hook, "__self__", None))
-                if owner.__module__.startswith("torch.distributed"):
-                    del table[key]
-    try:
-        yield
-    finally:
-        for table, hooks in tables:
-            table.clear()
-            table.update(hooks)
 
 
 def _fsdp_module() -> Any:

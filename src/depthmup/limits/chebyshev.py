@@ -50,9 +50,18 @@ class Rule:
 def rule(degree: int) -> Rule:
     """The rule with ``degree + 1`` points.
 
-    >>> r = rule(8)
-    >>> bool(np.allclose(r.integral @ r.points**3, r.points**4 / 4))
-    True
+    Args:
+        degree: of the polynomials for which it is exact, at least 1.
+
+    Returns:
+        Points of [0, 1], and what integrates, derives and interpolates a function by its values.
+
+    Example:
+        >>> r = rule(8)
+        >>> bool(np.allclose(r.integral @ r.points**3, r.points**4 / 4))
+        True
+
+    *Source:* Trefethen (2000), Spectral Methods in MATLAB, Chapters 6 and 12.
     """
     x = -np.cos(np.pi * np.arange(degree + 1) / degree)
     values = series.chebvander(x, degree)

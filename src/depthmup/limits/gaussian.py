@@ -430,7 +430,21 @@ class Expansion:
 
 
 def resolve(activation: str | Activation) -> Activation:
-    """An activation by name, or as given."""
+    """An activation by name, or as given.
+
+    Args:
+        activation: a name such as ``relu``, or an activation.
+
+    Returns:
+        The activation.
+
+    Raises:
+        ValueError: no activation has this name; lists those there are.
+
+    Example:
+        >>> resolve("relu").name
+        'relu'
+    """
     if isinstance(activation, Activation):
         return activation
     if activation not in ACTIVATIONS:

@@ -24,11 +24,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.chebyshev import rule
-from depthmup.limits.gaussian import Activation, resolve
-from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Neurons, Sobol
-from depthmup.limits.solution import Solution
+from depthmup.limits import Activation, Neurons, Sobol, Solution, resolve, rule
+from depthmup.statistics import Array
 
 
 def linearization(
@@ -44,27 +41,11 @@ def linearization(
 
     To leading order in 1/depth, of networks with one matrix per block (their only one) or two.
 
-    Args:
-        solution: ``limits.nonlinear`` or ``limits.two_matrix`` of infinite depth, 1/2 <= alpha < 1,
-            with ``history=True``.
-        depth: L of the network whose distance is asked for.
-        at: where in depth, from 0 to 1.
-        width_ratio: that of the solution, for two matrices.
-        activation: that of the solution, if it was none of the names.
-        neurons: what averages over neurons are taken with; 4 scrambles of 4096 points by default.
-
-    Returns:
-        One distance per training vector, before its own update; nan where W1 has not moved.
-
-    Raises:
-        ValueError: a solution without history, of finite depth or on graded panels; a depth below
-            1; a position outside [0, 1].
-
     Example:
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
         >>> s = limits.two_matrix(steps, depth=math.inf, lr=1.0, activation="tanh", history=True)
-        >>> near, far = (limits.linearization(s, depth)[1] for depth in (2**20, 2**22))
+        >>> near, far = (linearization(s, depth)[1] for depth in (2**20, 2**22))
         >>> round(float(near / far), 2)  # L^-1/2
         2.0
 

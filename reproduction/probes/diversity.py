@@ -11,16 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from depthmup.diagnostics.sharding import forward, whole
 from depthmup.records import Estimate
 from depthmup.rules import Exponent, exponent
-from depthmup.statistics import local_slopes, mean
-from depthmup.tracing import matches, plain_name, unwrapped
-
-Array = NDArray[np.float64]
+from depthmup.statistics import Array, local_slopes, mean
+from depthmup.tracing import matches
 
 
 def feature_distances(
@@ -34,20 +30,6 @@ def feature_distances(
     """d(eps) from every start: the stream's change over eps * L blocks, (starts, eps).
 
     Only the stream at the starts is kept: one tensor per start, and a number per distance.
-
-    Args:
-        model: at the weights to measure.
-        inputs: of its forward pass.
-        blocks: a pattern of names whose modules are called once per layer, in order, with the
-            stream as their first argument; what they return is not used.
-        eps: distances along depth, as shares of it.
-        at: starts, as shares of the depth.
-
-    Returns:
-        The distances, (starts, eps).
-
-    Raises:
-        ValueError: no module matches; a place that is no whole number of layers.
 
     Example:
         >>> from depthmup.models import ResidualMLP
@@ -86,7 +68,8 @@ def feature_distances(
 
     handles = [m.register_forward_pre_hook(at_layer(i)) for i, m in enumerate(modules)]
     try:
-        forward(unwrapped(model), inputs)
+        with torch.no_grad():
+            model(inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -121,17 +104,6 @@ def diversity(
     """Kappa with Student's interval over runs, from ``feature_distances`` of each run.
 
     Starts within a run are averaged (root mean square), as they share weights.
-
-    Args:
-        distances: of each run, (starts, eps).
-        eps: increasing.
-        confidence: of the intervals.
-
-    Returns:
-        Kappa, its interval, and the distances behind it.
-
-    Raises:
-        ValueError: fewer than two runs or two distances.
 
     Example:
         >>> runs = [np.array([[0.1, 0.2, 0.4]]), np.array([[0.11, 0.22, 0.44]])]
@@ -175,20 +147,6 @@ def diversity_at_infinite_depth(
     and the intercept is found by least squares (relative, as all are known about as well). At
     alpha = 1/2 the noise stays, and what is taken off is that layers are finitely many. Intervals
     are Student's over runs, one of each depth making one extrapolation.
-
-    Args:
-        depths: at which distances were measured.
-        distances: of each run at each depth, as ``feature_distances`` gives them.
-        eps: fractions of the depth.
-        alpha: of the branch multiplier.
-        confidence: of the intervals.
-
-    Returns:
-        Kappa and its interval at infinite depth.
-
-    Raises:
-        ValueError: fewer than three depths, unequally many runs, or distances that extrapolate to
-            nothing: at those depths and eps there is only noise.
 
     Example:
         >>> eps, depths = np.array([1/16, 1/8, 1/4]), (64, 256, 1024)
@@ -251,16 +209,6 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
     must have been computed. Neighbours in a network that is linear, or whose nonlinearity comes
     before the matrix, are alike; relu decorrelates them and abs entirely.
 
-    Args:
-        model: with gradients.
-        parameters: a pattern of names, whose ``*`` counts the blocks.
-
-    Returns:
-        One number for each pair of neighbours.
-
-    Raises:
-        ValueError: fewer than four blocks match, or there are no gradients.
-
     Example:
         >>> net = nn.Sequential(*(nn.Linear(3, 3, bias=False) for _ in range(6)))
         >>> for layer in net:
@@ -270,12 +218,8 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
 
     *Source:* TP6 (arXiv 2310.02244) Section 8.1.
     """
-    matching = [
-        p
-        for name, p in unwrapped(model).named_parameters()
-        if matches(parameters, plain_name(name))
-    ]
-    gradients = [whole(p.grad).double().flatten() for p in matching if p.grad is not None]
+    matching = [p for name, p in model.named_parameters() if matches(parameters, name)]
+    gradients = [p.grad.double().flatten() for p in matching if p.grad is not None]
     if len(gradients) < 4 or len(gradients) < len(matching):
         raise ValueError(
             f"Expected the gradients of at least four blocks; {parameters!r} matches "
@@ -301,11 +245,9 @@ def gradient_diversity(model: nn.Module, parameters: str) -> GradientDiversity:
 
 
 def _layers(model: nn.Module, pattern: str) -> list[nn.Module]:
-    layers = [
-        m for n, m in unwrapped(model).named_modules() if n and matches(pattern, plain_name(n))
-    ]
+    layers = [m for n, m in model.named_modules() if n and matches(pattern, n)]
     if len(layers) < 2:
-        names = [n for n, _ in unwrapped(model).named_modules() if n]
+        names = [n for n, _ in model.named_modules() if n]
         raise ValueError(
             f"Expected {pattern!r} to match every block; it matches {len(layers)} modules. There "
             f"are {', '.join(names[:8])}, ..."

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from depthmup import limits
-from depthmup.diagnostics import agreement
+from reproduction.probes import agreement
 
 
 def make_steps(count=3, batch=2, d_in=3, d_out=2, seed=0):

@@ -25,12 +25,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from depthmup.limits.diversity import feature_diversity
-from depthmup.limits.linear import linear
-from depthmup.limits.losses import Array, mse
-from depthmup.limits.solution import Solution
-from depthmup.limits.step import Step
+from depthmup.limits import Solution, Step, linear, mse
 from depthmup.rules import Exponent, exponent, region
+from depthmup.statistics import Array
+from reproduction.theory.diversity import feature_diversity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,24 +109,9 @@ def depth_exponents(
     of order L^(1 - 2 alpha) are slow near alpha = 1/2: with these depths, points at least 0.1 away
     from a boundary between regimes (or on it) are told apart.
 
-    Args:
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-        multiplier: the branch multiplier a.
-        lr: learning rate of the one step.
-        depths: at least four, each twice the one before.
-        margin: how far from 0 an exponent must be to count.
-
-    Returns:
-        The exponents and what follows from them.
-
-    Raises:
-        ValueError: a learning rate that is not positive; or an exponent is not a number, as where
-            quantities are too small to tell from 0 at every depth.
-
     Example:
         >>> from depthmup import limits
-        >>> e = limits.depth_exponents("3/4", 0)
+        >>> e = depth_exponents("3/4", 0)
         >>> e.stable_in_training, round(e.f_1, 2)
         (False, 0.25)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from depthmup import limits, rules
+from reproduction.theory.diversity import feature_diversity
+from reproduction.theory.regimes import depth_exponents
 
 EPS = [1 / 32, 1 / 16, 1 / 8, 1 / 4]
 
@@ -19,10 +21,10 @@ def slopes(distances):
 def test_at_initialization_it_is_a_random_walk(reference):
     """|x(p + eps) - x(p)|^2 = (e^eps - 1) e^p |xi|^2; at finite depth powers of 1 + 1/L."""
     s = flat.linear(reference, depth=math.inf, lr=1.0, history=True)
-    got = limits.feature_diversity(s, EPS)[:, 0] ** 2
+    got = feature_diversity(s, EPS)[:, 0] ** 2
     assert np.allclose(got, np.expm1(EPS) * math.exp(0.25), rtol=1e-12)
     s = flat.linear(reference, depth=32, lr=1.0, history=True)
-    got = limits.feature_diversity(s, EPS)[:, 0] ** 2
+    got = feature_diversity(s, EPS)[:, 0] ** 2
     growth = (1 + 1 / 32) ** (32 * np.array(EPS)) - 1
     assert np.allclose(got, growth * (1 + 1 / 32) ** 8, rtol=1e-12)
 
@@ -39,28 +41,28 @@ def test_known_slopes(reference, alpha, step, expected):
     s = flat.linear(
         reference, depth=math.inf, lr=1.0, alpha=alpha, gamma=1 - Fraction(alpha), history=True
     )
-    got = slopes(limits.feature_diversity(s, EPS))[:, step]
+    got = slopes(feature_diversity(s, EPS))[:, step]
     assert np.allclose(got, expected, rtol=0, atol=0.006)
 
 
 def test_the_exponent_at_small_eps(reference):
     near = [2.0**-k for k in range(14, 10, -1)]
     s = flat.linear(reference, depth=math.inf, lr=1.0, history=True)
-    assert np.allclose(slopes(limits.feature_diversity(s, near)), 0.5, atol=1e-3)
+    assert np.allclose(slopes(feature_diversity(s, near)), 0.5, atol=1e-3)
     s = flat.linear(reference, depth=math.inf, lr=1.0, alpha=1, gamma=0, history=True)
-    got = slopes(limits.feature_diversity(s, near))[:, 1:]
+    got = slopes(feature_diversity(s, near))[:, 1:]
     assert np.allclose(got, 1.0, atol=1e-3)
 
 
 @pytest.mark.parametrize("extra", [{}, {"lr_input": 0.2, "lr_readout": 0.1}])
 def test_finite_depth_approaches_infinite_depth(reference, extra):
-    exact = limits.feature_diversity(
+    exact = feature_diversity(
         flat.linear(reference, depth=math.inf, lr=1.0, history=True, **extra), EPS
     )
     gaps = []
     for depth in (64, 128, 256, 512):
         s = flat.linear(reference, depth=depth, lr=1.0, history=True, **extra)
-        gaps.append(np.abs(limits.feature_diversity(s, EPS) - exact).max())
+        gaps.append(np.abs(feature_diversity(s, EPS) - exact).max())
     assert np.allclose(np.diff(np.log2(gaps)), -1.0, atol=0.05)
 
 
@@ -86,11 +88,11 @@ def test_diversity_of_wide_networks(make_steps):
         samples.append(rows)
     mean, error = np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / 4
     s = flat.linear(steps, depth=depth, lr=lr, history=True)
-    exact = limits.feature_diversity(s, [0.25, 0.5], at=0.25) ** 2
+    exact = feature_diversity(s, [0.25, 0.5], at=0.25) ** 2
     z = (mean - exact.T) / np.maximum(error, 2 / width)
     assert np.abs(z).max() < 4.5
     without_update = flat.linear(steps, depth=depth, lr=0.0, history=True)
-    wrong = limits.feature_diversity(without_update, [0.25, 0.5], at=0.25) ** 2
+    wrong = feature_diversity(without_update, [0.25, 0.5], at=0.25) ** 2
     assert np.abs((mean - wrong.T) / error).max() > 4.5
 
 
@@ -99,13 +101,13 @@ def test_nonlinear_diversity(make_steps):
     steps = make_steps(4)
     one = limits.nonlinear(steps, activation="identity", lr=0.7, tol=1e-11, history=True)
     other = flat.linear(steps, depth=math.inf, lr=0.7, tol=1e-11, history=True)
-    got, exact = (limits.feature_diversity(s, EPS) for s in (one, other))
+    got, exact = (feature_diversity(s, EPS) for s in (one, other))
     assert np.abs(got - exact).max() < 1e-9
     for activation, rate in (("abs", 1 - 2 / np.pi), ("relu", 0.5 - 0.5 / np.pi)):
         s = limits.nonlinear(steps, activation=activation, lr=0.7, history=True)
         first = (steps[0].inputs ** 2).sum(1)
         growth = np.expm1(rate * np.array(EPS)) * np.exp(rate / 4)
-        found = limits.feature_diversity(s, EPS)[:, :2] ** 2
+        found = feature_diversity(s, EPS)[:, :2] ** 2
         assert np.allclose(found, growth[:, None] * first, rtol=1e-9)
 
 
@@ -134,9 +136,9 @@ def test_nonlinear_diversity_of_wide_networks(make_steps):
                     d = d + before / np.sqrt(depth)
             samples[depth].append(np.mean((x[depth // 2] - x[depth // 4]) ** 2))
     exact = limits.nonlinear(steps, activation="sin", lr=lr, history=True)
-    limit = limits.feature_diversity(exact, [0.25])[0, 2] ** 2
+    limit = feature_diversity(exact, [0.25])[0, 2] ** 2
     frozen = limits.nonlinear(steps, activation="sin", lr=0.0, history=True)
-    untrained = limits.feature_diversity(frozen, [0.25])[0, 2] ** 2
+    untrained = feature_diversity(frozen, [0.25])[0, 2] ** 2
     mean = {depth: np.mean(values) for depth, values in samples.items()}
     error = np.std(samples[64], ddof=1) / np.sqrt(12)
     assert abs(mean[8] - limit) > 0.05  # of 0.20
@@ -148,7 +150,7 @@ def test_nonlinear_diversity_of_wide_networks(make_steps):
 
 def test_preactivations_of_wide_networks(make_steps):
     """E h^2 of every layer after two updates; what feeds back through W_0 is a visible part."""
-    from depthmup.limits.regimes import _preactivations
+    from reproduction.theory.regimes import _preactivations
 
     steps, width, depth, lr = make_steps(8, count=3, batch=1, d_out=1), 500, 3, 0.8
     samples = []
@@ -180,7 +182,7 @@ def test_preactivations_of_wide_networks(make_steps):
 def check(alpha, gamma, tolerance=0.02):
     """Every statement of the claims about one point against its computed exponents."""
     claimed = rules.regime(alpha, gamma)
-    found = limits.depth_exponents(alpha, gamma)
+    found = depth_exponents(alpha, gamma)
     assert found.stable_at_init == claimed.stable_at_init
     assert found.stable_in_training == claimed.stable_in_training
     if not claimed.stable_at_init:
@@ -215,8 +217,8 @@ def test_computed_regimes_on_a_finer_grid():
 
 
 def test_exponents_tell_points_of_the_line_apart():
-    muon = limits.depth_exponents("1/2", "1/2")
-    ode = limits.depth_exponents(1, 0)
+    muon = depth_exponents("1/2", "1/2")
+    ode = depth_exponents(1, 0)
     assert muon.layerwise_linear
     assert not ode.layerwise_linear
     assert muon.kappa > 0.45 > 0.05 > ode.kappa
@@ -224,4 +226,34 @@ def test_exponents_tell_points_of_the_line_apart():
 
 def test_depths_must_double():
     with pytest.raises(ValueError, match="each twice the last"):
-        limits.depth_exponents("1/2", "1/2", depths=[16, 32, 48, 64])
+        depth_exponents("1/2", "1/2", depths=[16, 32, 48, 64])
+
+
+@pytest.mark.parametrize("lr", [0.0, -1.0, math.nan, math.inf])
+def test_exponents_of_a_step_need_one(lr):
+    with pytest.raises(ValueError, match="lr must be positive and finite"):
+        depth_exponents("1/2", "1/2", lr=lr)
+
+
+def test_exponents_that_cannot_be_computed_are_none():
+    """Nothing moves at all: no exponent says that training is unstable."""
+    for options in ({"multiplier": 0.0}, {"multiplier": 1e-200}):
+        with pytest.raises(ValueError, match=r"exponents of f_1.* are not numbers"):
+            depth_exponents("1/2", "1/2", depths=(8, 16, 32, 64), **options)
+    assert depth_exponents("1/2", 60, depths=(8, 16, 32, 64)).region == "trivial"
+
+
+def test_diversity_arguments(make_steps):
+    s = limits.linear(make_steps(0), depth=8, lr=0.5, history=True)
+    with pytest.raises(ValueError, match="multiples of 1/8"):
+        feature_diversity(s, [0.1])
+    for eps in ([0.9], [], [0.125, -0.125], [0.0]):
+        with pytest.raises(ValueError, match="at < at"):
+            feature_diversity(s, eps)
+    kinked = limits.nonlinear(
+        make_steps(0, count=1) * 2, activation="relu", lr=0.5, tol=1e-4, history=True
+    )
+    with pytest.raises(ValueError, match="graded panels"):
+        feature_diversity(kinked, [0.1])
+    with pytest.raises(ValueError, match="history=True"):
+        feature_diversity(limits.linear(make_steps(0), depth=8, lr=0.5), [0.5])

@@ -1,28 +1,22 @@
 """``depthmup limit --check``: trained networks of growing size against the limit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 
 from depthmup import limits
-from depthmup.cli.output import print_json
-from depthmup.diagnostics import Approach, Blocks, agreement_with_depth, agreement_with_width
+from depthmup.cli import print_json
+from reproduction.probes.agreement import Approach, agreement_with_depth, agreement_with_width
+from reproduction.probes.factored import Blocks
 
 WIDTHS, DEPTH, RUNS = (128, 256, 512, 1024, 2048), 16, 12
 DEPTHS = (32, 64, 128, 256, 512, 1024)
 
 
-def check(steps: Sequence[limits.Step], blocks: Blocks, *, json: bool) -> int:
-    """Train, compare, report.
-
-    Args:
-        steps: what to train on.
-        blocks: of the networks, and how they are trained.
-        json: print JSON and nothing else.
-
-    Returns:
-        The exit status: 1 if a measured slope excludes the theory's.
-    """
+def check(steps: Sequence[limits.Step], settings: Mapping[str, Any], *, as_json: bool) -> int:
+    """Train blocks of these settings and compare: 1 if a measured slope excludes the theory's."""
+    blocks = Blocks(**settings)
     with Console(stderr=True).status(f"training {RUNS} networks of each width up to {WIDTHS[-1]}"):
         by_width = agreement_with_width(
             steps, blocks, widths=WIDTHS, depth=DEPTH, runs=RUNS, next_order=True
@@ -33,7 +27,7 @@ def check(steps: Sequence[limits.Step], blocks: Blocks, *, json: bool) -> int:
         f"RMS of x against width, depth {DEPTH}": by_width.rms,
         "outputs against depth, infinite width": by_depth,
     }
-    if json:
+    if as_json:
         print_json({name: _plain(approach) for name, approach in approaches.items()})
     else:
         for name, approach in approaches.items():

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits.gaussian import resolve
+from depthmup.limits import resolve
+from reproduction.theory.diversity import feature_diversity
+from reproduction.theory.linearization import linearization
 
 EPS = [1 / 8, 1 / 4, 1 / 2]
 RATES = {"lr": 1.5, "lr_second": 0.7, "width_ratio": 2.0}
@@ -22,7 +24,7 @@ def test_diversity_at_initialization_has_a_closed_form(make_steps, activation, r
     """|x|^2 grows at the rate E phi^2, which is not centred: e^(p/2) for relu, e^p for abs."""
     steps = make_steps(4, count=2, batch=2)
     s = flat.two_matrix(steps, depth=math.inf, activation=activation, lr=0.7, history=True)
-    squares = limits.feature_diversity(s, EPS)[:, :2] ** 2
+    squares = feature_diversity(s, EPS)[:, :2] ** 2
     growth = np.expm1(rate * np.array(EPS)) * np.exp(rate / 4)
     assert np.allclose(squares, growth[:, None] * (steps[0].inputs ** 2).sum(1), rtol=1e-9)
 
@@ -30,11 +32,11 @@ def test_diversity_at_initialization_has_a_closed_form(make_steps, activation, r
 def test_diversity_of_finite_depths_approaches_that_of_infinite_depth(reference):
     """Without noise, by a product rule: with order -1, before and after an update."""
     options = {"activation": "sin", "history": True} | RATES
-    limit = limits.feature_diversity(flat.two_matrix(reference[:2], depth=math.inf, **options), EPS)
+    limit = feature_diversity(flat.two_matrix(reference[:2], depth=math.inf, **options), EPS)
     errors = []
     for depth in (16, 32, 64):
         s = flat.two_matrix(reference[:2], depth=depth, neurons=limits.Hermite(order=14), **options)
-        errors.append(limits.feature_diversity(s, EPS) - limit)
+        errors.append(feature_diversity(s, EPS) - limit)
     orders = np.diff(np.log2(np.abs(errors)), axis=0)
     assert np.abs(2 * orders[1] - orders[0] + 1).max() < 2e-3
     # The one-matrix network of the same total learning rate has another limit.
@@ -42,7 +44,7 @@ def test_diversity_of_finite_depths_approaches_that_of_infinite_depth(reference)
     one = limits.nonlinear(
         reference[:2], activation="sin", lr=RATES["lr"] + 2 * RATES["lr_second"], history=True
     )
-    assert np.abs(limits.feature_diversity(one, EPS) - limit)[:, 1].min() > 10 * extrapolated
+    assert np.abs(feature_diversity(one, EPS) - limit)[:, 1].min() > 10 * extrapolated
 
 
 def test_diversity_exponents_tell_depth_mup_from_ode_and_completep(reference):
@@ -51,7 +53,7 @@ def test_diversity_exponents_tell_depth_mup_from_ode_and_completep(reference):
     exponents = []
     for alpha, gamma in (("1/2", "1/2"), ("3/4", "1/4")):
         s = flat.two_matrix(reference[:2], depth=math.inf, alpha=alpha, gamma=gamma, **options)
-        near, far = limits.feature_diversity(s, [1e-4, 1e-3])[:, 1]
+        near, far = feature_diversity(s, [1e-4, 1e-3])[:, 1]
         exponents.append(math.log10(far / near))
     assert exponents == pytest.approx([0.5, 1.0], abs=1e-3)
 
@@ -64,7 +66,7 @@ def test_diversity_exponents_tell_depth_mup_from_ode_and_completep(reference):
             neurons=limits.Sobol(points=1024, scrambles=2),
             **options,
         )
-        near, far = limits.feature_diversity(s, [1 / 64, 1 / 16])[:, 1]
+        near, far = feature_diversity(s, [1 / 64, 1 / 16])[:, 1]
         return math.log(far / near) / math.log(4)
 
     assert 0.75 < at_completep(64) < 0.85 < 0.9 < at_completep(256) < 0.95
@@ -122,7 +124,7 @@ def test_diversity_of_wide_networks(make_steps):
         samples[depth] = [np.mean((x[depth // 2] - x[depth // 4]) ** 2) for x, *_ in runs]
     options = {"activation": "sin", "depth": math.inf, "width_ratio": 2.0, "history": True}
     limit, untrained = (
-        limits.feature_diversity(flat.two_matrix(steps, lr=rate, **options), [0.25])[0, 2] ** 2
+        feature_diversity(flat.two_matrix(steps, lr=rate, **options), [0.25])[0, 2] ** 2
         for rate in (lr, 0.0)
     )
     mean = np.mean(samples[64])
@@ -158,10 +160,10 @@ def test_linearization_is_an_expectation_over_one_neuron(reference):
     )
     expected = math.sqrt(missing / whole)
     neurons = limits.Sobol(points=2**16, scrambles=4)
-    distance = limits.linearization(s, depth, at=0.0, width_ratio=2.0, neurons=neurons)
+    distance = linearization(s, depth, at=0.0, width_ratio=2.0, neurons=neurons)
     assert math.isnan(distance[0])
     assert distance[1] == pytest.approx(expected, rel=2e-3)
-    narrower = limits.linearization(s, depth, at=0.0, width_ratio=1.0, neurons=neurons)
+    narrower = linearization(s, depth, at=0.0, width_ratio=1.0, neurons=neurons)
     assert narrower[1] > 1.2 * expected
 
 
@@ -170,7 +172,7 @@ def test_linearization_is_an_expectation_over_one_neuron(reference):
 )
 def test_a_smooth_activation_becomes_linear_as_depth_to_the_minus_half(activation, exponent):
     s = two_updates(activation)
-    distances = [limits.linearization(s, depth, width_ratio=2.0)[2] for depth in (2**16, 2**20)]
+    distances = [linearization(s, depth, width_ratio=2.0)[2] for depth in (2**16, 2**20)]
     if exponent is None:
         assert max(distances) < 1e-9
     else:
@@ -182,7 +184,7 @@ def test_a_kink_becomes_linear_more_slowly(make_steps):
     steps = make_steps(3, count=3, batch=1, d_out=1)
     s = flat.two_matrix(steps, depth=math.inf, activation="relu", lr=0.5, history=True)
     neurons = limits.Sobol(points=2**17, scrambles=4)
-    distances = [limits.linearization(s, depth, neurons=neurons)[2] for depth in (2**8, 2**14)]
+    distances = [linearization(s, depth, neurons=neurons)[2] for depth in (2**8, 2**14)]
     assert math.log2(distances[1] / distances[0]) / 6 == pytest.approx(-0.25, abs=0.02)
 
 
@@ -203,12 +205,12 @@ def test_linearization_of_wide_networks(make_steps, activation):
     of_runs = [distance(h[32], h0[32], *functions) for _, h, h0, _ in runs]
     options = {"depth": math.inf, "activation": activation, "lr": lr, "width_ratio": 2.0}
     s = flat.two_matrix(steps, history=True, **options)
-    predicted = limits.linearization(s, depth, width_ratio=2.0)[2]
+    predicted = linearization(s, depth, width_ratio=2.0)[2]
     error = np.std(of_runs, ddof=1) / math.sqrt(count)
     # What is left out is of relative order L^-1/2.
     margin = 4 * error + predicted / math.sqrt(depth)
     assert abs(np.mean(of_runs) - predicted) < margin
-    wrong = limits.linearization(s, depth // 8, width_ratio=2.0)[2]
+    wrong = linearization(s, depth // 8, width_ratio=2.0)[2]
     assert abs(np.mean(of_runs) - wrong) > margin
 
 
@@ -243,17 +245,17 @@ def test_bad_input(reference):
     s = two_updates("tanh")
     assert resolve(s.activation).name == "tanh"
     with pytest.raises(ValueError, match="depth of at least 1"):
-        limits.linearization(s, 0)
+        linearization(s, 0)
     with pytest.raises(ValueError, match="depth of at least 1"):
-        limits.linearization(s, 8, at=1.5)
+        linearization(s, 8, at=1.5)
     plain = flat.two_matrix(reference[:2], depth=math.inf, activation="tanh", lr=1.0)
     with pytest.raises(ValueError, match="history=True"):
-        limits.linearization(plain, 8)
+        linearization(plain, 8)
     finite = limits.linear(reference, depth=8, lr=1.0, history=True)
     with pytest.raises(ValueError, match="infinite depth"):
-        limits.linearization(finite, 8)
+        linearization(finite, 8)
     relu = flat.two_matrix(
         reference[:2], depth=math.inf, activation="relu", lr=0.3, tol=1e-4, history=True
     )
     with pytest.raises(ValueError, match="graded panels"):
-        limits.linearization(relu, 8)
+        linearization(relu, 8)

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from depthmup import limits
-from depthmup.diagnostics.factored import Blocks, Trained, train_factored
-from depthmup.records.finding import Estimate
+from depthmup.records import Estimate
 from depthmup.rules import exponent
 from depthmup.statistics import slope_weights, student
+from reproduction.probes.factored import Blocks, Trained, train_factored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,28 +75,6 @@ def agreement_with_width(
 
     Where the limit is exact (linear networks) the error falls to zero. Elsewhere it is averaged
     over neurons or particles, and falls to their error.
-
-    Args:
-        steps: what to train on.
-        blocks: the blocks of the networks and how they are trained; linear under Depth-muP unless
-            given.
-        widths: widths to train at.
-        depth: number of blocks.
-        runs: networks of each width.
-        next_order: widen intervals by the bias of the next order, as ``approach`` does.
-        seed: of the first run.
-        memory: bytes for initial weights; what does not fit is drawn again.
-        device: where to train.
-
-    Returns:
-        Slopes of the errors of outputs and of the RMS of x, whose expected value is -1/2.
-
-    Raises:
-        ValueError: one run per size.
-
-    Raises:
-        ValueError: widths or a number of runs that cannot be trained, or no limit is known for
-            these networks.
 
     Example:
         >>> from depthmup import limits
@@ -156,24 +134,6 @@ def agreement_with_depth(
     ones with two matrices per block that of their ``neurons``. Otherwise networks of that width are
     trained and their outputs averaged over runs, so that what is left is the distance in depth and
     an error of order (n runs)^-1/2, which must be the smaller.
-
-    Args:
-        steps: what to train on.
-        blocks: the blocks of the networks, with alpha from 1/2 (Depth-muP) to 1 (CompleteP) and
-            gamma = 1 - alpha, and how they are trained; linear under Depth-muP unless given.
-        depths: depths to compare.
-        width: width of trained networks, or None for infinite width.
-        runs: networks of each depth.
-        neurons: what averages over neurons are taken with, of blocks with two matrices.
-        seed: of the first run.
-        device: where to train.
-
-    Returns:
-        The slope of the distance, whose expected value is -1, or 1 - 2 alpha where that is slower
-        (a linear network's noise at 1/2 < alpha < 1).
-
-    Raises:
-        ValueError: infinite width, one matrix per block and nonlinear: its particles are too noisy.
 
     Example:
         >>> from depthmup import limits
@@ -262,18 +222,6 @@ def approach(
         log error = c + s log n + d/n
 
     moves the slope s: an estimate of that bias, from the same runs.
-
-    Args:
-        sizes: widths n.
-        squares: squared distances, (sizes, runs).
-        expected: the slope that the theory says.
-        next_order: whether the interval has the bias of the next order (at least four sizes).
-
-    Returns:
-        The slope with its interval, beside the one that is expected.
-
-    Raises:
-        ValueError: one run per size, or fewer than four sizes for the next order.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -2,7 +2,6 @@
 
 import math
 
-import diversity as study
 import numpy as np
 import pytest
 import torch
@@ -10,15 +9,16 @@ from pytest import approx
 from torch import nn
 from torch.nn import functional
 
+from benchmarks import diversity as study
 from depthmup.data import digits
-from depthmup.diagnostics import (
+from depthmup.models import ResidualMLP
+from depthmup.planning import plan
+from reproduction.probes.diversity import (
     diversity,
     diversity_at_infinite_depth,
     feature_distances,
     gradient_diversity,
 )
-from depthmup.models import ResidualMLP
-from depthmup.planning import plan
 
 EPS = (1 / 32, 1 / 16, 1 / 8, 1 / 4)
 DATA = digits(label_noise=0.0)

@@ -25,10 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.chebyshev import Rule, rule
-from depthmup.limits.losses import Array
-from depthmup.limits.solution import History, Solution
-from depthmup.limits.volterra import solve_volterra
+from depthmup.limits import History, Rule, Solution, rule, solve_volterra
+from depthmup.statistics import Array
 
 
 def feature_diversity(
@@ -38,23 +36,11 @@ def feature_diversity(
 
     It scales as eps^(1 - kappa): kappa = 1/2 for Depth-muP, 0 for 1/2 < alpha <= 1.
 
-    Args:
-        solution: one with ``history=True``.
-        eps: distances in depth; at finite depth L multiples of 1/L.
-        at: the depth from which they count, at finite depth a multiple of 1/L.
-
-    Returns:
-        Distances, one row for each of ``eps``.
-
-    Raises:
-        ValueError: a solution without history, or on graded panels; depths outside [0, 1] or
-            between layers.
-
     Example:
         >>> from depthmup import limits
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
         >>> s = limits.linear(steps, depth=float("inf"), lr=1.0, history=True)
-        >>> near, far = limits.feature_diversity(s, [0.01, 0.04])[:, 0]
+        >>> near, far = feature_diversity(s, [0.01, 0.04])[:, 0]
         >>> round(float(far / near), 2)  # a random walk in depth at initialization
         2.02
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from pytest import approx
 
-from depthmup.diagnostics import measured_map, measured_regime
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
+from reproduction.probes.regimes import measured_map, measured_regime
 
 
 def batch(generator):

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from faults import Attention
 from pytest import approx
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.faults import Attention
 from depthmup.data import digits
-from depthmup.diagnostics import branch_linearizations, linearization_distance, local_slopes
+from depthmup.diagnostics import local_slopes
 from depthmup.models import ResidualMLP
 from depthmup.planning import plan
+from reproduction.probes.linearization import branch_linearizations, linearization_distance
 
 DATA = digits(label_noise=0.0)
 

@@ -47,9 +47,6 @@ class Blocks:
         alpha, gamma: exponents of depth.
         activation: phi, by its name.
 
-    Raises:
-        ValueError: an unknown activation, or settings of two matrices for blocks of one.
-
     >>> Blocks(lr=0.5, block_depth=2, lr_second=0.25).rates
     (0.5, 0.25)
 
@@ -84,11 +81,7 @@ class Blocks:
         return (self.lr, second)[: self.block_depth]
 
     def shapes(self, width: int) -> tuple[tuple[int, int], ...]:
-        """(fan_out, fan_in) of every matrix of a block.
-
-        Args:
-            width: n.
-        """
+        """(fan_out, fan_in) of every matrix of a block."""
         if self.block_depth == 1:
             return ((width, width),)
         hidden = round(width * self.width_ratio)
@@ -129,12 +122,7 @@ class _Matrix:
         return out
 
     def backward(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient below, through the weights before the update that is recorded here.
-
-        Args:
-            x: what the matrix multiplied at this step, (batch, fan_in).
-            gradient: with respect to what came out, (batch, fan_out).
-        """
+        """The gradient below, through the weights before the update that is recorded here."""
         out = gradient @ self._initial() / math.sqrt(self.fan_in)
         if self.below:
             out -= self.kick * (gradient @ torch.cat(self.above).T) @ torch.cat(self.below)
@@ -158,22 +146,6 @@ def train_factored(
     """Train one network by SGD; weights are random matrices, updates are kept as factors.
 
     ``x^0 = U xi, f = V^T x^L``, U and V frozen, with ``blocks`` between them.
-
-    Args:
-        steps: what to train on.
-        blocks: the L blocks, their parametrization and their learning rates.
-        width: n.
-        depth: L, the number of blocks.
-        seed: of the weights.
-        memory: bytes for initial weights; the others are resampled from their seeds, once per pass.
-        device: where to train.
-        dtype: of weights and activations.
-
-    Returns:
-        Outputs and the RMS of x at every layer, before each update.
-
-    Raises:
-        ValueError: a size below 1, or signs with a minibatch.
 
     Example:
         >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
-from depthmup.diagnostics.sharding import forward, parts_unhooked, whole
-from depthmup.tracing import matches, plain_name, unwrapped
+from depthmup.tracing import matches
 
 
 def linearization_distance(
@@ -31,18 +30,6 @@ def linearization_distance(
 
     NaN where the branch's output has not changed.
 
-    Args:
-        branch: after training.
-        args: of its forward pass.
-        initial: its parameters before training, by their names in the branch.
-        kwargs: of its forward pass.
-
-    Returns:
-        The distance, 0 for a linear branch.
-
-    Raises:
-        ValueError: the initial values are not those of the branch's parameters.
-
     Example:
         >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
         <torch...>
@@ -53,12 +40,12 @@ def linearization_distance(
 
     *Source:* TP6 (arXiv 2310.02244) Definition 7.7 and Section 9.2.
     """
-    now = {name: whole(p) for name, p in branch.named_parameters()}
+    now = {name: p.detach() for name, p in branch.named_parameters()}
     if set(now) != set(initial):
         raise ValueError(
             f"Expected the initial values of {sorted(now)}; got those of {sorted(initial)}."
         )
-    start = {name: whole(value).to(now[name]) for name, value in initial.items()}
+    start = {name: value.detach() for name, value in initial.items()}
     update = {name: p - start[name] for name, p in now.items()}
     bare = _Bare(branch)
 
@@ -69,7 +56,7 @@ def linearization_distance(
 
     # Fused attention has no forward-mode derivative; its plain form does.
     plain = nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH)
-    with torch.no_grad(), parts_unhooked(branch), plain:
+    with torch.no_grad(), plain:
         before, linear, *_ = jvp(run, (start,), (update,))
         change = run(now) - before
     size = float(change.double().norm())
@@ -77,7 +64,7 @@ def linearization_distance(
 
 
 class _Bare(nn.Module):
-    """A module without its own hooks, which include ours and those that shard it."""
+    """A module without its own hooks, which include ours."""
 
     def __init__(self, branch: nn.Module) -> None:
         super().__init__()
@@ -94,18 +81,6 @@ def branch_linearizations(
 
     One branch's input is in memory at a time: its distance is computed as the branch runs.
 
-    Args:
-        model: after training.
-        inputs: of its forward pass.
-        branches: a pattern of names.
-        initial: the model's parameters before training, by name.
-
-    Returns:
-        The distance of each branch, by name.
-
-    Raises:
-        ValueError: no module matches.
-
     Example:
         >>> _ = torch.manual_seed(0)
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh()))
@@ -119,13 +94,12 @@ def branch_linearizations(
     """
     distances: dict[str, float] = {}
     handles = []
-    for name, module in unwrapped(model).named_modules():
-        plain = plain_name(name)
-        if not matches(branches, plain):
+    for name, module in model.named_modules():
+        if not matches(branches, name):
             continue
 
         def measure(
-            module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = plain
+            module: nn.Module, args: Any, kwargs: Any, output: Any, name: str = name
         ) -> None:
             prefix = f"{name}."
             own = {
@@ -141,7 +115,8 @@ def branch_linearizations(
             raise ValueError(
                 f"No module matches {branches!r}; name the branches, e.g. 'layers.*.mlp'."
             )
-        forward(unwrapped(model), inputs)
+        with torch.no_grad():
+            model(inputs)
     finally:
         for handle in handles:
             handle.remove()

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from depthmup.diagnostics.coordinates import Experiment, Setup
-from depthmup.diagnostics.diversity import Array, diversity_at_infinite_depth, feature_distances
-from depthmup.diagnostics.observations import Key
-from depthmup.limits import depth_exponents
+from depthmup.diagnostics import Experiment, Key, Setup
 from depthmup.model import Model
 from depthmup.records import UNKNOWN, Check, Estimate
 from depthmup.rules import Exponent, Observable, Regime, Scheme, decided, general, regime, region
-from depthmup.statistics import log_slopes
+from depthmup.statistics import Array, log_slopes
+from reproduction.probes.diversity import diversity_at_infinite_depth, feature_distances
+from reproduction.theory.regimes import depth_exponents
 
 # Exponents of the theory are multiples of 1/4 on the usual maps; half a step decides.
 DECISIVE = 0.125
@@ -107,21 +106,6 @@ def measured_regime(
     Below alpha = 1/2 networks explode faster than any power, but at modest depth and with small
     branches an exponent may still look tame: give the branches their full size. A network that
     explodes is unstable: at initialization if it did before the first step.
-
-    Args:
-        model: the factory and its data.
-        alpha: the branch multiplier follows L^-alpha.
-        gamma: the size of an update follows L^-gamma.
-        width: of all networks.
-        depths: at least three; multiples of 8 where ``blocks`` are given.
-        seeds: networks of each depth.
-        steps: of training.
-        blocks: a pattern of modules that are called once per layer with the stream, such as
-            ``"branches.*"``, for ``feature_distances``.
-        options: further arguments of ``check``.
-
-    Returns:
-        What was measured, beside what the theory says.
 
     Example:
         >>> import torch
@@ -241,17 +225,6 @@ def measured_map(
     Changes fall cleanly with depth where branches are small, as they are measured beside the noise
     of initialization; that this noise explodes is seen at modest depth only where branches have
     their full size.
-
-    Args:
-        model: with small branches.
-        pairs: alpha and gamma.
-        full: the model with branches of full size; it says for every alpha whether initialization
-            is stable. None: ``model`` does.
-        progress: told how many pairs of how many are done.
-        options: further arguments of ``measured_regime``.
-
-    Returns:
-        One measured regime for each pair.
 
     Example:
         >>> import torch

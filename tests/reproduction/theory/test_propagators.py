@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from depthmup import limits
+from reproduction.theory.propagators import propagators, proposition_residual
 
 
 @pytest.fixture
@@ -22,19 +23,19 @@ def trained(make_steps):
 
 @pytest.mark.parametrize("a", [1.0, 0.7])
 def test_proposition_4_4_holds(trained, a):
-    residual = limits.proposition_residual(trained(a), lr=0.6, multiplier=a)
+    residual = proposition_residual(trained(a), lr=0.6, multiplier=a)
     assert set(residual) == {"Gamma_0", "Gamma_1", "U and V", "C_0", "C_1"}
     assert max(residual.values()) <= 1e-12
 
 
 def test_the_residual_notices(trained):
     """A learning rate 1 % off, or one covariance moved by 1e-6, shows in the equations it is in."""
-    wrong = limits.proposition_residual(trained(), lr=0.606)
+    wrong = proposition_residual(trained(), lr=0.606)
     assert min(wrong["Gamma_0"], wrong["Gamma_1"], wrong["U and V"]) > 1e-4
     s = trained()
     s.history.x[3, 2, 1] += 1e-6
-    assert limits.proposition_residual(s, lr=0.6)["C_0"] > 1e-7
-    assert limits.proposition_residual(s, lr=0.6)["Gamma_0"] > 1e-9
+    assert proposition_residual(s, lr=0.6)["C_0"] > 1e-7
+    assert proposition_residual(s, lr=0.6)["Gamma_0"] > 1e-9
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_the_residual_notices(trained):
 )
 def test_the_residual_is_refused_where_the_equations_are_others(trained, options, message):
     with pytest.raises(ValueError, match=f"Proposition 4.4 is about .*{message}"):
-        limits.proposition_residual(trained(**options), lr=0.6)
+        proposition_residual(trained(**options), lr=0.6)
 
 
 def test_the_residual_of_a_nonlinear_network_is_refused(make_steps):
@@ -57,11 +58,11 @@ def test_the_residual_of_a_nonlinear_network_is_refused(make_steps):
         make_steps(0, count=2, batch=1, d_in=2), activation="erf", lr=0.6, tol=1e-6, history=True
     )
     with pytest.raises(ValueError, match="activation erf"):
-        limits.proposition_residual(solution, lr=0.6)
+        proposition_residual(solution, lr=0.6)
 
 
 def test_only_like_to_like_at_one_time_jumps(trained):
-    g = limits.propagators(trained())
+    g = propagators(trained())
     onto = np.arange(len(g.points))
     jump = g.above[:, :, onto, onto] - g.below[:, :, onto, onto]
     eye = np.eye(jump.shape[-1])
@@ -73,7 +74,7 @@ def test_only_like_to_like_at_one_time_jumps(trained):
 
 def test_nothing_answers_before_it_is_asked(trained):
     """Gamma is causal in time: zero where the source belongs to a later step than what moves."""
-    g = limits.propagators(trained())
+    g = propagators(trained())
     earlier = np.triu(np.ones((6, 6)), 1).astype(bool)
     for branch in (g.above, g.below):
         assert np.abs(branch[..., earlier]).max() < 1e-13
@@ -81,14 +82,14 @@ def test_nothing_answers_before_it_is_asked(trained):
 
 
 def test_at_picks_the_side(trained):
-    g = limits.propagators(trained())
+    g = propagators(trained())
     assert np.array_equal(g.at(0, 0, 5, 2), g.above[0, 0, 5, 2])
     assert np.array_equal(g.at(0, 0, 2, 5), g.below[0, 0, 2, 5])
 
 
 def test_outputs_are_the_coefficients_on_v(trained):
     s = trained()
-    g = limits.propagators(s)
+    g = propagators(s)
     assert np.allclose(g.on_v[0][-1], np.concatenate(s.outputs), rtol=0, atol=1e-13)
 
 
@@ -128,4 +129,4 @@ def test_propagators_need_an_infinitely_deep_history(make_steps):
         flat.linear(steps, depth=4, lr=0.1, history=True),
     ):
         with pytest.raises(ValueError, match="history=True"):
-            limits.propagators(s)
+            propagators(s)

@@ -23,10 +23,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from depthmup.limits.chebyshev import rule
-from depthmup.limits.losses import Array
-from depthmup.limits.solution import History, Solution
-from depthmup.limits.volterra import solve_volterra
+from depthmup.limits import History, Solution, rule, solve_volterra
+from depthmup.statistics import Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,27 +43,13 @@ class Propagators:
     on_v: tuple[Array, Array]
 
     def at(self, i: int, j: int, p: int, q: int) -> Array:
-        """Gamma_ij at points[p], points[q], (N, N); on the diagonal, its limit from p > q.
-
-        Args:
-            i: what is moved: 0 for x, 1 for d.
-            j: the source: 0 for F, 1 for B.
-            p: index of the depth that is moved.
-            q: index of the source's depth.
-        """
+        """Gamma_ij at points[p], points[q], (N, N); on the diagonal, its limit from p > q."""
         result: Array = self.above[i, j, p, q] if p >= q else self.below[i, j, p, q]
         return result
 
 
 def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
     """Gamma(p, q) of ``limits.linear(..., depth=math.inf, history=True)`` at Depth-muP.
-
-    Args:
-        solution: with its history, at infinite depth.
-        multiplier: the branch multiplier a of the solution.
-
-    Returns:
-        Gamma at every pair of positions.
 
     Example:
         >>> from depthmup import limits
@@ -81,16 +65,7 @@ def propagators(solution: Solution, *, multiplier: float = 1.0) -> Propagators:
     integral = rule(len(points) - 1).integral
 
     def fundamental(operator: Array, x: Array, d: Array) -> tuple[Array, Array]:
-        """(X, D) from their values where ``operator`` integrates from; rows of (X^T, D^T).
-
-        Args:
-            operator: integrates values at the points from 0, or from 1, (points, points).
-            x: X there, (N, N).
-            d: D there, (N, N).
-
-        Returns:
-            X and D at every point, each (points, N, N).
-        """
+        """(X, D) from their values where ``operator`` integrates from; rows of (X^T, D^T)."""
         m_t, n_t = h.m.transpose(0, 2, 1), h.n.transpose(0, 2, 1)
 
         def derivative(s: Array) -> Array:
@@ -135,18 +110,6 @@ def proposition_residual(
         the same for the coefficients on U and V, starting from the inputs and from chi
         C_i(p) = UU^T + VV^T + sum_b int_0^1 Gamma_ib(p, q) C_b(q) Gamma_ib(p, q)^T dq,  i = 0, 1
 
-    Args:
-        solution: of ``limits.linear(..., depth=math.inf, history=True)``.
-        lr: its learning rate.
-        multiplier: its branch multiplier a.
-
-    Returns:
-        The residual of each equation, by its name.
-
-    Raises:
-        ValueError: the equations are not those of this solution: it is nonlinear, not Depth-muP's,
-            or was trained with momentum, a schedule, or with U or V.
-
     Example:
         >>> import math
         >>> from depthmup import limits
@@ -182,13 +145,7 @@ class _Grid:
         self.whole = np.repeat(self.up[-1:], len(g.points), axis=0)
 
     def climb(self, weight: Array, j: int, i: int) -> Array:
-        """int_0^p weight(r) Gamma_ij(r, q) dr on the grid of (p, q), (points, points, N, N).
-
-        Args:
-            weight: at every point, (points, N, N).
-            j: the source: 0 for F, 1 for B.
-            i: what is moved: 0 for x, 1 for d.
-        """
+        """int_0^p weight(r) Gamma_ij(r, q) dr on the grid of (p, q), (points, points, N, N)."""
         # Each branch is analytic: split where it changes, at the lower of p and q, both integrals
         # are exact for the interpolants.
         first = np.minimum(self.onto[:, None], self.onto)
@@ -199,13 +156,7 @@ class _Grid:
         return result
 
     def total(self, weight: Array, j: int, i: int) -> Array:
-        """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q, (points, N, N).
-
-        Args:
-            weight: at every point, (points, N, N).
-            j: the source: 0 for F, 1 for B.
-            i: what is moved: 0 for x, 1 for d.
-        """
+        """int_0^1 weight(r) Gamma_ij(r, q) dr, on the grid of q, (points, N, N)."""
         above = weight[:, None] @ self.g.above[i, j]
         below = weight[:, None] @ self.g.below[i, j]
         low = np.einsum("qr,rqxy->qxy", self.up, below)

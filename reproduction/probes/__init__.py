@@ -1,0 +1,1 @@
+"""Probes on trained networks, of what the paper says about features, gradients and limits."""
