@@ -46,7 +46,6 @@ ARROWS = {
         "planning",
         "tracing",
         "models",
-        "limits",
         "statistics",
         "records",
         "rules",
