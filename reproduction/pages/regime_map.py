@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from depthmup.reports import INK, PageSection, configured, simple_page
+from depthmup.reports import INK, Page, Plot, Section, Table, configured
 from depthmup.rules import CATALOGUE, REGIONS
 
 if TYPE_CHECKING:
@@ -227,17 +227,17 @@ def regimes_page(
         True
     """
     sections = [
-        PageSection(title=title, chart=configured(_map(points, title="", page=True)))
+        Section(title=title, plots=[Plot(chart=configured(_map(points, title="", page=True)))])
         for title, points in maps.items()
     ]
-    counts = [(region, *(_count(points, region) for points in maps.values())) for region in REGIONS]
-    table = PageSection(
-        title="How many pairs lie in each region",
-        columns=("region", *maps),
-        rows=counts,
-        numbers=tuple(maps),
+    counts = [
+        {"region": region, **{title: _count(points, region) for title, points in maps.items()}}
+        for region in REGIONS
+    ]
+    table = Section(
+        title="How many pairs lie in each region", table=Table(rows=counts, numbers=tuple(maps))
     )
-    return simple_page(
+    return Page(
         title="Regimes of depth",
         headline=headline,
         lead=[
@@ -248,7 +248,7 @@ def regimes_page(
         ],
         sections=[*sections, table],
         command=command,
-    )
+    ).html()
 
 
 def _count(points: Sequence[MapPoint], region: str) -> str:

@@ -77,7 +77,7 @@ def test_hostile_names_are_shown_and_never_run(browser, odd_study, tmp_path, hos
     tab = browser.open(path, width=390)
     assert tab.requests == [path.as_uri()]
     assert tab.complaints == []
-    assert tab.run("document.title") == " ".join(hostile.split(" "))
+    assert tab.run("document.title") == "Undecided: " + " ".join(hostile.split(" "))
     assert tab.run("document.querySelectorAll('img').length") == 0
     assert min(tab.run(DRAWN)) > 0
     assert tab.run("document.documentElement.scrollWidth") == 390
@@ -156,4 +156,5 @@ def test_a_certificate_stands_before_the_verdicts(study):
         refusals=(Refusal(lack=next(iter(Lack)), reason="Too far.", advice="Measure more."),),
     )
     shown = page(study, certificates=[refused])
-    assert 0 < shown.index('<section class="certificate">') < shown.index('<section class="cards"')
+    verdict = f"</span> {study.headline.transfers[0].verdict.value}</span>"
+    assert 0 < shown.index(">refused</span>") < shown.index(verdict)

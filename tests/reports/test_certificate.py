@@ -7,7 +7,7 @@ import pytest
 
 from depthmup.records import Certificate, Estimate, Lack, Place, Refusal, Verdict
 from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
-from depthmup.reports import certificate_section, certificate_text, page
+from depthmup.reports import Page, certificate_section, certificate_text, page
 from depthmup.reports.certificate import certificate_headline, certificate_sentences
 from depthmup.reports.certificate_charts import excess_loss_chart
 
@@ -121,12 +121,15 @@ def test_the_text_names_the_model_and_every_size():
 
 
 def test_a_section_has_its_charts_and_escapes_its_strings(hostile):
-    section = certificate_section(issued(title=hostile), identity="mine")
-    assert set(section.charts) == {"mine-law", "mine-penalty"}
-    assert all(f'id="{name}"' in section.html for name in section.charts)
-    assert "<img" not in section.html
-    assert "certified" in section.html
-    assert "refused" not in section.html
+    section = certificate_section(issued(title=hostile), name="mine")
+    assert [plot.name for plot in section.plots] == ["mine-law", "mine-penalty"]
+    html = Page(title="t", headline="h", sections=[section]).html()
+    assert all(f'id="{plot.name}"' in html for plot in section.plots)
+    shown, *scripts = html.split("<script>")
+    assert "<img" not in shown + scripts[-1]
+    assert [card.verdict for card in section.cards] == ["certified"]
+    assert ">certified<" in shown
+    assert "refused" not in shown
 
 
 @pytest.mark.parametrize(
@@ -149,9 +152,10 @@ def test_words_beside_near_rates_stand_on_their_outer_sides(base, sides):
 
 def test_a_refused_section_shows_what_was_measured():
     section = certificate_section(refused())
-    assert set(section.charts) == {"certificate-law"}
-    assert "refused" in section.html
-    assert "Train at" not in section.html
+    assert [plot.name for plot in section.plots] == ["certificate-law"]
+    html = Page(title="t", headline="h", sections=[section]).html()
+    assert ">refused<" in html
+    assert "Train at" not in html
 
 
 @pytest.mark.xdist_group("browser")

@@ -44,7 +44,7 @@ def check():
 
 def test_what_is_far_off_leaves_the_panel_and_is_not_drawn_at_its_edge(check):
     page = check_page(check)
-    charts = json.loads(re.search(r"const charts = (\{.*\});", page).group(1))
+    charts = json.loads(re.search(r"const CHARTS = (\{.*\});", page).group(1))
     layers = charts["deviations"]["layer"]
     assert all(layer["mark"]["clip"] for layer in layers)
     assert "clamp" not in json.dumps(layers)

@@ -128,36 +128,30 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
 def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
     """The page of a plan; ``sizes`` are its base and its target in words."""
     from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
-    from depthmup.reports import PageSection, simple_page
+    from depthmup.reports import Page, Section, Table
 
-    names = ("init", "lr", "epsilon", "decay")
     table = []
     for row in rows(plan):
         p = row.first
-        cells = [
-            row.pattern + (f"  x{row.count}" if row.count > 1 else ""),
-            f"{sizes_text(p.shape)}\n<- {sizes_text(p.base_shape)}",
-            str(p.role),
-            row.own,
-            "\n".join(forward(plan, p)),
-        ]
-        for factor in factors(p).values():
+        # Factors stand first: a telephone shows the first columns alone.
+        cells = {"parameter": row.pattern + (f"  x{row.count}" if row.count > 1 else "")}
+        for name, factor in factors(p).items():
             value, law = factor or (None, "")
-            cells.append("-" if value is None else f"{number(value)}\n{law}".rstrip())
+            cells[name] = "-" if value is None else f"{number(value)}\n{law}".rstrip()
+        cells |= {
+            "multiplier": "\n".join(forward(plan, p)),
+            "own init": row.own,
+            "role": str(p.role),
+            "shape": f"{sizes_text(p.shape)}\n<- {sizes_text(p.base_shape)}",
+        }
         table.append(cells)
     source, *notes = caption(plan).splitlines()
-    return simple_page(
+    return Page(
         title=f"Plan of {model}",
         headline=f"{plan.title} for {plan.optimizer}, from {sizes}",
-        lead=["What each parameter takes, as a multiple of what is right at the base.", source],
-        sections=[
-            PageSection(
-                title="Parameters",
-                columns=("parameter", "shape", "role", "own init", "multiplier", *names),
-                rows=table,
-            )
-        ],
+        lead=["Factor applied to each parameter's base value.", source],
+        sections=[Section(title="Parameters", table=Table(rows=table, name="Parameters"))],
         notes=notes,
         command=["depthmup", *sys.argv[1:]],
-        data=data,
-    )
+        files=[data],
+    ).html()

@@ -2,7 +2,7 @@
 
 from depthmup.records.codec import strict
 from depthmup.reports.by_size import loss_against_size, optimum_against_size
-from depthmup.reports.certificate import Section, certificate_section, certificate_text
+from depthmup.reports.certificate import certificate_section, certificate_text
 from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
 from depthmup.reports.dataframes import Frames, to_pandas
 from depthmup.reports.export import FORMATS, export
@@ -14,7 +14,7 @@ from depthmup.reports.html import facts, library, page_spec, render, script_json
 from depthmup.reports.limit_chart import limit_chart, limit_page
 from depthmup.reports.optimum_chart import Movement, optimum_chart, prediction_chart
 from depthmup.reports.optimum_pages import optimum_page, prediction_page
-from depthmup.reports.page import page, study_legends, study_specs
+from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.recorded import (
     example_certificate,
     example_check,
@@ -23,23 +23,29 @@ from depthmup.reports.recorded import (
 )
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.sentences import interval, number
-from depthmup.reports.simple_page import PageSection, simple_page
-from depthmup.reports.style import INK, configured
+from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table, table
+from depthmup.reports.theme import BAND, INK, MUTED, Style, configured, palette, ramp, tone
 
 __all__ = [
+    "BAND",
     "CHARTS",
     "CHART_FORMATS",
+    "Card",
     "FORMATS",
-    "INK",
     "Figure",
     "FigureKind",
     "FigureName",
     "Frames",
+    "INK",
+    "MUTED",
     "Movement",
-    "PageSection",
+    "Page",
+    "Plot",
     "Section",
+    "Style",
+    "Table",
     "certificate_figure",
     "certificate_section",
     "certificate_text",
@@ -65,14 +71,15 @@ __all__ = [
     "optimum_page",
     "page",
     "page_spec",
+    "palette",
     "plain_table",
     "prediction_chart",
     "prediction_page",
+    "ramp",
     "rate_panel",
     "render",
     "save_chart",
     "script_json",
-    "simple_page",
     "strict",
     "study_figure",
     "study_legends",
@@ -80,6 +87,7 @@ __all__ = [
     "summary",
     "table",
     "to_pandas",
+    "tone",
     "write_bytes",
     "write_result",
     "write_text",

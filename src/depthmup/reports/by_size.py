@@ -20,16 +20,14 @@ from depthmup.reports.chart_layers import (
 from depthmup.reports.sentences import folded, is_larger_better, number
 from depthmup.reports.study_rows import Row, base_size, optimum_rows, sizes, transfers
 from depthmup.reports.style import (
-    BAND,
-    MUTED,
     Axis,
     best_loss_axis,
-    configured,
     optimum_axis,
     scheme_colours,
     scheme_shapes,
     spread,
 )
+from depthmup.reports.theme import BAND, MUTED, configured
 
 _LABEL_FROM = 400  # pixels: narrower charts have no room for labels beside the lines
 

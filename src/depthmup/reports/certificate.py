@@ -2,17 +2,14 @@
 
 import math
 import textwrap as wrap
-from dataclasses import dataclass
 from typing import Any
 
 from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
-from depthmup.reports.html import page_spec, render
+from depthmup.reports.page import Card, Plot, Section, Table
 from depthmup.reports.sentences import interval, number
-from depthmup.reports.style import VERDICT_COLOURS
 
-REFUSED = "#a83f00"
 _MOVES = {
     Verdict.TRANSFERS: "The base's {} transfers",
     Verdict.DRIFTS: "The best {} drifts",
@@ -145,58 +142,81 @@ def certificate_text(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A part of a page: its HTML, and its charts' specifications by their elements' ids.
-
-    Attributes:
-        html: of the section.
-        charts: by the ids of the elements that they go into.
-    """
-
-    html: str
-    charts: dict[str, Any]
-
-
-def certificate_section(certificate: Certificate, *, identity: str = "certificate") -> Section:
-    """The certificate as a section for a page; ``identity`` tells sections of one page apart.
+def certificate_section(certificate: Certificate, *, name: str = "certificate") -> Section:
+    """The certificate as a section of a page.
 
     Args:
         certificate: to be shown.
-        identity: of the section on its page.
+        name: that its charts' elements begin with, which tells sections of one page apart.
 
     Returns:
-        HTML, and the charts by the ids of their elements.
+        What to do, the charts, the optima, and how well the values transfer.
 
     Example:
         >>> from depthmup.reports import example_certificate
-        >>> sorted(certificate_section(example_certificate()).charts)
+        >>> [plot.name for plot in certificate_section(example_certificate()).plots]
         ['certificate-law', 'certificate-penalty']
     """
-
-    charts = {}
+    issued, tuned = certificate.issued, certificate.tuned
+    sentences = certificate_sentences(certificate)
+    plots = []
     if certificate.law or any(o.log2_lr.known for o in certificate.optima):
-        charts[f"{identity}-law"] = law_chart(certificate, width="container")
+        fitted = (
+            " Dashed: the fitted law, with its 90% band, which grows with the distance; diamond: "
+            "its prediction."
+        )
+        plots.append(
+            Plot(
+                name=f"{name}-law",
+                title="The law, up to the target",
+                lead=f"Dots: the best {tuned.name} of each size, with its 90% interval over seeds."
+                + (fitted if issued else ""),
+                chart=law_chart(certificate, width="container"),
+            )
+        )
     if certificate.penalty_curve:
-        charts[f"{identity}-penalty"] = excess_loss_chart(certificate, width="container")
-    specs = {name: page_spec(chart) for name, chart in charts.items()}
-    html = render(
-        "certificate.html.j2",
-        name=certificate.title or certificate.scheme,
-        headline=certificate_headline(certificate),
-        sentences=certificate_sentences(certificate)[: None if certificate.issued else -1],
-        measured=_measured_on(certificate),
-        issued=certificate.issued,
-        tone=VERDICT_COLOURS["transfers"] if certificate.issued else REFUSED,
-        law=f"{identity}-law" if f"{identity}-law" in charts else "",
-        penalty=f"{identity}-penalty" if f"{identity}-penalty" in charts else "",
-        target=size_text(certificate.target),
-        axes=list(certificate.base),
-        rows=_rows(certificate),
-        metrics=metric_facts(certificate),
-        tuned=certificate.tuned,
+        plots.append(
+            Plot(
+                name=f"{name}-penalty",
+                title=f"What {tuned.one} costs there",
+                lead=(
+                    f"The loss above the best at {size_text(certificate.target)}, as predicted, "
+                    f"with its 90% band. Blue: where the best {tuned.name} is expected."
+                ),
+                chart=excess_loss_chart(certificate, width="container"),
+            )
+        )
+    axes = tuple(certificate.base)
+    numbers = [
+        {
+            **{axis.capitalize(): at for axis, at in zip(axes, row["size"], strict=True)},
+            f"Best log2 {tuned.word}": row["rate"],
+            "Interval": row["interval"],
+            "Curvature": row["curvature"],
+            "Loss there": row["loss"],
+            "Place": row["place"],
+        }
+        for row in _rows(certificate)
+    ]
+    card = Card(
+        title=certificate_headline(certificate),
+        verdict="certified" if issued else "refused",
+        aside=certificate.title or certificate.scheme,
+        text=sentences if issued else sentences[:-1],
+        notes=() if issued else sentences[-1:],
     )
-    return Section(html=html, charts=specs)
+    return Section(
+        cards=[card],
+        plots=plots,
+        layout="pair",
+        table=Table(
+            rows=numbers,
+            name="Optima by size",
+            numbers={*(numbers[0] if numbers else {})} - {"Place"},
+            faint=("Interval",),
+        ),
+        facts={"": dict(metric_facts(certificate))},
+    )
 
 
 def metric_facts(certificate: Certificate) -> list[tuple[str, str]]:

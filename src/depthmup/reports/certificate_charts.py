@@ -8,7 +8,7 @@ from depthmup.records import Certificate
 from depthmup.records.certificate import SizeOptimum, size_name
 from depthmup.reports.chart_layers import WINDOW, Width, data, known, tip_title
 from depthmup.reports.study_rows import Row
-from depthmup.reports.style import BAND, INK, MUTED, configured
+from depthmup.reports.theme import BAND, INK, MUTED, configured
 
 BLUE = "#0072b2"
 CAP = 4.0

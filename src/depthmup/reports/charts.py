@@ -35,17 +35,8 @@ from depthmup.reports.study_rows import (
     transfer_rows,
     transfers,
 )
-from depthmup.reports.style import (
-    BAND,
-    INK,
-    MUTED,
-    VERDICT_COLOURS,
-    Axis,
-    configured,
-    rate_axis,
-    size_colours,
-    study_loss_axis,
-)
+from depthmup.reports.style import Axis, rate_axis, size_colours, study_loss_axis
+from depthmup.reports.theme import BAND, INK, MUTED, configured, tone
 
 
 def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
@@ -321,7 +312,7 @@ def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
         row.update(band_of(row, "drift_low", "drift_high", axis))
         row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
         row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
-        row["tone"] = VERDICT_COLOURS[str(row["verdict"])]
+        row["tone"] = tone(str(row["verdict"]))
     return rows, names, axis
 
 

@@ -4,12 +4,11 @@ from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
 from depthmup.reports.growth import growth_panel, growth_rows
-from depthmup.reports.html import facts, library, page_spec, render, script_json
+from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import folded
-from depthmup.reports.style import BAND, configured
+from depthmup.reports.theme import BAND, configured, tone
 
 _ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
-_COLOURS = {"fail": "#a83f00", "undecided": "#5b6472", "pass": "#00734f", "shown": "#b9bfc9"}
 
 
 def check_headline(check: Check) -> str:
@@ -70,28 +69,34 @@ def check_text(check: Check, *, everything: bool = False) -> str:
 
 
 def check_page(check: Check) -> str:
-    """The check as one HTML page; opens offline and asks no server for anything."""
-
-    sizes = {"width": check.widths, "depth": check.depths, **check.along}
-    axes = [axis for axis, values in sizes.items() if len(values) > 1]
-    judged = [e for e in _sorted(check) if e.outcome is not Outcome.SHOWN]
-    shown = [e for e in judged if growth_rows(check, e)]
-    multiples = {
-        f"growth-{i}": configured(growth_panel(check, e)).to_dict() for i, e in enumerate(shown)
-    }
-    return render(
-        "check.html.j2",
-        legend=[(str(outcome), colour) for outcome, colour in _COLOURS.items()],
+    """The check as one HTML page: what is off stands first, what is as predicted is folded."""
+    exponents = _sorted(check)
+    off = [e for e in exponents if e.outcome in _ORDER[:2]]
+    fine = [e for e in exponents if e.outcome not in _ORDER[:2]]
+    sections = [Section(cards=[_card(e) for e in check.failures])] if check.failures else []
+    if not check.failures:
+        sections.append(Section(cards=[_verdict_card(check)]))
+    if off:
+        sections += _evidence(check, off, "")
+    if fine:
+        judged = sum(e.outcome is Outcome.PASS for e in fine)
+        sections.append(
+            Section(
+                title="What is as predicted",
+                lead=(
+                    f"{judged} of the exponents are as predicted"
+                    + (f"; {len(fine) - judged} have no prediction." if judged < len(fine) else ".")
+                ),
+                details=_evidence(check, fine, "-passed"),
+            )
+        )
+    return Page(
         title=f"Coordinate check of {check.title}",
+        tab=f"{check.outcome.capitalize()}: {check.title}",
         headline=check_headline(check),
-        failures=[_row(e) for e in check.failures],
-        rows=[_row(e) for e in _sorted(check)],
-        margin=f"{check.margin:g}",
-        confidence=f"{check.confidence:.0%}",
-        axis=" and ".join(axes),
-        scheme=check.scheme,
-        facts=facts(
-            {
+        sections=sections,
+        facts={
+            "": {
                 "scheme": check.scheme,
                 "optimizer": check.optimizer,
                 "plan applied": check.applied,
@@ -103,21 +108,94 @@ def check_page(check: Check) -> str:
                 "learning rate": check.lr,
                 "seconds": round(check.seconds, 1),
             }
-        ),
+        },
         notes=check.notes,
-        charts=script_json({"deviations": _deviations(check), **multiples}),
-        multiples=[
-            {
-                "id": name,
-                "title": f"{e.module}: {e.observable}",
-                "axis": e.axis,
-                "outcome": str(e.outcome),
-                "tone": _COLOURS[str(e.outcome)],
-            }
-            for name, e in zip(multiples, shown, strict=True)
+    ).html()
+
+
+def _card(e: Exponent) -> Card:
+    return Card(
+        title=e.module,
+        verdict=str(e.outcome),
+        aside=f"{e.observable} against {e.axis}",
+        text=[
+            f"Measured {e.estimate.value:+.2f} {_interval(e)}, expected {e.expected or '–'}.",
+            *([f"Likely: {e.cause}."] if e.cause else []),
         ],
-        library=library(),
     )
+
+
+def _verdict_card(check: Check) -> Card:
+    says = {
+        Outcome.PASS: "Every exponent that theory predicts is as predicted.",
+        Outcome.UNDECIDED: (
+            "Some intervals hold a rival exponent. Use more seeds, or larger sizes."
+        ),
+    }
+    text = says.get(check.outcome, "")
+    return Card(
+        title=check.scheme,
+        verdict=str(check.outcome),
+        aside=check.optimizer,
+        text=[text][: bool(text)],
+    )
+
+
+def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Section]:
+    """Exponents as a chart of deviations, as measurements against size, and as numbers."""
+    sizes = {"width": check.widths, "depth": check.depths, **check.along}
+    axes = " and ".join(axis for axis, values in sizes.items() if len(values) > 1)
+    judged = [e for e in exponents if e.outcome is not Outcome.SHOWN]
+    predicted = [e for e in exponents if e.expected]
+    panels = [
+        Plot(
+            name=f"growth{suffix}-{i}",
+            title=f"{e.module}: {e.observable}, {e.outcome}",
+            chart=configured(growth_panel(check, e)),
+        )
+        for i, e in enumerate(judged)
+        if growth_rows(check, e)
+    ]
+    sections = []
+    if predicted:
+        sections.append(
+            Section(
+                title="Measured minus expected exponent",
+                lead=(
+                    f"One row per observable and dimension, with {check.confidence:.0%} intervals. "
+                    f"Correct models lie in the grey band, ±{check.margin:g}, up to chance and "
+                    "corrections of small sizes. What is farther than 1.25 off leaves the panel; "
+                    "its numbers stand below."
+                ),
+                legend=[
+                    (w, "●", tone(w)) for w in dict.fromkeys(str(e.outcome) for e in predicted)
+                ],
+                plots=[Plot(name=f"deviations{suffix}", chart=_deviations(check, predicted))],
+            )
+        )
+    if panels:
+        sections.append(
+            Section(
+                title="The measurements",
+                lead=(
+                    f"Every judged observable against {axes}, as a multiple of its value at the "
+                    f"smallest size, log-log: a line per seed; dashed, what {check.scheme} "
+                    "predicts. What runs along the dashed line scales as it should."
+                ),
+                plots=panels,
+                layout="small",
+            )
+        )
+    rows = [_row(e) for e in exponents]
+    table = Table(
+        rows=rows,
+        name="Exponents",
+        headings={"axis": "against", "outcome": "verdict"},
+        numbers=("measured", "interval", "expected"),
+        faint=("interval",),
+        verdict="outcome",
+    )
+    return [*sections, Section(title="The numbers", table=table)]
 
 
 def _sorted(check: Check) -> list[Exponent]:
@@ -130,6 +208,10 @@ def _interval(e: Exponent) -> str:
     return f"[{e.estimate.low:+.2f}, {e.estimate.high:+.2f}]"
 
 
+def _word(e: Exponent) -> str:
+    return str(e.outcome)
+
+
 def _row(e: Exponent) -> dict[str, str]:
     return {
         "module": e.module,
@@ -139,7 +221,6 @@ def _row(e: Exponent) -> dict[str, str]:
         "interval": _interval(e),
         "expected": e.expected or "–",
         "outcome": str(e.outcome),
-        "cause": e.cause,
     }
 
 
@@ -147,14 +228,12 @@ _ROW = 27  # pixels: two lines of a name
 _LINES = "split(datum.label, '\\n')"
 
 
-def _deviations(check: Check) -> dict[str, Any]:
+def _deviations(check: Check, exponents: list[Exponent]) -> Any:
     """Dots with intervals, around the margin."""
     import altair as alt
 
     rows = []
-    for e in _sorted(check):
-        if not e.expected:
-            continue
+    for e in exponents:
         centre = e.estimate.value - deviation(e)
         rows.append(
             {
@@ -172,7 +251,7 @@ def _deviations(check: Check) -> dict[str, Any]:
     colour = alt.Color(
         "outcome:N",
         title=None,
-        scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
+        scale=alt.Scale(domain=list(map(str, _ORDER)), range=[tone(str(o)) for o in _ORDER]),
         legend=None,
     )
     data = alt.Chart(alt.Data(values=rows))
@@ -187,4 +266,4 @@ def _deviations(check: Check) -> dict[str, Any]:
             x=alt.X("value:Q", scale=domain), y=y, color=colour, tooltip=tips
         )
     )
-    return page_spec(configured(layers.properties(width="container", height=_ROW * len(rows))))
+    return configured(layers.properties(width="container", height=_ROW * len(rows)))

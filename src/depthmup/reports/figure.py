@@ -16,7 +16,7 @@ from depthmup.reports.files import save_chart, write_text
 from depthmup.reports.growth import growth_chart
 from depthmup.reports.sentences import headline, number
 from depthmup.reports.study_rows import base_size, transfers
-from depthmup.reports.style import configured
+from depthmup.reports.theme import configured
 
 Kind = Literal["paper", "slide"]
 Name = Literal["transfer", "rates", "loss", "drift"]

@@ -87,11 +87,12 @@ def save_chart(chart: Any, path: Path) -> None:
             f"Expected a chart file to end in {', '.join(CHART_FORMATS)}; got {path.name!r}."
         )
     if kind == ".html":
-        from depthmup.reports.html import library, render, script_json
+        from depthmup.reports.page import Page, Plot, Section
 
-        spec = script_json(chart.to_dict())
-        page = render("chart.html.j2", title=path.stem, spec=spec, library=library())
-        write_text(path, page)
+        plot = Plot(chart=chart, name="chart", fixed=True)
+        write_text(
+            path, Page(title=path.stem, headline="", sections=[Section(plots=[plot])]).html()
+        )
         return
     with draft_of(path) as draft:
         chart.save(str(draft), format=kind[1:], scale_factor=2 if kind == ".png" else 1)

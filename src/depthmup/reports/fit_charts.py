@@ -9,7 +9,8 @@ from depthmup.records import Fit, GroupFit, Place
 from depthmup.records.fit import Exponent
 from depthmup.reports.chart_layers import CROSS, data, tip_title
 from depthmup.reports.study_rows import Row
-from depthmup.reports.style import BAND, INK, MUTED, configured, loss_axis, palette, ramp
+from depthmup.reports.style import loss_axis
+from depthmup.reports.theme import BAND, INK, MUTED, configured, palette, ramp
 
 MOST_PANELS = 12
 """Slices of one axis that are drawn; the frames have all."""

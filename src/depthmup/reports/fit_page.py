@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from depthmup.records import Fit, GroupFit
+from depthmup.records import Fit, GroupFit, Place
+from depthmup.records.fit import Exponent
 from depthmup.reports.certificate import certificate_section, rate
 from depthmup.reports.fit_charts import (
     MOST_PANELS,
@@ -11,38 +12,33 @@ from depthmup.reports.fit_charts import (
     residual_chart,
     span_chart,
 )
-from depthmup.reports.fit_text import (
-    bend_sentence,
-    cost,
-    fit_headline,
-    group_headline,
-    span_sentence,
-)
-from depthmup.reports.html import facts, library, page_spec, render, script_json
+from depthmup.reports.fit_text import bend_sentence, cost, fit_headline, span_sentence
+from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import interval, number, significant
-from depthmup.reports.style import VERDICT_COLOURS, configured
-
-_TONES = {"consistent": "#00734f", "rejected": "#a83f00", "cannot tell": "#5b6472"}
+from depthmup.reports.theme import configured
 
 
 def fit_page(fit: Fit) -> str:
     """The page of a fit. Text from the table is escaped wherever it stands."""
-    charts: dict[str, Any] = {}
-    groups = [_group(fit, group, f"g{i}", charts) for i, group in enumerate(fit.groups)]
-    return render(
-        "fit.html.j2",
-        title=fit.title,
-        headline=fit_headline(fit),
-        tuned=fit.tuned,
-        rows=f"{fit.rows:,}",
-        excluded=f"{fit.excluded:,}",
-        scheme=fit.scheme,
-        groups=groups,
-        notes=fit.notes,
-        facts=facts({**fit.columns, "target": fit.target, "tolerance": fit.tolerance, **fit.code}),
-        charts=script_json(charts),
-        library=library(),
+    sections = [section for i, g in enumerate(fit.groups) for section in _group(fit, g, f"g{i}")]
+    left_out = f"{fit.rows:,} rows, {fit.excluded:,} left out"
+    if fit.excluded:
+        left_out += " (excluded.csv has each with its reason)"
+    base = (
+        f"; values are those at the base of {fit.scheme}, and drifts are beyond what it scales"
+        if fit.scheme
+        else ""
     )
+    verdict = next((g.verdict.value for g in fit.groups if not g.problem), "no result")
+    return Page(
+        title=fit.title,
+        tab=f"{verdict.capitalize()}: {fit.title}",
+        headline=fit_headline(fit),
+        lead=[f"{left_out}. Intervals hold 95%{base}."],
+        sections=sections,
+        facts={"": {**fit.columns, "target": fit.target, "tolerance": fit.tolerance, **fit.code}},
+        notes=fit.notes,
+    ).html()
 
 
 def notebook(fit: Fit) -> str:
@@ -53,115 +49,175 @@ def notebook(fit: Fit) -> str:
     return f'<iframe srcdoc="{page}" width="100%" height="900" style="border:0"></iframe>'
 
 
-def _group(fit: Fit, group: GroupFit, prefix: str, charts: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows of one group; its charts are added to those of the page."""
-    from markupsafe import Markup
-
+def _group(fit: Fit, group: GroupFit, prefix: str) -> list[Section]:
+    """What the page shows of one group of runs."""
+    name = group.name or ("All runs" if len(fit.groups) > 1 else "")
+    sections = [Section(title=name, part=True)] if name else []
     if group.problem:
-        return {"name": group.name or "The table", "problem": group.problem}
-    axes = []
-    for number_, measured in enumerate(group.exponents):
-        panels = []
-        for i, panel in enumerate(curve_panels(fit, group, measured, width="container")):
-            name = f"{prefix}-curves-{number_}-{i}"
-            panels.append({"id": name, "title": str(panel.title)})
-            charts[name] = _spec(panel)
-        optimum = ""
-        if measured.slices:
-            optimum = f"{prefix}-optimum-{number_}"
-            panel = optimum_panel(fit, group, measured, width="container")
-            charts[optimum] = _spec(panel)
-        axes.append(_axis(measured, panels, optimum, group))
-    residuals = ""
-    if group.joint is not None and not group.joint.pooled:
-        residuals = f"{prefix}-residuals"
-        chart = residual_chart(fit, group, width="container")
-        charts[residuals] = _spec(chart)
-    prediction = span = ""
+        return [*sections, Section(text=[f"This group could not be fitted: {group.problem}"])]
+    sections.append(Section(cards=[_card(measured) for measured in group.exponents]))
+    for i, measured in enumerate(group.exponents):
+        sections += _axis(fit, group, measured, f"{prefix}-{i}")
+    if group.judgements:
+        sections.append(_rules(group))
+    if group.joint is not None:
+        sections.append(_joint(fit, group, prefix))
     if group.prediction is not None:
-        section = certificate_section(group.prediction, identity=f"{prefix}-certificate")
-        prediction = Markup(section.html)
-        charts.update(section.charts)
+        sections.append(certificate_section(group.prediction, name=f"{prefix}-certificate"))
         if group.at_target:
-            span = f"{prefix}-span"
-            charts[span] = _spec(span_chart(fit, group, width="container"))
-    return {
-        "name": group.name,
-        "problem": "",
-        "headline": group_headline(fit, group),
-        "runs": f"{group.runs:,}",
-        "seeds": group.seeds,
-        "axes": axes,
-        "joint": _joint(group),
-        "residuals": residuals,
-        "pooled": group.joint is not None and group.joint.pooled,
-        "rules": [_rule(judged) for judged in group.judgements],
-        "findings": [(f.defect.value, f.count, f.sentence, f.rows) for f in group.findings],
-        "confounded": group.confounded,
-        "optima": [_optimum(o) for o in group.optima],
-        "size_axes": list(group.optima[0].size) if group.optima else [],
-        "octaves": [cost(c) for c in group.octave_costs],
-        "prediction": prediction,
-        "span": span,
-        "span_sentence": span_sentence(group) if group.at_target else "",
-    }
+            sections.append(
+                Section(
+                    title="What published rules say there",
+                    lead=span_sentence(group),
+                    plots=[_plot(f"{prefix}-span", span_chart(fit, group, width="container"))],
+                )
+            )
+    return [*sections, _findings(group), _optima(fit, group)]
 
 
-def _spec(chart: Any) -> dict[str, Any]:
-    """A chart of the page; its legends stand below each other, so that a telephone shows them."""
-    spec = page_spec(configured(chart))
-    spec["config"]["legend"]["layout"] = {"bottom": {"direction": "vertical", "anchor": "start"}}
-    return spec
+def _plot(name: str, chart: Any, title: str = "") -> Plot:
+    return Plot(name=name, title=title, chart=configured(chart))
 
 
-def _axis(
-    measured: Any, panels: list[dict[str, str]], optimum: str, group: GroupFit
-) -> dict[str, Any]:
+def _card(measured: Exponent) -> Card:
+    question = measured.question[:1].upper() + measured.question[1:]
+    return Card(
+        title=measured.axis,
+        verdict=measured.verdict.value,
+        aside=f"exponent {number(measured.exponent.value)} {interval(measured.exponent)}",
+        text=[measured.why + bend_sentence(measured.bend)],
+        notes=[
+            f"{question}. Keeping the smallest size's best value costs "
+            f"{cost(measured.kept_cost)} at the largest."
+        ],
+    )
+
+
+def _axis(fit: Fit, group: GroupFit, measured: Exponent, prefix: str) -> list[Section]:
+    """Optima along an axis, and the curves that they were read from."""
+    title, axis = f"Along {measured.axis}", measured.axis
+    if not measured.slices:
+        return [Section(title=title, text=[measured.why])]
+    dashed = any(judged.axis == axis for judged in group.judgements)
     more = len(measured.slices) - MOST_PANELS
-    return {
-        "axis": measured.axis,
-        "question": measured.question,
-        "exponent": number(measured.exponent.value),
-        "interval": interval(measured.exponent),
-        "verdict": measured.verdict.value,
-        "tone": VERDICT_COLOURS[measured.verdict.value],
-        "why": measured.why + bend_sentence(measured.bend),
-        "kept": cost(measured.kept_cost),
-        "panels": panels,
-        "more": f"{more} slices more are in the frames." if more > 0 else "",
-        "optimum": optimum,
-        "rules": any(judged.axis == measured.axis for judged in group.judgements),
-    }
+    optimum = optimum_panel(fit, group, measured, width="container")
+    panels = curve_panels(fit, group, measured, width="container")
+    return [
+        Section(
+            title=title,
+            lead=(
+                f"Dots: the best {fit.tuned} of each size, with its interval. Lines: one slope for "
+                "all slices."
+                + (
+                    " Dashed: published rules, started from the smallest size's best value."
+                    if dashed
+                    else ""
+                )
+            ),
+            plots=[_plot(f"{prefix}-optimum", optimum)],
+        ),
+        Section(
+            lead=(
+                f"Loss against {fit.tuned}, a panel for each slice in which {axis} alone changes. "
+                "Diamonds: the optimum with its interval; crosses on top: diverged, or far above."
+                + (f" {more} slices more are in the frames." if more > 0 else "")
+            ),
+            plots=[
+                _plot(f"{prefix}-curves-{i}", panel, str(panel.title))
+                for i, panel in enumerate(panels)
+            ],
+            layout="panels",
+        ),
+    ]
 
 
-def _joint(group: GroupFit) -> list[tuple[str, str, str]]:
-    if group.joint is None:
-        return []
-    terms = (*group.joint.exponents, *group.joint.interactions)
-    return [(t.axis, number(t.estimate.value), interval(t.estimate)) for t in terms]
+def _rules(group: GroupFit) -> Section:
+    rows = [
+        {
+            "rule": judged.rule,
+            "axis": judged.axis,
+            "exponent": number(judged.exponent, 3),
+            "these data": judged.answer.value,
+            "cost": cost(judged.cost),
+            "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
+            "source": f"{judged.source} ({judged.standing})",
+        }
+        for judged in group.judgements
+    ]
+    return Section(
+        title="Published rules",
+        lead=(
+            "Consistent: the whole interval lies within the tolerance of the rule. Rejected: none "
+            "of it does. The cost is what the rule would have cost on these data, from the "
+            "smallest size to the largest."
+        ),
+        table=Table(
+            rows=rows,
+            name="Published rules",
+            numbers=("exponent",),
+            verdict="these data",
+            wrapped=("presupposes", "source"),
+        ),
+    )
 
 
-def _rule(judged: Any) -> dict[str, str]:
-    return {
-        "rule": judged.rule,
-        "axis": judged.axis,
-        "exponent": number(judged.exponent, 3),
-        "answer": judged.answer.value,
-        "tone": _TONES[judged.answer.value],
-        "cost": cost(judged.cost),
-        "setting": judged.setting,
-        "reach": judged.reach,
-        "source": f"{judged.source} ({judged.standing})",
-    }
+def _joint(fit: Fit, group: GroupFit, prefix: str) -> Section:
+    joint = group.joint
+    assert joint is not None
+    terms = ", ".join(
+        f"{t.axis} {number(t.estimate.value)} {interval(t.estimate)}"
+        for t in (*joint.exponents, *joint.interactions)
+    )
+    rests = (
+        " It rests on all runs at once, as most sizes have too few rates for an optimum of their "
+        "own."
+        if joint.pooled
+        else " Below: what each optimum is off it; the band is ±0.1 octaves."
+    )
+    octaves = [cost(c) for c in group.octave_costs]
+    halves = (
+        f" At the largest size half the best value costs {octaves[0]}, twice {octaves[1]}."
+        if octaves
+        else ""
+    )
+    plots = []
+    if not joint.pooled:
+        plots = [_plot(f"{prefix}-residuals", residual_chart(fit, group, width="container"))]
+    return Section(
+        title="All axes at once",
+        lead=f"One law of all sizes: {terms}.{rests}{halves}",
+        plots=plots,
+    )
 
 
-def _optimum(optimum: Any) -> dict[str, Any]:
+def _findings(group: GroupFit) -> Section:
+    items = []
+    for f in group.findings:
+        rows = f"Rows {', '.join(map(str, f.rows))}{', …' if f.count > len(f.rows) else ''}"
+        items.append((f.defect.value, f.sentence, rows if f.rows else ""))
+    items += [("", sentence, "") for sentence in group.confounded]
+    fine = [] if items else ["Nothing was wrong with it: every row is used."]
+    return Section(title="The table itself", items=items, text=fine)
+
+
+def _optima(fit: Fit, group: GroupFit) -> Section:
+    rows = [_optimum(fit, o) for o in group.optima]
+    table = Table(
+        rows=rows,
+        name="Optima",
+        numbers={*(rows[0] if rows else {})} - {"place"},
+        faint=("95%",),
+        unusual=[i for i, o in enumerate(group.optima) if o.place is not Place.INTERIOR],
+    )
+    return Section(title="The optima", table=table)
+
+
+def _optimum(fit: Fit, optimum: Any) -> dict[str, str]:
     at = optimum.log2_lr
     return {
-        "size": [f"{v:g}" for v in optimum.size.values()],
-        "rate": rate(2.0**at.value) if at.known else "–",
-        "interval": f"[{rate(2.0**at.low)}, {rate(2.0**at.high)}]" if at.known else "",
-        "loss": significant(optimum.loss.value),
+        **{axis: f"{v:g}" for axis, v in optimum.size.items()},
+        f"best {fit.tuned}": rate(2.0**at.value) if at.known else "–",
+        "95%": f"[{rate(2.0**at.low)}, {rate(2.0**at.high)}]" if at.known else "",
+        "loss there": significant(optimum.loss.value),
         "place": optimum.place.value,
-        "usual": optimum.place.value == "interior",
     }

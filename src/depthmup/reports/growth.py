@@ -7,9 +7,7 @@ from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome
 from depthmup.reports.sentences import folded
-from depthmup.reports.style import INK, configured
-
-_LINES = {Outcome.FAIL: "#a83f00", Outcome.UNDECIDED: "#5b6472", Outcome.PASS: "#00734f"}
+from depthmup.reports.theme import INK, configured, tone
 
 
 def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
@@ -86,7 +84,7 @@ def growth_panel(
         scale=alt.Scale(type="log", base=2, domain=[low / 1.1, high * 1.1], nice=False),
         axis=alt.Axis(tickCount=4, format=".3~g"),
     )
-    colour = _LINES[exponent.outcome]
+    colour = tone(str(exponent.outcome))
     lines = (
         alt.Chart(alt.Data(values=rows))
         .mark_line(point={"size": 18, "color": colour}, strokeWidth=1.4, color=colour)

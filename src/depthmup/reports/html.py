@@ -21,11 +21,12 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
         The text.
 
     Example:
-        >>> page = render("chart.html.j2", title="<x>", spec=script_json({}), library="")
-        >>> "<title>&lt;x&gt;</title>" in page
+        >>> "--ink" in render("style.css.j2")
         True
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    from depthmup.reports.theme import PAPER_COLOURS
 
     packages = dict.fromkeys([package, "depthmup.reports"])
     templates = Environment(
@@ -35,7 +36,8 @@ def render(template: str, *, package: str = "depthmup.reports", **values: Any) -
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return templates.get_template(template).render(**values)
+    templates.globals["colours"] = PAPER_COLOURS
+    return templates.get_template(template).render(**values).lstrip()
 
 
 def page_spec(chart: Any) -> dict[str, Any]:
@@ -51,12 +53,15 @@ def page_spec(chart: Any) -> dict[str, Any]:
 
     Example:
         >>> from depthmup.reports import drift, example_study
-        >>> page_spec(drift(example_study()))["autosize"]
-        {'type': 'fit-x', 'contains': 'padding'}
+        >>> page_spec(drift(example_study()))["autosize"]["type"]
+        'fit-x'
     """
+    import altair as alt
+
+    chart = chart.copy(deep=False)
+    chart.title = alt.Undefined
+    chart.autosize = alt.AutoSizeParams(type="fit-x", contains="padding")
     spec: dict[str, Any] = chart.to_dict(validate=False)
-    spec.pop("title", None)
-    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return spec
 
 

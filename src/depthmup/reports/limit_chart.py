@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from depthmup.reports.simple_page import PageSection, simple_page
-from depthmup.reports.style import configured, ramp
+from depthmup.reports.page import Page, Plot, Section, Table
+from depthmup.reports.theme import BLUE, configured, ramp
 
 if TYPE_CHECKING:
     import altair as alt
-
-_BLUE = "#0072b2"
 
 
 def limit_chart(
@@ -51,7 +49,7 @@ def loss_chart(losses: Sequence[float]) -> Any:
     rows = [{"step": t, "loss": loss} for t, loss in enumerate(losses)]
     return (
         alt.Chart(alt.Data(values=rows))
-        .mark_line(point=True, color=_BLUE)
+        .mark_line(point=True, color=BLUE)
         .encode(
             x=alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("loss:Q", title="training loss", scale=alt.Scale(zero=False)),
@@ -119,24 +117,29 @@ def limit_page(
         else "Training explodes at the first step."
     )
     rows = [
-        (str(t), f"{loss:.5f}", f"{line[-1]:.5f}")
+        {"step": str(t), "loss": f"{loss:.5f}", "RMS of x at the output": f"{line[-1]:.5f}"}
         for t, (loss, line) in enumerate(zip(losses, rms, strict=True))
     ]
-    columns = ("step", "loss", "RMS of x at the output")
     tall = {"width": "container", "height": 300}
-    return simple_page(
+    return Page(
         title=title,
         headline=headline,
         lead=[f"At infinite width; no network was trained. Status: {status}."],
         sections=[
-            PageSection(title="The loss", chart=configured(loss_chart(losses).properties(**tall))),
-            PageSection(
+            Section(
+                title="The loss",
+                plots=[Plot(chart=configured(loss_chart(losses).properties(**tall)))],
+            ),
+            Section(
                 title="The residual stream",
                 lead="Root mean square entry of x along the depth, one line for each step.",
-                chart=configured(stream_chart(positions, rms).properties(**tall)),
+                plots=[Plot(chart=configured(stream_chart(positions, rms).properties(**tall)))],
             ),
-            PageSection(title="The numbers", columns=columns, rows=rows, numbers=columns),
+            Section(
+                title="The numbers",
+                table=Table(rows=rows, numbers=("step", "loss", "RMS of x at the output")),
+            ),
         ],
-        facts=facts,
-        data=data,
-    )
+        facts={"": facts},
+        files=[data][: bool(data)],
+    ).html()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import AxisPrediction, Estimate, Prediction
-from depthmup.reports.style import BAND, INK, MUTED, configured
+from depthmup.reports.theme import BAND, INK, MUTED, configured
 
 if TYPE_CHECKING:
     import altair as alt

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from depthmup.records import Prediction, sentence
 from depthmup.reports.optimum_chart import Movement, movement, optimum_chart
+from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import interval, number
-from depthmup.reports.simple_page import PageSection, simple_page
 
 
 def optimum_page(
@@ -23,7 +23,7 @@ def optimum_page(
         movements: by axis, what is predicted and, if there is any, what was measured.
         title: of the page.
         headline: the answer, in one sentence.
-        notes: sentences at the end.
+        notes: sentences below it.
         command: that made it.
         data: name of the file of numbers beside the page.
 
@@ -42,20 +42,24 @@ def optimum_page(
     for axis, (predicted, measured) in movements.items():
         drawn = optimum_chart(predicted, measured=measured, axis=axis, title=f"Along {axis}")
         dots = "" if measured is None else " Dots: measured."
-        table = {axis: [str(size) for size in predicted.sizes], **_table(predicted, measured)}
+        columns = {axis: [str(size) for size in predicted.sizes], **_table(predicted, measured)}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         sections.append(
-            PageSection(
+            Section(
                 title=f"Along {axis}",
                 lead=f"{predicted.label[:1].upper()}{predicted.label[1:]}.{dots}",
-                chart=drawn.properties(width="container"),
-                columns=tuple(table),
-                rows=list(zip(*table.values(), strict=True)),
-                numbers=tuple(table),
+                plots=[Plot(chart=drawn.properties(width="container"))],
+                table=Table(rows=rows, numbers=tuple(columns), name=f"Optima along {axis}"),
             )
         )
-    return simple_page(
-        title=title, headline=headline, sections=sections, notes=notes, command=command, data=data
-    )
+    return Page(
+        title=title,
+        headline=headline,
+        lead=notes,
+        sections=sections,
+        command=command,
+        files=[data][: bool(data)],
+    ).html()
 
 
 def _table(predicted: Movement, measured: Movement | None) -> dict[str, list[str]]:

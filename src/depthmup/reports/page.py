@@ -1,222 +1,244 @@
-"""One self-contained HTML page from a study: opens offline, asks no server for anything."""
+"""A page is a headline and sections; a section has cards, charts, a table, text or parts.
+
+One template makes all pages: each is one HTML file that opens offline and asks no server for
+anything. All text is escaped.
+"""
 
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from depthmup.records import Place, Study, Transfer, Verdict, Window
-from depthmup.records.certificate import Certificate
-from depthmup.reports.by_size import loss_against_size, optimum_against_size
-from depthmup.reports.certificate import certificate_section
-from depthmup.reports.chart_layers import window_param
-from depthmup.reports.charts import drift, rate_panel
+from depthmup.reports import theme
 from depthmup.reports.html import facts, library, page_spec, render, script_json
-from depthmup.reports.search_story import narrowing, story_of
-from depthmup.reports.sentences import (
-    best_rate,
-    headline,
-    interval,
-    is_larger_better,
-    number,
-    regret_sentence,
-    significant,
-)
-from depthmup.reports.study_rows import base_size, question, size_of, transfers
-from depthmup.reports.style import (
-    VERDICT_COLOURS,
-    configured,
-    scheme_colours,
-    size_colours,
-)
 
-_PLACES = {
-    Place.INTERIOR: "inside the grid",
-    Place.LOW_EDGE: "low edge: extend the grid downwards",
-    Place.HIGH_EDGE: "high edge: extend the grid upwards",
-    Place.FAILED: "nothing trains",
-}
+Row = Mapping[str, Any]
+
+Sign = tuple[str, str, str]
+"""An entry of a legend: what it stands for, its sign, and its colour if it has one."""
 
 
-def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
-    """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A verdict in a frame of its colour.
 
-    Several studies are those of one measurement along several axes, over the same windows of
-    training. Scripts are inlined and a content security policy forbids all connections, so that the
-    page can be mailed, archived and opened from a disk. Text from the study is escaped.
-
-    Args:
-        study: whose verdicts stand first.
-        more: further axes or variants.
-        certificates: of the target, shown before the verdicts.
-
-    Returns:
-        HTML that opens offline.
-
-    Example:
-        >>> from depthmup.reports import example_study
-        >>> page(example_study()).startswith("<!doctype html>")
-        True
+    Attributes:
+        title: what it is about.
+        verdict: a word that ``theme.TONES`` has.
+        symbol: before the word.
+        aside: beside it.
+        text: sentences.
+        notes: sentences that matter less.
     """
-    from markupsafe import Markup
 
-    studies = (study, *more)
-    parts = [_part(s, prefix=f"{s.axis}-" if i else "") for i, s in enumerate(studies)]
-    specs = [
-        {part["prefix"] + name: spec for name, spec in study_specs(s).items()}
-        for part, s in zip(parts, studies, strict=True)
-    ]
-    sections = [
-        certificate_section(certificate, identity=f"certificate-{i}" if i else "certificate")
-        for i, certificate in enumerate(certificates)
-    ]
-    specs += [section.charts for section in sections]
-    of_windows = zip(*map(_verdicts, studies), strict=True)
-    return render(
-        "page.html.j2",
-        title=study.title,
-        headline=" ".join(headline(s) for s in studies),
-        question=max(map(question, studies), key=len),
-        parts=parts,
-        certificates=[Markup(section.html) for section in sections],
-        windows=[_steps(window) for window in study.windows],
-        elsewhere=_elsewhere(studies),
-        config=facts(study.config, leave={"command", "question", "tuned"}),
-        environment=facts(study.environment),
-        command=_command(study),
-        charts=script_json({name: spec for charts in specs for name, spec in charts.items()}),
-        labels=script_json([_steps(window) for window in study.windows]),
-        verdicts=script_json([[word for part in row for word in part] for row in of_windows]),
-        library=library(),
-    )
+    title: str
+    verdict: str
+    symbol: str = ""
+    aside: str = ""
+    text: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
-def _elsewhere(studies: Iterable[Study]) -> str:
-    """Which steps those of a window are in runs of another length than the base's."""
-    lengths = {
-        curve.size.get("steps", curve.size.get("tokens", 1) / curve.size.get("batch", 1))
-        for study in studies
-        for window in study.windows
-        for curve in window.curves
-    }
-    return " of the base’s run, and the same part of every other" if len(lengths) > 1 else ""
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A chart on a page.
 
-
-def _part(study: Study, *, prefix: str) -> dict[str, Any]:
-    """What the page shows of one study; ``prefix`` keeps its elements apart from another's."""
-    schemes = scheme_colours(study)
-    return {
-        "prefix": prefix,
-        "tuned": study.tuned,
-        "axis": study.axis,
-        "is_larger_better": is_larger_better(study.axis),
-        "base": base_size(study),
-        "tolerance": number(study.tolerance),
-        "story": story_of(study),
-        "sizes": size_colours(study),
-        "schemes": [
-            {
-                "title": t.title,
-                "colour": schemes[t.scheme],
-                "exponents": f"α = {t.alpha}, γ = {t.gamma}",
-                "verdict": t.verdict.value,
-                "symbol": _symbol(t),
-                "tone": VERDICT_COLOURS[t.verdict.value],
-                "regret": regret_sentence(study, t),
-                "why": t.why,
-                "panel": f"{prefix}panel-{i}",
-                "optima": [
-                    {
-                        "size": size_of(study, o),
-                        "rate": best_rate(o),
-                        "interval": interval(o.log2_lr),
-                        "loss": significant(o.loss.value),
-                        "loss_interval": interval(o.loss, 3),
-                        "place": _PLACES[o.place],
-                        "usual": o.place is Place.INTERIOR,
-                    }
-                    for o in t.optima
-                ],
-            }
-            for i, t in enumerate(transfers(study))
-        ],
-    }
-
-
-def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Labels and colours of the sizes, and of the schemes.
-
-    Args:
-        study: to be shown.
-
-    Returns:
-        Labels with their colours.
-
-    Example:
-        >>> from depthmup.reports import example_study
-        >>> sizes, schemes = study_legends(example_study())
-        >>> [label for label, colour in sizes], [label for label, colour in schemes]
-        (['8', '16', '32', '64'], ['Depth-muP', 'SP'])
+    Attributes:
+        chart: of Altair.
+        title: above it, if the section's own does not say enough.
+        lead: below the title.
+        legend: of its lines, on screens that have no room for labels beside them.
+        name: of its element and of the files that it is saved to; made up unless given.
+        verdicts: words beside the title, one for each window of training.
+        fixed: whether it keeps its width, and scrolls where the screen is narrower.
     """
-    sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
-    colours = scheme_colours(study)
-    return sizes, tuple((t.title, colours[t.scheme]) for t in transfers(study))
+
+    chart: Any
+    title: str = ""
+    lead: str = ""
+    legend: Sequence[Sign] = ()
+    name: str = ""
+    verdicts: Sequence[str] = ()
+    fixed: bool = False
 
 
-def study_specs(study: Study) -> dict[str, Any]:
-    """The Vega-Lite specification of every chart on the page, by its element's id.
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows under headings; a reader can copy them, and save them as CSV.
 
-    Args:
-        study: to be shown.
+    What follows a line break in a cell is shown below the rest, and fainter.
 
-    Returns:
-        Specifications by element.
-
-    Example:
-        >>> from depthmup.reports import example_study
-        >>> sorted(study_specs(example_study()))
-        ['drift', 'loss', 'narrowing', 'optimum', 'panel-0', 'panel-1']
+    Attributes:
+        rows: with the same keys, each a column.
+        headings: of columns, where the key is none.
+        numbers: columns that are set flush right.
+        faint: columns that matter less.
+        wrapped: columns whose text takes several lines.
+        verdict: the column of verdicts, which have their colours.
+        unusual: numbers of rows whose last cell is marked.
+        group: the column whose equal neighbours are one cell.
+        name: of the table for a reader who does not see it, and of its file.
     """
-    wide: dict[str, Any] = {"width": "container", "window": None}
-    charts = {
-        f"panel-{i}": configured(
-            rate_panel(study, t.scheme, width="container").add_params(window_param(study, None))
+
+    rows: Sequence[Row]
+    headings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Collection[str] = ()
+    faint: Collection[str] = ()
+    wrapped: Collection[str] = ()
+    verdict: str = ""
+    unusual: Collection[int] = ()
+    group: str = ""
+    name: str = "numbers"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.rows[0]) if self.rows else tuple(self.headings)
+
+    @property
+    def groups(self) -> list[list[tuple[int, Row]]]:
+        """The rows with their numbers, those of one group together."""
+        groups: list[list[tuple[int, Row]]] = []
+        for number, row in enumerate(self.rows):
+            if groups and (not self.group or groups[-1][0][1][self.group] == row[self.group]):
+                groups[-1].append((number, row))
+            else:
+                groups.append([(number, row)])
+        return groups
+
+
+Layout = Literal["wide", "pair", "panels", "small"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page.
+
+    Attributes:
+        title: the heading.
+        lead: below it.
+        cards, plots, table, text, items: what it shows, in this order; items are list entries of a
+            word, a sentence and a remark.
+        legend, legend_of: of all plots, and what its entries are.
+        layout: of the plots.
+        facts: settings by the titles of their lists.
+        details: sections that are folded until a reader opens them.
+        part: whether the heading is that of all sections up to the next such one.
+    """
+
+    title: str = ""
+    lead: str = ""
+    cards: Sequence[Card] = ()
+    legend: Sequence[Sign] = ()
+    legend_of: str = ""
+    plots: Sequence[Plot] = ()
+    layout: Layout = "wide"
+    table: Table | None = None
+    text: Sequence[str] = ()
+    items: Sequence[tuple[str, str, str]] = ()
+    code: str = ""
+    facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    details: "Sequence[Section]" = ()
+    part: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A headline, and the sections that it rests on.
+
+    Attributes:
+        title: what the page is about.
+        headline: the answer, in a sentence.
+        sections: in order.
+        tab: the title of the browser's tab; the page's own unless given.
+        lead: sentences below the headline.
+        facts: settings by the titles of their lists.
+        notes: sentences at the end.
+        command: that makes it again.
+        files: names of files of numbers beside the page.
+        windows: of training, in words, of which all charts show one at a time.
+        windows_note: what follows the words of the window shown.
+    """
+
+    title: str
+    headline: str
+    sections: Sequence[Section] = ()
+    tab: str = ""
+    lead: Sequence[str] = ()
+    facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    command: str | Sequence[str] = ""
+    files: Sequence[str] = ()
+    windows: Sequence[str] = ()
+    windows_note: str = ""
+
+    def html(self) -> str:
+        """One self-contained HTML file.
+
+        Example:
+            >>> table = Table(rows=[{"depth": "8", "loss": "0.48"}])
+            >>> section = Section(title="Losses", table=table)
+            >>> page = Page(title="Two runs", headline="Deeper is better.", sections=[section])
+            >>> "Deeper is better." in page.html() and "0.48" in page.html()
+            True
+        """
+        sections = _named(self.sections)
+        plots = [plot for section in sections for plot in _plots(section)]
+        command = self.command
+        made = {
+            "command": command if isinstance(command, str) else shlex.join(map(str, command)),
+            "facts": _facts(self.facts),
+            "notes": list(self.notes),
+            "files": list(self.files),
+        }
+        shown = [plot for plot in plots if plot.verdicts]
+        return render(
+            "page.html.j2",
+            page=replace(self, sections=sections),
+            made=made,
+            tone=theme.tone,
+            facts_of=_facts,
+            plots=bool(plots),
+            charts=script_json({plot.name: _spec(plot) for plot in plots}),
+            windows=script_json(list(self.windows)),
+            verdicts=script_json(
+                [
+                    [{"text": w, "tone": theme.tone(w) if w else ""} for w in at]
+                    for at in zip(*(plot.verdicts for plot in shown), strict=True)
+                ]
+            ),
+            library=library() if plots else "",
         )
-        for i, t in enumerate(transfers(study))
-    }
-    charts["drift"] = drift(study, **wide)
-    charts["optimum"] = optimum_against_size(study, **wide)
-    charts["loss"] = loss_against_size(study, **wide)
-    if study.search is not None:
-        charts["narrowing"] = narrowing(study, **wide)
-    return {name: page_spec(chart) for name, chart in charts.items()}
 
 
-def _verdicts(study: Study) -> list[list[dict[str, str]]]:
-    """Per window and scheme, in the headline's order: the verdict of that window, and its colour.
-
-    Empty where a window does not hold the scheme.
-    """
-    rows = []
-    for window in study.windows:
-        verdicts = {t.scheme: t.verdict.value for t in window.transfers}
-        words = [verdicts.get(t.scheme, "") for t in transfers(study)]
-        rows.append([{"text": word, "tone": VERDICT_COLOURS.get(word, "")} for word in words])
-    return rows
+def _spec(plot: Plot) -> dict[str, Any]:
+    if not plot.fixed:
+        return page_spec(plot.chart)
+    spec: dict[str, Any] = plot.chart.to_dict(validate=False)
+    return spec
 
 
-def _symbol(transfer: Transfer) -> str:
-    if transfer.verdict is Verdict.DRIFTS:
-        return "↘" if transfer.drift.value < 0 else "↗"
-    return "✓" if transfer.verdict is Verdict.TRANSFERS else "?"
+def _facts(lists: Mapping[str, Mapping[str, object]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    return [(name, pairs) for name, mapping in lists.items() if (pairs := facts(mapping))]
 
 
-def _steps(window: Window) -> str:
-    return f"{window.start}–{window.stop}"
+def _named(sections: Sequence[Section]) -> list[Section]:
+    """The sections, every plot with a name."""
+    count = iter(range(10**6))
+
+    def plot_named(plot: Plot) -> Plot:
+        return plot if plot.name else replace(plot, name=f"chart-{next(count)}")
+
+    def section_named(section: Section) -> Section:
+        return replace(
+            section,
+            plots=[plot_named(plot) for plot in section.plots],
+            details=[section_named(inner) for inner in section.details],
+        )
+
+    return [section_named(section) for section in sections]
 
 
-def _command(study: Study) -> str:
-    """The command that repeats the measurement, if the configuration holds one."""
-    command = study.config.get("command", "")
-    if isinstance(command, Sequence) and not isinstance(command, str):
-        return shlex.join(str(part) for part in command)
-    return str(command or "")
+def _plots(section: Section) -> Iterator[Plot]:
+    yield from section.plots
+    for inner in section.details:
+        yield from _plots(inner)

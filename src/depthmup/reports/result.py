@@ -11,7 +11,7 @@ from depthmup.reports.by_size import optimum_against_size
 from depthmup.reports.charts import loss_against_rate
 from depthmup.reports.export import export
 from depthmup.reports.files import write_text
-from depthmup.reports.page import page
+from depthmup.reports.study_page import page
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table
 

@@ -7,9 +7,11 @@ from typing import Any
 from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
 from depthmup.records.search import Asked, SearchRound, SearchStory
 from depthmup.reports.chart_layers import Width, band_of, data, known, same, scale_of, window_param
+from depthmup.reports.page import Section, Table
 from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_rows import Row, title_of, transfers
-from depthmup.reports.style import BAND, MUTED, Axis, configured, scheme_colours
+from depthmup.reports.style import Axis, scheme_colours
+from depthmup.reports.theme import BAND, configured
 
 SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
@@ -29,23 +31,26 @@ def saved_sentence(story: SearchStory, tuned: Tuned = LEARNING_RATE) -> str:
     return f"{story.runs} runs. {grid} has {story.grid_runs} and {story.saved:.1f} times the work."
 
 
-def story_of(study: Study) -> dict[str, Any] | None:
-    """What the page shows of the search behind a study; none for a grid."""
+def rounds(study: Study) -> list[Section]:
+    """The rounds of the search for each scheme, folded."""
     story = study.search
-    if story is None:
-        return None
-    return {
-        "saved": saved_sentence(story, study.tuned),
-        "schemes": [
-            {
-                "title": title_of(study, scheme),
-                "colour": scheme_colours(study).get(scheme, MUTED),
-                "ended": ended[:1].upper() + ended[1:],
-                "rounds": [_row(study, r, story) for r in story.rounds if r.scheme == scheme],
-            }
-            for scheme, ended in _ended(study, story).items()
-        ],
-    }
+    assert story is not None
+    sections = []
+    for scheme, ended in _ended(study, story).items():
+        rows = [_row(study, r, story) for r in story.rounds if r.scheme == scheme]
+        title = title_of(study, scheme)
+        table = Table(
+            rows=rows,
+            name=f"Rounds of {title}",
+            numbers=("Round", "Work", "Drift", "Interval"),
+            faint=("Interval",),
+        )
+        sections.append(
+            Section(
+                title=f"{title}: {len(rows)} rounds. {ended[:1].upper()}{ended[1:]}", table=table
+            )
+        )
+    return sections
 
 
 def _ended(study: Study, story: SearchStory) -> dict[str, str]:
@@ -55,12 +60,12 @@ def _ended(study: Study, story: SearchStory) -> dict[str, str]:
 def _row(study: Study, one: SearchRound, story: SearchStory) -> dict[str, str]:
     drift = one.drift(study.axis)
     return {
-        "number": str(one.number),
-        "why": one.why[:1].upper() + one.why[1:],
-        "runs": _runs(one.asked),
-        "work": f"{one.work / story.work:.1%}" if story.work else "",
-        "drift": number(drift.value),
-        "interval": interval(drift) if math.isfinite(drift.high) else "",
+        "Round": str(one.number),
+        "Why": one.why[:1].upper() + one.why[1:],
+        "Runs": _runs(one.asked),
+        "Work": f"{one.work / story.work:.1%}" if story.work else "",
+        "Drift": number(drift.value),
+        "Interval": interval(drift) if math.isfinite(drift.high) else "",
     }
 
 

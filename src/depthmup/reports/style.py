@@ -1,63 +1,34 @@
 """What charts share: colours, axes and the place of labels.
 
 Axes are fixed over all windows, so that a slider moves the curves and never the frame.
-Sizes are ordered, so they take a sequential ramp (plasma without its pale end, largest darkest);
-schemes are not, so they take Okabe and Ito's categorical palette. Both survive the common kinds of
-colour blindness, and shape always says the same a second time.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from depthmup.records import Study
+from depthmup.reports import theme
 from depthmup.reports.study_rows import optimum_rows, point_rows, sizes, transfers
-
-INK, MUTED, GRID, BAND = "#1f2430", "#5b6472", "#e6e8ec", "#d5d9e0"
-FONT = '"Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif'
-
-_PLASMA = ("#f89540", "#e56b5d", "#cc4778", "#a92395", "#7e03a8", "#4c02a1", "#0d0887")
-_OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-_SHAPES = ("circle", "square", "diamond", "triangle-right", "triangle-left", "cross", "wedge")
-VERDICT_COLOURS = {"transfers": "#00734f", "drifts": "#a83f00", "undecided": "#5b6472"}
 
 
 def size_colours(study: Study) -> dict[int, str]:
     """A colour per depth (or width), small light to large dark."""
     measured = sizes(study)
-    return dict(zip(measured, ramp(len(measured)), strict=True))
-
-
-def ramp(count: int) -> list[str]:
-    """Colours of ordered things, from light to dark.
-
-    Example:
-        >>> ramp(2)
-        ['#f89540', '#0d0887']
-    """
-    if count == 1:
-        return [_PLASMA[-2]]
-    step = (len(_PLASMA) - 1) / max(count - 1, 1)
-    return [_blend(_PLASMA, i * step) for i in range(count)]
-
-
-def palette(count: int) -> list[str]:
-    """Colours of things without an order; they repeat after seven."""
-    return [_OKABE_ITO[i % len(_OKABE_ITO)] for i in range(count)]
+    return dict(zip(measured, theme.ramp(len(measured)), strict=True))
 
 
 def scheme_colours(study: Study) -> dict[str, str]:
     """A colour per scheme, by its name; colours repeat after seven."""
     names = [t.scheme for t in transfers(study)]
-    return {name: _OKABE_ITO[i % len(_OKABE_ITO)] for i, name in enumerate(names)}
+    return dict(zip(names, theme.palette(len(names)), strict=True))
 
 
 def scheme_shapes(study: Study) -> dict[str, str]:
     """A shape per scheme, by its name; shapes repeat after seven."""
     names = [t.scheme for t in transfers(study)]
-    return {name: _SHAPES[i % len(_SHAPES)] for i, name in enumerate(names)}
+    return dict(zip(names, theme.shapes(len(names)), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,58 +184,6 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
         for rank, index in enumerate(members):
             moved[index] = centre + gap * (rank - (len(members) - 1) / 2)
     return moved
-
-
-def configured(chart: Any) -> Any:
-    """The chart with the style that all charts share.
-
-    Args:
-        chart: of Altair.
-
-    Returns:
-        The chart.
-
-    Example:
-        >>> import altair as alt
-        >>> configured(alt.Chart(alt.Data(values=[])).mark_point()).config.background
-        'white'
-    """
-    return (
-        chart.configure(font=FONT, background="white", padding=6)
-        .configure_view(stroke=None)
-        .configure_axis(
-            gridColor=GRID,
-            domainColor=MUTED,
-            tickColor=MUTED,
-            labelColor=INK,
-            titleColor=INK,
-            labelFontSize=12,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            titlePadding=8,
-            labelOverlap=True,
-        )
-        .configure_legend(
-            labelColor=INK, titleColor=INK, labelFontSize=12, titleFontSize=12, symbolSize=90
-        )
-        .configure_title(
-            color=INK,
-            subtitleColor=MUTED,
-            fontSize=15,
-            subtitleFontSize=12,
-            anchor="start",
-            offset=12,
-        )
-    )
-
-
-def _blend(ramp: Sequence[str], index: float) -> str:
-    """The colour at a fractional index of a ramp."""
-    lower = min(int(index), len(ramp) - 2)
-    part = index - lower
-    pair = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in ramp[lower : lower + 2]]
-    mixed = [round(a + (b - a) * part) for a, b in zip(*pair, strict=True)]
-    return "#{:02x}{:02x}{:02x}".format(*mixed)
 
 
 def _log_ticks(low: float, high: float) -> tuple[float, ...]:

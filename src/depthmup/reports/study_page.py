@@ -1,0 +1,303 @@
+"""One self-contained HTML page from a study: opens offline, asks no server for anything."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from depthmup.records import Place, Study, Transfer, Verdict, Window
+from depthmup.records.certificate import Certificate
+from depthmup.reports.by_size import loss_against_size, optimum_against_size
+from depthmup.reports.certificate import certificate_section
+from depthmup.reports.chart_layers import window_param
+from depthmup.reports.charts import drift, rate_panel
+from depthmup.reports.html import page_spec
+from depthmup.reports.page import Card, Page, Plot, Section, Table
+from depthmup.reports.search_story import narrowing, rounds, saved_sentence
+from depthmup.reports.sentences import (
+    best_rate,
+    headline,
+    interval,
+    is_larger_better,
+    number,
+    regret_sentence,
+    significant,
+)
+from depthmup.reports.study_rows import base_size, question, size_of, transfers
+from depthmup.reports.style import scheme_colours, scheme_shapes, size_colours
+from depthmup.reports.theme import configured, sign
+
+_PLACES = {
+    Place.INTERIOR: "inside the grid",
+    Place.LOW_EDGE: "low edge: extend the grid downwards",
+    Place.HIGH_EDGE: "high edge: extend the grid upwards",
+    Place.FAILED: "nothing trains",
+}
+
+
+def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -> str:
+    """Studies as one HTML page: verdicts, charts with a slider over training, tables, set-up.
+
+    Several studies are those of one measurement along several axes, over the same windows of
+    training. Scripts are inlined and a content security policy forbids all connections, so that the
+    page can be mailed, archived and opened from a disk. Text from the study is escaped.
+
+    Args:
+        study: whose verdicts stand first.
+        more: further axes or variants.
+        certificates: of the target, shown before the verdicts.
+
+    Returns:
+        HTML that opens offline.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> page(example_study()).startswith("<!doctype html>")
+        True
+    """
+    studies = (study, *more)
+    elsewhere = _elsewhere(studies)
+    sections = [
+        certificate_section(certificate, name=f"certificate-{i}" if i else "certificate")
+        for i, certificate in enumerate(certificates)
+    ]
+    for s in studies:
+        sections += [_part(s)] if more else []
+        sections.append(Section(cards=[_card(s, t) for t in transfers(s)]))
+    for i, s in enumerate(studies):
+        sections += [_part(s)] if more else []
+        sections += _charts(s, prefix=f"{s.axis}-" if i else "")
+        sections += _story(s, prefix=f"{s.axis}-" if i else "")
+        sections.append(_numbers(s, elsewhere))
+    verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
+    command: Any = study.config.get("command", "")
+    settings = {k: v for k, v in study.config.items() if k not in ("command", "question", "tuned")}
+    return Page(
+        title=study.title,
+        tab=f"{verdict.capitalize()}: {study.title}",
+        headline=" ".join(headline(s) for s in studies),
+        lead=max(map(question, studies), key=len),
+        sections=sections,
+        command=command or "",
+        files=["summary.json", *(["certificate.json"] if certificates else [])],
+        facts={"Configuration": settings, "Environment": study.environment},
+        windows=[_steps(window) for window in study.windows],
+        windows_note=elsewhere,
+    ).html()
+
+
+def _elsewhere(studies: Iterable[Study]) -> str:
+    """Which steps those of a window are in runs of another length than the base's."""
+    lengths = {
+        curve.size.get("steps", curve.size.get("tokens", 1) / curve.size.get("batch", 1))
+        for study in studies
+        for window in study.windows
+        for curve in window.curves
+    }
+    return " of the base’s run, and the same part of every other" if len(lengths) > 1 else ""
+
+
+def _part(study: Study) -> Section:
+    return Section(title=f"Along {study.axis}", part=True)
+
+
+def _card(study: Study, transfer: Transfer) -> Card:
+    regret = regret_sentence(study, transfer)
+    return Card(
+        title=transfer.title,
+        verdict=transfer.verdict.value,
+        symbol=_symbol(transfer),
+        aside=f"α = {transfer.alpha}, γ = {transfer.gamma}",
+        text=[transfer.why],
+        notes=[regret] if regret else [],
+    )
+
+
+def _charts(study: Study, *, prefix: str) -> list[Section]:
+    """Losses against the rate, optima and best losses against size, and the drifts."""
+    axis, tuned, base = study.axis, study.tuned, base_size(study)
+    wide: dict[str, Any] = {"width": "container", "window": None}
+    colours, shapes = scheme_colours(study), scheme_shapes(study)
+    signs = [(t.title, sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
+    panels = [
+        Plot(
+            name=f"{prefix}panel-{i}",
+            title=t.title,
+            chart=_panel(study, t),
+            verdicts=_verdicts(study, t),
+        )
+        for i, t in enumerate(transfers(study))
+    ]
+    return [
+        Section(
+            title=f"Where the minima line up, {tuned.the} transfers",
+            lead=(
+                f"Training loss against {tuned.name}, one panel per scheme on shared axes. A "
+                f"diamond marks the best {tuned.name} of each {axis}, with its interval; the "
+                f"dashed line stands at the optimum of {axis} {base}. Shaded: the interval over "
+                "seeds."
+            ),
+            legend=[
+                *((str(size), "━", colour) for size, colour in size_colours(study).items()),
+                ("some seeds diverged", "○", ""),
+                ("all diverged", "×", ""),
+                ("loss beyond the axis", "△", ""),
+            ],
+            legend_of=axis,
+            plots=panels,
+            layout="panels",
+        ),
+        Section(
+            layout="pair",
+            plots=[
+                Plot(
+                    name=f"{prefix}optimum",
+                    title="Flat lines transfer, slopes drift",
+                    lead=(
+                        f"The best {tuned.name} at each {axis}, with its interval. Grey: up to "
+                        f"{number(study.tolerance)} octaves per doubling away from {axis} {base}. "
+                        f"Triangles lie on the edge of the grid, crosses mark {axis}s at which "
+                        "nothing trains."
+                    ),
+                    legend=signs,
+                    chart=optimum_against_size(study, **wide),
+                ),
+                Plot(
+                    name=f"{prefix}loss",
+                    title=is_larger_better(axis),
+                    lead=(
+                        f"The loss at each {axis}’s own best {tuned.name}. A good scheme keeps "
+                        f"improving with {axis}. Crosses mark {axis}s at which nothing trains."
+                    ),
+                    legend=signs,
+                    chart=loss_against_size(study, **wide),
+                ),
+            ],
+        ),
+        Section(
+            title="Does the interval stay inside the band?",
+            lead=(
+                f"Drift of the best {tuned.name} per doubling of {axis}, with 95% intervals. A "
+                "scheme transfers when its whole interval lies in the grey band, "
+                f"±{number(study.tolerance)} octaves; it drifts when the whole interval lies "
+                "outside."
+            ),
+            plots=[Plot(name=f"{prefix}drift", chart=drift(study, **wide))],
+        ),
+    ]
+
+
+def _panel(study: Study, transfer: Transfer) -> Any:
+    panel = rate_panel(study, transfer.scheme, width="container")
+    return configured(panel.add_params(window_param(study, None)))
+
+
+def _story(study: Study, *, prefix: str) -> list[Section]:
+    """The search behind a study; none of a grid."""
+    if study.search is None:
+        return []
+    return [
+        Section(
+            title="How the search got there",
+            lead=(
+                f"{saved_sentence(study.search, study.tuned)} The most informative runs came "
+                "first. The search stopped when the interval was decisive. Checking it after "
+                "every round is accounted for."
+            ),
+            plots=[
+                Plot(
+                    name=f"{prefix}narrowing",
+                    chart=narrowing(study, window=None, width="container"),
+                )
+            ],
+            details=rounds(study),
+        )
+    ]
+
+
+def _numbers(study: Study, elsewhere: str) -> Section:
+    tuned, schemes = study.tuned, transfers(study)
+    optima = [(t, o) for t in schemes for o in t.optima]
+    rows = [
+        {
+            "Scheme": t.title,
+            study.axis.capitalize(): str(size_of(study, o)),
+            f"Best log2 {tuned.word}": best_rate(o),
+            "Interval": interval(o.log2_lr),
+            "Loss there": significant(o.loss.value),
+            "Interval of the loss": interval(o.loss, 3),
+            "Place": _PLACES[o.place],
+        }
+        for t, o in optima
+    ]
+    return Section(
+        title="The numbers",
+        lead=(
+            f"Judged by the mean training loss over steps {_steps(study.headline)}{elsewhere}. "
+            f"{'Rates' if tuned.is_learning_rate else 'Values'} are log2; brackets hold intervals "
+            "over seeds; “≤” and “≥” mark an optimum on the edge of the grid."
+        ),
+        table=Table(
+            rows=rows,
+            name=f"Best {tuned.plural} along {study.axis}",
+            group="Scheme",
+            numbers={*(rows[0] if rows else {})} - {"Scheme", "Place"},
+            faint=("Interval", "Interval of the loss"),
+            unusual=[i for i, (_, o) in enumerate(optima) if o.place is not Place.INTERIOR],
+        ),
+    )
+
+
+def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Labels and colours of the sizes, and of the schemes.
+
+    Args:
+        study: to be shown.
+
+    Returns:
+        Labels with their colours.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> sizes, schemes = study_legends(example_study())
+        >>> [label for label, colour in sizes], [label for label, colour in schemes]
+        (['8', '16', '32', '64'], ['Depth-muP', 'SP'])
+    """
+    sizes = tuple((str(size), colour) for size, colour in size_colours(study).items())
+    colours = scheme_colours(study)
+    return sizes, tuple((t.title, colours[t.scheme]) for t in transfers(study))
+
+
+def study_specs(study: Study) -> dict[str, Any]:
+    """The Vega-Lite specification of every chart on the page, by its element's id.
+
+    Args:
+        study: to be shown.
+
+    Returns:
+        Specifications by element.
+
+    Example:
+        >>> from depthmup.reports import example_study
+        >>> sorted(study_specs(example_study()))
+        ['drift', 'loss', 'narrowing', 'optimum', 'panel-0', 'panel-1']
+    """
+    sections = [*_charts(study, prefix=""), *_story(study, prefix="")]
+    plots = [plot for section in sections for plot in section.plots]
+    return {plot.name: page_spec(plot.chart) for plot in plots}
+
+
+def _verdicts(study: Study, transfer: Transfer) -> list[str]:
+    """The verdict on a scheme in each window; empty where a window does not hold the scheme."""
+    return [
+        next((t.verdict.value for t in window.transfers if t.scheme == transfer.scheme), "")
+        for window in study.windows
+    ]
+
+
+def _symbol(transfer: Transfer) -> str:
+    if transfer.verdict is Verdict.DRIFTS:
+        return "↘" if transfer.drift.value < 0 else "↗"
+    return "✓" if transfer.verdict is Verdict.TRANSFERS else "?"
+
+
+def _steps(window: Window) -> str:
+    return f"{window.start}–{window.stop}"
