@@ -26,15 +26,13 @@ from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_page import page, study_legends, study_specs
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table, table
-from depthmup.reports.theme import BAND, INK, MUTED, Style, configured, palette, ramp, tone
+from depthmup.reports.theme import INK, Style, configured, tone
 
 __all__ = [
-    "BAND",
     "CHARTS",
     "CHART_FORMATS",
     "FORMATS",
     "INK",
-    "MUTED",
     "Card",
     "Figure",
     "FigureKind",
@@ -71,11 +69,9 @@ __all__ = [
     "optimum_page",
     "page",
     "page_spec",
-    "palette",
     "plain_table",
     "prediction_chart",
     "prediction_page",
-    "ramp",
     "rate_panel",
     "render",
     "save_chart",

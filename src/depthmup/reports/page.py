@@ -116,8 +116,8 @@ class Section:
     Attributes:
         title: the heading.
         lead: below it.
-        cards, plots, table, text, items: what it shows, in this order; items are list entries of a
-            word, a sentence and a remark.
+        cards, plots, table, text, items, code: what it shows, in this order; items are list entries
+            of a word, a sentence and a remark.
         legend, legend_of: of all plots, and what its entries are.
         layout: of the plots.
         facts: settings by the titles of their lists.

@@ -50,6 +50,12 @@ _SHAPES = {
 def tone(verdict: str) -> str:
     """The colour of a verdict; that of muted words for any other.
 
+    Args:
+        verdict: a word, such as "transfers", "fail" or "undecided".
+
+    Returns:
+        The colour, as six digits.
+
     Example:
         >>> tone("transfers") == tone("pass"), tone("no verdict") == MUTED
         (True, True)
