@@ -9,6 +9,7 @@ import pytest
 import torch
 from clock import unit
 from records_mutations import texts
+from sweeps import residual
 from torch import nn
 
 import depthmup
@@ -20,9 +21,20 @@ from depthmup.planning.plan import Plan
 from depthmup.records import Certificate, Estimate, Lack, Refusal, Verdict
 from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
 from depthmup.records.finding import Place
-from depthmup.sweep import Store, StoreError, StoreWarning, Sweep
+from depthmup.rules import DEPTH_MUP
+from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, Sweep, run
 
 COUNT = 300
+SMALL = {
+    "schemes": (DEPTH_MUP,),
+    "depths": (2, 4),
+    "base_depth": 2,
+    "log2_lrs": (-4.0, -3.0, -2.0),
+    "width": 8,
+    "batch_size": 8,
+    "steps": 4,
+    "window": 2,
+}
 ONE = Estimate(value=1.0, low=0.5, high=math.inf)
 
 
@@ -192,6 +204,16 @@ def test_sessions_whose_settings_no_run_can_have(tmp_path):
             store.open_session({**about, "sweep": other})
         with pytest.warns(StoreWarning, match="left out"):
             assert len(store.sessions()) == 1
+
+
+def test_the_last_measurement_is_loaded_though_its_machines_clock_is_behind(tmp_path):
+    for seeds, started in ((2, 2000.0), (1, 1000.0)):
+        sweep = residual(seeds=seeds, **SMALL)
+        with Store(tmp_path / "results.sqlite") as store:
+            run(sweep.runs, store=store, executor=InProcess())
+            about = {"sweep": sweep.to_dict(), "tolerance": 0.15, "environment": {}}
+            store.open_session({**about, "started": started})
+    assert depthmup.load(tmp_path).sweep.design.seeds == 1
 
 
 def test_what_a_damaged_store_is_said_to_hold_can_be_printed(tmp_path):

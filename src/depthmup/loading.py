@@ -17,7 +17,7 @@ def load(folder: str | Path) -> "Report | FitReport":
         folder: the ``out`` of the measurement, or its store (``results.sqlite``).
 
     Returns:
-        The report of the measurement that was started last there, or of the fitted table. Rows that
+        The report of the measurement that was stored last there, or of the fitted table. Rows that
         a fit left out are in its excluded.csv, and are not part of it here.
 
     Raises:

@@ -33,6 +33,9 @@ from depthmup.sweep.tuning import tuned_in
 if TYPE_CHECKING:
     import pandas as pd
 
+LISTED = 100_000
+"""Runs that may be missing where a message counts them exactly, at a millisecond each."""
+
 Kind = Literal["points", "optima", "transfers", "trials"]
 
 
@@ -301,7 +304,7 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
 
     Args:
         store: of finished runs.
-        sweep: which measurement; by default the one that was started last on this store.
+        sweep: which measurement; by default the one that was stored last.
         train: trains the few steps at the target that certificates need; without it, those in the
             store are used.
 
@@ -321,6 +324,8 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
     if sweep.design.auto:
         state = _replayed(sweep, store, last)
         sweep, search = state.sweep, story(state)
+    else:
+        _check_size(sweep, store)
     records = store.records(sweep.runs)
     command = {"command": last["command"]} if "command" in last else {}
     own = [session for session in sessions if session["sweep"] == last["sweep"]]
@@ -390,6 +395,22 @@ def _replayed(sweep: Sweep, store: Store, session: Mapping[str, Any]) -> SearchS
     names = [variant.name for variant in sweep.design.variants]
     ended = {**dict.fromkeys(names, over), **state.ended}
     return replace(state, pending=(), ended=ended)
+
+
+def _check_size(sweep: Sweep, store: Store) -> None:
+    """Refuse a grid most of which a store cannot hold, without listing its runs: a text of a
+    kilobyte may describe ten million.
+
+    Raises:
+        StoreError: at least ``LISTED`` runs are missing.
+    """
+    design = sweep.design
+    of_variant = len(design.all_sizes) * len(design.log2_values) * design.seeds
+    if (lacking := of_variant - len(store)) >= LISTED:
+        raise StoreError(
+            f"At least {lacking:,} runs are not in {store.path} yet. "
+            "Repeat the measurement with the same folder to finish them."
+        )
 
 
 def _with_note(study: Study, note: str) -> Study:

@@ -12,8 +12,11 @@ from sweeps import residual
 
 from depthmup.records import Measurement, Record, Status, Task
 from depthmup.records.store_rows import checksum
+from depthmup.report import load_report
 from depthmup.rules import DEPTH_MUP
-from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, merge, run
+from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, Sweep, merge, run
+from depthmup.sweep import sessions as sessions_module
+from depthmup.sweep import store as store_module
 
 GRID = residual(
     schemes=(DEPTH_MUP,),
@@ -233,11 +236,106 @@ def test_texts_of_a_session_cannot_command_a_terminal(path):
     assert session["nested"] == [r"\x9b31m"]
 
 
-def test_programs_in_a_store_are_refused(path):
-    Store(path).close()
-    edit(path, "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM sessions; END")
-    with pytest.raises(StoreError, match="views or triggers"):
+TABLE = "key TEXT PRIMARY KEY, cell TEXT NOT NULL, status TEXT NOT NULL, losses BLOB NOT NULL"
+PROGRAMS = {
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM sessions; END",
+    "a trigger of a table's name": (
+        "CREATE TRIGGER records AFTER INSERT ON records BEGIN DELETE FROM records; END"
+    ),
+    "a view": "CREATE VIEW v AS SELECT * FROM records",
+    "an index": "CREATE INDEX i ON records(length(losses))",
+    "another table": "CREATE TABLE more(x)",
+    "a virtual table": "CREATE VIRTUAL TABLE v USING rtree(id, low, high)",
+    "a computed column": (
+        f"DROP TABLE records; CREATE TABLE records ({TABLE}, checksum BLOB, "
+        "much BLOB AS (zeroblob(1000000000))) WITHOUT ROWID"
+    ),
+    "a computed checksum": (
+        f"DROP TABLE records; CREATE TABLE records ({TABLE}, checksum BLOB "
+        "AS (zeroblob(1000000000))) WITHOUT ROWID"
+    ),
+    "a checked column": (
+        f"DROP TABLE records; CREATE TABLE records ({TABLE}, checksum BLOB "
+        "CHECK (length(hex(zeroblob(1000000000))))) WITHOUT ROWID"
+    ),
+    "a table less": "DROP TABLE measurements",
+    "a view in a table's place": "DROP TABLE sessions; CREATE VIEW sessions AS SELECT 1",
+}
+
+
+@pytest.mark.parametrize("statements", PROGRAMS.values(), ids=PROGRAMS)
+def test_programs_in_a_store_are_refused_before_a_row_is_read(path, statements):
+    fill(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA journal_mode=DELETE")
+        db.executescript(statements)
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="may run code"):
         Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_store_whose_columns_were_added_later_opens(path):
+    """Its tables are the same, and the text of them has other white space."""
+    with sqlite3.connect(path) as db:
+        for table in ("records", "measurements", "sessions"):
+            text = next(t for t in store_module._TABLES if f"TABLE {table} " in t)
+            db.execute(text.strip().replace(",\n        checksum BLOB", ""))
+            db.execute(f"ALTER TABLE {table} ADD COLUMN checksum BLOB")
+        db.execute(f"PRAGMA application_id={store_module.APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version={store_module.SCHEMA}")
+    db.close()
+    fill(path)
+    with Store(path) as store:
+        assert not store.missing(GRID.runs)
+
+
+@pytest.mark.filterwarnings("ignore:.*more than 20 sessions")
+def test_the_work_of_reading_sessions_is_bounded(path, monkeypatch):
+    """Thousands of sweeps, and one of a hundred thousand runs, in a store of some kilobytes."""
+    made, make = [], Sweep.run
+    monkeypatch.setattr(Sweep, "run", lambda *args, **named: made.append(0) or make(*args, **named))
+    monkeypatch.setattr(sessions_module, "SWEEPS", 5)
+    monkeypatch.setattr(store_module, "SESSIONS", 20)
+    design = {**GRID.design.to_dict(), "lrs": [k / 1000 for k in range(1, 1001)]}
+    design["arms"] = {"depth": list(range(2, 102))}
+    many = session(sweep={**GRID.to_dict(), "design": design})
+    with Store(path) as store:
+        for number in range(40):
+            store.open_session(json.loads(session(started=float(number))))
+        store.open_session(json.loads(many))
+        with pytest.warns(StoreWarning, match="more than 20 sessions"):
+            started = [noted["started"] for noted in store.sessions()]
+        assert started == [*map(float, range(21, 40)), 1.0]  # the last ones, of two sweeps
+        assert len(made) <= 2 * sessions_module.RUNS_TRIED
+        for seeds in range(3, 13):
+            other = {**GRID.design.to_dict(), "seeds": seeds}
+            store.open_session(json.loads(session(sweep={**GRID.to_dict(), "design": other})))
+        with pytest.warns(StoreWarning, match="5 other sweeps were started since"):
+            assert len(store.sessions()) == 5
+
+
+def test_a_stored_sweep_of_many_runs_is_refused_without_listing_them(path, monkeypatch):
+    fill(path)
+    made, make = [], Sweep.run
+    monkeypatch.setattr(Sweep, "run", lambda *args, **named: made.append(0) or make(*args, **named))
+    many = {**GRID.to_dict(), "design": {**GRID.design.to_dict(), "seeds": 10**6}}
+    with Store(path) as store:
+        store.open_session(json.loads(session(sweep=many)))
+        with pytest.raises(StoreError, match="At least 5,999,987 runs are not in"):
+            load_report(store)
+    assert len(made) < 100
+
+
+def test_a_stored_sweep_of_too_many_variants_is_left_out(path):
+    """Of these numbers a small text asks for a million variants, and more runs."""
+    design = {**GRID.design.to_dict(), "seeds": 1, "lrs": [0.1]}
+    design |= {"multipliers": list(range(1, 1001)), "weight_decays": list(range(1000))}
+    with Store(path) as store:
+        store.open_session(json.loads(session(sweep={**GRID.to_dict(), "design": design})))
+        with pytest.warns(StoreWarning, match="at most 10,000 variants"):
+            assert store.sessions() == []
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])

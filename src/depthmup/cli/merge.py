@@ -13,7 +13,7 @@ class Options:
     """Join stores of results into OUT/results.sqlite, and write the page if no run is missing.
 
     If two stores hold different results of the same run, nothing is changed. Stores of different
-    measurements can be joined; the page shows the measurement that was started last.
+    measurements can be joined; the page shows the measurement that was joined last.
     """
 
     stores: Annotated[tuple[Path, ...], tyro.conf.Positional]

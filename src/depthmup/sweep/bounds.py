@@ -8,6 +8,9 @@ from depthmup.records import LEARNING_RATE, Tuned
 RUNS = 10**7
 """Most runs of a sweep: at a millisecond per run, the bookkeeping alone takes three hours."""
 
+VARIANTS = 10**4
+"""Most variants of a sweep: schemes times optimizers, multipliers, decays and run rules."""
+
 OCTAVES = 500
 """Largest log2 of a learning rate, up or down. Doubles end at 2^1023, and schemes multiply rates:
 this leaves as much room again."""
@@ -20,6 +23,20 @@ def check_runs(*factors: int) -> None:
         raise ValueError(
             f"Expected a sweep of at most {RUNS:,} runs; this one has {runs:,}. Take fewer seeds, "
             "sizes or learning rates, or several sweeps."
+        )
+
+
+def check_variants(*factors: int) -> None:
+    """Refuse a sweep of more than ``VARIANTS`` variants, given factors of their number.
+
+    Raises:
+        ValueError: says how many there would be.
+    """
+    variants = math.prod(factors)
+    if variants > VARIANTS:
+        raise ValueError(
+            f"Expected a sweep of at most {VARIANTS:,} variants; this one has {variants:,}. Take "
+            "fewer multipliers or weight decays, or several sweeps."
         )
 
 

@@ -15,7 +15,7 @@ from depthmup.records.codec import encode
 from depthmup.rules import BETAS, RunLaws, RunRule, Scheme, family, named, run_rule, scheme
 from depthmup.statistics import LOOKS
 from depthmup.sweep.auto import Auto
-from depthmup.sweep.bounds import check_octaves, check_runs
+from depthmup.sweep.bounds import check_octaves, check_runs, check_variants
 
 Size: TypeAlias = Mapping[str, int]
 """A value for every axis, such as ``{"width": 64, "depth": 8}``."""
@@ -593,10 +593,14 @@ def _check(design: Design) -> None:
     for name in ("seeds", "steps"):
         if getattr(design, name) < 1:
             _refuse(name, "at least 1", getattr(design, name))
-    variants = len(design.schemes or "1") * len(design.optimizers or "1")
+    variants = (
+        *(len(design.schemes or "1"), len(design.optimizers or "1"), len(design.run or "1")),
+        *(len(design.multipliers), len(design.weight_decays)),
+    )
+    check_variants(*variants)
     check_runs(
         sum(len(design.arm(axis)) for axis in design.base) + len(design.sizes),
-        variants * len(design.multipliers) * len(design.weight_decays) * len(design.run or "1"),
+        *variants,
         max(len(design.log2_values), 1),
         design.seeds,
     )

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from depthmup.records.printable import printable_values
@@ -19,6 +19,12 @@ from depthmup.sweep.sweep import Sweep, Sweepable
 
 DEEPEST = 32
 """Most levels of a session's JSON; this package writes 4. Deep nesting would exhaust the stack."""
+
+SWEEPS = 50
+"""Most sweeps whose sessions are read, the last ones: of each, runs are made."""
+
+RUNS_TRIED = 100
+"""Of one sweep: a text of kilobytes may describe millions."""
 
 # What a page is made from, with its kind; numbers of both kinds count as float.
 _NEEDED: dict[str, dict[str, type]] = {
@@ -34,8 +40,13 @@ _NEEDED: dict[str, dict[str, type]] = {
 }
 
 
-def read_session(about: Any, seconds: Any) -> tuple[dict[str, Any], str]:
-    """A session from its columns, and what is wrong with it (empty if nothing is)."""
+def read_session(
+    about: Any, seconds: Any, checked: dict[str, str] | None = None
+) -> tuple[dict[str, Any], str]:
+    """A session from its columns, and what is wrong with it (empty if nothing is).
+
+    ``checked`` holds what is wrong with other sessions' sweeps, by their text; it gains this one's.
+    """
     try:
         session = json.loads(about)
     except (TypeError, ValueError, RecursionError) as error:
@@ -47,10 +58,10 @@ def read_session(about: Any, seconds: Any) -> tuple[dict[str, Any], str]:
     if not _is_number(seconds):
         return {}, "it has no time"
     session = {**printable_values(session), "seconds": seconds}
-    return session, _problem(session)
+    return session, _problem(session, {} if checked is None else checked)
 
 
-def _problem(session: Mapping[str, Any]) -> str:
+def _problem(session: Mapping[str, Any], checked: dict[str, str]) -> str:
     kind = _kind(session)
     for name, expected in _NEEDED.get(kind, {}).items():
         value = session.get(name)
@@ -66,6 +77,15 @@ def _problem(session: Mapping[str, Any]) -> str:
         return "its command is no list of words"
     if not _is_target(session.get("target")):
         return "its target is no size"
+    text = json.dumps(session["sweep"])
+    if text not in checked:
+        if len(checked) == SWEEPS:
+            return f"{SWEEPS} other sweeps were started since"
+        checked[text] = _problem_of_sweep(session)
+    return checked[text]
+
+
+def _problem_of_sweep(session: Mapping[str, Any]) -> str:
     try:
         _check_runs(sweep_of(session))
     except Exception as error:  # whatever another version, or another program, may have written
@@ -75,18 +95,19 @@ def _problem(session: Mapping[str, Any]) -> str:
 
 
 def _check_runs(sweep: Sweep) -> None:
-    """Make a run of every variant, size and rate, as a page does; may raise anything.
+    """Make a run of every variant at the ends of sizes and rates; may raise anything.
 
     Values of settings are checked only where a run takes them.
     """
     design = sweep.design
     if design.auto is not None and design.auto.start is None:
         raise ValueError("its learning rates are found from a start, and it has none")
-    for variant, size in product(design.variants, design.all_sizes):
-        for log2_lr in design.log2_lrs or (0.0,):
-            run = sweep.run(variant, size, log2_lr, seed=0)
-            hash(run)
-            run.to_json()
+    rates, sizes = design.log2_lrs or (0.0,), design.all_sizes
+    corners = product(design.variants, {0, len(sizes) - 1}, {rates[0], rates[-1]})
+    for variant, size, log2_lr in islice(corners, RUNS_TRIED):
+        run = sweep.run(variant, sizes[size], log2_lr, seed=0)
+        hash(run)
+        run.to_json()
 
 
 def sweep_of(session: Mapping[str, Any]) -> Sweep:

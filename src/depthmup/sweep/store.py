@@ -1,10 +1,12 @@
 """The store: every finished run in one SQLite file, by its key."""
 
 import json
+import re
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +67,11 @@ _COLUMNS = {
 CHUNK = 500
 """Rows per query: every version of SQLite takes 999 parameters."""
 
+SESSIONS = 1000
+"""Most sessions that are read of a store, the last ones: of each a sweep is made."""
+
 Asked = Run | Task
+_Noted = tuple[tuple[Any, ...], dict[str, Any]]
 R = TypeVar("R", bound=Run)
 
 
@@ -126,6 +132,7 @@ class Store:
         db.execute("PRAGMA trusted_schema=OFF")
         db.create_function("checksum", -1, checksum, deterministic=True)
         if existed:
+            self._check_schema()  # before a row is read, which may compute or call something
             damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if damage != "ok":
                 raise sqlite3.DatabaseError(damage)
@@ -133,37 +140,43 @@ class Store:
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("BEGIN IMMEDIATE")
         try:
+            if self._is_blank():
+                db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                for table in _TABLES:
+                    db.execute(table)
+                db.execute(f"PRAGMA user_version={SCHEMA}")
             self._check_schema()
         except BaseException:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
 
+    def _is_blank(self) -> bool:
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        return not application and not _schema(self._db)
+
     def _check_schema(self) -> None:
-        """Create the tables in a new file; refuse those of other programs and other schemas."""
+        """Refuse files of other programs, other schemas, and all that no version has written."""
         db = self._db
+        if self._is_blank():
+            return
         application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        kinds = dict(db.execute("SELECT name, type FROM sqlite_master").fetchall())
-        if not kinds and not application:
-            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            for table in _TABLES:
-                db.execute(table)
-            db.execute(f"PRAGMA user_version={SCHEMA}")
-        elif application != APPLICATION_ID:
+        if application != APPLICATION_ID:
             raise StoreError(
                 f"{self.path} is an SQLite file of another program. Name another folder."
             )
-        elif version != SCHEMA:
+        if version != SCHEMA:
             raise StoreError(
                 f"Expected the store {self.path} to be of schema version {SCHEMA}; it is of "
                 f"version {version}. Use the depthmup version that wrote it, or name another "
                 "folder."
             )
-        elif {"view", "trigger"} & {*kinds.values()}:
+        if _schema(db) != _own_schema():
             raise StoreError(
-                f"Expected the store {self.path} to contain only tables; it also contains views or "
-                "triggers, which no depthmup version writes and which run code. Do not use it."
+                f"Expected the store {self.path} to contain the tables that depthmup writes, and "
+                "nothing else; it contains others, or triggers, views, indexes or computed "
+                "columns, which may run code. Do not use it."
             )
 
     def _identity(self) -> tuple[int, int] | None:
@@ -353,26 +366,38 @@ class Store:
             self._db.execute(_UPDATE_SESSION, (float(seconds), float(seconds), session))
 
     def sessions(self) -> list[dict[str, Any]]:
-        """The sessions that wrote to this store, in the order in which they started.
+        """The sessions that wrote to this store, in the order in which they were stored.
 
-        A damaged session, or one that this version cannot read, is left out with a warning; its
-        results are still used.
+        It is not that of their times: machines that share a folder differ in their clocks. A
+        damaged session, or one that this version cannot read, is left out with a warning; its
+        results are still used. Of more than ``SESSIONS`` the last ones are read.
         """
-        sessions = []
-        for about, seconds, guard in self._session_rows():
-            session, problem = read_session(about, seconds)
-            if checksum(about, seconds) != guard:
+        return [session for _, session in self._readable_sessions("left out")]
+
+    def _readable_sessions(self, otherwise: str) -> list[_Noted]:
+        """Rows of sessions with their contents, in the order in which they were stored; a warning
+        names what happens to the others.
+        """
+        with self._explained():
+            query = f"""
+                SELECT about, seconds, checksum FROM sessions ORDER BY id DESC LIMIT {SESSIONS + 1}
+            """
+            rows = self._db.execute(query).fetchall()
+        if len(rows) > SESSIONS:
+            _warn(
+                f"{self.path} notes more than {SESSIONS} sessions; the first ones are {otherwise}."
+            )
+        readable: list[_Noted] = []
+        checked: dict[str, str] = {}
+        for row in rows[:SESSIONS]:
+            session, problem = read_session(row[0], row[1], checked)
+            if checksum(*row[:2]) != row[2]:
                 problem = "its checksum does not match"
             if problem:
-                _warn(f"A session noted in {self.path} is left out: {problem}.")
+                _warn(f"A session noted in {self.path} is {otherwise}: {problem}.")
             else:
-                sessions.append(session)
-        return sorted(sessions, key=lambda session: session.get("started", 0.0))
-
-    def _session_rows(self) -> list[tuple[Any, Any, Any]]:
-        with self._explained():
-            query = "SELECT about, seconds, checksum FROM sessions ORDER BY id"
-            return self._db.execute(query).fetchall()
+                readable.append((row, session))
+        return readable[::-1]
 
     def absorb(self, others: Sequence["Store"]) -> int:
         """Copy the contents of other stores, all of them or none; return the number of new results.
@@ -391,7 +416,12 @@ class Store:
                 for other in others:
                     for table in ("records", "measurements"):
                         self._take_results(other, table)
-                    self._take_sessions(other)
+                # Only clocks order the stores of several machines; within one, what was stored
+                # later comes later.
+                noted = [other._readable_sessions("skipped") for other in others]
+                for sessions in sorted(noted, key=lambda each: _last_start(each[-1:])):
+                    for row, _ in sessions:
+                        self._take_session(*row)
             except BaseException:
                 self._db.execute("ROLLBACK")
                 raise
@@ -418,21 +448,14 @@ class Store:
                     "its runs will be repeated. Nothing was changed."
                 )
 
-    def _take_sessions(self, other: "Store") -> None:
-        for about, seconds, guard in other._session_rows():
-            _, problem = read_session(about, seconds)
-            if checksum(about, seconds) != guard:
-                problem = "its checksum does not match"
-            if problem:
-                _warn(f"A session noted in {other.path} is skipped: {problem}.")
-                continue
-            known = self._db.execute(
-                "SELECT id, seconds FROM sessions WHERE about = ?", (about,)
-            ).fetchone()
-            if known is None:
-                self._db.execute(_ADD_SESSION, (about, seconds, guard))
-            elif known[1] < seconds:
-                self._db.execute(_UPDATE_SESSION, (seconds, seconds, known[0]))
+    def _take_session(self, about: str, seconds: float, guard: bytes) -> None:
+        known = self._db.execute(
+            "SELECT id, seconds FROM sessions WHERE about = ?", (about,)
+        ).fetchone()
+        if known is None:
+            self._db.execute(_ADD_SESSION, (about, seconds, guard))
+        elif known[1] < seconds:
+            self._db.execute(_UPDATE_SESSION, (seconds, seconds, known[0]))
 
 
 _ADD_SESSION = "INSERT INTO sessions(about, seconds, checksum) VALUES (?, ?, ?)"
@@ -449,6 +472,35 @@ def _problem(row: tuple[Any, ...]) -> str | None:
         ended = read_losses(row[2], row[3])
         return ended.why if isinstance(ended, Damage) else None
     return None
+
+
+def _last_start(last: Sequence[_Noted]) -> float:
+    starts = [session.get("started") for _, session in last]
+    return max((start for start in starts if isinstance(start, int | float)), default=0.0)
+
+
+def _schema(db: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """Kind, name, table and text of all that a file defines, without the text's white space.
+
+    The text is what SQLite makes everything of. Not more of it is read than differs from our own.
+    """
+    rows = db.execute(
+        "SELECT type, name, tbl_name, substr(sql, 1, 1000) FROM sqlite_master ORDER BY name "
+        f"LIMIT {len(_TABLES) + 1}"
+    )
+    spaces = re.compile(r"\s*([(),])\s*|\s+")
+    return [
+        (*map(str, row[:3]), spaces.sub(lambda found: found[1] or " ", str(row[3])).strip())
+        for row in rows
+    ]
+
+
+@cache
+def _own_schema() -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for table in _TABLES:
+            db.execute(table)
+        return _schema(db)
 
 
 def _warn(text: str) -> None:
