@@ -12,13 +12,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.golden import freeze
 
-PARTS = {"plans": 12}
+PARTS = {"plans": 16, "plan_texts": 60}
 """Of these sections one case in so many is compared here."""
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("section", freeze.SECTIONS)
 def test_says_what_it_said(section):
+    if section == "names" and sys.version_info[:2] != (3, 11):
+        pytest.skip("Types are written otherwise by other versions of Python.")
+    if section.startswith("plan"):
+        pytest.importorskip("transformers", reason="pip install 'depthmup[hf]'")
     order = sorted(freeze.frozen(section))[:: PARTS.get(section, 1)]
     assert not list(freeze.compare(section, set(order).__contains__))
 

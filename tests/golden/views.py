@@ -1,7 +1,12 @@
 """What the library says, as values that JSON holds, read through its public doors alone."""
 
+import contextlib
+import importlib
+import inspect
+import io
 import json
 import lzma
+import re
 import tempfile
 from functools import cache, partial
 from pathlib import Path
@@ -10,7 +15,9 @@ import torch
 from torch import nn
 
 import depthmup
-from tests.golden import inputs
+from tests.golden import inputs, limits
+
+ROOT = Path(__file__).parents[2]
 
 
 def _refusal(error):
@@ -41,23 +48,23 @@ def _is_sentence(value):
     return isinstance(value, str) and value.count(" ") > 2
 
 
-def _facts(value):
+def facts(value):
     """A value without the sentences in it."""
     if isinstance(value, dict):
-        return {k: _facts(v) for k, v in value.items() if not _is_sentence(v)}
+        return {k: facts(v) for k, v in value.items() if not _is_sentence(v)}
     if isinstance(value, list | tuple):
-        return ["(a sentence)" if _is_sentence(v) else _facts(v) for v in value]
+        return ["(a sentence)" if _is_sentence(v) else facts(v) for v in value]
     return value
 
 
-def _sentences(value, path=""):
+def sentences(value, path=""):
     """The sentences of a value, by their place."""
     if _is_sentence(value):
         return {path: value}
     if isinstance(value, dict):
-        parts = [_sentences(v, f"{path}/{k}") for k, v in value.items()]
+        parts = [sentences(v, f"{path}/{k}") for k, v in value.items()]
     elif isinstance(value, list | tuple):
-        parts = [_sentences(v, f"{path}/{i}") for i, v in enumerate(value)]
+        parts = [sentences(v, f"{path}/{i}") for i, v in enumerate(value)]
     else:
         parts = []
     return {k: v for part in parts for k, v in part.items()}
@@ -122,7 +129,7 @@ def studies():
     for path in sorted(inputs.STORES.glob("*.sqlite.xz")):
         store = path.name.removesuffix(".sqlite.xz")
         for part in _STUDIES:
-            yield f"{store}: {part}", lambda s=store, p=part: _facts(_study(s, p))
+            yield f"{store}: {part}", lambda s=store, p=part: facts(_study(s, p))
 
 
 _DEPTH = {"axes": {"depth": "depth"}, "lr": "lr", "loss": "loss"}
@@ -189,9 +196,9 @@ def _fitted(name, part):
 def fits():
     for name in _questions():
         for part in (*_FRAMES, "summary"):
-            yield f"{name}: {part}", lambda n=name, p=part: _facts(_fitted(n, p))
+            yield f"{name}: {part}", lambda n=name, p=part: facts(_fitted(n, p))
     for name in _NEXT:
-        yield f"next runs: {name}", lambda n=name: _facts(_next(n))
+        yield f"next runs: {name}", lambda n=name: facts(_next(n))
 
 
 _NEXT = {"edges": {"width": [64, 128, 256]}, "one seed": {"depth": [3, 6, 12]}}
@@ -215,12 +222,12 @@ def texts():
     for name in _questions():
         yield f"table: {name}", lambda n=name: _merged(n, ("summary",), _fitted)
     for name in _NEXT:
-        yield f"next runs: {name}", lambda n=name: _sentences(_next(n))
+        yield f"next runs: {name}", lambda n=name: sentences(_next(n))
 
 
 def _merged(name, parts, view):
     return {
-        path: text for part in parts for path, text in _sentences(view(name, part), part).items()
+        path: text for part in parts for path, text in sentences(view(name, part), part).items()
     }
 
 
@@ -319,3 +326,101 @@ def _keys(name):
 def keys():
     for name in _designs():
         yield name, lambda n=name: _keys(n)
+
+
+# Sections "names" and "paper".
+
+PACKAGES = ("", ".planning", ".rules", ".limits", ".diagnostics", ".records", ".reports")
+PAPER = ("agreement", "diversity", "evidence", "factored", "linearization", "propagators")
+"""Modules of the paper's figures, which leave the library; two packages have a ``regimes``."""
+
+
+def _signature(function):
+    """The parameters, their defaults and types, wherever the types live."""
+    try:
+        signature = str(inspect.signature(function))
+    except (TypeError, ValueError):
+        return ""
+    sets = r"(?<=frozenset\(\{)[^}]*(?=\})"  # in another order in every process
+    signature = re.sub(sets, lambda found: ", ".join(sorted(found[0].split(", "))), signature)
+    signature = re.sub(r"<function ([\w.<>]+) at 0x\w+>", r"\1", signature)
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", signature).replace("'", "")
+
+
+def _public(value):
+    if not inspect.isclass(value):
+        return _signature(value) if callable(value) else type(value).__name__
+    own = [kind for kind in value.__mro__ if kind.__module__.startswith("depthmup")]
+    members = {name for kind in own for name in vars(kind) if not name.startswith("_")}
+    signatures = {name: getattr(value, name, None) for name in members}
+    return {
+        "": _signature(value),
+        **{name: _signature(m) if callable(m) else "value" for name, m in signatures.items()},
+    }
+
+
+def _is_of_paper(value):
+    module = getattr(value, "__module__", "") or ""
+    regimes = module in ("depthmup.limits.regimes", "depthmup.diagnostics.regimes")
+    return regimes or (module.startswith("depthmup.") and module.split(".")[-1] in PAPER)
+
+
+def _names(package, *, of_paper):
+    module = importlib.import_module(f"depthmup{package}")
+    values = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: _public(value)
+        for name, value in values.items()
+        if _is_of_paper(value) is of_paper and not inspect.ismodule(value)
+    }
+
+
+def _printed(*words):
+    """What a command prints."""
+    from depthmup.cli import main
+
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        main(words)
+    return shown.getvalue()
+
+
+VERBS = (
+    "check", "doctor", "fit", "limit", "merge", "next", "plan", "predict", "regimes", "report",
+    "reproduce", "rules", "transfer",
+)  # fmt: skip
+
+
+def _options(verb):
+    return sorted(set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", _printed(verb, "--help"))))
+
+
+def names():
+    for package in PACKAGES:
+        yield f"depthmup{package}", lambda p=package: _names(p, of_paper=False)
+    for verb in VERBS:
+        yield f"options of {verb}", lambda v=verb: _options(v)
+
+
+def paper():
+    for package in (".limits", ".diagnostics"):
+        yield f"depthmup{package}", lambda p=package: _names(p, of_paper=True)
+    yield from limits.of_the_paper()
+
+
+# Section "evidence".
+
+
+def _verdicts():
+    """Every row of EVIDENCE.md's tables, but for the numbers that were measured."""
+    rows = []
+    for line in (ROOT / "EVIDENCE.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("|") and len(cells) > 2:
+            rows.append(cells[:3] + cells[4:])  # the fourth is what was measured
+    return rows
+
+
+def evidence():
+    yield "claims", lambda: json.loads(_printed("reproduce", "--list", "--json"))
+    yield "verdicts", _verdicts
