@@ -15,6 +15,8 @@ names the change with its reason. Sections hold what a person can see through pu
     names       public names and signatures, options of the commands
     paper       names and values that leave the library with the paper's figures
     evidence    the paper's claims and their verdicts
+    plans       saved plans of every model of the zoo, refusals included
+    plan_texts  their sentences
 
 A number may differ by a part in 1e9, for another processor; everything else is compared exactly.
 The stores and tables behind ``studies`` and ``fits`` are made by ``tests.golden.inputs``.
@@ -29,7 +31,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.golden import limits, views
+from tests.golden import limits, plans, views
 
 HERE = Path(__file__).parent
 SECTIONS = {
@@ -41,6 +43,8 @@ SECTIONS = {
     "names": views.names,
     "paper": views.paper,
     "evidence": views.evidence,
+    "plans": plans.plans,
+    "plan_texts": plans.texts,
 }
 """Each gives (case, function of nothing) pairs; a function gives what JSON holds."""
 
