@@ -33,7 +33,7 @@ from depthmup.diagnostics.prediction import student
 from depthmup.model import resolved
 from depthmup.records import Estimate, Task, Trial, environment
 from depthmup.sweep import InProcess, Measure, Store, Sweep, run
-from depthmup.training.data_and_weights import stream
+from depthmup.training import stream
 from depthmup.training.trial import planned, prepared, seeded
 
 PAGE = Path(__file__).parent.parent / "docs" / "transformers.md"

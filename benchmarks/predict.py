@@ -34,8 +34,8 @@ from depthmup.rules import scheme as scheme_named
 from depthmup.statistics import Curves, optima
 from depthmup.statistics.drift import rate_estimate
 from depthmup.sweep import InProcess, Measure, Processes, Store, along_depth, run, training
-from depthmup.training.data_and_weights import batches as batches_of
-from depthmup.training.data_and_weights import build, dataset
+from depthmup.training import batches as batches_of
+from depthmup.training import build, dataset
 from reproduction.probes import agreement
 
 BASE_WIDTH, BASE_DEPTH = 64, 8

@@ -126,7 +126,7 @@ DECODERS = """
 import json, math, torch
 from benchmarks import decoder_sharpness as of
 from depthmup.records import Trial
-from depthmup.training.data_and_weights import stream
+from depthmup.training import stream
 from depthmup.training.trial import planned, seeded
 curves = list(of.curves())
 base = of.trials(curves[2])[0][0]

@@ -14,7 +14,6 @@ from torch import nn
 
 import depthmup
 from depthmup.cli.measured import read_measured
-from depthmup.data.formats import cifar_pickle
 from depthmup.fitting import example, fit
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
@@ -23,6 +22,7 @@ from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
 from depthmup.records.finding import Place
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, Sweep, run
+from depthmup.training.built_in.formats import cifar_pickle
 
 COUNT = 300
 SMALL = {

@@ -16,7 +16,7 @@ from depthmup.limits import Block, optimal_rate
 from depthmup.model import Model
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.rules import general
-from depthmup.training.data_and_weights import stream
+from depthmup.training import stream
 
 INPUTS = torch.randn(8, 4, generator=stream(0, "inputs"))
 

@@ -12,7 +12,7 @@ import pytest
 import depthmup
 
 PACKAGE = Path(depthmup.__file__).parent
-ROOMS = ("cli", "data", "diagnostics", "model", "models", "rules", "sweep", "training")
+ROOMS = ("cli", "diagnostics", "model", "rules", "sweep", "training")
 # Files that still have sections inside: to be emptied, never to be added to.
 STILL = {
     "cli/agreement.py",
@@ -27,9 +27,9 @@ SECTION = re.compile(r"^\s*(Args|Returns|Raises|Yields):\s*$", re.MULTILINE)
 
 
 def exported():
-    """The names that any ``__init__`` exports, by the module that defines them."""
+    """The names that any door exports, by the module that defines them."""
     doors = {}
-    for file in PACKAGE.rglob("__init__.py"):
+    for file in (*PACKAGE.rglob("__init__.py"), PACKAGE / "data.py", PACKAGE / "models.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = {alias.name for alias in node.names}

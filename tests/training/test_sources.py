@@ -20,8 +20,8 @@ from depthmup.training import (
     train_ensemble,
     train_native,
 )
+from depthmup.training.built_in.sources import found_data
 from depthmup.training.native import compiler
-from depthmup.training.sources import found_data
 
 # Single precision rounds to 6e-8; ten well-conditioned steps must stay far below this.
 SAME = 1e-5

@@ -7,22 +7,22 @@ from depthmup.training.engine import Engine, engine_for, train_group
 from depthmup.training.placement import ENGINES, EngineName, Placement
 
 if TYPE_CHECKING:
-    from depthmup.training.data_and_weights import Weights, batches, build, dataset, stream
+    from depthmup.training.built_in.data_and_weights import Weights, batches, build, dataset, stream
+    from depthmup.training.built_in.sources import find_data
     from depthmup.training.ensemble import train_ensemble
     from depthmup.training.loop import optimizer_of, train
     from depthmup.training.native.train import train_native
     from depthmup.training.snapshots import trained
-    from depthmup.training.sources import find_data
 
 # Loaded when first used: to choose an engine needs no PyTorch.
 _LAZY = {
-    "Weights": "data_and_weights",
-    "batches": "data_and_weights",
-    "build": "data_and_weights",
-    "dataset": "data_and_weights",
-    "find_data": "sources",
+    "Weights": "built_in.data_and_weights",
+    "batches": "built_in.data_and_weights",
+    "build": "built_in.data_and_weights",
+    "dataset": "built_in.data_and_weights",
+    "find_data": "built_in.sources",
     "optimizer_of": "loop",
-    "stream": "data_and_weights",
+    "stream": "built_in.data_and_weights",
     "train": "loop",
     "train_ensemble": "ensemble",
     "train_native": "native.train",

@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
+from depthmup.training.built_in.data_and_weights import Weights, batches, dataset
 from depthmup.training.cuda_graphs import WARM_UP, Recorder
-from depthmup.training.data_and_weights import Weights, batches, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.placement import check_precision
 from depthmup.training.precision import single_precision

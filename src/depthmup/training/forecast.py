@@ -12,7 +12,7 @@ from torch import Tensor
 
 from depthmup.model import Functions, Model, batches_at, network_at, resolved
 from depthmup.records import Trial
-from depthmup.training.data_and_weights import stream
+from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import called, moved, run_trial
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from depthmup.records import Cell, Record, Status
-from depthmup.training.data_and_weights import batches, build, dataset
+from depthmup.training.built_in.data_and_weights import batches, build, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.schedules import factors_of
 

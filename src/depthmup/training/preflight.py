@@ -14,7 +14,7 @@ from depthmup.model.time_limit import time_limit
 from depthmup.planning import plan as make_plan
 from depthmup.records import RUN_AXES, Trial
 from depthmup.rules import Scheme, scheme
-from depthmup.training.data_and_weights import stream
+from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.stacked_trials import run_together
 from depthmup.training.trial import (
     INIT_SCALE,

@@ -10,9 +10,9 @@ from itertools import pairwise
 import torch
 from torch.nn import functional
 
-from depthmup.models import ResidualMLP
 from depthmup.records import Cell
-from depthmup.training.data_and_weights import batches, build, dataset
+from depthmup.training.built_in.data_and_weights import batches, build, dataset
+from depthmup.training.built_in.residual_mlp import ResidualMLP
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.engine import engine_for
 from depthmup.training.ensemble import one_thread

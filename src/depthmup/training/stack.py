@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from depthmup.models import activation
 from depthmup.records import Cell
-from depthmup.training.data_and_weights import Weights
+from depthmup.training.built_in.activation import activation
+from depthmup.training.built_in.data_and_weights import Weights
 from depthmup.training.precision import multiply
 
 

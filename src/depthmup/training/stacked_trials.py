@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from depthmup.model import Model, batches_at, resolved
 from depthmup.records import Record, Status, Trial
-from depthmup.training.data_and_weights import stream
+from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.trial import check_loss, moved, planned, prepared, seeded
 

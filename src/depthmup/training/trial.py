@@ -18,7 +18,7 @@ from depthmup.model import Model, batches_at, network_at, resolved
 from depthmup.planning import Plan, PlanOptions, recorded
 from depthmup.planning import plan as make_plan
 from depthmup.records import BASE_SHAPE, Record, Status, Trial
-from depthmup.training.data_and_weights import stream
+from depthmup.training.built_in.data_and_weights import stream
 from depthmup.training.divergence import EXPLODED
 from depthmup.training.optimizers import check_no_arguments, optimizers
 from depthmup.training.schedules import schedule

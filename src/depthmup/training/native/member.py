@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from depthmup.records import Cell
-from depthmup.training.data_and_weights import Weights, batches, dataset
+from depthmup.training.built_in.data_and_weights import Weights, batches, dataset
 from depthmup.training.native.library import ACTIVATIONS, Library, Struct
 from depthmup.training.native.support import supports
 from depthmup.training.schedules import factors_of, schedule

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from depthmup.records import Cell, Record, Status
-from depthmup.training.data_and_weights import Weights, dataset
+from depthmup.training.built_in.data_and_weights import Weights, dataset
 from depthmup.training.divergence import ceiling, status_at_init
 from depthmup.training.ensemble import Progress, one_thread
 from depthmup.training.native.library import Library

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from depthmup.data.dataset import Dataset
-from depthmup.data.formats import Bytes, cifar_pickle, cifar_rows, idx
-from depthmup.data.official import (
+from depthmup.training.built_in.dataset import Dataset
+from depthmup.training.built_in.formats import Bytes, cifar_pickle, cifar_rows, idx
+from depthmup.training.built_in.official import (
     CIFAR10_BINARY,
     CIFAR10_PYTHON,
     MNIST_FILES,

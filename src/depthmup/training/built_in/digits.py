@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from depthmup.data.dataset import Dataset, with_label_noise
+from depthmup.training.built_in.dataset import Dataset, with_label_noise
 
 
 def digits(*, label_noise: float = 0.3, generator: torch.Generator | None = None) -> Dataset:

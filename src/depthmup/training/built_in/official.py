@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
-from depthmup.data.formats import contents
+from depthmup.training.built_in.formats import contents
 
 Split = Literal["train", "test"]
 

@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from depthmup.models.activation import Activation, activation
+from depthmup.training.built_in.activation import Activation, activation
 
 
 class Branch(nn.Module):

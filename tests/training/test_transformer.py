@@ -11,9 +11,9 @@ from pytest import approx
 
 import depthmup
 from depthmup.models import Transformer, TransformerConfig
-from depthmup.models.transformer import rotate, rotation
 from depthmup.planning import Where
 from depthmup.rules import CATALOGUE, Kind, Role
+from depthmup.training.built_in.transformer import rotate, rotation
 
 ROOT = Path(__file__).parents[2]
 CHOICES = {

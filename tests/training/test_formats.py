@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from published import drawn, idx_bytes, number, python2_pickle, rows, short
 
-from depthmup.data import formats
-from depthmup.data.formats import cifar_pickle, cifar_rows, contents, idx
+from depthmup.training.built_in import formats
+from depthmup.training.built_in.formats import cifar_pickle, cifar_rows, contents, idx
 
 PIXELS, LABELS = drawn(12, 3072)
 
@@ -119,7 +119,7 @@ class TestCifarPickle:
             ("numpy", "core.multiarray._reconstruct"),
             ("numpy.core.multiarray", "scalar"),
             ("_codecs", "decode"),
-            ("depthmup.data.formats", "contents"),
+            ("depthmup.training.built_in.formats", "contents"),
         ],
     )
     @pytest.mark.parametrize("opcode", ["global", "stack_global", "inst"])

@@ -14,10 +14,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from depthmup.data import Dataset, digits, with_label_noise
-from depthmup.models import ResidualMLP
 from depthmup.records import Cell, Data, Network
-from depthmup.training.sources import found_data
+from depthmup.training.built_in.dataset import Dataset, with_label_noise
+from depthmup.training.built_in.digits import digits
+from depthmup.training.built_in.residual_mlp import ResidualMLP
+from depthmup.training.built_in.sources import found_data
 
 
 def stream(seed: int, *labels: str | int) -> torch.Generator:

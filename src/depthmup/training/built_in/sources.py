@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from depthmup.records import Data
 
 if TYPE_CHECKING:
-    from depthmup.data import Dataset
+    from depthmup.training.built_in.dataset import Dataset
 
 ELSEWHERE = ("mnist", "cifar10")
 HUB = "hf"
@@ -52,7 +52,7 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
             others = ", ".join(f"{name}:FOLDER" for name in ELSEWHERE)
             raise ValueError(f"Expected data to be one of digits, {others}; got {spec!r}.")
         return Data(label_noise=DIGITS_NOISE if label_noise is None else label_noise)
-    from depthmup.data import images
+    from depthmup.training.built_in.vision import images
 
     source = source or _folder_of(name)
     raw = images(name, source, verify=verify)
@@ -64,7 +64,7 @@ def find_data(spec: str, *, label_noise: float | None = None, verify: bool = Tru
 @lru_cache(maxsize=1)
 def found_data(name: str, digest: str) -> "Dataset":
     """The data set with this digest, without label noise, from the folder in the environment."""
-    from depthmup.data import images, prepared
+    from depthmup.training.built_in.vision import images, prepared
 
     source = _folder_of(name)
     raw = images(name, source, verify=False)

@@ -7,7 +7,7 @@ import torch
 from depthmup.data import digits
 
 CLEAN = digits(label_noise=0.0)
-module = import_module("depthmup.data.digits")  # its function hides it in the package
+module = import_module("depthmup.training.built_in.digits")  # its function hides it in the package
 
 
 def test_features_are_centred_before_examples_are_scaled():

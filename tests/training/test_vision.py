@@ -12,7 +12,7 @@ import torch
 from published import cifar_names, idx_bytes, write_cifar10, write_mnist
 
 from depthmup.data import cifar10, images, mnist
-from depthmup.data.official import CIFAR10_BINARY, CIFAR10_PYTHON, MNIST_FILES
+from depthmup.training.built_in.official import CIFAR10_BINARY, CIFAR10_PYTHON, MNIST_FILES
 
 
 @pytest.fixture
