@@ -19,16 +19,7 @@ class Choice:
 
 
 def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy) -> Choice:
-    """The scheme that was named, or else the default for the model, with its rule of the run.
-
-    Args:
-        named: by the person.
-        run: rule of the run, in place of the scheme's own.
-        anatomy: of the model beside its base.
-
-    Raises:
-        NotUnderstood: the scheme has no rule for how the mixtures of experts grew.
-    """
+    """The scheme that was named, or else the default for the model, with its rule of the run."""
     scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
     if run is not None:
         scheme = with_run(scheme, run)

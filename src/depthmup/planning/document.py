@@ -39,11 +39,7 @@ def dumps(plan: "Plan") -> str:
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The fields of the plan that ``dumps`` wrote.
-
-    Raises:
-        PlanDocumentError: no plan, another version, or changed since it was written.
-    """
+    """The fields of the plan that ``dumps`` wrote."""
     if len(text) > LARGEST:
         raise PlanDocumentError(
             f"Expected a plan of at most {LARGEST:,} characters; got {len(text):,}. Make the plan "

@@ -86,13 +86,7 @@ class Multiplier:
 
 
 def served_by(family: Family, kind: Kind, rank: int) -> Family:
-    """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them.
-
-    Args:
-        family: of the optimizer that a plan is for.
-        kind: of the parameter.
-        rank: its number of dimensions.
-    """
+    """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them."""
     return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
 
 
@@ -112,23 +106,10 @@ def prescribe(
     multiplier: float = 1.0,
     init_scale: float = 1.0,
 ) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
-    """Evaluate a scheme's laws on a model's anatomy.
+    """One prescription for every parameter, and the multipliers other than 1.
 
-    Args:
-        anatomy: of the model against its base.
-        scheme: whose laws hold.
-        family: of the optimizer.
-        run: the ratios of batch size and duration.
-        folding: False keeps every multiplier in the forward pass.
-        multiplier: that of every branch at the base, beside the model's own.
-        init_scale: of the initial weights of matrices inside branches, beside the model's own.
-
-    Returns:
-        One prescription for every parameter, and the multipliers other than 1.
-
-    Raises:
-        NotUnderstood: a multiplier can neither be folded nor put on a module, or that of a tied
-            readout has no known place; or an initial scale without matrices inside branches.
+    ``multiplier`` is that of every branch at the base and ``init_scale`` that of initial weights of
+    matrices inside branches, both beside the model's own.
     """
     roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
     located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}

@@ -161,17 +161,7 @@ class _Finder:
     def residual(
         self, addition: Node, left: int, right: int, streams: Mapping[int, int]
     ) -> _Addition | None:
-        """The addition, if it adds the output of a branch to the stream that the branch reads.
-
-        Args:
-            addition: the sum.
-            left: node of its first operand.
-            right: node of its second operand.
-            streams: the residual additions before it, and the stream operand of each.
-
-        Returns:
-            Which operand is which, and where the branch starts; None if the sum is no residual one.
-        """
+        """The addition, if it adds the output of a branch to the stream that the branch reads."""
         # Either operand may be the stream; written x + f(x), it is the left one.
         for stream, output in ((left, right), (right, left)):
             if output in self.ignored or self.graph.nodes[stream].shape != addition.shape:

@@ -67,12 +67,7 @@ class Placement:
         )
 
     def through(self, ref: Ref, scale: float = 1.0) -> "Placement":
-        """The same placement, further on: it multiplies one more tensor.
-
-        Args:
-            ref: the tensor whose values the multiplier changes.
-            scale: the constant by which the model multiplies on the way to it.
-        """
+        """The same placement, further on: it multiplies one more tensor."""
         return Placement(
             uses=self.uses,
             calls=self.calls,
@@ -93,15 +88,7 @@ class Carriers:
 def carriers_of(
     graph: Graph, usage: Usage, tensor: Ref | int, reader: int, *, after: int = -1
 ) -> Carriers:
-    """What can multiply ``tensor``, as read by ``reader`` alone.
-
-    Args:
-        graph: the forward pass.
-        usage: its uses of parameters.
-        tensor: what to multiply: one output of a node, or the first output of this node.
-        reader: the one operation that may read it.
-        after: only nodes past this one are passed.
-    """
+    """What can multiply ``tensor``, as read by ``reader`` alone, made past the node ``after``."""
     return Carriers(
         parameters=tuple(into_parameters(graph, usage, tensor, reader, after=after)),
         modules=next(onto_modules(graph, usage, tensor, reader, after=after), None),

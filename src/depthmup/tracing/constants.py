@@ -77,12 +77,6 @@ def find_constants(
     """Every constant factor of the forward pass, and to what it may belong.
 
     Constants that make a mean of a sum or stand in the statistics of a norm are left out.
-
-    Args:
-        graph: of a forward pass.
-        usage: of its parameters.
-        residuals: its branches.
-        products: those of two activations.
     """
     live = graph.live
     lengths = {

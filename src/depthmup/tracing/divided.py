@@ -18,11 +18,6 @@ def is_divided(graph: Graph, residuals: Residuals, use: Use) -> bool:
 
     Embeddings of each layer in one table of [vocabulary, layers * size] are as many tables; a
     condition that all layers read is one, even where it is cut into shift, gain and gate.
-
-    Args:
-        graph: of a forward pass.
-        residuals: its branches.
-        use: the operation, and the parameter's axes that remain behind it.
     """
     readers = []
     for part in _parts(graph, use):

@@ -27,12 +27,7 @@ class UnitLength:
 
 
 def unit_length(graph: Graph, node: Node) -> UnitLength | None:
-    """Whether an operation divides a tensor by its own length; None if it does not.
-
-    Args:
-        graph: of a forward pass.
-        node: a division, or a product with a reciprocal root.
-    """
+    """Whether an operation divides a tensor by its own length; None if it does not."""
     if node.op not in ("mul", "div") or len(node.args) < 2:
         return None
     left, right = node.args[0], node.args[1]

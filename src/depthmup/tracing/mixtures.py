@@ -87,12 +87,7 @@ class _Weighting:
 
 
 def find_mixtures(graph: Graph, usage: Usage) -> tuple[Mixture, ...]:
-    """Every mixture of experts of a forward pass, by its router.
-
-    Args:
-        graph: of the forward pass.
-        usage: of its parameters, each use with the branches it lies in.
-    """
+    """Every mixture of experts of a forward pass, by its router."""
     if not any(node.op in _SQUASHES for node in graph.nodes):
         return ()
     at: dict[int, list[Use]] = {}

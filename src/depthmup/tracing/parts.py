@@ -29,12 +29,6 @@ def part_hook(graph: Graph, usage: Usage, tensor: Ref, reader: int) -> tuple[Hoo
 
     Empty if there is none: something other than cuts, views and constants stands between, or
     another reader sees the same coordinates.
-
-    Args:
-        graph: of a forward pass.
-        usage: of its parameters.
-        tensor: a part of what a module gives.
-        reader: the node that takes it in.
     """
     ref: Ref | None = tensor
     while ref is not None:

@@ -73,13 +73,7 @@ class Product:
 
 
 def find_products(graph: Graph, usage: Usage, residuals: Residuals) -> Iterator[Product]:
-    """Every product of two activations, and every sum of one, in the order of the forward pass.
-
-    Args:
-        graph: of a forward pass.
-        usage: of its parameters.
-        residuals: its branches.
-    """
+    """Every product of two activations, and every sum of one, in the order of the forward pass."""
     inside = {n: b.origin for b in residuals.branches for n in b.path}
     weights, live = usage.weights, graph.live
     multiplied = {u.node for uses in usage.uses.values() for u in uses if u.how is How.MATRIX}
@@ -331,13 +325,7 @@ def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
 
 
 def scaling_before(graph: Graph, usage: Usage, ref: Ref) -> frozenset[int]:
-    """The nodes on which numbers stand that multiply a tensor since a matrix or a norm made it.
-
-    Args:
-        graph: of a forward pass.
-        usage: of its parameters.
-        ref: the tensor.
-    """
+    """The nodes on which numbers stand that multiply a tensor since a matrix or a norm made it."""
     return _way(graph, usage, ref).nodes
 
 

@@ -40,25 +40,13 @@ class Recorder(TorchDispatchMode):
         self._mutated: dict[int, int] = {}  # storage -> node that last wrote to it
 
     def leaf(self, tensor: Tensor, op: str, name: str = "", *, value: float | None = None) -> int:
-        """Write down a tensor that no operation made.
-
-        Args:
-            tensor: a parameter, a buffer, an input or a constant.
-            op: which of them.
-            name: in the model, if it has one.
-            value: of a constant that holds a single number.
-        """
+        """Write down a tensor that no operation made."""
         index = self._append(op, (), {}, (), (tuple(tensor.shape),), name=name, value=value)
         self.bind(tensor, Ref(index))
         return index
 
     def bind(self, tensor: Tensor, ref: Ref) -> None:
-        """Remember where a tensor's present value was made, and keep the tensor alive.
-
-        Args:
-            tensor: as the model holds it.
-            ref: the node, and which of its outputs.
-        """
+        """Remember where a tensor's present value was made, and keep the tensor alive."""
         self._refs[id(tensor)] = ref
         self._alive.append(tensor)
 

@@ -19,21 +19,12 @@ _RANDOM = frozenset(
 
 
 def draws_noise(graph: Graph) -> bool:
-    """Whether anything random is drawn; without it no router is noisy.
-
-    Args:
-        graph: of the forward pass.
-    """
+    """Whether anything random is drawn; without it no router is noisy."""
     return any(node.op in _RANDOM for node in graph.nodes)
 
 
 def may_route(graph: Graph, use: Use) -> bool:
-    """Whether a matrix could be a router's: it gives several numbers for every example.
-
-    Args:
-        graph: of the forward pass.
-        use: of the matrix.
-    """
+    """Whether a matrix could be a router's: it gives several numbers for every example."""
     matrix = use.how is How.MATRIX and not use.batch and use.activation is not None
     return matrix and len(use.fan_out) == 1 and graph.nodes[use.node].shape[-1] > 1
 
@@ -41,15 +32,7 @@ def may_route(graph: Graph, use: Use) -> bool:
 def noise_parameters(
     graph: Graph, addend: int, at: Mapping[int, Sequence[Use]], *, total: int, root: int
 ) -> frozenset[str]:
-    """The parameters that set the size of noise; none if an addend is anything else.
-
-    Args:
-        graph: of the forward pass.
-        addend: the node that is added to a router's numbers.
-        at: the uses of parameters, by node.
-        total: the number of experts.
-        root: the node that the router reads.
-    """
+    """The parameters that set the size of noise; none if an addend is anything else."""
     apart = graph.ancestors(root)
     nodes = graph.ancestors(addend, apart=apart)
     if not any(graph.nodes[node].op in _RANDOM for node in nodes):

@@ -19,14 +19,6 @@ _ROOTS = LENGTHS | {"sqrt"}
 def with_stages(graph: Graph, usage: Usage, residuals: Residuals) -> Residuals:
     """The same branches and streams, each stream with the stages it consists of.
 
-    Args:
-        graph: of a forward pass.
-        usage: of its parameters.
-        residuals: its branches and streams.
-
-    Returns:
-        The residuals; a stream of one stage stays as it was.
-
     Example:
         >>> import torch
         >>> from depthmup.tracing import read

@@ -30,13 +30,7 @@ class Term:
 def find_terms(
     graph: Graph, usage: Usage, products: Iterable[Product]
 ) -> Mapping[tuple[str, int], Term]:
-    """Uses of parameters that are terms of a sum with a product, by parameter and node.
-
-    Args:
-        graph: of a forward pass.
-        usage: of its parameters.
-        products: those of two activations.
-    """
+    """Uses of parameters that are terms of a sum with a product, by parameter and node."""
     where: dict[int, tuple[Product, int]] = {}  # a node behind a product: which, and how far
     for product in products:
         for steps, node in enumerate(product.behind):

@@ -19,13 +19,6 @@ _PREFIX = "base_model.model."
 def planned_parameters(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
     """The model's parameters under the plan's names; what the plan does not know keeps its own.
 
-    Args:
-        plan: of the plain model, or of the model as it is wrapped.
-        model: wrapped or not.
-
-    Returns:
-        Every distinct parameter once.
-
     Example:
         >>> from types import SimpleNamespace
         >>> plan = SimpleNamespace(prescriptions=[SimpleNamespace(name="weight")])

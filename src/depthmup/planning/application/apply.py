@@ -50,11 +50,7 @@ def initialized(model: nn.Module) -> bool:
 
 
 def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
-    """The model's parameters by name, if they are the plan's.
-
-    Raises:
-        PlanMismatch: a parameter is missing, new, or of another shape.
-    """
+    """The model's parameters by name, if they are the plan's."""
     present = parameters(model)
     planned = {p.name: p for p in plan.prescriptions}
     for name, p in planned.items():
@@ -79,11 +75,7 @@ def check(plan: "Plan", model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def own_laws(plan: "Plan", model: nn.Module) -> Mapping[str, OwnLaw]:
-    """How each parameter's present values depend on size: declared, drawn or measured.
-
-    Raises:
-        UnrecognizedInit: none of these, or declared against what is measured.
-    """
+    """How each parameter's present values depend on size: declared, drawn or measured."""
     for name, tensor in parameters(model).items():
         if tensor.is_meta:
             raise UnrecognizedInit(
@@ -123,16 +115,6 @@ def initialize(plan: "Plan", model: nn.Module, *, force: bool = False) -> None:
 
     Works on sharded tensors, and after ``to_empty`` followed by the model's own initialization. A
     second call is an error; after a checkpoint was loaded, it does nothing but say so.
-
-    Args:
-        plan: of the model.
-        model: initialized by its own code.
-        force: initialize again, a model whose own initialization ran again since.
-
-    Raises:
-        PlanMismatch: this is not the model of the plan.
-        UnrecognizedInit: the model's own initialization is unknown.
-        RuntimeError: the model has been initialized by a plan before.
     """
     tensors = check(plan, model)
     marker = _marker(model)

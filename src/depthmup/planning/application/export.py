@@ -38,9 +38,6 @@ def export(model: nn.Module, multipliers: tuple[Multiplier, ...]) -> nn.Module:
 
     so that the copy's ``state_dict`` can be loaded into the plain class, built untied. The model
     itself is left alone.
-
-    Raises:
-        ValueError: a multiplier stands on a module that no weight of its own can carry.
     """
     exported = copy.deepcopy(unwrapped(model))
     hooks.detach(exported)

@@ -201,12 +201,7 @@ def muon_groups(
 
 
 def betas_at(plan: "Plan", betas: Iterable[float]) -> tuple[float, ...]:
-    """Decay rates of averages as a plan has them; an average over less than a step is that step.
-
-    Args:
-        plan: which knows how 1 - beta and log beta2 move.
-        betas: at the base, beta2 the second of them.
-    """
+    """Decay rates of averages as a plan has them; an average over less than a step is that step."""
     moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
     if plan.log_beta2 != 1.0 and len(moved) > 1:
         moved[1] = moved[1] ** plan.log_beta2
@@ -216,17 +211,7 @@ def betas_at(plan: "Plan", betas: Iterable[float]) -> tuple[float, ...]:
 def check_decay(
     optimizer: str, family: Family, weight_decay: float, decoupled: bool | None
 ) -> None:
-    """Refuse a weight decay that no factor makes transfer.
-
-    Args:
-        optimizer: by its plain name.
-        family: of the parameters that decay.
-        weight_decay: what was given; 0 is always right.
-        decoupled: whether lr * weight_decay * w is subtracted from the weight, if that is known.
-
-    Raises:
-        ValueError: decay that is added to the gradient of an entrywise optimizer, or unknown.
-    """
+    """Refuse a weight decay that no factor makes transfer."""
     if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
         return
     if optimizer in ("lamb", "lars"):
@@ -258,11 +243,7 @@ def check_decay(
 
 
 def refuse_decay_on_a_sphere(optimizer: str, weight_decay: float) -> None:
-    """Raise the error of a decay of matrices whose norm is kept.
-
-    Raises:
-        ValueError: always.
-    """
+    """Raise the error of a decay of matrices whose norm is kept."""
     raise ValueError(
         f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
         "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "

@@ -10,18 +10,7 @@ if TYPE_CHECKING:
 
 
 def explain(plan: "Plan", name: str) -> str:
-    """What is prescribed for a parameter, and why, in words.
-
-    Args:
-        plan: which prescribes.
-        name: of the parameter.
-
-    Returns:
-        A few lines of text; the factors are products of what stands beside them in brackets.
-
-    Raises:
-        KeyError: the plan has no such parameter.
-    """
+    """What is prescribed for a parameter, and why, in words."""
     p = plan[name]
     growth = (
         f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."

@@ -10,14 +10,7 @@ if TYPE_CHECKING:
 
 
 def table(plan: "Plan") -> str:
-    """One row for each kind of parameter, the factors above their laws, the source below.
-
-    Args:
-        plan: to show.
-
-    Returns:
-        HTML without scripts or styles of its own, every name escaped.
-    """
+    """One row for each kind of parameter, the factors above their laws, the source below."""
     names = ("parameter", "shape, base's", "role", "own init", "multiplier")
     factor_names = ("init", "lr", "epsilon", "decay")
     head = "".join(f"<th scope='col'>{name}</th>" for name in (*names, *factor_names))

@@ -13,16 +13,7 @@ _NARROWEST = 40
 
 
 def text(plan: "Plan", width: int) -> str:
-    """The plan in lines of at most ``width`` columns.
-
-    Args:
-        plan: to show.
-        width: columns of the screen.
-
-    Returns:
-        For each row of the table: the parameters, where they are, and below them the four factors,
-        each above its law.
-    """
+    """The plan in lines of at most ``width`` columns."""
     from depthmup.planning.display.table import caption, rows
 
     width = max(width, _NARROWEST)

@@ -105,15 +105,7 @@ def natural_width(plan: "Plan") -> int:
 
 
 def text(plan: "Plan", width: int | None = None) -> str:
-    """The plan as plain text, in which no column is ever dropped.
-
-    Args:
-        plan: to show.
-        width: columns of the screen; by default what the table needs.
-
-    Returns:
-        The table where it fits, else the same facts in blocks of lines that do.
-    """
+    """The plan as plain text, in which no column is ever dropped."""
     if width is not None and natural_width(plan) > width:
         return narrow.text(plan, width)
     console = Console(file=io.StringIO(), width=_WIDEST, color_system=None, highlight=False)

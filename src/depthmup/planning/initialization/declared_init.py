@@ -22,14 +22,7 @@ def declared_law(
 ) -> OwnLaw | None:
     """The law that the caller declared for a parameter; None if nothing was said of it.
 
-    Args:
-        p: the parameter.
-        own_init: what was declared.
-        fan_in: the ratio of the matrix that it belongs to.
-        constant: whether all its entries are one value, which does not depend on size.
-
-    Raises:
-        ValueError: what was declared is no law.
+    ``fan_in`` is the ratio of its matrix; ``constant``: all entries are one value.
     """
     law: str | Power | None
     if isinstance(own_init, Mapping):
@@ -56,18 +49,7 @@ def declared(
     model: Mapping[str, Measured],
     base: Mapping[str, Measured],
 ) -> dict[str, OwnLaw]:
-    """The laws that the caller declared, by name of parameter.
-
-    Args:
-        prescriptions: of all parameters.
-        own_init: what was declared.
-        model: the sizes of the model's parameters, as far as they are known.
-        base: those of the base's.
-
-    Raises:
-        ValueError: what was declared is no law, or names no parameter.
-        UnrecognizedInit: it contradicts the values of the model and of its base.
-    """
+    """The laws that the caller declared, by name of parameter."""
     if own_init is None:
         return {}
     _check_patterns(own_init, [p.name for p in prescriptions])
@@ -105,11 +87,7 @@ def _check_declared(p: Prescription, law: OwnLaw, measured: Measured, base: Meas
 
 
 def _check_patterns(own_init: OwnInit | None, names: Sequence[str]) -> None:
-    """Refuse patterns of ``own_init`` that name no parameter.
-
-    Raises:
-        ValueError: which pattern, and what there is.
-    """
+    """Refuse patterns of ``own_init`` that name no parameter."""
     if not isinstance(own_init, Mapping):
         return
     for pattern in own_init:

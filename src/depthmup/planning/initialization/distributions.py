@@ -79,14 +79,7 @@ def uniform(low: float = 0.0, high: float = 1.0) -> Law:
 
 
 def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
-    """As ``nn.init.trunc_normal_``: a normal variable, given that it lies in an interval.
-
-    Args:
-        mean: before truncation.
-        std: before truncation.
-        low: the lowest value.
-        high: the highest value.
-    """
+    """As ``nn.init.trunc_normal_``: a normal variable, given that it lies in an interval."""
     if std == 0:
         return constant(mean)
     ends = torch.tensor([(low - mean) / std, (high - mean) / std], dtype=torch.float64)
@@ -98,12 +91,7 @@ def truncated_normal(mean: float, std: float, low: float, high: float) -> Law:
 
 
 def orthogonal(rows: int, columns: int, gain: float) -> Law:
-    """As ``nn.init.orthogonal_``: rows or columns, whichever are fewer, of length ``gain``.
-
-    Args:
-        rows, columns: of the matrix; further dimensions count as columns.
-        gain: the length of its rows or columns.
-    """
+    """As ``nn.init.orthogonal_``: rows or columns, whichever are fewer, of length ``gain``."""
     return Law(rms=abs(gain) * max(rows, columns) ** -0.5)
 
 
@@ -129,13 +117,7 @@ SERIES = frozenset({"arange", "linspace", "logspace"})
 def series(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Law | None:
     """Numbers in a row, made anew with values: the tensor itself may have none.
 
-    Args:
-        name: of the operation, one of ``SERIES``.
-        args: that it was called with.
-        kwargs: that it was called with; device and layout are left out.
-
-    Returns:
-        The law of its values; None where an argument is a tensor, or where there are no values.
+    None where an argument is a tensor, or where there are no values.
     """
     if any(isinstance(a, Tensor) for a in args):
         return None
@@ -151,13 +133,7 @@ def entrywise(
 ) -> Law | None:
     """The law of ``op(x, y, ...)`` where all tensors but those of one draw are constant.
 
-    Args:
-        name: of the operation, one of ``ENTRYWISE``.
-        args, kwargs: that it was called with.
-        inputs: ``args`` with laws in the place of tensors, None for a tensor of unknown law.
-
-    Returns:
-        The law of the result, or None where it is not known.
+    ``inputs`` are ``args`` with laws in the place of tensors, None for a tensor of unknown law.
     """
     if name == "sign" and inputs[0] is None:
         return Law(values=torch.tensor([-1.0, 1.0], dtype=torch.float64))

@@ -86,16 +86,7 @@ class Recorder:
         def truncated(
             tensor: Tensor, mean: float, std: float, a: float, b: float, *args: Any, **kwargs: Any
         ) -> Tensor:
-            """Draw as ``nn.init.trunc_normal_`` does, and write down the law of what was drawn.
-
-            Args:
-                tensor: to be filled.
-                mean: before truncation.
-                std: before truncation.
-                a: the lowest value.
-                b: the highest value.
-                args, kwargs: passed on; a generator is one.
-            """
+            """Draw as ``nn.init.trunc_normal_`` does, and write down the law of what was drawn."""
             result = draw(tensor, mean, std, a, b, *args, **kwargs)
             with _unwatched():
                 self.write(tensor, truncated_normal(mean, std, a, b))
@@ -144,12 +135,7 @@ class Recorder:
         return entry[1] if entry is not None and not entry[0].expired() else None
 
     def write(self, tensor: Tensor, law: Law | None) -> None:
-        """Remember that a tensor now holds entries of this law; None: of an unknown one.
-
-        Args:
-            tensor: that an initializer has just written.
-            law: of its entries, or None.
-        """
+        """Remember that a tensor now holds entries of this law; None: of an unknown one."""
         if law is not None and law.values is not None and law.draw is None and not law.settled:
             draw = (object(), tensor.numel())
             law = Law(values=law.values, rms=law.rms, settled=law.settled, draw=draw)

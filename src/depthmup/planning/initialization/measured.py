@@ -119,11 +119,8 @@ def pooled(parts: Sequence[Measured]) -> Measured:
 def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
     """Whether measured values may come from this distribution.
 
-    Args:
-        drawn: the distribution.
-        measured: the values.
-        sure: whether it is known to have drawn the parameter, and only a later change is to be
-            noticed; then a few numbers may be as small as they like, as they often are.
+    ``sure``: it is known to have drawn the parameter, and only a later change is to be noticed;
+    then a few numbers may be as small as they like, as they often are.
     """
     if drawn.rms == 0 or measured.rms == 0:
         return drawn.rms == measured.rms

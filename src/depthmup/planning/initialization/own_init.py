@@ -90,14 +90,6 @@ def recognize(prescriptions: Sequence[Prescription], model: Sizes, base: Sizes) 
     entries to tell two laws apart (a bias of two numbers) follow the matrix of their module, then
     the law of the others, if those agree, then others of their kind; vectors and tensors of one
     fixed shape take the likelier law, with a note.
-
-    Args:
-        prescriptions: of the parameters to tell the law of.
-        model: the sizes of the model's parameters.
-        base: the sizes of the base's.
-
-    Raises:
-        UnrecognizedInit: a ratio is not that of any law, or two laws fit that of a matrix.
     """
     widths = sorted({p.ratios.fan_in for p in prescriptions} - {1.0})
     depths = sorted({p.ratios.depth for p in prescriptions} - {1.0})
@@ -295,11 +287,6 @@ def candidates(
     """The laws a parameter's own initialization may follow: name -> (ratio at this size, rarity).
 
     Rarity is a prior, in units of squared standard scores: what most models do has 0.
-
-    Args:
-        p: the parameter's role, shape and ratios.
-        widths: ratios of fan-in that occur in the model.
-        depths: ratios of depth that occur in it.
     """
     into, out = p.ratios.fan_in, p.ratios.fan_out
     root = into**-0.5
@@ -336,11 +323,7 @@ def _law(
     widths: Sequence[float],
     depths: Sequence[float],
 ) -> OwnLaw:
-    """The law of one part: known, equal, or the nearest of those in use.
-
-    Raises:
-        UnrecognizedInit: none fits, or several do (``_Uncertain``).
-    """
+    """The law of one part: known, equal, or the nearest of those in use."""
     if (size.rms == 0) != (base.rms == 0):
         zero, other = ("model", "base") if size.rms == 0 else ("base", "model")
         raise UnrecognizedInit(
@@ -418,15 +401,7 @@ def exact_law(
     widths: Sequence[float],
     depths: Sequence[float],
 ) -> OwnLaw:
-    """The law of two distributions that are known; any ratio will do, a name is for the reader.
-
-    Args:
-        p: the parameter.
-        size: what the model's was drawn from.
-        base: what the base's was drawn from.
-        widths: as in ``candidates``.
-        depths: as in ``candidates``.
-    """
+    """The law of two distributions that are known; any ratio will do, a name is for the reader."""
     ratio = size.rms / base.rms
     if size.constant is not None and base.constant is not None:
         ratio = size.constant / base.constant

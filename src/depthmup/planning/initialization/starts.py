@@ -45,22 +45,10 @@ def own_start(
     own_init: OwnInit | None,
     drawn: Draws | None,
 ) -> Start:
-    """Tell how each parameter's start depends on size: declared, drawn, or measured.
+    """How each parameter's start depends on size: declared, drawn, or measured.
 
-    Args:
-        model: to be trained.
-        base: its base.
-        prescriptions: of all parameters.
-        gains: parameters that multiply products of activations; one number each, so what they are
-            set to is their size, and nothing need be estimated.
-        own_init: what the caller declared.
-        drawn: what both models' parameters were drawn from, if their factory was watched.
-
-    Returns:
-        The laws as far as they can be told; a note says what ``initialize`` would refuse.
-
-    Raises:
-        ValueError: ``own_init`` is no law, or names no parameter.
+    A parameter of ``gains`` multiplies products of activations: one number each, so what it is set
+    to is its size. A note says what ``initialize`` would refuse.
     """
     base_names = {p.name: p.base_name for p in prescriptions}
     draws, base_draws = drawn or ({}, {})

@@ -34,13 +34,7 @@ class Comparison:
 
 
 def compare(facts: Facts, base: Facts, match: Match) -> Comparison:
-    """Set the products and the constants of two models side by side.
-
-    Args:
-        facts: of the model.
-        base: of the base.
-        match: which module corresponds to which.
-    """
+    """Set the products and the constants of two models side by side."""
     products = tuple(counterparts(facts, base, match))
     owned, base_owned = in_logits(products)
     return Comparison(
@@ -76,20 +70,7 @@ def read_both(
     read_before: tuple[Facts, Facts] | None = None,
     numbers: Numbers = ({}, {}),
 ) -> Reading:
-    """Follow one forward pass of each model, unless that was done before.
-
-    Args:
-        pair: the model and its base.
-        example_inputs: arguments of the model's forward pass; None: nothing is followed.
-        base_inputs: those of the base, where they differ.
-        read_before: what ``tracing.read`` gave for both.
-        numbers: what buffers of one value hold in either, where they are on meta.
-
-    Raises:
-        TraceError: a forward pass cannot be followed, and no branches were declared.
-        NotUnderstood: a forward pass multiplies by a number whose value is not at hand.
-        ValueError: there are neither inputs nor declared branches.
-    """
+    """Follow one forward pass of each model, unless that was done before."""
     facts, base = read_before or (None, None)
     failure = None
     if read_before is None and example_inputs is not None:

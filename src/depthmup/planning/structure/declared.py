@@ -68,11 +68,7 @@ class DeclaredBranch:
 
 
 def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[DeclaredBranch, ...]:
-    """The branches that hints name, or the ``Branch`` modules of a model.
-
-    Raises:
-        ValueError: a pattern that names no module, or two branches one inside the other.
-    """
+    """The branches that hints name, or the ``Branch`` modules of a model."""
     modules = {plain_name(name): inner(m) for name, m in model.named_modules()}
     chosen: dict[str, tuple[str, list[str]]] = {}  # module -> what repeats, further patterns
     if hints is None:
@@ -124,11 +120,7 @@ def declared_branches(model: nn.Module, hints: BranchHints | None) -> tuple[Decl
 
 
 def declared_roles(hints: RoleHints | None, names: Iterable[str]) -> dict[str, DeclaredRole]:
-    """The role of each parameter that a pattern names; the first that matches counts.
-
-    Raises:
-        ValueError: a pattern that names no parameter, or a kind that there is not.
-    """
+    """The role of each parameter that a pattern names; the first that matches counts."""
     names = list(names)
     roles: dict[str, DeclaredRole] = {}
     for pattern, role in (hints or {}).items():

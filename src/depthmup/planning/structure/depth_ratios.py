@@ -59,16 +59,8 @@ def membership_of(
     """Parameters in residual branches, and those branches' multipliers.
 
     The depth ratio of a parameter is that of its branch's stream, times those of the branches this
-    one lies inside. Of declared branches, depth is how many modules match a pattern.
-
-    Args:
-        pair: the model and its base.
-        branching: the dataflow of both; None: branches are those that were declared.
-        declared: the depth ratio of all streams that lie inside no branch, if not to be counted.
-
-    Raises:
-        UnrelatedModels: a branch has no counterpart in the base.
-        NotUnderstood: a parameter is in and out of branches, or shared in another pattern.
+    one lies inside. Of declared branches, depth is how many modules match a pattern. ``declared``
+    is the depth ratio of all streams that lie inside no branch, if it is not to be counted.
     """
     if branching is None:
         return _from_declarations(*pair.branches, declared)
@@ -153,12 +145,7 @@ class Nesting:
         return (*sorted(outer, key=lambda b: len(b.parents)), branches[branch])
 
     def times(self, name: str, level: int) -> int:
-        """How many branches of one level use a parameter.
-
-        Args:
-            name: of the parameter.
-            level: of nesting, from 0 for the outermost branches.
-        """
+        """How many branches of one level use a parameter."""
         return len({b for b, _ in self.users.get(name, ()) if self.level(b) == level})
 
 
@@ -171,16 +158,7 @@ class Counterparts:
 
 
 def counterparts(nest: Nesting, base: Nesting, base_of: Mapping[str, str]) -> Counterparts:
-    """Match streams by the parameters that their branches share: the most votes win.
-
-    Args:
-        nest: the branches of the model.
-        base: those of its base.
-        base_of: the name of each parameter's counterpart.
-
-    Raises:
-        UnrelatedModels: a stream shares no parameter with the base.
-    """
+    """Match streams by the parameters that their branches share: the most votes win."""
     votes: dict[int, Counter[int]] = {}
     alike: dict[int, Counter[int]] = {}
     for name, pairs in nest.users.items():
@@ -266,10 +244,6 @@ def _services(
 
     ``of_base`` is the depth ratio of each stream of the base, ``counted`` whether ratios are those
     of the additions.
-
-    Raises:
-        NotUnderstood: a layer repeats and its stream does not.
-        UnrelatedModels: a parameter's counterpart lies in no branch.
     """
     residuals = nest.residuals
     ratios = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
@@ -311,11 +285,7 @@ def _services(
 
 
 def _standing(service: _Service) -> Standing | None:
-    """Labels, depth ratio, and whether all branches share the parameter; None if it is outside.
-
-    Raises:
-        NotUnderstood: the number of branches that use it follows neither 1 nor the depth.
-    """
+    """Labels, depth ratio, and whether all branches share the parameter; None if it is outside."""
     r, times, base_times = service.ratio, service.times, service.base_times
     if times == base_times or r == 1:
         return service.labels, r, False

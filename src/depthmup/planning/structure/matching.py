@@ -35,9 +35,6 @@ class Match:
 def match_models(model: nn.Module, base: nn.Module) -> Match:
     """Match every parameter of ``model`` with one of ``base``.
 
-    Raises:
-        UnrelatedModels: a module or parameter has no counterpart.
-
     Example:
         >>> deep = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)))
         >>> base = nn.Sequential(*(nn.Linear(2, 2) for _ in range(2)))
@@ -56,19 +53,7 @@ def match_models(model: nn.Module, base: nn.Module) -> Match:
 def tied_names(
     model: nn.Module, base: nn.Module, match: Match
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """All names of each distinct parameter, and the base parameter it corresponds to.
-
-    Args:
-        model: whose parameters may be tied.
-        base: its base.
-        match: which name corresponds to which.
-
-    Returns:
-        By the first name of each parameter: all its names, and the first name of its counterpart.
-
-    Raises:
-        UnrelatedModels: what is tied in one of the two is separate in the other.
-    """
+    """All names of each distinct parameter, and the base parameter it corresponds to."""
 
     def groups(of: nn.Module) -> dict[int, list[str]]:
         result: dict[int, list[str]] = {}
@@ -114,18 +99,7 @@ class _Matcher:
         self.deeper: list[str] = []
 
     def walk(self, model: nn.Module, base: nn.Module, at: str, base_at: str) -> None:
-        """Match the parameters and the children of two modules, and theirs in turn.
-
-        Args:
-            model: a module of the model.
-            base: its counterpart in the base.
-            at: name of the module in the model, empty for the model itself.
-            base_at: name of its counterpart in the base.
-
-        Raises:
-            UnrelatedModels: a parameter or a child has no counterpart, or the two differ in their
-                number of dimensions.
-        """
+        """Match the parameters and the children of two modules, and theirs in turn."""
         self.modules[at] = base_at
         own = {k: p for k, p in model._parameters.items() if p is not None}
         base_own = {k: p for k, p in base._parameters.items() if p is not None}

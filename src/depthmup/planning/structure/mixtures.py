@@ -65,12 +65,7 @@ class Mixtures:
 
 
 def mixtures_of(pair: Pair, comparison: Comparison | None) -> Mixtures:
-    """Set the mixtures of a model beside those of its base.
-
-    Args:
-        pair: the model and its base.
-        comparison: the dataflow of both; None where it could not be followed.
-    """
+    """Set the mixtures of a model beside those of its base."""
     if comparison is None or not comparison.facts.mixtures:
         return Mixtures()
     of_base = {mixture.router: mixture for mixture in comparison.base.mixtures}
@@ -128,13 +123,7 @@ def _parts(mixture: Mixture, ratios: Ratios) -> Iterator[tuple[str, MixturePart]
 
 
 def mixture_sites(pair: Pair, comparison: Comparison, mixtures: Mixtures) -> Iterator[Site]:
-    """Sums over active experts that nothing averages: each takes 1/K, in the experts' last layers.
-
-    Args:
-        pair: the model and its base.
-        comparison: the dataflow of both.
-        mixtures: of the model.
-    """
+    """Sums over active experts that nothing averages take 1/K, in the experts' last layers."""
     uses, (numbers, base_numbers) = comparison.facts.uses, comparison.own
     for mixture in comparison.facts.mixtures:
         active = 1.0 if mixture.averaged else mixtures.parts[mixture.router].active
@@ -155,18 +144,7 @@ def mixture_sites(pair: Pair, comparison: Comparison, mixtures: Mixtures) -> Ite
 def not_covered(
     mixtures: Sequence[MixtureGrowth], scheme: Scheme, repeated: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Notes on mixtures that grew in a way for which a scheme has no factor.
-
-    Args:
-        mixtures: how they grew.
-        scheme: whose laws are to hold.
-        repeated: containers that repeat their modules more often than the base's inside of one
-            branch, and of which no router was seen to weight the modules.
-
-    Raises:
-        NotUnderstood: the scheme's rule for experts needs held what was not held, or there are more
-            experts and the scheme has no rule for them, or it has one and nothing that it is for.
-    """
+    """Notes on mixtures that grew in a way for which a scheme has no factor."""
     if scheme.experts is not None and not mixtures:
         dense = scheme.name.split("+")[0]
         if repeated:

@@ -36,10 +36,6 @@ def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
     """Give every number to one place; those of ``owned`` nodes are the logits'.
 
     What is added to logits is multiplied by their numbers as well, which are then also its own.
-
-    Args:
-        facts: of a model.
-        owned: the nodes of the logits' numbers.
     """
     constants = facts.constants
     factors, taken = constants.factors, set(owned | constants.stream)
@@ -72,13 +68,7 @@ def attributed(facts: Facts, owned: frozenset[int]) -> OwnConstants:
 
 
 def counterparts(facts: Facts, base: Facts, match: Match) -> Iterator[tuple[Product, Product]]:
-    """Products of activations in the model, each with that of the base in the same place.
-
-    Args:
-        facts: of the model.
-        base: of the base.
-        match: which module corresponds to which.
-    """
+    """Products of activations in the model, each with that of the base in the same place."""
     in_base: dict[str, list[Product]] = {}
     for product in base.products:
         in_base.setdefault(product.module, []).append(product)
@@ -110,13 +100,7 @@ def equal(a: float, b: float) -> bool:
 def unattributed(
     own: OwnConstants, base: OwnConstants, match: Match
 ) -> Iterator[tuple[str, float, float]]:
-    """Numbers that follow size and belong to nothing: (module, in the model, in the base).
-
-    Args:
-        own: the model's constants.
-        base: the base's.
-        match: which module corresponds to which.
-    """
+    """Numbers that follow size and belong to nothing: (module, in the model, in the base)."""
     in_base: dict[str, list[float]] = {}
     for module, number in base.others:
         in_base.setdefault(module, []).append(number)

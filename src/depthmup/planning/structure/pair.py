@@ -47,18 +47,7 @@ def paired(
     branches: BranchHints | None = None,
     roles: RoleHints | None = None,
 ) -> Pair:
-    """Match a model with its base.
-
-    Args:
-        model: to be trained; wrapped or not.
-        base: the same architecture in another size.
-        branches: where the residual branches are, if a person says so.
-        roles: what single parameters are, if a person says so.
-
-    Raises:
-        UnrelatedModels: the base is not the same architecture in another size.
-        ValueError: a declaration names nothing of the model.
-    """
+    """Match a model with its base."""
     model, base = unwrapped(model), unwrapped(base)
     match = match_models(model, base)
     names, base_of = tied_names(model, base, match)

@@ -56,18 +56,7 @@ class Located:
 def located(
     pair: Pair, reading: Reading, membership: Membership, parts: Mapping[str, MixturePart]
 ) -> Located:
-    """The place of every parameter.
-
-    Args:
-        pair: the model and its base.
-        reading: what the forward passes, or the modules, do with the parameters.
-        membership: which branches they lie in.
-        parts: of mixtures of experts, by name.
-
-    Raises:
-        NotUnderstood: a parameter is used in a way that fixes no role; a matrix reads coordinates
-            of which some grow and others do not; layers repeat outside of every branch.
-    """
+    """The place of every parameter."""
     notes: list[str] = []
     outside = _repeated_outside(pair, reading, membership, parts)
     if outside:

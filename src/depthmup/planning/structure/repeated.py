@@ -19,18 +19,7 @@ Branches: TypeAlias = Mapping[str, frozenset[int]]
 def repeated_inside(
     pair: Pair, branching: Comparison | None, membership: Membership, experts: Collection[str]
 ) -> tuple[str, ...]:
-    """Containers that repeat more children than the base's inside of one residual branch.
-
-    Args:
-        pair: the model and its base.
-        branching: the dataflow of both; None: branches are those that were declared.
-        membership: where parameters stand in branches.
-        experts: parameters of mixtures of experts, whose number has rules of its own.
-
-    Raises:
-        NotUnderstood: there is no residual branch at all; or nothing says how what is repeated
-            inside of one is put together.
-    """
+    """Containers that repeat more children than the base's inside of one residual branch."""
     deeper = [c for c in pair.match.deeper if _holds_others(pair, c, experts)]
     if not membership.sites and deeper:
         raise NotUnderstood(
@@ -118,14 +107,6 @@ def with_numbers_left(
 
     Such a number averages what is repeated and stays; a branch with any other number that follows
     size could mean both.
-
-    Args:
-        pair: the model and its base.
-        sites: of the branches.
-        containers: that repeat their modules more often inside of one branch.
-
-    Raises:
-        NotUnderstood: the number of a branch follows neither.
     """
     base_names = pair.base_of.values()
     for site in sites:

@@ -71,16 +71,6 @@ def kind_and_ratios(
     outputs of order one from the start, while a readout may begin at zero. If neither dimension
     grows, its place decides: first, last, or between. Matrices of routers and experts are hidden,
     whichever of their dimensions grow; the number of experts is no dimension of theirs.
-
-    Args:
-        growth: the parameter's shape in both models.
-        uses: what the forward pass does with it.
-        declared: its role, if that was declared.
-        stacked: whether it lies in one of several branches that end alike.
-        mixture: which part of a mixture of experts it is, if it is one.
-
-    Raises:
-        NotUnderstood: the uses contradict each other, or a dimension grows that no rule covers.
     """
     if declared is not None:
         return declared.kind, _declared_ratios(growth, declared), False

@@ -55,11 +55,6 @@ def branch_sites(
 
     Branches that end in the same weights (tied across depth) are one site: the weights carry the
     multiplier once.
-
-    Args:
-        facts: of the model.
-        depth: the depth ratio of each branch.
-        own: how the model's own constant at the end of each branch grows.
     """
     multipliers = {i: (depth[i], own[i]) for i in depth}
     folds, hooks = _folds(facts, multipliers), _hooks(facts, multipliers)
@@ -136,9 +131,6 @@ def product_sites(comparison: Comparison) -> Iterator[Site]:
     """Products of activations over a growing dimension, attention logits first of all.
 
     Their sum must not grow: the product's constants together follow 1 / size.
-
-    Raises:
-        NotUnderstood: a distance between activations over a growing dimension.
     """
     for product, counterpart in comparison.products:
         ratio = product.size / counterpart.size

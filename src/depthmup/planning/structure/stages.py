@@ -21,10 +21,6 @@ def by_stage(comparison: Comparison, base_of: Mapping[str, str]) -> Comparison:
 
     A stream stays whole if its stages are not those of one stream in the base, one by one: then the
     stages themselves are what is repeated, and one ratio is all that can be said.
-
-    Args:
-        comparison: the dataflow of the model beside that of its base.
-        base_of: the name of each parameter's counterpart.
     """
     facts, base = comparison.facts, comparison.base
     if not any(stream.stages for stream in facts.residuals.streams):

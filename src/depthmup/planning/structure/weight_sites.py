@@ -12,11 +12,7 @@ from depthmup.tracing import Carriers, Facts, Hook, How
 
 
 def weight_sites(comparison: Comparison, places: Sequence[ParameterPlace]) -> Iterator[Site]:
-    """Readouts and embeddings: where Laws.forward applies; and the model's own constants.
-
-    Raises:
-        NotUnderstood: one weight in several places, with constants that grow differently.
-    """
+    """Readouts and embeddings: where Laws.forward applies; and the model's own constants."""
     facts, base, own = comparison.facts, comparison.base, comparison.own
     for parameter in places:
         uses, base_uses = facts.uses[parameter.name], base.uses[parameter.base_name]
