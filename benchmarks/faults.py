@@ -22,8 +22,8 @@ from depthmup.diagnostics import check, planned
 from depthmup.model import Model
 from depthmup.models import ResidualMLP
 from depthmup.planning import Plan, plan
-from depthmup.planning.application.hooks import MultiplyInput
-from depthmup.planning.prescription import Prescription
+from depthmup.planning.hooks import MultiplyInput
+from depthmup.planning.prescribe import Prescription
 from depthmup.records import Check, Outcome
 from depthmup.rules import Kind
 from depthmup.tracing import parameters

@@ -34,9 +34,9 @@ from depthmup.planning import (
     anatomy,
     recorded,
 )
-from depthmup.planning.initialization.starts import numbers_of
-from depthmup.planning.prescription import prescribe
-from depthmup.planning.structure.anatomy import Anatomy
+from depthmup.planning.anatomy import Anatomy
+from depthmup.planning.prescribe import prescribe
+from depthmup.planning.starts import numbers_of
 from depthmup.rules import Family, Kind, Ratios, named
 from depthmup.rules import scheme as scheme_named
 

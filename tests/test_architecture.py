@@ -166,3 +166,28 @@ def test_a_worker_reads_the_digits_without_scikit_learn():
 
 def test_rules_need_the_standard_library_alone():
     assert loaded_by("import depthmup.rules", modules=["numpy", "scipy", "rich", "tyro"]) == []
+
+
+def imports_inside(room):
+    """Each file of a room -> the files of the room that it imports anywhere."""
+    files = {file.stem: file for file in (PACKAGE / room).glob("*.py") if file.stem != "__init__"}
+    door = f"depthmup.{room}"
+    result = {}
+    for stem, file in files.items():
+        names = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == door:
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{door}."):
+                names.add(node.module.removeprefix(f"{door}."))
+        result[stem] = names & files.keys()
+    return result
+
+
+@pytest.mark.parametrize("room", ["planning", "tracing"])
+def test_no_circle_inside_a_room(room):
+    """Files can be put in an order in which each imports those before it alone."""
+    left = imports_inside(room)
+    while lowest := {file for file, names in left.items() if not names & left.keys()}:
+        left = {file: names for file, names in left.items() if file not in lowest}
+    assert not left, f"{sorted(left)} import each other in a circle"

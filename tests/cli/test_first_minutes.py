@@ -214,7 +214,7 @@ class TestSizesOfPlans:
 
 
 def plan_rows(plan):
-    from depthmup.planning.display.table import rows
+    from depthmup.planning.show import rows
 
     return rows(plan)
 

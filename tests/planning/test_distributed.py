@@ -14,7 +14,7 @@ from planning_zoo import ResidualMLP, Transformer, batches, tokens, train, vecto
 from pytest import approx
 
 import depthmup
-from depthmup.planning.application.hooks import attached
+from depthmup.planning.hooks import attached
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
 

@@ -13,8 +13,7 @@ from planning_zoo import ResidualMLP, Transformer, tokens, vectors
 from pytest import approx
 
 import depthmup
-from depthmup.planning import PlanDocumentError
-from depthmup.planning.display import table
+from depthmup.planning import PlanDocumentError, show
 from depthmup.rules import Power
 
 
@@ -105,7 +104,7 @@ class TestTable:
     def test_rows_split_where_prescriptions_differ(self):
         plan = make_plan()
         names = {p.name for p in plan.prescriptions}
-        assert sum(row.count for row in table.rows(plan)) == len(names)
+        assert sum(row.count for row in show.rows(plan)) == len(names)
 
     def test_explicit_multipliers_are_shown(self):
         text = str(make_plan(folding=False))
@@ -135,10 +134,10 @@ class TestTable:
         for text in (str(plan), console.export_text()):
             assert max(map(len, text.splitlines())) <= width
             words = " ".join(text.split())
-            for row in table.rows(plan):
+            for row in show.rows(plan):
                 assert row.pattern in words
                 assert str(row.first.role) in words
-                for value, law in filter(None, table.factors(row.first).values()):
+                for value, law in filter(None, show.factors(row.first).values()):
                     assert f"{value:.4g}" in words.split()
                     assert set(law.split()) <= set(words.replace("(", " ").split())
 
@@ -146,7 +145,7 @@ class TestTable:
         plan = make_plan()
         assert len(repr(plan)) < 120
         html = plan._repr_html_()
-        assert html.count("<tr>") == 1 + len(table.rows(plan))
+        assert html.count("<tr>") == 1 + len(show.rows(plan))
         assert "<code>blocks.*.mlp.*.weight</code>" in html
 
     def test_words_have_the_factors_that_they_name(self):

@@ -30,7 +30,7 @@ from pytest import approx
 
 import depthmup
 from depthmup.planning import Where
-from depthmup.planning.application.hooks import attached
+from depthmup.planning.hooks import attached
 
 # Depth ratio 4 and alpha in {1/2, 1}, width ratio 4: multipliers are powers of two, so that Muon's
 # bfloat16 iteration rounds alike in both forms.

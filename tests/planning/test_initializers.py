@@ -10,7 +10,7 @@ from torch import nn
 
 import depthmup
 from depthmup.planning import recorded
-from depthmup.planning.initialization.initializers import Recorder, by_default
+from depthmup.planning.initializers import Recorder, by_default
 
 
 def parameter(fill, *shape):

@@ -5,7 +5,7 @@ from planning_zoo import MLPBlock, vectors
 from torch import nn
 
 from depthmup.planning import UnrelatedModels, anatomy
-from depthmup.planning.structure.matching import match_models
+from depthmup.planning.matching import match_models
 
 
 def flat(width, depth):

@@ -10,7 +10,7 @@ from torch import nn
 
 import depthmup
 from depthmup.planning import Where, recorded
-from depthmup.planning.application.hooks import attached
+from depthmup.planning.hooks import attached
 
 transformers = pytest.importorskip("transformers", reason="pip install 'depthmup[hf]'")
 transformers.logging.set_verbosity_error()

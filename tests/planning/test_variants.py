@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import depthmup
 from depthmup.planning import NotUnderstood, UnrelatedModels, Where, anatomy
-from depthmup.planning.structure.matching import match_models
+from depthmup.planning.matching import match_models
 from depthmup.rules import Kind
 
 HEADS = 2

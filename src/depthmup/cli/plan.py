@@ -127,7 +127,7 @@ def _sizes(options: Options) -> tuple[dict[str, int], dict[str, int]]:
 
 def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
     """The page of a plan; ``sizes`` are its base and its target in words."""
-    from depthmup.planning.display.table import caption, factors, forward, number, rows, sizes_text
+    from depthmup.planning.show import caption, factor_texts, forward, rows, sizes_text
     from depthmup.reports import Page, Section, Table
 
     table = []
@@ -135,9 +135,8 @@ def _page(plan: "Plan", *, model: str, sizes: str, data: str) -> str:
         p = row.first
         # Factors stand first: a telephone shows the first columns alone.
         cells = {"parameter": row.pattern + (f"  x{row.count}" if row.count > 1 else "")}
-        for name, factor in factors(p).items():
-            value, law = factor or (None, "")
-            cells[name] = "-" if value is None else f"{number(value)}\n{law}".rstrip()
+        for name, (value, law) in factor_texts(p).items():
+            cells[name] = f"{value}\n{law}".rstrip()
         cells |= {
             "multiplier": "\n".join(forward(plan, p)),
             "own init": row.own,

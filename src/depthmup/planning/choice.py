@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from depthmup.planning.structure.anatomy import Anatomy
-from depthmup.planning.structure.mixtures import MixtureGrowth, not_covered
-from depthmup.planning.structure.places import ParameterPlace
+from depthmup.planning.anatomy import Anatomy
+from depthmup.planning.experts import MixtureGrowth, not_covered
+from depthmup.planning.parameters import ParameterPlace
 from depthmup.rules import DEPTH_MUP, Kind, RunRule, Scheme, completep, with_experts, with_run
 from depthmup.tracing import pattern_of
 

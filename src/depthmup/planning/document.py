@@ -6,19 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from depthmup.planning.initialization.measured import Measured
-from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
-from depthmup.planning.prescription import Multiplier, Prescription
-from depthmup.planning.structure.depth_ratios import StreamDepth
-from depthmup.planning.structure.mixtures import MixtureGrowth
-from depthmup.planning.structure.sites import Where
+from depthmup.planning.content import PlanContent
+from depthmup.planning.depth import StreamDepth
+from depthmup.planning.experts import MixtureGrowth
+from depthmup.planning.measured import Measured
+from depthmup.planning.own_init import OwnInit, OwnLaw
+from depthmup.planning.prescribe import Multiplier, Prescription
+from depthmup.planning.sites import Where
 from depthmup.rules import Family, Kind, Laws, Part, Power, Ratios, Role
 from depthmup.tracing import Hook
-
-if TYPE_CHECKING:
-    from depthmup.planning.plan import Plan
 
 VERSION = 1
 
@@ -30,7 +28,7 @@ class PlanDocumentError(ValueError):
     """A text that is no plan, is of another version, or was changed."""
 
 
-def dumps(plan: "Plan") -> str:
+def dumps(plan: PlanContent) -> str:
     """The plan as JSON text."""
     content = _plain(plan)
     return json.dumps(
@@ -111,14 +109,12 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:
-    from depthmup.planning.plan import Plan
-
     _check_texts(content)
-    names = {f.name for f in fields(Plan)}
+    names = {f.name for f in fields(PlanContent)}
     if content.keys() != names:
         raise ValueError(f"expected the fields {', '.join(sorted(names))}")
     values = _values(content)
-    _check_types(Plan, values)
+    _check_types(PlanContent, values)
     hooks = [hook for part in values["multipliers"] for hook in part.hooks]
     measured = (*values["base_init"].values(), *values["own_laws"].values())
     for part in (*values["prescriptions"], *values["multipliers"], *hooks, *measured):

@@ -5,33 +5,33 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from depthmup.planning import document
-from depthmup.planning.application import (
-    apply,
-    clipping,
+from depthmup.planning import (
+    clip,
+    document,
+    explain,
     export,
     groups,
     hooks,
+    initialize,
     rescale,
-    verification,
+    show,
+    verify,
 )
+from depthmup.planning.anatomy import anatomy
 from depthmup.planning.choice import chosen_scheme
-from depthmup.planning.display import explanation, html, table
-from depthmup.planning.initialization.measured import Measured
-from depthmup.planning.initialization.own_init import OwnInit, OwnLaw
-from depthmup.planning.initialization.starts import Draws, numbers_of, own_start
+from depthmup.planning.content import PlanContent
+from depthmup.planning.declared import BranchHints, RoleHints
 from depthmup.planning.options import PlanOptions
-from depthmup.planning.prescription import Multiplier, Prescription, prescribe
-from depthmup.planning.structure.anatomy import anatomy
-from depthmup.planning.structure.declared import BranchHints, RoleHints
-from depthmup.planning.structure.depth_ratios import StreamDepth
-from depthmup.planning.structure.mixtures import MixtureGrowth
+from depthmup.planning.own_init import OwnInit
+from depthmup.planning.prescribe import Prescription, prescribe
+from depthmup.planning.starts import Draws, numbers_of, own_start
+from depthmup.planning.verify import Optimizers
 from depthmup.rules import CAVEATS, Family, Ratios, Scheme, named, run_rule
 from depthmup.rules import scheme as scheme_named
 from depthmup.tracing import ExampleInputs
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan:
+class Plan(PlanContent):
     """What a scheme prescribes for one model under one optimizer, and how to apply it.
 
     Printing a plan shows a table of every parameter; repeated layers share a row. The plan holds
@@ -68,36 +68,8 @@ class Plan:
         mixtures: how mixtures of experts grow.
     """
 
-    scheme: str
-    title: str
-    source: str
-    optimizer: str
-    family: Family
-    prescriptions: tuple[Prescription, ...]
-    multipliers: tuple[Multiplier, ...]
-    notes: tuple[str, ...] = ()
-    one_minus_beta: float = 1.0
-    log_beta2: float = 1.0
-    own_init: OwnInit | None = None
-    base_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
-    base_default: Mapping[str, Measured] = field(default_factory=dict, repr=False)
-    model_init: Mapping[str, Measured] = field(default_factory=dict, repr=False)
-    own_laws: Mapping[str, OwnLaw] = field(default_factory=dict, repr=False)
-    depths: tuple[StreamDepth, ...] = ()
-    mixtures: tuple[MixtureGrowth, ...] = ()
-
-    def __getitem__(self, name: str) -> Prescription:
-        """The prescription of one parameter, under any of its names."""
-        for p in self.prescriptions:
-            if name in p.names:
-                return p
-        raise KeyError(
-            f"The plan has no parameter {name!r}; it has {self.prescriptions[0].name!r} and "
-            f"{len(self.prescriptions) - 1} others."
-        )
-
     def __str__(self) -> str:
-        return table.text(self, _columns())
+        return show.text(self, _columns())
 
     def __repr__(self) -> str:
         return (
@@ -108,10 +80,10 @@ class Plan:
     def __rich_console__(
         self, console: "Console", options: "ConsoleOptions"
     ) -> "Iterator[Group | Text]":
-        yield table.page(self, options.max_width)
+        yield show.page(self, options.max_width)
 
     def _repr_html_(self) -> str:
-        return html.table(self)
+        return show.html(self)
 
     def explain(self, name: str) -> str:
         """Say in words what is prescribed for a parameter, and why.
@@ -125,7 +97,7 @@ class Plan:
         Raises:
             KeyError: the plan has no such parameter.
         """
-        return explanation.explain(self, name)
+        return explain.explain(self, name)
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row per parameter.
@@ -136,7 +108,7 @@ class Plan:
         Raises:
             ModuleNotFoundError: pandas is not installed.
         """
-        return table.frame(self)
+        return show.frame(self)
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON.
@@ -173,7 +145,7 @@ class Plan:
             UnrecognizedInit: the model's own initialization depends on its size in no known way.
             RuntimeError: a plan has initialized the model before.
         """
-        apply.initialize(self, model, force=force)
+        initialize.initialize(self, model, force=force)
 
     def attach(self, model: nn.Module) -> None:
         """Install the explicit multipliers (none if all are folded). Repeating it is harmless.
@@ -184,7 +156,7 @@ class Plan:
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        apply.check(self, model)
+        initialize.check(self, model)
         hooks.attach(model, self.multipliers)
 
     def detach(self, model: nn.Module) -> None:
@@ -209,7 +181,7 @@ class Plan:
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        apply.check(self, model)
+        initialize.check(self, model)
         return export.export(model, self.multipliers)
 
     def param_groups(
@@ -276,8 +248,8 @@ class Plan:
         """
         return rescale.rescale(self, model, optimizer, **options)
 
-    def verify(self, model: nn.Module, optimizer: verification.Optimizers, **options: Any) -> None:
-        """Refuse what does not train the model by this plan; see ``verification.verify``.
+    def verify(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> None:
+        """Refuse what does not train the model by this plan; see ``verify.verify``.
 
         Args:
             model: as it will be trained.
@@ -287,12 +259,10 @@ class Plan:
         Raises:
             PlanMismatch: with every problem, and what to do about each.
         """
-        verification.verify(self, model, optimizer, **options)
+        verify.verify(self, model, optimizer, **options)
 
-    def watch(
-        self, model: nn.Module, optimizer: verification.Optimizers, **options: Any
-    ) -> list[Any]:
-        """Verify now and again while the optimizer steps; see ``verification.watch``.
+    def watch(self, model: nn.Module, optimizer: Optimizers, **options: Any) -> list[Any]:
+        """Verify now and again while the optimizer steps; see ``verify.watch``.
 
         Args:
             model: as it will be trained.
@@ -305,10 +275,10 @@ class Plan:
         Raises:
             PlanMismatch: now, or from ``optimizer.step()``.
         """
-        return verification.watch(self, model, optimizer, **options)
+        return verify.watch(self, model, optimizer, **options)
 
     def clip_grad_norm_(self, model: nn.Module, max_norm: float, **options: Any) -> Tensor:
-        """Clip by the unfolded model's norm; see ``clipping.clip_grad_norm_``.
+        """Clip by the unfolded model's norm; see ``clip.clip_grad_norm_``.
 
         Args:
             model: with gradients.
@@ -316,12 +286,12 @@ class Plan:
             options: ``norm_type``, ``strict``, ``group``.
 
         Returns:
-            The norm before clipping.
+            The norm before clip.
 
         Raises:
             PlanMismatch: this is not the model of the plan.
         """
-        return clipping.clip_grad_norm_(self, model, max_norm, **options)
+        return clip.clip_grad_norm_(self, model, max_norm, **options)
 
 
 def plan(

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from depthmup.planning import Plan
-from depthmup.planning.application.groups import muon_groups, param_groups
+from depthmup.planning.groups import muon_groups, param_groups
 from depthmup.rules import Family
 
 BESIDE_MUON = 0.1

@@ -1,0 +1,127 @@
+"""Anatomy: each parameter's role and size ratios, each multiplier's place, from model and base.
+
+Which dimensions grow comes from comparing shapes; what they mean (fan-in, fan-out, a table's rows)
+and which residual branch a parameter lies in come from the dataflow.
+"""
+
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from depthmup.planning.comparison import Numbers, read_both
+from depthmup.planning.declared import BranchHints, RoleHints
+from depthmup.planning.depth import StreamDepth, membership_of
+from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
+from depthmup.planning.own_constants import unattributed_note
+from depthmup.planning.pair import paired
+from depthmup.planning.parameters import ParameterPlace, located
+from depthmup.planning.repeated import repeated_inside, repeated_note, with_numbers_left
+from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
+from depthmup.planning.stages import by_stage
+from depthmup.planning.weight_sites import weight_sites
+from depthmup.tracing import ExampleInputs, Facts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Anatomy:
+    """A model measured against its base.
+
+    ``temperatures`` are the parameters that multiply products of activations, ``positive`` the
+    branches of deeper streams that end in a nonlinearity of positive mean. ``mixtures`` are those
+    of experts; ``repeated`` are containers that look like one and have no router.
+
+    Attributes:
+        places: of every parameter: its counterpart, role and ratios.
+        sites: where forward multipliers can stand.
+        notes: what a reader should know.
+        depths: the depth ratio of each residual stream.
+    """
+
+    places: tuple[ParameterPlace, ...]
+    sites: tuple[Site, ...]
+    notes: tuple[str, ...]
+    temperatures: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
+    depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
+    repeated: tuple[str, ...] = ()
+
+
+def anatomy(
+    model: nn.Module,
+    base: nn.Module,
+    *,
+    example_inputs: ExampleInputs | None = None,
+    base_inputs: ExampleInputs | None = None,
+    branches: BranchHints | None = None,
+    roles: RoleHints | None = None,
+    depth: float | None = None,
+    read_before: tuple[Facts, Facts] | None = None,
+    numbers: Numbers = ({}, {}),
+) -> Anatomy:
+    """Compare a model with its base, parameter by parameter.
+
+    Args:
+        model: to be trained.
+        base: the same architecture in the size whose hyperparameters are known.
+        example_inputs: arguments of one forward pass.
+        base_inputs: the same for the base, where they differ.
+        branches: where the residual branches are, if the dataflow does not show it.
+        roles: what single parameters are, if their use does not show it.
+        depth: how many times as deep the model is, in place of the additions that are counted.
+        read_before: what ``tracing.read`` gave for the model and for the base.
+        numbers: what buffers of one value hold in both, where they are on meta.
+
+    Returns:
+        Roles, ratios and branches of the model beside its base.
+
+    Raises:
+        UnrelatedModels: the base is not the same architecture in another size.
+        TraceError: the forward pass cannot be followed, and no branches were declared.
+        NotUnderstood: a parameter is used in a way that fixes no role; declare it.
+
+    Example:
+        >>> import torch
+        >>> small = nn.Sequential(nn.Linear(4, 16), nn.Linear(16, 2))
+        >>> large = nn.Sequential(nn.Linear(4, 64), nn.Linear(64, 2))
+        >>> for place in anatomy(large, small, example_inputs=torch.zeros(1, 4)).places:
+        ...     print(place.name, place.role.kind.value, place.base_shape, place.shape)
+        0.weight input (16, 4) (64, 4)
+        0.bias vector (16,) (64,)
+        1.weight readout (2, 16) (2, 64)
+        1.bias vector (2,) (2,)
+    """
+    pair = paired(model, base, branches=branches, roles=roles)
+    reading = read_both(
+        pair,
+        example_inputs=example_inputs,
+        base_inputs=base_inputs,
+        read_before=read_before,
+        numbers=numbers,
+    )
+    if reading.branching is not None and depth is None:
+        reading = replace(reading, branching=by_stage(reading.branching, pair.base_of))
+    membership = membership_of(pair, reading.branching, depth)
+    mixtures = mixtures_of(pair, reading.comparison)
+    inside = repeated_inside(pair, reading.branching, membership, mixtures.parts)
+    sites = [*with_numbers_left(pair, membership.sites, inside)]
+    notes = [*reading.notes, *membership.notes, *repeated_note(inside)]
+    location = located(pair, reading, membership, mixtures.parts)
+    notes += location.notes
+    gains: tuple[str, ...] = ()
+    if (comparison := reading.comparison) is not None:
+        gains = temperatures(comparison)
+        notes += [*growing_sums(comparison), *unattributed_note(comparison.own, pair.match)]
+        sites += weight_sites(comparison, location.places)
+        sites += product_sites(comparison)
+        sites += mixture_sites(pair, comparison, mixtures)
+    return Anatomy(
+        places=location.places,
+        sites=tuple(sites),
+        notes=tuple(notes),
+        temperatures=gains,
+        positive=reading.positive if any(s.ratio > 1 for s in membership.depths) else (),
+        depths=membership.depths,
+        mixtures=mixtures.growth,
+        repeated=inside,
+    )

@@ -1,1 +1,0 @@
-"""Application: what a plan does to a model and its optimizer, and whether it still holds."""

@@ -1,0 +1,92 @@
+"""Gradient clipping that does not depend on how multipliers are expressed."""
+
+import math
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from depthmup.planning.adapters import planned_parameters
+from depthmup.planning.content import PlanContent
+from depthmup.planning.initialize import check
+
+
+def clip_grad_norm_(
+    plan: PlanContent,
+    model: nn.Module,
+    max_norm: float,
+    *,
+    norm_type: float = 2.0,
+    strict: bool = True,
+    group: "dist.ProcessGroup | None" = None,
+) -> Tensor:
+    """Clip gradients so that the norm of the *unfolded* gradients is at most ``max_norm``.
+
+    A parameter that carries a multiplier A has 1/A times the gradient it would have were A in the
+    forward pass, so the usual global norm depends on the form, and with it on width and depth:
+
+        norm = (sum_i (A_i |g_i|)^p)^(1/p),    g_i <- g_i min(1, max_norm / (norm + 1e-6)).
+
+    Args:
+        plan: of the model.
+        model: with gradients.
+        max_norm: the largest norm.
+        norm_type: p.
+        strict: False for a part of the model, such as a pipeline stage, or one with adapters, whose
+            own parameters count as they are.
+        group: the processes that hold the other stages of a pipeline; the norm is that of all.
+
+    Returns:
+        The norm before clipping, as ``torch.nn.utils.clip_grad_norm_`` does.
+
+    Raises:
+        PlanMismatch: this is not the model of the plan.
+
+    Example:
+        >>> import torch, depthmup
+        >>> from depthmup.models import ResidualMLP
+        >>> def make(width, depth):
+        ...     return ResidualMLP(inputs=8, width=width, depth=depth, outputs=2)
+        >>> model, x = make(64, 8), torch.ones(4, 8)
+        >>> plan = depthmup.plan(model, make(16, 8), scheme="mup", example_inputs=x,
+        ...                      own_init="fan_in")
+        >>> model(x).sum().backward()
+        >>> norm = plan.clip_grad_norm_(model, 1e-3)
+        >>> round(float(plan.clip_grad_norm_(model, 1e-3)), 6)
+        0.001
+    """
+    tensors = check(plan, model) if strict else planned_parameters(plan, model)
+    folded = {p.name: p.folded for p in plan.prescriptions}
+    with torch.no_grad():
+        norms = [
+            _whole(torch.linalg.vector_norm(tensor.grad, norm_type)) * folded.get(name, 1.0)
+            for name, tensor in tensors.items()
+            if tensor.grad is not None
+        ]
+        if not norms and group is None:
+            return torch.tensor(0.0)
+        norms = norms or [next(iter(tensors.values())).new_zeros(())]
+        device = norms[0].device
+        total = torch.linalg.vector_norm(torch.stack([n.to(device) for n in norms]), norm_type)
+        if group is not None:
+            total = _over_stages(total, norm_type, group)
+        scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
+        for parameter in tensors.values():
+            if parameter.grad is not None:
+                parameter.grad.mul_(scale.to(parameter.grad.device))
+    result: Tensor = total
+    return result
+
+
+def _over_stages(norm: Tensor, norm_type: float, group: "dist.ProcessGroup") -> Tensor:
+    if math.isinf(norm_type):
+        dist.all_reduce(norm, dist.ReduceOp.MAX, group)
+        return norm
+    power = norm**norm_type
+    dist.all_reduce(power, dist.ReduceOp.SUM, group)
+    return power ** (1 / norm_type)
+
+
+def _whole(norm: Tensor) -> Tensor:
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm

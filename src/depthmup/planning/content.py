@@ -1,0 +1,44 @@
+"""Content: what a plan holds, as a value. Everything that is done with a plan takes it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from depthmup.planning.depth import StreamDepth
+from depthmup.planning.experts import MixtureGrowth
+from depthmup.planning.measured import Measured
+from depthmup.planning.own_init import OwnInit, OwnLaw
+from depthmup.planning.prescribe import Multiplier, Prescription
+from depthmup.rules import Family
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PlanContent:
+    """The fields of a ``Plan``, names and numbers only; ``Plan`` says what each of them is."""
+
+    scheme: str
+    title: str
+    source: str
+    optimizer: str
+    family: Family
+    prescriptions: tuple[Prescription, ...]
+    multipliers: tuple[Multiplier, ...]
+    notes: tuple[str, ...] = ()
+    one_minus_beta: float = 1.0
+    log_beta2: float = 1.0
+    own_init: OwnInit | None = None
+    base_init: Mapping[str, Measured] = field(default_factory=dict)
+    base_default: Mapping[str, Measured] = field(default_factory=dict)
+    model_init: Mapping[str, Measured] = field(default_factory=dict)
+    own_laws: Mapping[str, OwnLaw] = field(default_factory=dict)
+    depths: tuple[StreamDepth, ...] = ()
+    mixtures: tuple[MixtureGrowth, ...] = ()
+
+    def __getitem__(self, name: str) -> Prescription:
+        """The prescription of one parameter, under any of its names."""
+        for p in self.prescriptions:
+            if name in p.names:
+                return p
+        raise KeyError(
+            f"The plan has no parameter {name!r}; it has {self.prescriptions[0].name!r} and "
+            f"{len(self.prescriptions) - 1} others."
+        )

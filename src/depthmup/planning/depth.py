@@ -1,0 +1,406 @@
+"""Depth ratios: which residual branches a parameter belongs to, and how much deeper they are."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from depthmup.planning.comparison import Comparison
+from depthmup.planning.declared import DeclaredBranch
+from depthmup.planning.matching import UnrelatedModels
+from depthmup.planning.own_constants import OwnConstants
+from depthmup.planning.pair import Pair
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where, branch_sites
+from depthmup.rules import Ratios
+from depthmup.tracing import Branch, Facts, Hook, Residuals, Use, pattern_of, patterns_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamDepth:
+    """How deep one residual stream is: its additions in the model and in the base.
+
+    ``ratio`` is what the plan uses for r; it is ``additions / base_additions`` unless declared.
+    """
+
+    label: str
+    additions: int
+    base_additions: int
+    ratio: float
+
+
+# The labels of the branches a parameter lies in, outermost first; its depth ratio; whether all
+# branches share it.
+Standing: TypeAlias = tuple[tuple[str, ...], float, bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """Where parameters stand in branches, and what those multiply.
+
+    ``beside`` are those that serve some branches, and what is outside of them as well, which needs
+    no depth factor. ``stacked`` are those in branches that were declared, or that are one of
+    several of their stream.
+    """
+
+    sites: tuple[Site, ...]
+    inside: Mapping[str, Standing]
+    last: frozenset[str]
+    stacked: frozenset[str]
+    notes: tuple[str, ...] = ()
+    depths: tuple[StreamDepth, ...] = ()
+    beside: frozenset[str] = frozenset()
+
+
+def membership_of(
+    pair: Pair, branching: Comparison | None, declared: float | None = None
+) -> Membership:
+    """Parameters in residual branches, and those branches' multipliers.
+
+    The depth ratio of a parameter is that of its branch's stream, times those of the branches this
+    one lies inside. Of declared branches, depth is how many modules match a pattern. ``declared``
+    is the depth ratio of all streams that lie inside no branch, if it is not to be counted.
+    """
+    if branching is None:
+        return _from_declarations(*pair.branches, declared)
+    return _from_dataflow(branching, pair.base_of, declared)
+
+
+def _from_dataflow(
+    comparison: Comparison, base_of: Mapping[str, str], declared: float | None
+) -> Membership:
+    facts, residuals = comparison.facts, comparison.facts.residuals
+    nest, base_nest = Nesting.of(facts), Nesting.of(comparison.base)
+    alike = counterparts(nest, base_nest, base_of)
+    depths = _stream_depths(nest, base_nest, alike.streams, declared)
+    own = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
+    of_base = {there: depths[here].ratio for here, there in alike.streams.items()}
+    inside: dict[str, Standing] = {}
+    stacked: set[str] = set()
+    everywhere: list[str] = []  # serving all branches, and what is outside of them
+    beside: list[str] = []  # serving some branches, and what is outside of them
+    for service in _services(nest, base_nest, base_of, depths, of_base, counted=declared is None):
+        if service.stacked:
+            stacked.add(service.name)
+        if not all(use.branches for use in service.uses):
+            # One branch in many and what is outside of them: planned as the latter.
+            if service.times == service.base_times:
+                beside.append(service.name)
+                continue
+            everywhere.append(service.name)
+        standing = _standing(service)
+        if standing is not None:
+            inside[service.name] = standing
+    notes = [*_normalized_streams(residuals)]
+    notes += [_in_and_out(everywhere)] if everywhere else []
+    notes += _scaled_streams(residuals, depths)
+    constants = _growth_of_constants(comparison.own, residuals, alike.branches)
+    sites = branch_sites(facts, own, constants)
+    return Membership(
+        sites=sites,
+        inside=inside,
+        last=frozenset(name for site in sites for name in site.folds),
+        stacked=frozenset(stacked),
+        notes=tuple(notes),
+        depths=tuple(d for i, d in enumerate(depths) if not nest.level(nest.first(i))),
+        beside=frozenset(beside),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nesting:
+    """The branches of one model: how they nest, and which of them use each parameter.
+
+    ``users``: parameter -> (branch, whether it only feeds that branch from the side).
+    """
+
+    facts: Facts
+    users: Mapping[str, list[tuple[int, bool]]]
+
+    @classmethod
+    def of(cls, facts: Facts) -> "Nesting":
+        users = {
+            name: list(dict.fromkeys(pair for use in uses for pair in use.branches))
+            for name, uses in facts.uses.items()
+        }
+        return cls(facts=facts, users={name: pairs for name, pairs in users.items() if pairs})
+
+    @property
+    def residuals(self) -> Residuals:
+        return self.facts.residuals
+
+    def level(self, branch: int) -> int:
+        """How many branches this one lies inside."""
+        return len(self.residuals.branches[branch].parents)
+
+    def first(self, stream: int) -> int:
+        """The first branch that is added to a stream."""
+        return self.residuals.streams[stream].branches[0]
+
+    def chain(self, branch: int) -> tuple[Branch, ...]:
+        """The branches that this one lies inside, outermost first, and itself."""
+        branches = self.residuals.branches
+        outer = (branches[i] for i in branches[branch].parents)
+        return (*sorted(outer, key=lambda b: len(b.parents)), branches[branch])
+
+    def times(self, name: str, level: int) -> int:
+        """How many branches of one level use a parameter."""
+        return len({b for b, _ in self.users.get(name, ()) if self.level(b) == level})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterparts:
+    """Each stream's counterpart in the base, and that of each branch that shares parameters."""
+
+    streams: Mapping[int, int]
+    branches: Mapping[int, int]
+
+
+def counterparts(nest: Nesting, base: Nesting, base_of: Mapping[str, str]) -> Counterparts:
+    """Match streams by the parameters that their branches share: the most votes win."""
+    votes: dict[int, Counter[int]] = {}
+    alike: dict[int, Counter[int]] = {}
+    for name, pairs in nest.users.items():
+        base_pairs = base.users.get(base_of[name], ())
+        # What serves one stream alone says better which one it is than what serves several: one
+        # such vote outweighs all others together.
+        alone = len({base.residuals.stream_of(other) for other, _ in base_pairs}) == 1
+        weight = len(nest.users) * len(nest.residuals.branches) if alone else 1
+        for branch, _ in pairs:
+            for other, _ in base_pairs:
+                if base.level(other) == nest.level(branch):
+                    stream = nest.residuals.stream_of(branch)
+                    votes.setdefault(stream, Counter())[base.residuals.stream_of(other)] += weight
+                    alike.setdefault(branch, Counter())[other] += 1
+    # A stream without votes shares no parameter with the base: its depth cannot be compared.
+    for index in range(len(nest.residuals.streams)):
+        if index not in votes:
+            label = nest.residuals.branches[nest.first(index)].label
+            raise UnrelatedModels(
+                f"The residual branch {label} of the model has no counterpart in the base, where "
+                "the same parameters lie in no branch. Use a base with at least one such block."
+            )
+    return Counterparts(
+        streams={index: votes[index].most_common(1)[0][0] for index in sorted(votes)},
+        branches={branch: others.most_common(1)[0][0] for branch, others in alike.items()},
+    )
+
+
+def _stream_depths(
+    nest: Nesting, base: Nesting, counterparts: Mapping[int, int], declared: float | None
+) -> list[StreamDepth]:
+    """The depth of every stream; a declared ratio is that of streams which lie in no branch."""
+    depths = []
+    labels = [b.label for i in counterparts for b in [nest.residuals.branches[nest.first(i)]]]
+    patterns = Counter(map(pattern_of, labels))
+    for index, stream in enumerate(nest.residuals.streams):
+        base_depth = base.residuals.streams[counterparts[index]].depth
+        outer = not nest.level(nest.first(index))
+        label = nest.residuals.branches[nest.first(index)].label
+        depths.append(
+            StreamDepth(
+                # Stages of one pattern are told apart by where each begins.
+                label=pattern_of(label) if patterns[pattern_of(label)] == 1 else label,
+                additions=stream.depth,
+                base_additions=base_depth,
+                ratio=declared if declared and outer else stream.depth / base_depth,
+            )
+        )
+    return depths
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Service:
+    """Which branches one parameter serves, in the model and in the base.
+
+    ``labels`` and ``ratio`` are those of the innermost branch: its name below those it lies in,
+    and the product of their streams' depth ratios. ``times`` counts the branches of that level
+    which use the parameter; ``expected`` is that number if it serves all branches of the streams
+    that its counterpart serves. ``feeds`` says that it only feeds branches from the side.
+    """
+
+    name: str
+    uses: tuple[Use, ...]
+    labels: tuple[str, ...]
+    ratio: float
+    times: int
+    base_times: int
+    expected: float
+    stacked: bool
+    feeds: bool
+
+
+def _services(
+    nest: Nesting,
+    base: Nesting,
+    base_of: Mapping[str, str],
+    depths: Sequence[StreamDepth],
+    of_base: Mapping[int, float],
+    *,
+    counted: bool,
+) -> Iterator[_Service]:
+    """What the dataflow says of every parameter that branches use.
+
+    ``of_base`` is the depth ratio of each stream of the base, ``counted`` whether ratios are those
+    of the additions.
+    """
+    residuals = nest.residuals
+    ratios = {b.index: depths[residuals.stream_of(b.index)].ratio for b in residuals.branches}
+    copies = Counter(base_of.values())
+    deeper = counted and len(residuals.branches) != len(base.residuals.branches)
+    starts = {nest.facts.usage.derived.get(b.stream) for b in residuals.branches}
+    for name, pairs in nest.users.items():
+        if name in starts:  # a learned token with which a stream begins
+            continue
+        base_name = base_of[name]
+        # Where branches nest, the innermost says how deep a parameter lies; of several the first.
+        innermost = max((b for b, _ in pairs), key=lambda i: (nest.level(i), -i))
+        level, chain = nest.level(innermost), nest.chain(innermost)
+        ratio = math.prod(ratios[branch.index] for branch in chain)
+        if deeper and ratio == 1 and copies[base_name] > 1:
+            raise NotUnderstood(_unknown_depth(name, residuals, base.residuals))
+        base_times = base.times(base_name, level)
+        if not base_times:
+            raise UnrelatedModels(
+                f"Parameter {name} lies in the residual branch {chain[-1].label} of the model, and "
+                f"its counterpart {base_name} in no branch of the base. Build both with the same "
+                "code."
+            )
+        yield _Service(
+            name=name,
+            uses=nest.facts.uses[name],
+            labels=tuple(branch.label for branch in chain),
+            ratio=ratio,
+            times=nest.times(name, level),
+            base_times=base_times,
+            # Minus infinity where a stream of the base has no counterpart.
+            expected=sum(
+                of_base.get(base.residuals.stream_of(branch), -math.inf)
+                for branch in {branch for branch, _ in base.users[base_name]}
+            ),
+            stacked=len(residuals.streams[residuals.stream_of(innermost)].branches) > 1,
+            feeds=all(feeds for _, feeds in pairs),
+        )
+
+
+def _standing(service: _Service) -> Standing | None:
+    """Labels, depth ratio, and whether all branches share the parameter; None if it is outside."""
+    r, times, base_times = service.ratio, service.times, service.base_times
+    if times == base_times or r == 1:
+        return service.labels, r, False
+    if not (math.isclose(times / base_times, r) or math.isclose(times, service.expected)):
+        raise NotUnderstood(
+            f"Parameter {service.name} is used in {times} branches of the model and {base_times} "
+            f"of the base while depth grows {r:g}-fold. Expected as many, or a number that "
+            "grows with depth. Use a base that shares layers in the same pattern."
+        )
+    # A stack of layers in one parameter, or what a part of it is made for.
+    if _one_slice_each(service.uses) or all(use.divided for use in service.uses):
+        return service.labels, times / base_times, False
+    if service.feeds and any(use.reads_stream for use in service.uses):
+        return None  # the end of another stream: an encoder's last norm, read by all branches
+    return service.labels, times / base_times, True
+
+
+def _growth_of_constants(
+    own_constants: tuple[OwnConstants, OwnConstants],
+    residuals: Residuals,
+    counterparts: Mapping[int, int],
+) -> dict[int, float]:
+    """How the model's own constant at the end of each branch grows against the base's."""
+    constants, base_constants = (own.branches for own in own_constants)
+    return {
+        b.index: constants[b.index] / base_constants[counterparts[b.index]]
+        if b.index in counterparts
+        else constants[b.index]
+        for b in residuals.branches
+    }
+
+
+def _unknown_depth(name: str, residuals: Residuals, base: Residuals) -> str:
+    return (
+        f"The model repeats {pattern_of(name)} more often than the base and has other "
+        f"residual additions ({len(residuals.branches)} against {len(base.branches)}), but "
+        "as many along the stream of that parameter, so its depth is not understood. Say "
+        "how much deeper the model is: depth=..., or declare the branches: "
+        "branches={'layers.*.attention': ()}."
+    )
+
+
+def _normalized_streams(residuals: Residuals) -> Iterator[str]:
+    for stream in residuals.streams:
+        if stream.normalized:
+            yield (
+                f"The stream of {residuals.branches[stream.branches[0]].label} is normalized after "
+                "its additions (post-norm). Each norm rescales the whole sum, so a branch "
+                "multiplier sets how much of the stream a branch replaces, not how the sum grows; "
+                "the depth rules were derived for streams that are not normalized. Check the "
+                "transfer of this model before relying on it."
+            )
+
+
+def _scaled_streams(residuals: Residuals, depths: Sequence[StreamDepth]) -> Iterator[str]:
+    for stream, depth in zip(residuals.streams, depths, strict=True):
+        if stream.factor != 1 and not stream.normalized and depth.ratio != 1:
+            yield (
+                f"The stream of {residuals.branches[stream.branches[0]].label} is itself "
+                f"multiplied by {stream.factor:.4g} from one addition to the next, with no norm "
+                "between, so that what a layer adds does not stay as it is up to the end. The "
+                "depth rules were derived for streams that do. Check the transfer of this model "
+                "before relying on it."
+            )
+
+
+def _in_and_out(names: list[str]) -> str:
+    return (
+        f"{patterns_of(names, most=1)} serves every branch and what is outside of the branches as "
+        "well. It takes the depth factor of its branches, the largest with which they stay stable; "
+        "what is outside alone would let it learn faster in deep models. Separate parameters would "
+        "give each its own."
+    )
+
+
+def _one_slice_each(uses: tuple[Use, ...]) -> bool:
+    """Whether every use reads an entry of its own along one axis: layer i of [layers, ...]."""
+    return bool(uses[0].slices) and len({use.slices for use in uses}) == len(uses)
+
+
+def _from_declarations(
+    model: tuple[DeclaredBranch, ...], base: tuple[DeclaredBranch, ...], declared: float | None
+) -> Membership:
+    counts = Counter(branch.family for branch in model)
+    base_counts = Counter(branch.family for branch in base)
+    sites, inside = [], {}
+    for branch in model:
+        if branch.family not in base_counts:
+            raise UnrelatedModels(
+                f"The branch {branch.module} is declared in the model, but the base has no module "
+                f"matching {branch.family!r}."
+            )
+        r = declared or counts[branch.family] / base_counts[branch.family]
+        sites.append(
+            Site(
+                where=Where.BRANCH,
+                label=branch.module,
+                ratios=Ratios(depth=r),
+                hooks=(Hook(module=branch.module, side="output"),),
+            )
+        )
+        for name in branch.parameters:
+            inside[name] = ((branch.module,), r, False)
+    return Membership(
+        sites=tuple(sites),
+        inside=inside,
+        last=frozenset(),
+        stacked=frozenset(inside),
+        depths=tuple(
+            StreamDepth(
+                label=family,
+                additions=counts[family],
+                base_additions=base_counts[family],
+                ratio=declared or counts[family] / base_counts[family],
+            )
+            for family in counts
+        ),
+    )

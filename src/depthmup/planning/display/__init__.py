@@ -1,1 +1,0 @@
-"""Display: a plan as people read it, in a terminal, in words and in a notebook."""

@@ -1,0 +1,87 @@
+"""What a plan prescribes for one parameter, in words."""
+
+from depthmup.planning.content import PlanContent
+from depthmup.planning.prescribe import Prescription
+from depthmup.planning.show import factors
+
+
+def explain(plan: PlanContent, name: str) -> str:
+    """What is prescribed for a parameter, and why, in words."""
+    p = plan[name]
+    growth = (
+        f"Its shape is {list(p.shape)} against {list(p.base_shape)} in the base ({p.base_name})."
+    )
+    position = (
+        f"It lies in the residual branch {' inside '.join(reversed(p.branches))}, one of "
+        f"{p.ratios.depth:g} times as many as in the base."
+        if p.role.in_branch
+        else "It lies in no residual branch, so nothing depends on depth."
+    )
+    lines = [
+        f"{name}: {p.role}.",
+        f"{growth} Fan-in grows {p.ratios.fan_in:g}-fold, fan-out {p.ratios.fan_out:g}-fold. "
+        f"{position}",
+    ]
+    if p.role.tied:
+        lines.append(f"It is one tied parameter: {', '.join(p.names)}.")
+    if p.ratios.experts != 1 or p.ratios.active != 1:
+        lines.append(
+            f"There are {p.ratios.experts:g} times as many experts as in the base, of which "
+            f"{p.ratios.active:g} times as many are active; that is no fan-in and no fan-out."
+        )
+    if p.role.shared:
+        lines.append("All branches share it, so its gradient is the sum of theirs.")
+    for m in plan.multipliers:
+        if p.name in m.folds or p.name == m.label or m.label in p.branches:
+            how = (
+                f"folded into {', '.join(m.folds)}"
+                if m.folds
+                else "applied by a hook on the "
+                + ", ".join(
+                    f"{'part of the ' if h.part else ''}{h.parameter or h.side} of {h.module}"
+                    for h in m.hooks
+                )
+            )
+            own = f", of which the model itself applies {m.own:.6g}" if m.own != 1 else ""
+            base = f"{m.base:.6g} times " if m.base != 1 else ""
+            lines.append(
+                f"The {m.where} is multiplied by {m.value:.6g} ({base}law {m.law}{own}), {how}."
+            )
+    if p.folded != 1:
+        lines.append(
+            f"It carries a multiplier A = {p.folded:.6g}: init and step are scaled by A so that it "
+            "follows the trajectory of A times the unfolded parameter."
+        )
+    said = {name: _factor(p, *factor) for name, factor in factors(p).items() if factor}
+    own_law = plan.own_laws.get(p.name)
+    measured = (
+        f"; the model's own is {own_law.law}, corrected by {p.init / own_law.ratio:.6g}"
+        if own_law
+        else ""
+    )
+    lines += [
+        f"Initial standard deviation: the base's times {said['init']}{measured}.",
+        f"Learning rate ({p.family}): times {said['lr']}.",
+        f"Weight decay: times {said['decay']}.",
+    ]
+    if "epsilon" in said:
+        lines.append(f"Epsilon: times {said['epsilon']}.")
+    lines.append(f"Source: {plan.source}.")
+    return "\n".join(lines)
+
+
+def _factor(p: Prescription, value: float, law: str) -> str:
+    """A factor with its law, whose letters stand for the ratios and the folded multiplier."""
+    if not law:
+        return f"{value:.6g}"
+    ratios = {
+        "m_in": p.ratios.fan_in,
+        "m_out": p.ratios.fan_out,
+        "r": p.ratios.depth,
+        "E": p.ratios.experts,
+        "K": p.ratios.active,
+        "A": p.folded,
+    }
+    letters = {word.partition("^")[0] for word in law.split()}
+    where = ", ".join(f"{name} = {ratio:.6g}" for name, ratio in ratios.items() if name in letters)
+    return f"{value:.6g} (law {law}{f', {where}' if where else ''})"

@@ -1,0 +1,294 @@
+"""Parameter groups: a plan's learning rates, epsilons and decays, as optimizers take them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from depthmup.planning.content import PlanContent
+from depthmup.planning.initialize import check
+from depthmup.planning.prescribe import Prescription
+from depthmup.rules import EPSILON, Family, Kind
+
+# Adafactor's smallest size of a weight that it steps in proportion to.
+_SMALLEST_WEIGHT = 1e-3
+# How torch.optim applies weight_decay: subtracted from the weight, or added to the gradient.
+_DECOUPLED = frozenset(
+    {
+        "adamw",
+        "lion",
+        "sophia",
+        "ademamix",
+        "adam-atan2",
+        "stable-adamw",
+        "grokadamw",
+        "schedule-free-adamw",
+        "schedule-free-radam",
+        "adafactor",
+        "scion",
+    }
+)
+_MAY_DECOUPLE = frozenset({"adam", "nadam", "radam"})
+_COUPLED = frozenset({"adamax", "rmsprop", "adagrad", "rprop", "sign", "signum"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MuonGroups:
+    """Two optimizers to build: ``Muon(groups.muon)`` and ``AdamW(groups.adamw)``.
+
+    ``muon`` are the groups of whichever optimizer of matrices the plan is for.
+
+    Attributes:
+        adamw: the groups of the AdamW beside it: all other parameters.
+    """
+
+    muon: list[dict[str, Any]]
+    adamw: list[dict[str, Any]]
+
+
+def param_groups(
+    plan: PlanContent,
+    model: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    eps: float | tuple[float | None, float] | None = None,
+    betas: tuple[float, float] | None = None,
+    decoupled: bool | None = None,
+    independent_decay: bool = False,
+    vector_weight_decay: float | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Parameter groups for one optimizer, from the hyperparameters that are right at the base.
+
+    Parameters with the same factors share a group. Each group has the settings (``lr``,
+    ``weight_decay``, ``eps``), the names of its parameters (``param_names``) and its ``lr_factor``:
+    a schedule that sets absolute rates multiplies by it, ``group["lr"] = rate *
+    group["lr_factor"]``. Frozen parameters are left out.
+
+    For an optimizer that the library does not know by name, plan with its family; then ``eps`` is
+    set only if given here, and a weight decay needs ``decoupled`` to say how it is applied.
+
+    Args:
+        plan: made for an optimizer of all parameters.
+        model: of the plan.
+        lr: the learning rate at the base.
+        weight_decay: at the base.
+        eps: epsilon at the base. Adafactor's is a pair, as in torch: what is added to squares, and
+            the smallest size of a weight that steps are proportional to.
+        betas: at the base; needed where a scheme or a rule of the run moves them.
+        decoupled: whether lr * weight_decay * w is subtracted from the weight.
+        independent_decay: the optimizer subtracts ``weight_decay * w`` and not
+            ``lr * weight_decay * w``; then the factor of a group's decay is that of lr times decay.
+        vector_weight_decay: of gains and biases (usually 0); ``weight_decay`` unless given.
+        options: copied into every group.
+
+    Raises:
+        ValueError: decay that is coupled to an entrywise optimizer, which cannot transfer; an
+            optimizer of matrices alone, which needs ``muon_groups``.
+    """
+    if plan.family.matrices_only:
+        raise ValueError(
+            f"{plan.optimizer} trains matrices only and needs AdamW beside it. Use "
+            "groups = plan.muon_groups(model, lr=..., adamw_lr=...), then Muon(groups.muon) and "
+            "AdamW(groups.adamw)."
+        )
+    decays = (weight_decay, weight_decay if vector_weight_decay is None else vector_weight_decay)
+    decoupled = True if independent_decay else decoupled
+    check_decay(plan.optimizer, plan.family, max(decays), decoupled)
+    if max(decays) and plan.optimizer in _MAY_DECOUPLE and not independent_decay:
+        options["decoupled_weight_decay"] = True
+    if betas is not None:
+        options["betas"] = betas_at(plan, betas)
+    elif (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0) and plan.family is Family.ENTRYWISE:
+        moves = (
+            f"scales 1 - beta by {plan.one_minus_beta:.6g}"
+            if plan.one_minus_beta != 1.0
+            else f"takes beta2 to the power {plan.log_beta2:.6g}"
+        )
+        raise ValueError(
+            f"{plan.title} {moves} at this batch size and duration. Pass the base run's "
+            "betas=(..., ...)."
+        )
+    sizes = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
+    if plan.optimizer == "adafactor" or isinstance(eps, tuple):
+        eps = None
+    groups = _groups(
+        check(plan, model),
+        plan.prescriptions,
+        lr=lr,
+        decays=decays,
+        eps=EPSILON.get(plan.optimizer) if eps is None else eps,
+        independent=independent_decay,
+        options=options,
+    )
+    if plan.optimizer == "adafactor":
+        _scale_smallest_weights(groups, plan, sizes)
+    return groups
+
+
+def muon_groups(
+    plan: PlanContent,
+    model: nn.Module,
+    *,
+    lr: float,
+    adamw_lr: float,
+    weight_decay: float = 0.0,
+    adamw_weight_decay: float | None = None,
+    vector_weight_decay: float | None = None,
+    eps: float = 1e-8,
+    matrix_eps: float | None = None,
+    betas: tuple[float, float] | None = None,
+    independent_decay: bool = False,
+) -> MuonGroups:
+    """Parameter groups for Muon (hidden matrices) and for the AdamW beside it (all the rest).
+
+    With ``torch.optim.Muon`` the family ``"muon"`` is its default adjustment and ``"muon-rms"`` is
+    ``adjust_lr_fn="match_rms_adamw"``. Any other optimizer of matrices (Shampoo, SOAP, AdaMuon,
+    MuonH) takes the place of Muon.
+
+    Args:
+        plan: made for an optimizer of matrices.
+        model: of the plan.
+        lr: Muon's, at the base.
+        adamw_lr: AdamW's, at the base.
+        weight_decay: Muon's.
+        adamw_weight_decay: AdamW's; ``weight_decay`` unless given.
+        vector_weight_decay: of gains and biases; ``adamw_weight_decay`` unless given.
+        eps: AdamW's epsilon at the base.
+        matrix_eps: the epsilon of an optimizer in the place of Muon, if it is to be scaled.
+        betas: AdamW's, at the base.
+        independent_decay: as in ``param_groups``, for both.
+
+    Raises:
+        ValueError: an optimizer of all parameters, which needs ``param_groups``; decay on a sphere.
+    """
+    if not plan.family.matrices_only:
+        raise ValueError(
+            f"This plan is for {plan.optimizer}, which trains every parameter. Use "
+            "plan.param_groups, or plan with optimizer='muon'."
+        )
+    if weight_decay and plan.family is Family.SPHERE:
+        refuse_decay_on_a_sphere(plan.optimizer, weight_decay)
+    tensors = check(plan, model)
+    others = weight_decay if adamw_weight_decay is None else adamw_weight_decay
+    beside: dict[str, Any] = {}
+    if betas is not None:
+        beside["betas"] = betas_at(plan, betas)
+    return MuonGroups(
+        muon=_groups(
+            tensors,
+            [p for p in plan.prescriptions if p.family.matrices_only],
+            lr=lr,
+            decays=(weight_decay, weight_decay),
+            eps=matrix_eps,
+            independent=independent_decay,
+            options={},
+        ),
+        adamw=_groups(
+            tensors,
+            [p for p in plan.prescriptions if not p.family.matrices_only],
+            lr=adamw_lr,
+            decays=(others, others if vector_weight_decay is None else vector_weight_decay),
+            eps=eps,
+            independent=independent_decay,
+            options=beside,
+        ),
+    )
+
+
+def betas_at(plan: PlanContent, betas: Iterable[float]) -> tuple[float, ...]:
+    """Decay rates of averages as a plan has them; an average over less than a step is that step."""
+    moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
+    if plan.log_beta2 != 1.0 and len(moved) > 1:
+        moved[1] = moved[1] ** plan.log_beta2
+    return tuple(moved)
+
+
+def check_decay(
+    optimizer: str, family: Family, weight_decay: float, decoupled: bool | None
+) -> None:
+    """Refuse a weight decay that no factor makes transfer."""
+    if not weight_decay or family is Family.RAW:  # coupled to SGD, L2 scales as decay does
+        return
+    if optimizer in ("lamb", "lars"):
+        raise ValueError(
+            f"{optimizer} adds weight_decay * w to its direction and then gives the sum the size "
+            "of the weight, so how strong the decay is depends on what it is added to: no factor "
+            "makes it transfer. Use weight_decay=0, or AdamW."
+        )
+    if decoupled is False:
+        raise ValueError(
+            "Weight decay that is added to the gradient of an entrywise optimizer cannot be made "
+            "to transfer (Tensor Programs V, Appendix B.3). Use decoupled decay or weight_decay=0."
+        )
+    if decoupled or optimizer in _DECOUPLED or optimizer in _MAY_DECOUPLE:
+        return
+    if optimizer in _COUPLED:
+        raise ValueError(
+            f"{optimizer} adds weight_decay to the gradient and then divides by the gradient's "
+            "size, so the strength of the decay depends on the gradient, which depends on width "
+            "and depth: no factor makes it transfer (Tensor Programs V, Appendix B.3). Use an "
+            "optimizer with decoupled decay, such as AdamW, or weight_decay=0. If your "
+            f"implementation of {optimizer} decouples it, pass decoupled=True."
+        )
+    raise ValueError(
+        f"How does your {optimizer} optimizer apply weight_decay={weight_decay:g}? Pass "
+        "decoupled=True if it subtracts lr * weight_decay * w from the weight, as AdamW does; "
+        "decay added to the gradient cannot transfer in this family."
+    )
+
+
+def refuse_decay_on_a_sphere(optimizer: str, weight_decay: float) -> None:
+    """Raise the error of a decay of matrices whose norm is kept."""
+    raise ValueError(
+        f"{optimizer} keeps the norm of every matrix, so weight_decay={weight_decay:g} "
+        "would only shrink the sphere (arXiv 2603.28743, Theorem 1). Pass weight_decay=0, and "
+        "a decay of the AdamW beside it for the rest."
+    )
+
+
+def _scale_smallest_weights(
+    groups: list[dict[str, Any]], plan: PlanContent, sizes: tuple[float | None, float]
+) -> None:
+    """The second of Adafactor's epsilons is a size of weights: it follows their initialization.
+
+    Then a tensor that starts at zero takes the steps that its role must take.
+    """
+    square, smallest = sizes
+    for group in groups:
+        group["eps"] = (square, smallest * plan[group["param_names"][0]].init)
+
+
+def _groups(
+    tensors: dict[str, nn.Parameter],
+    prescriptions: Iterable[Prescription],
+    *,
+    lr: float,
+    decays: tuple[float, float],
+    eps: float | None,
+    independent: bool,
+    options: dict[str, Any],
+) -> list[dict[str, Any]]:
+    groups: dict[tuple[object, ...], dict[str, Any]] = {}
+    for p in prescriptions:
+        if not tensors[p.name].requires_grad:
+            continue
+        decay = p.decay * p.lr if independent else p.decay
+        settings: dict[str, float] = {
+            "lr": lr * p.lr,
+            "weight_decay": decays[p.role.kind is Kind.VECTOR] * decay,
+        }
+        if eps is not None:
+            settings["eps"] = eps * (1.0 if p.family is Family.RAW else p.epsilon)
+        # By factors, not by their products: a schedule may start from a learning rate of 0.
+        alike: tuple[object, ...] = (p.lr, p.decay, p.epsilon, p.family, p.role.kind is Kind.VECTOR)
+        alike += (p.init,) if p.family is Family.RELATIVE else ()
+        group = groups.setdefault(
+            alike,
+            {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},
+        )
+        group["params"].append(tensors[p.name])
+        group["param_names"].append(p.name)
+    return list(groups.values())

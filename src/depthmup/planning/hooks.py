@@ -1,0 +1,188 @@
+"""Explicit multipliers: hooks on modules that a plan installs and removes."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from depthmup.planning.prescribe import Multiplier
+from depthmup.planning.sites import Where
+from depthmup.tracing import Hook, named_modules, unwrapped
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiplyOutput:
+    """Forward hook: multiply one tensor of what a module returns, or part of its coordinates."""
+
+    factor: float
+    index: int = 0
+    part: tuple[tuple[int, int], ...] = ()
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        if isinstance(output, Tensor):
+            return output * self._factors(output)
+        return _multiplied(output, self.index, self._factors)
+
+    def _factors(self, tensor: Tensor) -> Tensor | float:
+        if not self.part:
+            return self.factor
+        return _on_part(self.part, self.factor, tensor.new_ones(tensor.shape[-1]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiplyAddition:
+    """Forward hook: x + f(x) becomes x + factor * f(x), of a module that returns the former."""
+
+    factor: float
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if not args or output is args[0] or output.shape != args[0].shape:
+            raise RuntimeError(
+                f"A plan multiplies what {type(module).__name__} adds to its first argument, and "
+                "expected that argument by position, left as it was. Call the module as when the "
+                "plan was made."
+            )
+        return torch.lerp(args[0].to(output.dtype), output, self.factor)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiplyInput:
+    """Forward pre-hook: multiply the first tensor a module is given."""
+
+    factor: float
+    index: int = 0
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], Tensor):
+            return (args[0] * self.factor, *args[1:]), kwargs
+        return _multiplied((args, kwargs), self.index, lambda _: self.factor)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MultiplyParameter:
+    """Forward pre-hook: for one call, part of a parameter is multiplied in the module's own eyes.
+
+    An entry of the instance hides the parameter of the same name, which stays what it is for
+    optimizers, checkpoints and every other module. ``RestoreParameter`` removes the entry.
+    """
+
+    factor: float
+    parameter: str
+    dim: int
+    part: tuple[tuple[int, int], ...] = ()
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        weight = module._parameters[self.parameter]
+        assert weight is not None
+        factors = _on_part(self.part, self.factor, weight.new_ones(weight.shape[self.dim]))
+        shape = [1] * weight.dim()
+        shape[self.dim] = -1
+        module.__dict__[self.parameter] = weight * factors.view(shape)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoreParameter:
+    """Forward hook: what ``MultiplyParameter`` hid is seen again."""
+
+    parameter: str
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        module.__dict__.pop(self.parameter, None)
+
+
+_HOOKS = (
+    MultiplyOutput,
+    MultiplyAddition,
+    MultiplyInput,
+    MultiplyParameter,
+    RestoreParameter,
+)
+
+
+def _on_part(part: tuple[tuple[int, int], ...], factor: float, factors: Tensor) -> Tensor:
+    for start, stop in part:
+        factors[start:stop] = factor
+    return factors
+
+
+def _multiplied(tree: Any, index: int, factors: Callable[[Tensor], Tensor | float]) -> Any:
+    leaves, spec = tree_flatten(tree)
+    tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    tensor = leaves[tensors[index]]
+    leaves[tensors[index]] = tensor * factors(tensor)
+    return tree_unflatten(leaves, spec)
+
+
+def attach(model: nn.Module, multipliers: Iterable[Multiplier]) -> None:
+    """Install the explicit multipliers; those of an earlier plan are removed first.
+
+    Code that ``torch.compile`` made before knows nothing of them (it does not guard on hooks, not
+    even between two models of one class), so its cache is cleared when hooks change.
+    """
+    detach(model)
+    modules = named_modules(model)
+    # A module that runs in several branches (one dropout for two) has one hook for them all.
+    values: dict[Hook, dict[Where, float]] = {}
+    for multiplier in multipliers:
+        for hook in multiplier.hooks:
+            if hook.module not in modules:
+                raise ValueError(
+                    f"The plan multiplies the {hook.side} of module {hook.module!r}, which this "
+                    "model does not have. Apply a plan to the model it was made for."
+                )
+            values.setdefault(hook, {})[multiplier.where] = multiplier.value
+    for hook, by_kind in values.items():
+        module, factor = modules[hook.module], math.prod(by_kind.values())
+        if hook.side == "output":
+            module.register_forward_hook(
+                MultiplyOutput(factor=factor, index=hook.index, part=hook.part)
+            )
+        elif hook.side == "addition":
+            # Before any other: that one multiplies the stream and what was added to it alike.
+            module.register_forward_hook(MultiplyAddition(factor=factor), prepend=True)
+        elif hook.side == "parameter":
+            module.register_forward_pre_hook(
+                MultiplyParameter(
+                    factor=factor, parameter=hook.parameter, dim=hook.dim, part=hook.part
+                ),
+                with_kwargs=True,
+            )
+            module.register_forward_hook(
+                RestoreParameter(parameter=hook.parameter), always_call=True
+            )
+        else:
+            module.register_forward_pre_hook(
+                MultiplyInput(factor=factor, index=hook.index), with_kwargs=True
+            )
+    if values:
+        torch.compiler.reset()
+
+
+def detach(model: nn.Module) -> None:
+    """Remove every explicit multiplier."""
+    removed = False
+    for module in unwrapped(model).modules():
+        for table in (module._forward_hooks, module._forward_pre_hooks):
+            for key, hook in list(table.items()):
+                if isinstance(hook, _HOOKS):
+                    del table[key]
+                    removed = True
+                    module._forward_pre_hooks_with_kwargs.pop(key, None)
+                    module._forward_hooks_with_kwargs.pop(key, None)
+                    module._forward_hooks_always_called.pop(key, None)
+    if removed:
+        torch.compiler.reset()
+
+
+def attached(model: nn.Module) -> int:
+    """How many explicit multipliers are installed."""
+    return sum(
+        isinstance(hook, _HOOKS) and not isinstance(hook, RestoreParameter)
+        for module in unwrapped(model).modules()
+        for table in (module._forward_hooks, module._forward_pre_hooks)
+        for hook in table.values()
+    )

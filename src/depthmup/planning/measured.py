@@ -1,0 +1,202 @@
+"""How large a model's parameters are: measured on their values, or known from what drew them."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from depthmup.planning.initializers import Drawn, by_default
+from depthmup.tracing import parameters, plain_name, unwrapped
+
+# Entries at a time: 128 MiB in double precision, however large the tensor is.
+_CHUNK = 1 << 24
+# How far from what drew it a tensor may lie and still be thought to come from there: 5 sigma.
+_SIGMAS = 5.0
+# Storage in 8 bits of precision rounds by less; quantiles stand for distributions as well.
+_ROUNDING = 2e-3
+# With this many numbers or more, a tensor shows what it was drawn from.
+FEW = 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """Root mean square and kurtosis (about zero) of one or several tensors.
+
+    ``constant`` is the one value they all have, if they do; ``exact`` says that this is the
+    distribution they were drawn from, and no estimate.
+    """
+
+    rms: float
+    kurtosis: float
+    count: int
+    constant: float | None = None
+    exact: bool = False
+
+    @property
+    def error(self) -> float:
+        """Standard error of log(rms)."""
+        if self.exact or not self.count:
+            return 0.0 if self.exact else math.inf
+        # A few numbers do not show their kurtosis: two have none. It is taken as a normal one's.
+        few = self.count < FEW and self.constant is None
+        kurtosis = max(self.kurtosis, 3.0) if few else self.kurtosis
+        return math.sqrt(max(kurtosis - 1, 0.0) / (4 * self.count))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How large the parameters of one model are, by name.
+
+    ``defaults``: what the modules' own ``reset_parameters`` draw, where the values agree with it.
+    """
+
+    measured: Mapping[str, Measured]
+    defaults: Mapping[str, Measured] = field(default_factory=dict)
+
+
+def measure(tensor: Tensor) -> Measured | None:
+    """Measure a parameter; None on the meta device, where there is nothing to measure.
+
+    Sharded tensors are measured as a whole, by all their ranks together.
+    """
+    if tensor.is_meta or tensor.numel() == 0:
+        return None
+    data = tensor.detach()
+    if isinstance(data, DTensor):
+        chunks: Iterable[Tensor] = (data,)
+    else:
+        chunks = data.reshape(-1).split(_CHUNK)
+    squares = fourths = 0.0
+    low, high = math.inf, -math.inf
+    for chunk in chunks:
+        x = chunk.double()
+        squares += _value((x * x).sum())
+        fourths += _value((x * x * x * x).sum())
+        low, high = min(low, -_largest(-x)), max(high, _largest(x))
+    count = tensor.numel()
+    mean_square = squares / count
+    return Measured(
+        rms=math.sqrt(mean_square),
+        kurtosis=fourths / count / mean_square**2 if mean_square > 0 else 1.0,
+        count=count,
+        constant=low if low == high else None,
+    )
+
+
+def _largest(x: Tensor) -> float:
+    """The largest entry; some shards of a tensor may have none."""
+    if not isinstance(x, DTensor):
+        return float(x.max())
+    local = x.to_local()
+    largest = local.max() if local.numel() else local.new_tensor(-math.inf)
+    for dim in range(x.device_mesh.ndim):
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=x.device_mesh.get_group(dim))
+    return float(largest)
+
+
+def _value(scalar: Tensor) -> float:
+    return float(scalar.full_tensor() if isinstance(scalar, DTensor) else scalar)
+
+
+def pooled(parts: Sequence[Measured]) -> Measured:
+    """Several tensors as one."""
+    count = sum(part.count for part in parts)
+    square = sum(part.count * part.rms**2 for part in parts) / count
+    fourth = sum(part.count * part.kurtosis * part.rms**4 for part in parts) / count
+    constants = {part.constant for part in parts}
+    return Measured(
+        rms=math.sqrt(square),
+        kurtosis=fourth / square**2 if square > 0 else 1.0,
+        count=count,
+        constant=constants.pop() if len(constants) == 1 else None,
+        exact=all(part.exact for part in parts),
+    )
+
+
+def drawn_from(drawn: Drawn, measured: Measured, *, sure: bool) -> bool:
+    """Whether measured values may come from this distribution.
+
+    ``sure``: it is known to have drawn the parameter, and only a later change is to be noticed;
+    then a few numbers may be as small as they like, as they often are.
+    """
+    if drawn.rms == 0 or measured.rms == 0:
+        return drawn.rms == measured.rms
+    away = math.log(measured.rms / drawn.rms)
+    if drawn.constant is not None:
+        return abs(away) <= _ROUNDING
+    if sure and measured.count < FEW and away < 0:
+        return True
+    kurtosis = measured.kurtosis if drawn.kurtosis is None else drawn.kurtosis
+    error = math.sqrt(max(kurtosis - 1, 0.0) / (4 * measured.count))
+    return abs(away) <= _SIGMAS * error + _ROUNDING
+
+
+def exactly(drawn: Drawn, count: int) -> Measured:
+    """A distribution in the place of a measurement."""
+    return Measured(
+        rms=drawn.rms,
+        kurtosis=drawn.kurtosis or 1.0,
+        count=count,
+        constant=drawn.constant,
+        exact=True,
+    )
+
+
+def with_exact(
+    measured: Mapping[str, Measured], known: Mapping[str, Measured]
+) -> dict[str, Measured]:
+    """Measurements, replaced by what drew the values where it is known and they still show it."""
+    result = dict(measured)
+    for name, values in measured.items():
+        source = known.get(name)
+        if source is not None and drawn_from(_drawn(source), values, sure=True):
+            result[name] = source
+    return result
+
+
+def _drawn(exact: Measured) -> Drawn:
+    return Drawn(rms=exact.rms, kurtosis=exact.kurtosis, constant=exact.constant)
+
+
+def known_sizes(model: nn.Module, drawn: Mapping[str, Drawn]) -> dict[str, Measured]:
+    """The sizes of those of a model's parameters whose distribution was recorded."""
+    plain = {plain_name(name): d for name, d in drawn.items()}
+    return {
+        name: exactly(plain[name], p.numel())
+        for name, p in parameters(model).items()
+        if name in plain
+    }
+
+
+def set_numbers(model: nn.Module, names: Iterable[str]) -> dict[str, Drawn]:
+    """Parameters of one value, taken for what they are set to and not for a draw."""
+    tensors = parameters(model)
+    values = {name: measure(tensors[name]) for name in names}
+    return {
+        name: Drawn(rms=value.rms, constant=value.constant)
+        for name, value in values.items()
+        if value is not None and value.constant is not None
+    }
+
+
+def sizes_of(model: nn.Module, known: Mapping[str, Measured]) -> Sizes | None:
+    """How large a model's parameters are; None if it has no values and not all are known.
+
+    ``known`` are the sizes of what drew them, believed where the values agree.
+    """
+    estimates = {name: measure(p) for name, p in parameters(model).items()}
+    if any(estimate is None for estimate in estimates.values()):
+        return Sizes(measured=dict(known)) if estimates.keys() <= known.keys() else None
+    measured = with_exact({name: m for name, m in estimates.items() if m is not None}, known)
+    if all(m.exact for m in measured.values()):
+        return Sizes(measured=measured)
+    defaults = {plain_name(name): drawn for name, drawn in by_default(unwrapped(model)).items()}
+    fitting = {
+        name: exactly(drawn, measured[name].count)
+        for name, drawn in defaults.items()
+        if name in measured and drawn_from(drawn, measured[name], sure=False)
+    }
+    return Sizes(measured=measured, defaults=fitting)

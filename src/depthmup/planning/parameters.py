@@ -1,0 +1,262 @@
+"""Places: what each parameter of a model is, how it grew from the base, and where it stands."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from depthmup.planning.comparison import Comparison, Reading
+from depthmup.planning.declared import DeclaredRole
+from depthmup.planning.depth import Membership
+from depthmup.planning.pair import Pair
+from depthmup.planning.roles import (
+    Growth,
+    MixturePart,
+    NotUnderstood,
+    kind_and_ratios,
+    lookup_use,
+    matrix_use,
+)
+from depthmup.rules import Kind, Part, Ratios, Role
+from depthmup.tracing import Facts, How, Use, pattern_of, patterns_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParameterPlace:
+    """One parameter: what it is, how it grew, where it stands.
+
+    ``branches`` are the labels of the branches it lies in, outermost first; ``names`` all its names
+    where it is tied; ``embeds`` says that rows of it are looked up, beside any other use.
+
+    Attributes:
+        name, shape: of the parameter.
+        base_name, base_shape: of its counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    base_name: str
+    base_shape: tuple[int, ...]
+    role: Role
+    ratios: Ratios
+    branches: tuple[str, ...] = ()
+    embeds: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Located:
+    """The place of every parameter, and notes on those that no rule covers."""
+
+    places: tuple[ParameterPlace, ...]
+    notes: tuple[str, ...]
+
+
+def located(
+    pair: Pair, reading: Reading, membership: Membership, parts: Mapping[str, MixturePart]
+) -> Located:
+    """The place of every parameter."""
+    notes: list[str] = []
+    outside = _repeated_outside(pair, reading, membership, parts)
+    if outside:
+        if not pair.branches[0] and not pair.overruled:
+            raise NotUnderstood(_no_depth_rule(outside))
+        notes.append(_no_depth_rule(outside))
+    if reading.branching is not None:
+        notes += _on_the_stream(pair, reading.branching, membership)
+    places = tuple(_place(name, pair, reading, membership, parts.get(name)) for name in pair.names)
+    if reading.comparison is not None:
+        notes += _unused(pair, reading)
+        _refuse_mixed_inputs(pair, reading.comparison)
+    notes += _mixed_growth(pair.growth)
+    return Located(places=places, notes=tuple(notes))
+
+
+def _place(
+    name: str,
+    pair: Pair,
+    reading: Reading,
+    membership: Membership,
+    mixture: MixturePart | None,
+) -> ParameterPlace:
+    growth, uses = pair.growth[name], reading.uses.get(name, ())
+    role, ratios, branches = _role(
+        growth, uses, membership, pair.roles.get(name), mixture, frozen=name in pair.frozen
+    )
+    return ParameterPlace(
+        name=name,
+        names=pair.names[name],
+        shape=growth.shape,
+        base_name=pair.base_of[name],
+        base_shape=growth.base_shape,
+        role=role,
+        ratios=ratios,
+        branches=branches,
+        embeds=lookup_use(uses) is not None,
+    )
+
+
+def _role(
+    growth: Growth,
+    uses: tuple[Use, ...],
+    membership: Membership,
+    declared: DeclaredRole | None,
+    mixture: MixturePart | None,
+    *,
+    frozen: bool,
+) -> tuple[Role, Ratios, tuple[str, ...]]:
+    """The role of one parameter, its ratios, and the branches it lies in."""
+    if not uses and declared is None:
+        if frozen:
+            return Role(kind=Kind.VECTOR), Ratios(), ()
+        if _is_vector(growth):
+            return Role(kind=Kind.VECTOR), Ratios(fan_out=growth.along(growth.growing)), ()
+    name = growth.name
+    labels, depth, shared = membership.inside.get(name, ((), 1.0, False))
+    kind, fans, tied = kind_and_ratios(
+        growth,
+        uses,
+        declared,
+        stacked=name in membership.stacked,
+        # A shared expert is a dense layer.
+        mixture=None if mixture is None or mixture.part is Part.SHARED else mixture,
+    )
+    if labels and uses and all(use.divided for use in uses):
+        # Its rows are those of all layers: each branch reads as many as in the base.
+        fans = replace(fans, fan_out=fans.fan_out / depth)
+    role = Role(
+        kind=kind,
+        in_branch=bool(labels),
+        last=name in membership.last and bool(labels),
+        tied=tied and kind is Kind.READOUT,
+        shared=shared,
+        part=mixture.part if mixture is not None and declared is None else None,
+    )
+    return role, replace(fans, depth=depth), labels
+
+
+def _is_vector(growth: Growth) -> bool:
+    """Whether a shape has one dimension at most, so that its role needs no use to show it."""
+    return sum(size != 1 for size in growth.shape) <= 1
+
+
+def _refuse_mixed_inputs(pair: Pair, comparison: Comparison) -> None:
+    """Refuse a matrix that reads coordinates of which some grow and others do not.
+
+    What reads n growing coordinates learns at 1/n and what reads fixed ones at 1: one learning rate
+    for both would let the fixed ones vanish.
+    """
+    for name in pair.names.keys() - pair.roles.keys():
+        base_uses = comparison.base.uses[pair.base_of[name]]
+        for i, use in enumerate(comparison.facts.uses[name]):
+            base_use = base_uses[min(i, len(base_uses) - 1)] if base_uses else use
+            if len(use.pieces) != len(base_use.pieces):
+                continue
+            growth = [a / b for a, b in zip(use.pieces, base_use.pieces, strict=True)]
+            if len(set(growth)) > 1:
+                raise NotUnderstood(_mixed(name, use.pieces, growth))
+
+
+def _mixed(name: str, pieces: Sequence[int], growth: Sequence[float]) -> str:
+    parts = ", ".join(
+        f"{size} ({ratio:g}-fold)" for size, ratio in zip(pieces, growth, strict=True)
+    )
+    return (
+        f"{name} reads coordinates put together from parts that grow differently: {parts}. The "
+        "learning rate that is right for those that grow lets the others vanish, and no rate "
+        "serves both. Give each part a matrix of its own and add the results, which computes the "
+        "same: self.a(x) + self.b(y) in place of self.linear(torch.cat([x, y], -1)). To plan it "
+        f"by its whole fan-in all the same, declare it: roles={{{name!r}: 'hidden'}} (or readout)."
+    )
+
+
+def _repeated_outside(
+    pair: Pair, reading: Reading, membership: Membership, parts: Iterable[str]
+) -> list[str]:
+    """Matrices of layers that the model repeats more often than the base, outside of branches."""
+    # A layer is repeated where several parameters have one counterpart.
+    copies = Counter(pair.base_of.values())
+    exempt = {*pair.roles, *parts, *membership.inside, *membership.beside}
+    return [
+        name
+        for name, counterpart in pair.base_of.items()
+        if copies[counterpart] > 1
+        and name not in exempt
+        and matrix_use(reading.uses.get(name, ())) is not None
+    ]
+
+
+def _no_depth_rule(names: list[str]) -> str:
+    """What to do about matrices that repeat outside of every branch."""
+    return (
+        f"The model repeats {patterns_of(names, most=3)} more often than the base, but outside "
+        "of every residual branch (stream + branch) that was found or declared, so no depth rule "
+        "covers them. Write the addition plainly, with no factor on the stream, use the same "
+        "depth, declare the branches: branches={'layers.*.attention': ('layers.*.norm1',), ...}, "
+        f"or, if they need no depth factor, say so: roles={{{pattern_of(names[0])!r}: 'hidden'}}."
+    )
+
+
+def _on_the_stream(pair: Pair, comparison: Comparison, membership: Membership) -> Iterator[str]:
+    """A note on what acts on the stream itself once per layer, which no depth rule covers."""
+    exempt = {*pair.roles, *membership.inside}
+    facts, base = comparison.facts, comparison.base
+    acting = [
+        name
+        for name in pair.names
+        if name not in exempt and _grows_with_depth(name, pair.base_of, facts, base)
+    ]
+    # A norm on the stream undoes what gains on it add up to.
+    if acting and not any(stream.normalized for stream in facts.residuals.streams):
+        yield _each_layer(acting)
+
+
+def _grows_with_depth(name: str, base_of: Mapping[str, str], facts: Facts, base: Facts) -> bool:
+    """Whether something that is no matrix acts once per layer, in parameters or in slices."""
+    uses, base_uses = facts.uses[name], base.uses[base_of[name]]
+    if any(use.how is How.MATRIX for use in uses):
+        return False
+    copies = Counter(base_of.values())
+    repeated = copies[base_of[name]] > 1 and any(use.reads_stream for use in uses)
+    sliced = len(uses) > len(base_uses) and any(use.slices for use in uses)
+    return repeated or sliced
+
+
+def _each_layer(names: list[str]) -> str:
+    return (
+        f"{patterns_of(names, most=3)} act on the stream itself once per layer, outside of "
+        "every branch (gains of the stream, vectors that each layer adds), so their effects add up "
+        "over depth and no depth rule covers them: they take no depth factor. Put them inside a "
+        "branch, or check their learning rate at the target depth."
+    )
+
+
+def _unused(pair: Pair, reading: Reading) -> Iterator[str]:
+    """A note on vectors without influence on the output; of frozen ones nothing need be said."""
+    idle = [
+        name
+        for name, growth in pair.growth.items()
+        if not reading.uses.get(name)
+        and name not in pair.roles
+        and name not in pair.frozen
+        and _is_vector(growth)
+    ]
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        yield (
+            f"{idle[0]}{more} has no influence on the output for these example_inputs (a mask "
+            "token, perhaps). It is planned as a vector outside of all branches; pass inputs that "
+            "use it if it lies in one."
+        )
+
+
+def _mixed_growth(growth: Mapping[str, Growth]) -> Iterator[str]:
+    """A note on a base that is narrower in some dimensions and wider in others."""
+    wider = [g for g in growth.values() if any(r > 1 for r in g.ratios)]
+    narrower = [g for g in growth.values() if any(r < 1 for r in g.ratios)]
+    if wider and narrower:
+        yield (
+            f"The base is narrower in some dimensions (first: {wider[0].words}) and wider in "
+            f"others (first: {narrower[0].words}). Every parameter follows its own ratios."
+        )

@@ -1,0 +1,321 @@
+"""Prescriptions: what a scheme says about each parameter and each multiplier of one model."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from depthmup.planning.anatomy import Anatomy
+from depthmup.planning.parameters import ParameterPlace
+from depthmup.planning.roles import NotUnderstood
+from depthmup.planning.sites import Site, Where
+from depthmup.rules import (
+    ONE,
+    Family,
+    Kind,
+    Laws,
+    Part,
+    Power,
+    Ratios,
+    Role,
+    Scheme,
+    fold,
+    sized_as_router,
+)
+from depthmup.tracing import Hook
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prescription:
+    """The factors of one parameter, each on the value that is right at the base model.
+
+    ``init`` is on the base's standard deviation, ``lr``, ``epsilon`` and ``decay`` on what the user
+    gives the optimizer. They contain ``folded``, the multiplier that the parameter carries in place
+    of the forward pass. ``laws`` are the laws before folding; ``family`` is the optimizer family
+    that trains this parameter.
+
+    Attributes:
+        name, names: of the parameter, and all names of one that is shared.
+        shape, base_shape: of it, and of its counterpart.
+        base_name: of the counterpart.
+        role: what it is in the theory.
+        ratios: by how much its dimensions grew.
+        branches: the residual branches that it is in.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    base_name: str
+    base_shape: tuple[int, ...]
+    role: Role
+    ratios: Ratios
+    branches: tuple[str, ...]
+    family: Family
+    laws: Laws
+    folded: float
+    init: float
+    lr: float
+    epsilon: float
+    decay: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Multiplier:
+    """One forward multiplier: carried by parameters (``folds``) or by hooks on modules.
+
+    ``value = base * law.at(ratios) / own``, where ``own`` is what the model itself already
+    multiplies by and ``base`` is what the person chose for the base.
+
+    Attributes:
+        where: a parameter's use, the logits of attention, or a branch.
+        label: in words.
+        value: of the multiplier at this size.
+        law: how it depends on size.
+        hooks: which apply it; none where parameters carry it.
+    """
+
+    where: Where
+    label: str
+    value: float
+    law: Power
+    own: float = 1.0
+    base: float = 1.0
+    folds: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+
+def served_by(family: Family, kind: Kind, rank: int) -> Family:
+    """Matrix optimizers train hidden matrices stored as matrices; the rest goes beside them."""
+    return Family.ENTRYWISE if family.matrices_only and rank != 2 else family.serving(kind)
+
+
+# A model's own numbers may be held in single precision.
+_SINGLE = 1e-6
+# Their factors are those of the longer side of a matrix, which no power of the ratios knows.
+_BY_LONGER_SIDE = (Family.SPECTRAL, Family.SPECTRAL_RMS)
+
+
+def prescribe(
+    anatomy: Anatomy,
+    scheme: Scheme,
+    family: Family,
+    *,
+    run: Ratios,
+    folding: bool,
+    multiplier: float = 1.0,
+    init_scale: float = 1.0,
+) -> tuple[tuple[Prescription, ...], tuple[Multiplier, ...]]:
+    """One prescription for every parameter, and the multipliers other than 1.
+
+    ``multiplier`` is that of every branch at the base and ``init_scale`` that of initial weights of
+    matrices inside branches, both beside the model's own.
+    """
+    roles = {parameter.name: _laws(parameter, scheme, family) for parameter in anatomy.places}
+    located = {site.parameter for site in anatomy.sites if site.where is Where.READOUT}
+    for parameter in anatomy.places:
+        if (
+            parameter.name not in located
+            and roles[parameter.name].forward.at(parameter.ratios) != 1.0
+        ):
+            roles[parameter.name] = _without_multiplier(parameter, roles[parameter.name], family)
+    multipliers = []
+    carried: dict[str, float] = {}
+    unfolded = _explicit(anatomy.sites, folding)
+    for index, site in enumerate(anatomy.sites):
+        factor = _multiplier(site, scheme, roles, multiplier, folding=index not in unfolded)
+        if factor is None:
+            continue
+        multipliers.append(factor)
+        for name in factor.folds:
+            carried[name] = carried.get(name, 1.0) * factor.value
+    prescriptions = tuple(
+        _prescription(
+            parameter, roles[parameter.name], family, run, carried.get(parameter.name, 1.0)
+        )
+        for parameter in anatomy.places
+    )
+    if init_scale != 1.0:
+        prescriptions = _rescaled(prescriptions, init_scale)
+    return prescriptions, tuple(multipliers)
+
+
+def _rescaled(
+    prescriptions: tuple[Prescription, ...], init_scale: float
+) -> tuple[Prescription, ...]:
+    """Prescriptions in which matrices inside branches start from so many times their scale.
+
+    Gains and biases keep theirs: a gain of one and a bias of zero are no random weights. Which
+    dimensions grow plays no part, so that sweeps of depth alone scale the same weights.
+    """
+    concerned = [p.role.in_branch and len(p.shape) > 1 for p in prescriptions]
+    if not any(concerned):
+        raise NotUnderstood(
+            "The initial scale is that of matrices inside residual branches, and none was found. "
+            "Tune something else, or declare the branches."
+        )
+    return tuple(
+        replace(p, init=p.init * init_scale) if inside else p
+        for p, inside in zip(prescriptions, concerned, strict=True)
+    )
+
+
+def _laws(parameter: ParameterPlace, scheme: Scheme, family: Family) -> Laws:
+    """The scheme's laws, with what Muon's own factor lacks where only one side of a matrix grows.
+
+    An update of spectral norm sqrt(out/in) is what maximal updates are. Muon's has the norm
+    sqrt(max(1, rows/columns)), or 0.2 sqrt(max(rows, columns)): the same only if both sides grow
+    alike, or if there are more rows than columns.
+    """
+    served = served_by(family, parameter.role.kind, len(parameter.shape))
+    laws, ratios = scheme.laws(parameter.role, served), parameter.ratios
+    concerned = served in _BY_LONGER_SIDE and scheme.follows_width
+    router = parameter.role.part is Part.ROUTER and scheme.experts is not None
+    if not concerned or ratios.fan_in == ratios.fan_out * (ratios.experts if router else 1.0):
+        return laws
+    (rows, columns), (rows_before, columns_before) = parameter.shape, parameter.base_shape
+    out = Power(fan_out=Fraction(1))
+    if router:
+        out = sized_as_router(out)
+    grow = [out, Power(fan_in=Fraction(1))]
+    if rows != rows_before * out.at(ratios):  # stored as (in, out)
+        grow.reverse()
+    wide = rows <= columns and rows_before <= columns_before
+    if not wide and (rows < columns or rows_before < columns_before):
+        raise NotUnderstood(
+            f"{parameter.name} has more rows than columns in one of the two models and fewer in "
+            f"the other ({list(parameter.base_shape)} in the base, {list(parameter.shape)} in the "
+            "model): Muon's updates differ. Use a base in which it is the same way, or AdamW."
+        )
+    if served is Family.SPECTRAL:
+        own = ONE if wide else (grow[0] / grow[1]) ** Fraction(1, 2)
+    else:
+        own = grow[1 if wide else 0] ** Fraction(1, 2)
+    # What the laws took the update's norm to be: of entries ``size`` as one of rank one has.
+    size = served.response.size(Kind.HIDDEN)
+    if router:
+        size = sized_as_router(size)
+    taken = size * (out * Power(fan_in=Fraction(1))) ** Fraction(1, 2)
+    lacking = taken / own
+    return replace(laws, lr=laws.lr * lacking, decay=laws.decay / lacking)
+
+
+def _without_multiplier(parameter: ParameterPlace, laws: Laws, family: Family) -> Laws:
+    """The laws of a readout whose forward multiplier A has no known place: A moves into the weight.
+
+    Exact for every family, as ``rules.fold`` is. A weight that is also an embedding cannot carry A.
+    """
+    if parameter.embeds:
+        raise NotUnderstood(
+            f"What {' = '.join(parameter.names)} gives as a readout must be multiplied by "
+            f"{laws.forward.at(parameter.ratios):.6g}, which the weight cannot carry as it is also "
+            "an embedding, and without a trace of the forward pass the place is unknown. Pass "
+            "example_inputs that can be followed, untie the two, or use the same width in the base."
+        )
+    response = served_by(family, parameter.role.kind, len(parameter.shape)).response
+    step = laws.forward ** (1 + response.gradient - response.weight)
+    return Laws(
+        init=laws.init * laws.forward,
+        forward=ONE,
+        lr=laws.lr * step,
+        epsilon=laws.epsilon / laws.forward**response.epsilon_degree,
+        decay=laws.decay / step,
+    )
+
+
+def _explicit(sites: Sequence[Site], folding: bool) -> set[int]:
+    """The sites whose multipliers stay in the forward pass.
+
+    Where one hook serves several sites (one dropout for two branches) all of them are explicit as
+    soon as one is.
+    """
+    explicit = {
+        i
+        for i, site in enumerate(sites)
+        if not site.folds or (not folding and site.where is not Where.CONSTANT)
+    }
+    while True:
+        hooked = {hook for i in explicit for hook in sites[i].hooks}
+        more = {i for i, site in enumerate(sites) if hooked & set(site.hooks)}
+        if more <= explicit:
+            return explicit
+        explicit |= more
+
+
+def _multiplier(
+    site: Site, scheme: Scheme, laws: Mapping[str, Laws], of_branches: float, *, folding: bool
+) -> Multiplier | None:
+    own, base = site.own if scheme.follows_width else 1.0, 1.0
+    if site.where is Where.BRANCH:
+        law, base = scheme.branch, of_branches
+        # A scheme that leaves depth alone leaves the model's own rule for depth alone, too.
+        follows = scheme.follows_depth or (site.ratios.depth == 1 and scheme.follows_width)
+        own = site.own if follows else 1.0
+    elif site.where is Where.LOGITS:
+        law = scheme.width.attention_logits
+    elif site.where is Where.READOUT:
+        law = laws[str(site.parameter)].forward
+    elif site.where is Where.EXPERTS:
+        law = ONE if scheme.experts is None else Power(active=Fraction(-1))
+    else:  # the tied embedding's forward law is the readout's, not the lookup's
+        law = ONE
+    value = base * law.at(site.ratios) / own
+    if math.isclose(value, 1.0, rel_tol=_SINGLE):
+        return None
+    folds = site.folds if folding else ()
+    if not folds and not site.hooks:
+        raise NotUnderstood(_no_place(site, value))
+    return Multiplier(
+        where=site.where,
+        label=site.label,
+        value=value,
+        law=law,
+        own=own,
+        base=base,
+        folds=folds,
+        hooks=() if folds else site.hooks,
+    )
+
+
+def _no_place(site: Site, value: float) -> str:
+    start = (
+        f"The {site.where} at {site.label} must be multiplied by {value:.6g}, but no parameter can "
+        "carry it exactly (something nonlinear, a norm, or another reader stands between, or the "
+        "weight is used elsewhere) and it is not the output of a module. "
+    )
+    if site.where is Where.BRANCH:
+        return start + (
+            "Give the branch a module: x + self.branch(f(x)) with self.branch = depthmup.Branch(), "
+            "which has no parameters."
+        )
+    if site.where is Where.LOGITS:
+        return start + (
+            "Grow the number of heads instead of their size, or compute queries with a module of "
+            "their own."
+        )
+    return start + "Compute it with a module (nn.Linear, nn.Embedding) of its own."
+
+
+def _prescription(
+    parameter: ParameterPlace, laws: Laws, family: Family, run: Ratios, folded: float
+) -> Prescription:
+    served = served_by(family, parameter.role.kind, len(parameter.shape))
+    ratios = replace(parameter.ratios, batch=run.batch, duration=run.duration)
+    moved = fold(folded, served)
+    return Prescription(
+        name=parameter.name,
+        names=parameter.names,
+        shape=parameter.shape,
+        base_name=parameter.base_name,
+        base_shape=parameter.base_shape,
+        role=parameter.role,
+        ratios=ratios,
+        branches=parameter.branches,
+        family=served,
+        laws=laws,
+        folded=folded,
+        init=laws.init.at(ratios) * moved.init,
+        lr=laws.lr.at(ratios) * moved.lr,
+        epsilon=laws.epsilon.at(ratios) * moved.epsilon,
+        decay=laws.decay.at(ratios) * moved.decay,
+    )

@@ -1,0 +1,192 @@
+"""Sites: the places of a forward pass that a scheme multiplies by a factor."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from depthmup.planning.comparison import Comparison
+from depthmup.planning.own_constants import equal
+from depthmup.planning.roles import NotUnderstood
+from depthmup.rules import Ratios
+from depthmup.tracing import Facts, Hook, Placement, pattern_of
+
+
+class Where(StrEnum):
+    """Which law multiplies a site."""
+
+    BRANCH = "branch"  # Scheme.branch
+    READOUT = "readout"  # Laws.forward of the readout
+    INPUT = "input"  # Laws.forward of the embedding; there to undo a model's own scale
+    CONSTANT = "own constant"  # no law: there to undo a model's own scale of any other weight
+    EXPERTS = "sum over experts"  # 1/K, where nothing averages the active experts
+    LOGITS = "attention logits"  # WidthRule.attention_logits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """One place to multiply. ``own`` is how the model's own constant there already grows.
+
+    ``folds`` are the parameters that carry the multiplier when folded (empty: it cannot be),
+    ``hooks`` the tensors to multiply when it is kept explicit (empty: it cannot be).
+
+    Attributes:
+        where: a parameter's use, the logits of attention, or a branch.
+        label: in words.
+        ratios: by how much sizes grew there.
+        parameter: whose use it is, if it is one's.
+    """
+
+    where: Where
+    label: str
+    ratios: Ratios
+    own: float = 1.0
+    folds: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    parameter: str | None = None
+
+
+def branch_sites(
+    facts: Facts, depth: Mapping[int, float], own: Mapping[int, float]
+) -> tuple[Site, ...]:
+    """One site for every branch.
+
+    Branches that end in the same weights (tied across depth) are one site: the weights carry the
+    multiplier once.
+    """
+    multipliers = {i: (depth[i], own[i]) for i in depth}
+    folds, hooks = _folds(facts, multipliers), _hooks(facts, multipliers)
+    distinct: dict[object, Site] = {}
+    for branch in facts.residuals.branches:
+        i = branch.index
+        site = Site(
+            where=Where.BRANCH,
+            label=branch.label,
+            ratios=Ratios(depth=depth[i]),
+            own=own[i],
+            folds=tuple(sorted(folds[i])),
+            hooks=hooks[i],
+        )
+        key = (len(branch.parents), depth[i], site.folds) if site.folds else i
+        distinct.setdefault(key, site)
+    return tuple(distinct.values())
+
+
+Multipliers: TypeAlias = Mapping[int, tuple[float, float]]
+
+
+def _folds(facts: Facts, multipliers: Multipliers) -> dict[int, frozenset[str]]:
+    """For each branch the parameters that can carry its multiplier.
+
+    A parameter can when all its uses are last in branches with the same multiplier.
+    """
+    uses = {name: {(name, use.node) for use in same} for name, same in facts.uses.items()}
+    candidates = {i: carriers.parameters for i, carriers in enumerate(facts.carriers)}
+    chosen: dict[int, Placement] = {}
+    for index, placements in candidates.items():
+        for placement in placements:
+            if all(uses[name] <= placement.uses for name in placement.parameters):
+                chosen[index] = placement
+                break
+    # Layers tied across depth: the same parameters are last in every branch.
+    rest = {i: p[0] for i, p in candidates.items() if i not in chosen and p}
+    for index, placement in rest.items():
+        alike = [p for i, p in rest.items() if multipliers[i] == multipliers[index]]
+        covered = frozenset().union(*(p.uses for p in alike))
+        if all(uses[name] <= covered for name in placement.parameters):
+            chosen[index] = placement
+    return {i: chosen[i].parameters if i in chosen else frozenset() for i in candidates}
+
+
+def _hooks(facts: Facts, multipliers: Multipliers) -> dict[int, tuple[Hook, ...]]:
+    """For each branch the outputs of modules to multiply.
+
+    A module that runs several times can carry a multiplier if it is the same each time. Where none
+    gives the branch's output, one that returns the stream with the branch added will do.
+    """
+    explicit = {i: carriers.modules for i, carriers in enumerate(facts.carriers)}
+    hooked: dict[object, set[int]] = {}
+    for index, placement in explicit.items():
+        for call, _ in placement.calls if placement is not None else ():
+            hooked.setdefault((call.name, multipliers[index]), set()).add(call.first)
+    around = Counter(facts.around)
+    alone = {name for name, count in around.items() if name and count == facts.runs[name]}
+    return {
+        index: (Hook(module=facts.around[index], side="addition"),)
+        if placement is None and facts.around[index] in alone
+        else placement.hooks
+        if placement is not None
+        and all(
+            len(hooked[call.name, multipliers[index]]) == facts.runs[call.name]
+            for call, _ in placement.calls
+        )
+        else ()
+        for index, placement in explicit.items()
+    }
+
+
+def product_sites(comparison: Comparison) -> Iterator[Site]:
+    """Products of activations over a growing dimension, attention logits first of all.
+
+    Their sum must not grow: the product's constants together follow 1 / size.
+    """
+    for product, counterpart in comparison.products:
+        ratio = product.size / counterpart.size
+        evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
+        if product.distance and ratio != 1 and not (product.total and evened):
+            raise NotUnderstood(
+                f"A distance between activations at {pattern_of(product.module)} sums over a "
+                f"dimension that grows {ratio:g}-fold, and no rule says by what. Normalize the "
+                "vectors to length one first, or compute distances in a dimension that is the same "
+                "in the base."
+            )
+        own = (
+            product.scale / counterpart.scale
+            if ratio != 1
+            else product.constant / counterpart.constant
+        )
+        skipped = product.weighted or product.distance or product.total
+        if skipped or (ratio == 1 and equal(own, 1)):
+            continue
+        carriers = [
+            placement
+            for operand in product.carriers
+            for placement in operand.parameters
+            if all(len(comparison.facts.uses[name]) == 1 for name in placement.parameters)
+        ]
+        hooks = [operand.modules.hooks for operand in product.carriers if operand.modules]
+        hooks += [part for part in product.parts if part]
+        yield Site(
+            where=Where.LOGITS,
+            label=product.module,
+            ratios=Ratios(fan_in=ratio),
+            # The law is relative to the usual 1/sqrt(head size).
+            own=own * math.sqrt(ratio),
+            folds=tuple(sorted(carriers[0].parameters)) if carriers else (),
+            hooks=hooks[0] if hooks else (),
+        )
+
+
+def growing_sums(comparison: Comparison) -> Iterator[str]:
+    """A note on sums of an activation's coordinates whose number grows."""
+    for product, counterpart in comparison.products:
+        ratio = product.size / counterpart.size
+        evened = equal(product.scale * product.size, counterpart.scale * counterpart.size)
+        if product.total and not product.distance and ratio != 1 and not evened:
+            yield (
+                f"The model sums {ratio:g} times as many coordinates as the base at "
+                f"{pattern_of(product.module) or 'its top level'}, with no weight on them, so that "
+                "training lets the sum grow as much; no rule covers it and it takes no factor. "
+                "Take the mean, or divide by their number."
+            )
+            return
+
+
+def temperatures(comparison: Comparison) -> tuple[str, ...]:
+    """The parameters that multiply products of activations.
+
+    The product takes the factor; a temperature is one number that must start as the base's does.
+    """
+    return tuple(sorted({name for product, _ in comparison.products for name in product.gains}))

@@ -1,0 +1,102 @@
+"""Starts: how a model's own initialization depends on its size, from all that is known of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import nn
+
+from depthmup.planning.declared_init import declared
+from depthmup.planning.initializers import Drawn
+from depthmup.planning.measured import (
+    Measured,
+    Sizes,
+    known_sizes,
+    set_numbers,
+    sizes_of,
+)
+from depthmup.planning.own_init import OwnInit, OwnLaw, UnrecognizedInit, recognize
+from depthmup.planning.prescribe import Prescription
+from depthmup.tracing import parameters, pattern_of, plain_name
+
+Draws: TypeAlias = tuple[Mapping[str, Drawn], Mapping[str, Drawn]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """How large a model and its base start, and by which laws they differ.
+
+    ``model`` are the sizes of the model that are known and not measured; ``base`` all of the
+    base's, None where it has no values.
+    """
+
+    model: Mapping[str, Measured]
+    base: Sizes | None
+    laws: Mapping[str, OwnLaw]
+    notes: tuple[str, ...]
+
+
+def own_start(
+    model: nn.Module,
+    base: nn.Module,
+    prescriptions: Sequence[Prescription],
+    *,
+    gains: Sequence[str],
+    own_init: OwnInit | None,
+    drawn: Draws | None,
+) -> Start:
+    """How each parameter's start depends on size: declared, drawn, or measured.
+
+    A parameter of ``gains`` multiplies products of activations: one number each, so what it is set
+    to is its size. A note says what ``initialize`` would refuse.
+    """
+    base_names = {p.name: p.base_name for p in prescriptions}
+    draws, base_draws = drawn or ({}, {})
+    draws = {**set_numbers(model, gains), **draws}
+    base_draws = {**set_numbers(base, [base_names[name] for name in gains]), **base_draws}
+    notes: tuple[str, ...] = ()
+    unknown = [n for n in gains if parameters(base)[base_names[n]].is_meta]
+    if unknown and not all(base_names[name] in base_draws for name in unknown):
+        notes += (_unknown_start(unknown),)
+    known = known_sizes(model, draws)
+    sizes, base_sizes = sizes_of(model, known), sizes_of(base, known_sizes(base, base_draws))
+    laws: Mapping[str, OwnLaw] = {}
+    try:
+        laws, more = _own_laws(prescriptions, own_init, sizes, base_sizes)
+        notes += more
+    except UnrecognizedInit as problem:  # parameter groups do not depend on it
+        notes += (f"initialize would refuse: {problem}",)
+    return Start(model=known, base=base_sizes, laws=laws, notes=notes)
+
+
+def numbers_of(drawn: Draws | None) -> tuple[dict[str, float], dict[str, float]]:
+    """What was drawn as one value, by name, for the model and for the base."""
+    model, base = (
+        {plain_name(name): d.constant for name, d in one.items() if d.constant is not None}
+        for one in drawn or ({}, {})
+    )
+    return model, base
+
+
+def _own_laws(
+    prescriptions: Sequence[Prescription],
+    own_init: OwnInit | None,
+    sizes: Sizes | None,
+    base: Sizes | None,
+) -> tuple[Mapping[str, OwnLaw], tuple[str, ...]]:
+    """How each parameter's start depends on size, as far as it can be told, and notes on it."""
+    measured = (sizes.measured if sizes else {}, base.measured if base else {})
+    laws = declared(prescriptions, own_init, *measured)
+    rest = [p for p in prescriptions if p.name not in laws]
+    if not rest or sizes is None or base is None:
+        return laws, ()
+    recognized = recognize(rest, sizes, base)
+    return {**laws, **recognized.laws}, recognized.notes
+
+
+def _unknown_start(names: Sequence[str]) -> str:
+    return (
+        f"{pattern_of(names[0])} multiplies a product of activations, and how "
+        "it starts in the base is not known, as that is on the meta device. It is taken to start "
+        "as own_init says; where it starts at 1/sqrt(head size), pass a base with values."
+    )

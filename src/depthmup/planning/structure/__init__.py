@@ -1,1 +1,0 @@
-"""Structure: what a model is beside its base: matched parameters, roles, branches, sites."""
