@@ -9,6 +9,7 @@ from torch import nn
 from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import check
 from depthmup.planning.prescribe import Prescription
+from depthmup.planning.settings import alike, betas_at, scaled
 from depthmup.rules import EPSILON, Family, Kind
 
 # Adafactor's smallest size of a weight that it steps in proportion to.
@@ -111,21 +112,19 @@ def param_groups(
             f"{plan.title} {moves} at this batch size and duration. Pass the base run's "
             "betas=(..., ...)."
         )
-    sizes = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
-    if plan.optimizer == "adafactor" or isinstance(eps, tuple):
-        eps = None
-    groups = _groups(
+    if plan.optimizer == "adafactor":
+        eps = eps if isinstance(eps, tuple) else (None, _SMALLEST_WEIGHT)
+    elif eps is None or isinstance(eps, tuple):
+        eps = EPSILON.get(plan.optimizer)
+    return _groups(
         check(plan, model),
         plan.prescriptions,
         lr=lr,
         decays=decays,
-        eps=EPSILON.get(plan.optimizer) if eps is None else eps,
+        eps=eps,
         independent=independent_decay,
         options=options,
     )
-    if plan.optimizer == "adafactor":
-        _scale_smallest_weights(groups, plan, sizes)
-    return groups
 
 
 def muon_groups(
@@ -198,14 +197,6 @@ def muon_groups(
     )
 
 
-def betas_at(plan: PlanContent, betas: Iterable[float]) -> tuple[float, ...]:
-    """Decay rates of averages as a plan has them; an average over less than a step is that step."""
-    moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
-    if plan.log_beta2 != 1.0 and len(moved) > 1:
-        moved[1] = moved[1] ** plan.log_beta2
-    return tuple(moved)
-
-
 def check_decay(
     optimizer: str, family: Family, weight_decay: float, decoupled: bool | None
 ) -> None:
@@ -249,46 +240,32 @@ def refuse_decay_on_a_sphere(optimizer: str, weight_decay: float) -> None:
     )
 
 
-def _scale_smallest_weights(
-    groups: list[dict[str, Any]], plan: PlanContent, sizes: tuple[float | None, float]
-) -> None:
-    """The second of Adafactor's epsilons is a size of weights: it follows their initialization.
-
-    Then a tensor that starts at zero takes the steps that its role must take.
-    """
-    square, smallest = sizes
-    for group in groups:
-        group["eps"] = (square, smallest * plan[group["param_names"][0]].init)
-
-
 def _groups(
     tensors: dict[str, nn.Parameter],
     prescriptions: Iterable[Prescription],
     *,
     lr: float,
     decays: tuple[float, float],
-    eps: float | None,
+    eps: float | tuple[float | None, float] | None,
     independent: bool,
     options: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    groups: dict[tuple[object, ...], dict[str, Any]] = {}
+    groups: dict[object, dict[str, Any]] = {}
     for p in prescriptions:
         if not tensors[p.name].requires_grad:
             continue
-        decay = p.decay * p.lr if independent else p.decay
-        settings: dict[str, float] = {
-            "lr": lr * p.lr,
-            "weight_decay": decays[p.role.kind is Kind.VECTOR] * decay,
-        }
-        if eps is not None:
-            settings["eps"] = eps * (1.0 if p.family is Family.RAW else p.epsilon)
-        # By factors, not by their products: a schedule may start from a learning rate of 0.
-        alike: tuple[object, ...] = (p.lr, p.decay, p.epsilon, p.family, p.role.kind is Kind.VECTOR)
-        alike += (p.init,) if p.family is Family.RELATIVE else ()
-        group = groups.setdefault(
-            alike,
-            {"params": [], "param_names": [], **settings, "lr_factor": p.lr, **options},
-        )
+        vector = p.role.kind is Kind.VECTOR
+        if (key := (alike(p), vector)) not in groups:
+            settings: dict[str, Any] = {"lr": lr, "weight_decay": decays[vector]}
+            settings |= {} if eps is None else {"eps": eps}
+            groups[key] = {
+                "params": [],
+                "param_names": [],
+                **scaled(settings, p, independent_decay=independent),
+                "lr_factor": p.lr,
+                **options,
+            }
+        group = groups[key]
         group["params"].append(tensors[p.name])
         group["param_names"].append(p.name)
     return list(groups.values())

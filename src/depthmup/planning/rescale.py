@@ -12,9 +12,10 @@ from torch import nn
 
 from depthmup.planning.adapters import planned_parameters
 from depthmup.planning.content import PlanContent
-from depthmup.planning.groups import betas_at, check_decay, refuse_decay_on_a_sphere
+from depthmup.planning.groups import check_decay, refuse_decay_on_a_sphere
 from depthmup.planning.initialize import PlanMismatch, check
 from depthmup.planning.prescribe import Prescription
+from depthmup.planning.settings import alike, betas_at, scaled
 from depthmup.rules import Family, named
 
 Groups = list[dict[str, Any]]
@@ -22,7 +23,6 @@ Groups = list[dict[str, Any]]
 LR_FACTOR, LR_ORIGIN = "lr_factor", "lr_origin"
 """Keys of a rescaled optimizer's groups: the factor, and the group that it was split from."""
 
-_RATES = ("lr", "initial_lr", "max_lr", "min_lr", "base_lr")
 # Torch marks a scheduled optimizer's step by this, in 2.9 as in 2.13.
 _SCHEDULED = "_wrapped_by_lr_sched"
 
@@ -146,15 +146,13 @@ def _parts(
         parameter = tensor[1] if isinstance(tensor, tuple) else tensor
         name = names.get(id(parameter))
         p = None if name is None else prescribed[name]
-        factors = None if p is None else (p.lr, p.decay, p.epsilon, p.family)
-        if p is not None and p.family is Family.RELATIVE:
-            factors = (*factors, p.init)  # type: ignore[misc]
-        if factors not in parts:
+        key = None if p is None else alike(p)
+        if key not in parts:
             part = {**group, "params": []}
             if labels is not None:
                 part["param_names"] = []
-            parts[factors] = p, part
-        part = parts[factors][1]
+            parts[key] = p, part
+        part = parts[key][1]
         part["params"].append(tensor)
         if labels is not None:
             part["param_names"].append(labels[i])
@@ -194,8 +192,7 @@ def _check_family(
 
 
 def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independent: bool) -> None:
-    rates = [key for key in _RATES if group.get(key) is not None]
-    if "lr" not in rates and p.lr != 1.0:
+    if group.get("lr") is None and p.lr != 1.0:
         raise ValueError(
             f"The group of {p.name} has no learning rate to multiply. Give every group its lr, "
             "pass defaults=dict(lr=..., weight_decay=..., eps=...), or rescale the optimizer."
@@ -207,21 +204,13 @@ def _scale(group: dict[str, Any], plan: PlanContent, p: Prescription, independen
         check_decay(name, p.family, float(decay), _decouples(group, independent))
     elif decay:
         refuse_decay_on_a_sphere(plan.optimizer, float(decay))
-    for key in rates:
-        group[key] = group[key] * p.lr
-    if decay:
-        group["weight_decay"] = decay * p.decay * (p.lr if independent else 1.0)
-    eps = group.get("eps")
-    if isinstance(eps, tuple):
-        # Adafactor's second epsilon is a size of weights: it follows their initialization.
-        group["eps"] = (*eps[:1], eps[1] * p.init)
-    elif eps is not None and p.family is not Family.RAW:
-        group["eps"] = eps * p.epsilon
-    elif eps is None and p.epsilon != 1.0 and p.family is Family.ENTRYWISE and _needs_eps(plan):
+    needs_eps = p.epsilon != 1.0 and p.family is Family.ENTRYWISE and _needs_eps(plan)
+    if needs_eps and group.get("eps") is None:
         raise ValueError(
             f"The group of {p.name} has no eps, whose factor is {p.epsilon:.4g}. Give every group "
             "its eps, pass defaults=dict(eps=...), or rescale the optimizer."
         )
+    group |= scaled(group, p, independent_decay=independent)
     if "betas" in group and (plan.one_minus_beta, plan.log_beta2) != (1.0, 1.0):
         group["betas"] = betas_at(plan, group["betas"])
 

@@ -166,7 +166,9 @@ def html(plan: PlanContent) -> str:
             escape(row.own),
             "<br>".join(escape(line) for line in forward(plan, p)),
         ]
-        cells += [f"{value}<br><small>{escape(law)}</small>" for value, law in factor_texts(p).values()]
+        cells += [
+            f"{value}<br><small>{escape(law)}</small>" for value, law in factor_texts(p).values()
+        ]
         body.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     notes = "".join(f"<p>{escape(line)}</p>" for line in caption(plan).splitlines())
     title = f"{escape(plan.title)} for {escape(plan.optimizer)}"

@@ -23,6 +23,7 @@ from depthmup.planning.content import PlanContent
 from depthmup.planning.initialize import PlanMismatch, initialized
 from depthmup.planning.prescribe import Prescription
 from depthmup.planning.rescale import LR_ORIGIN
+from depthmup.planning.settings import factor
 from depthmup.rules import Family, Kind
 
 Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
@@ -192,7 +193,7 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
     told: set[str] = set()
     for one in entries:
         p, group = one.prescription, one.group
-        for name, factor in (("lr", p.lr), ("weight_decay", p.decay), ("eps", p.epsilon)):
+        for name in _RATIO_LOST:
             value = group.get(name)
             if value is None or isinstance(value, tuple) or name in told:
                 continue
@@ -202,7 +203,7 @@ def _of_ratios(entries: Sequence[_Entry]) -> Iterator[str]:
             key: tuple[object, ...] = (*one.shared, name, p.family)
             if name == "weight_decay":
                 key = (*key, p.role.kind is Kind.VECTOR)
-            base = float(value) / factor
+            base = float(value) / factor(p, name)
             before, first = bases.setdefault(key, (base, p.name))
             if not math.isclose(base, before, rel_tol=TOLERANCE, abs_tol=1e-30):
                 told.add(name)
@@ -242,13 +243,13 @@ def _of_defaults(plan: PlanContent, optimizer: torch.optim.Optimizer) -> Iterato
     # Groups that were rescaled had values of their own before: nothing was meant for them.
     groups = [g for g in optimizer.param_groups if "param_names" in g and LR_ORIGIN not in g]
     prescribed = {name: p for p in plan.prescriptions for name in p.names}
-    for key, factor_of in (("lr", "lr"), ("weight_decay", "decay"), ("eps", "epsilon")):
+    for key in _RATIO_LOST:
         given = optimizer.defaults.get(key)
         default = usual[key].default if key in usual else None
         # Schedules move lr; what they began with is in initial_lr, or (OneCycleLR) in max_lr.
         keys = (key, "initial_lr", "max_lr") if key == "lr" else (key,)
         bases = [
-            float(group[at]) / getattr(prescribed[name], factor_of)
+            float(group[at]) / factor(prescribed[name], key)
             for group in groups
             for name in group["param_names"][:1]
             for at in keys

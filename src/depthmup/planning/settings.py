@@ -1,0 +1,66 @@
+"""Settings of parameter groups: what a plan makes of the values that are right at the base.
+
+Whoever makes groups, splits groups that exist, or verifies groups, asks here.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from depthmup.planning.content import PlanContent
+from depthmup.planning.prescribe import Prescription
+from depthmup.rules import Family
+
+RATES = ("lr", "initial_lr", "max_lr", "min_lr", "base_lr")
+"""Keys of a group that hold a learning rate, its limits or its start."""
+
+
+def factor(p: Prescription, setting: str) -> float:
+    """By what a setting (``lr``, ``weight_decay``, ``eps``) is multiplied for a parameter."""
+    if setting == "eps":
+        return 1.0 if p.family is Family.RAW else p.epsilon
+    return p.decay if setting == "weight_decay" else p.lr
+
+
+def scaled(
+    settings: Mapping[str, Any], p: Prescription, *, independent_decay: bool = False
+) -> dict[str, Any]:
+    """Settings that are right at the base, times the factors of one parameter.
+
+    ``independent_decay``: the optimizer subtracts ``weight_decay * w``, and not
+    ``lr * weight_decay * w``.
+    """
+    result = dict(settings)
+    for key in RATES:
+        if settings.get(key) is not None:
+            result[key] = settings[key] * factor(p, "lr")
+    if settings.get("weight_decay") is not None:
+        decay = factor(p, "weight_decay") * (p.lr if independent_decay else 1.0)
+        result["weight_decay"] = settings["weight_decay"] * decay
+    eps = settings.get("eps")
+    if isinstance(eps, tuple):
+        # Adafactor's second epsilon is a size of weights: it follows their initialization, so that
+        # a tensor that starts at zero takes the steps that its role must take.
+        result["eps"] = (*eps[:1], eps[1] * p.init)
+    elif eps is not None:
+        result["eps"] = eps * factor(p, "eps")
+    return result
+
+
+def alike(p: Prescription) -> Hashable:
+    """Parameters for which this is equal may share a group.
+
+    By factors, not by their products: a schedule may start from a learning rate of 0.
+    """
+    size = p.init if p.family is Family.RELATIVE else None
+    return p.lr, p.decay, p.epsilon, p.family, size
+
+
+def betas_at(plan: PlanContent, betas: Iterable[float]) -> tuple[float, ...]:
+    """Decay rates of averages as a plan has them; an average over less than a step is that step.
+
+    Of ``betas``, those of the base, beta2 is the second.
+    """
+    moved = [max(0.0, 1 - (1 - beta) * plan.one_minus_beta) for beta in betas]
+    if plan.log_beta2 != 1.0 and len(moved) > 1:
+        moved[1] = moved[1] ** plan.log_beta2
+    return tuple(moved)
