@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import tracemalloc
 from io import StringIO
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import depthmup
 from depthmup.cli import main
 from depthmup.fitting import LARGEST_FILE, Reading, example, fit
+from depthmup.fitting.formats import chunks_of, names_of
 
 HEAD = "layers,lr,seed,loss,optimizer,batch\n"
 ROWS = [
@@ -336,3 +338,54 @@ def test_settings_are_told_apart_also_where_no_rate_recurs():
     one = interleaved[interleaved["optimizer"] == "adam"]
     buckets = one.assign(bucket=np.where(one["lr"] < 0.05, "low", "high"))
     assert fit(buckets, **asked).exponent("depth") == fit(one, **asked).exponent("depth")
+
+
+RUN = {"depth": 4, "lr": 0.1, "loss": 2.0}
+
+
+def objects(*records):
+    return "\n".join(map(json.dumps, records))
+
+
+WIDE = {
+    "a new name per line": (
+        ".jsonl",
+        lambda: objects(*({**RUN, f"n{i}": 1} for i in range(20_000))),
+    ),
+    "many names, few per line": (
+        ".jsonl",
+        lambda: objects(*({f"n{i % 4000}": 1} for i in range(40_000))),
+    ),
+    "names on one line": (".jsonl", lambda: objects({f"n{i}": 1 for i in range(300_000)})),
+    "long names of inner objects": (
+        ".jsonl",
+        lambda: objects({"x" * 100_000: {f"n{i}": 1 for i in range(4_000)}}),
+    ),
+    "a wide header": (".csv", lambda: ",".join(f"n{i}" for i in range(300_000)) + "\n1,2\n"),
+    "a wide row": (".csv", lambda: "a,b\n" + "," * 300_000 + "\n"),
+    "a long header": (".csv", lambda: "a" * 2**25 + "\n1\n"),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_table_of_many_names_is_refused_in_bounded_memory(name, tmp_path):
+    """Files of some megabytes; a frame of what they name would have up to 10^9 cells."""
+    suffix, text = WIDE[name]
+    path = tmp_path / f"wide{suffix}"
+    path.write_text(text())
+    size = path.stat().st_size
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="Expected"):
+            fit(path, axes={"depth": "depth"}, lr="lr", loss="loss")
+        assert tracemalloc.get_traced_memory()[1] < 2**25 + 60 * size
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_that_lack_a_third_of_their_names_are_a_table(tmp_path):
+    path = tmp_path / "sparse.jsonl"
+    rows = [{**RUN, "depth": d, "lr": 2.0**-k, "loss": 2 + k * k} for d in (4, 8) for k in range(9)]
+    path.write_text(objects(*(dict(row, **{f"n{i % 3}": 1}) for i, row in enumerate(rows))))
+    assert names_of(path) == (*RUN, "n0", "n1", "n2")
+    assert sum(map(len, chunks_of(path))) == len(rows)

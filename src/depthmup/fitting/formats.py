@@ -3,9 +3,11 @@
 CSV is read as text, so that an empty cell (no result) and "nan" (a run that diverged) stay apart.
 """
 
+import csv
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,17 @@ MOST_COLUMNS = 5_000
 CHUNK = 50_000
 """Rows that are in memory as text at once."""
 
+CELLS = 100 * CHUNK
+"""Cells that are in memory as text at once: lines of JSON may each have names of their own."""
+
 LONGEST_LINE = 2**24
-"""Characters of one JSON object."""
+"""Characters of one JSON object, or of a header."""
+
+LONGEST_NAME = 1_000
+"""Characters: an inner object's name stands before each of its names."""
+
+EMPTIEST = 20
+"""Most cells of a large table of JSON lines for each that is filled."""
 
 CSV, JSON, PARQUET = (".csv", ".tsv", ".txt"), (".jsonl", ".ndjson", ".json"), (".parquet", ".pq")
 
@@ -45,11 +56,7 @@ def names_of(source: Any) -> tuple[str, ...]:
     if path.suffix.lower() in PARQUET:
         with _told(path):
             return tuple(_parquet(path).schema_arrow.names)
-    names: dict[str, None] = {}
-    for frame in _json_lines(path):
-        names |= dict.fromkeys(map(str, frame.columns))
-        _bounded(names)
-    return tuple(names)
+    return tuple(dict.fromkeys(name for record in _records(path) for name in record))
 
 
 def title_of(source: Any) -> str:
@@ -180,6 +187,7 @@ def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
         "encoding": "utf-8-sig",
         "skipinitialspace": True,
     }
+    _check_widths(path, options["sep"])
     # The header is read by itself: pandas would rename columns that stand twice.
     head = pd.read_csv(path, nrows=1, header=None, **options)
     names = [str(name).strip() for name in head.iloc[0]]
@@ -208,6 +216,20 @@ def _csv(path: Path, rows: int | None = None) -> Iterator["pd.DataFrame"]:
                 _nothing_in(chunk.pop(column), above, path)
             above += len(chunk)
             yield chunk
+
+
+def _check_widths(path: Path, separator: str) -> None:
+    """Refuse a header, or a first row, of more columns than pandas holds in bounded memory."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = iter(lambda: file.readline(LONGEST_LINE), "")
+        rows = csv.reader(filter(str.strip, lines), delimiter=separator, skipinitialspace=True)
+        try:
+            for row in islice(rows, 2):
+                _bounded(row)
+        except csv.Error as error:
+            raise ValueError(
+                f"Expected a header and rows of short cells in {printable(path.name)}; {error}."
+            ) from None
 
 
 def _nothing_in(cells: "pd.Series[str]", above: int, path: Path) -> None:
@@ -255,7 +277,25 @@ def _json_lines(path: Path) -> Iterator["pd.DataFrame"]:
     import pandas as pd
 
     records: list[dict[str, Any]] = []
-    empty = True
+    names: set[str] = set()
+    for record in _records(path):
+        records.append(record)
+        names |= record.keys()
+        if len(records) == CHUNK or len(records) * len(names) > CELLS:
+            yield pd.DataFrame(records, dtype=object)
+            records, names = [], set()
+    if records:
+        yield pd.DataFrame(records, dtype=object)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file, flattened; their names and cells are counted before a frame has them.
+
+    Every name is a column, whose cells are empty where a line has none of the name: a table with
+    much fewer names in a line than columns is no table of runs, and would fill memory.
+    """
+    names: set[str] = set()
+    rows = filled = 0
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
             if not line.strip():
@@ -274,15 +314,20 @@ def _json_lines(path: Path) -> Iterator["pd.DataFrame"]:
                     f"Expected one JSON object on each line of {printable(path.name)}; line "
                     f"{number} is a {type(value).__name__}."
                 )
-            empty = False
-            records.append(_flattened(value))
-            if len(records) == CHUNK:
-                yield pd.DataFrame(records, dtype=object)
-                records = []
-    if empty:
+            record = _flattened(value)
+            names |= record.keys()
+            _bounded(names)
+            rows += 1
+            filled += len(record)
+            if rows * len(names) > CELLS + EMPTIEST * filled:
+                raise ValueError(
+                    f"Expected lines that have most names of {printable(path.name)}; its "
+                    f"{len(names):,} names are on {filled / rows / len(names):.1%} of the first "
+                    f"{rows:,} lines. Keep one line for each run, and the columns needed."
+                )
+            yield record
+    if not rows:
         raise ValueError(f"Expected a table; {printable(path.name)} has no rows.")
-    if records:
-        yield pd.DataFrame(records, dtype=object)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -295,10 +340,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _flattened(value: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, inner in value.items():
+        if len(prefix) + len(key) > LONGEST_NAME:
+            raise ValueError(
+                f"Expected names of at most {LONGEST_NAME:,} characters; got "
+                f"{printable((prefix + key)[:40])}..."
+            )
         if isinstance(inner, dict) and depth < 4:
             flat |= _flattened(inner, f"{prefix}{key}.", depth + 1)
         else:
             flat[f"{prefix}{key}"] = inner
+        _bounded(flat)
     return flat
 
 
