@@ -206,13 +206,7 @@ class _Layer:
 
     @staticmethod
     def of(block: Block, stream: Array, mean: Array) -> _Layer:
-        """The kernels of one branch from those of the stream that it reads.
-
-        Args:
-            block: what the branch is made of.
-            stream: E of products of two inputs' entries in the stream, (N, N).
-            mean: E of the stream's entries, (N,); only LayerNorm asks for it.
-        """
+        """The kernels of one branch from those of the stream that it reads."""
         one = np.ones_like(stream)
         covariance, jacobian = stream, one
         if block.layer_norm:

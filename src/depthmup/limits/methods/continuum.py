@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
+from jaxtyping import Float
 
 from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
@@ -102,8 +103,13 @@ class Depths(Side):
         self.returned, self.gain = np.zeros((2, depths, size, size))
 
     def sweep(
-        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
-    ) -> tuple[Array, Array]:
+        self,
+        other: Self,
+        start: Float[Array, "rows states"],
+        pull: Float[Array, "*matrices old"],
+        memory: Float[Array, "*matrices every every"],
+        keep: int,
+    ) -> tuple[Float[Array, "depths kept states"], Float[Array, "rows states"]]:
         """Integrate the new rows over p by collocation: one linear equation, the old rows known."""
         n = len(pull)
         old = (slice(None), slice(n), slice(n))
@@ -140,15 +146,25 @@ class Depths(Side):
         neglected = self.points.neglected(states) / np.where(self.size > 0, self.size, 1.0)
         self.tail = max(self.tail, float(neglected.max()))
 
-    def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
-        """Rows of m (for d, of n), r P (I - QP)^-1 - k w * C: (points, rows, n)."""
+    def kicks(
+        self,
+        states: Float[Array, "depths rows states"],
+        feedback: Float[Array, "depths rows old"],
+        pull: Float[Array, " old"],
+    ) -> Float[Array, "layers rows old"]:
+        """Rows of m (for d, of n), r P (I - QP)^-1 - k w * C."""
         n = len(pull)
         return self.rate * feedback - states[:, :, n : 2 * n] * pull
 
     def among(
-        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
-    ) -> Array:
-        """Covariances of the new rows with each other, (points, rows, rows), after their sweep."""
+        self,
+        other: Self,
+        states: Float[Array, "depths rows states"],
+        feedback: Float[Array, "depths rows old"],
+        kick: Float[Array, "layers rows old"],
+        start: Float[Array, "rows rows"],
+    ) -> Float[Array, "depths rows rows"]:
+        """Covariances of the new rows with each other, after their sweep."""
         n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         echo = response @ other.feedback[::-1, :n, :n]

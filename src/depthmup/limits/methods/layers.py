@@ -31,6 +31,7 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
+from jaxtyping import Float
 from scipy.signal import lfilter
 
 from depthmup.limits.losses import Array
@@ -72,8 +73,13 @@ class Layers(Side):
         self.residue, self.gain = np.zeros((2, depth, size, size))
 
     def sweep(
-        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
-    ) -> tuple[Array, Array]:
+        self,
+        other: Self,
+        start: Float[Array, "rows states"],
+        pull: Float[Array, "*matrices old"],
+        memory: Float[Array, "*matrices every every"],
+        keep: int,
+    ) -> tuple[Float[Array, "depths kept states"], Float[Array, "rows states"]]:
         """Carry the new rows from layer to layer, by one transfer matrix (3n, 3n) each."""
         depth, n = len(self.kick), pull.shape[-1]
         states = np.empty((depth + 1, keep, 3 * n))
@@ -125,15 +131,25 @@ class Layers(Side):
         np.multiply(memory.T - pull[:, None], other.cov[::-1][ends][old], out=a[:, 1, :, 2])
         a[:, 2, :, 1] = self.kick[layers][old].transpose(0, 2, 1)
 
-    def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
-        """Rows of what a layer adds to the response: (L, rows, n)."""
+    def kicks(
+        self,
+        states: Float[Array, "depths rows states"],
+        feedback: Float[Array, "depths rows old"],
+        pull: Float[Array, " old"],
+    ) -> Float[Array, "layers rows old"]:
+        """Rows of what a layer adds to the response."""
         n = len(pull)
         return self.c**2 * feedback[:-1] - states[:-1, :, n : 2 * n] * pull
 
     def among(
-        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
-    ) -> Array:
-        """Covariances of the new rows with each other, (L + 1, rows, rows), after their sweep."""
+        self,
+        other: Self,
+        states: Float[Array, "depths rows states"],
+        feedback: Float[Array, "depths rows old"],
+        kick: Float[Array, "layers rows old"],
+        start: Float[Array, "rows rows"],
+    ) -> Float[Array, "depths rows rows"]:
+        """Covariances of the new rows with each other, after their sweep."""
         n = feedback.shape[2]
         response, cov, cross = (states[:, :, i * n : (i + 1) * n] for i in range(3))
         beyond, back = other.cov[::-1][1:, :n, :n], other.kick[::-1, :n, :n]

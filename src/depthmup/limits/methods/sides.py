@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
 from depthmup.limits.losses import Array
 from depthmup.limits.problem import Problem
@@ -61,38 +62,56 @@ class Side(ABC):
 
     @abstractmethod
     def sweep(
-        self, other: Self, start: Array, pull: Array, memory: Array, keep: int
-    ) -> tuple[Array, Array]:
-        """(response, cov, cross) of new rows against the n old ones, side by side.
+        self,
+        other: Self,
+        start: Float[Array, "rows states"],
+        pull: Float[Array, "*matrices old"],
+        memory: Float[Array, "*matrices every every"],
+        keep: int,
+    ) -> tuple[Float[Array, "depths kept states"], Float[Array, "rows states"]]:
+        """(response, cov, cross) of new rows against the n old ones, side by side: 3n states.
 
-        ``start`` (rows, 3n) is where the sweep starts. ``pull`` is how far past updates move the
-        new rows, ``memory`` the same for the old ones. The first ``keep`` rows come back at every
-        depth, (depths, keep, 3n), and all rows where the sweep ends, (rows, 3n).
+        ``start`` is where the sweep starts. ``pull`` is how far past updates move the new rows,
+        ``memory`` the same for the old ones. The first ``keep`` rows come back at every depth, and
+        all rows where the sweep ends.
         """
 
     @abstractmethod
     def among(
-        self, other: Self, states: Array, feedback: Array, kick: Array, start: Array
-    ) -> Array:
-        """Covariances of the new rows with each other, (depths, rows, rows), after their sweep.
-
-        ``states`` are the sweep's, ``feedback`` and ``kick`` the new rows', ``start`` (rows, rows)
-        the covariances where it started.
-        """
+        self,
+        other: Self,
+        states: Float[Array, "depths rows states"],
+        feedback: Float[Array, "depths rows old"],
+        kick: Float[Array, "layers rows old"],
+        start: Float[Array, "rows rows"],
+    ) -> Float[Array, "depths rows rows"]:
+        """Covariances of the new rows with each other, from ``start``, after their sweep."""
 
     @abstractmethod
-    def kicks(self, states: Array, feedback: Array, pull: Array) -> Array:
-        """Rows of ``kick`` after a sweep: (layers, rows, n)."""
+    def kicks(
+        self,
+        states: Float[Array, "depths rows states"],
+        feedback: Float[Array, "depths rows old"],
+        pull: Float[Array, " old"],
+    ) -> Float[Array, "layers rows old"]:
+        """Rows of ``kick`` after a sweep."""
 
     @abstractmethod
     def extend(self, other: Self, rows: slice) -> None:
         """Append a step's rows to the products its equations are made of, both sweeps done."""
 
-    def boundary(self, other: Self, new: Array, n: int, w: Array, keep: int) -> tuple[Array, Array]:
+    def boundary(
+        self,
+        other: Self,
+        new: Float[Array, "rows columns"],
+        n: int,
+        w: Float[Array, " old"],
+        keep: int,
+    ) -> tuple[Float[Array, "rows states"], Float[Array, "kept kept"]]:
         """Where a sweep starts: (response, cov, cross) of new rows, and the first ones' mutual cov.
 
         There ``own = source U - (w * source source^T) other``; the second term is a trained U
-        (or V). Shapes (rows, 3n) and (keep, keep).
+        (or V).
         """
         known = self.source[:n]
         # Coefficients on U at the input: (I - PQ)^-1 xi of the old x, Q times that of the old d.
