@@ -17,6 +17,7 @@ from reproduction.claims.panels import Axis, lines
 from reproduction.claims.problems import IMAGES_LR, images, reference, vectors
 from reproduction.claims.survey import Survey, survey
 from reproduction.evidence import Accepted, Comparison, Picture
+from reproduction.theory.recursion import recursion
 
 STEPS = 10
 SHOWN = (1, 5, 10)
@@ -197,17 +198,15 @@ def _lemma(setting: Setting) -> Experiment:
     def conclude(store: Store) -> Conclusion:
         gaps = []
         for steps in (reference(), vectors()):
-            imbedding, recursion = (
-                limits.linear(steps, depth=depth, lr=0.7, method=method)
-                for method in ("imbedding", "recursion")
-            )
+            by_layers = limits.linear(steps, depth=depth, lr=0.7)
+            by_paper = recursion(limits.problem(steps, depth=depth, lr=0.7))
             gaps += [
                 float(
                     np.abs(
-                        np.concatenate(imbedding.outputs) - np.concatenate(recursion.outputs)
+                        np.concatenate(by_layers.outputs) - np.concatenate(by_paper.outputs)
                     ).max()
                 ),
-                float(np.abs(imbedding.kernel - recursion.kernel).max()),
+                float(np.abs(by_layers.kernel - by_paper.kernel).max()),
             ]
         before, after = reference()[:2]
         first = limits.linear([before, after], depth=depth, lr=1.0).outputs[1][0, 0]

@@ -179,35 +179,18 @@ def _limit(
     neurons: limits.Neurons | None = None,
 ) -> limits.Solution:
     """The limit of infinite width at this depth, of either kind of block."""
-    lr, alpha, gamma = blocks.lr, blocks.alpha, blocks.gamma
-    if blocks.block_depth == 2:
-        averaged = blocks.activation != "identity" and (
-            depth != math.inf or exponent(alpha, name="alpha") == 1
-        )
-        return limits.two_matrix(
-            steps,
-            depth=depth,
-            lr=lr,
-            activation=blocks.activation,
-            branch=limits.Branch(multiplier=blocks.multiplier, width_ratio=blocks.width_ratio),
-            alpha=alpha,
-            gamma=gamma,
-            optimizer=limits.SGD(lr_second=blocks.lr_second),
-            neurons=neurons if averaged else None,
-        )
-    if blocks.activation == "identity":
-        return limits.linear(
-            steps, depth=depth, lr=lr, multiplier=blocks.multiplier, alpha=alpha, gamma=gamma
-        )
-    return limits.nonlinear(
+    asked = limits.problem(
         steps,
-        activation=blocks.activation,
-        lr=lr,
-        multiplier=blocks.multiplier,
-        alpha=alpha,
-        gamma=gamma,
         depth=depth,
+        lr=blocks.lr,
+        activation=blocks.activation,
+        block_depth=blocks.block_depth,
+        branch=limits.Branch(multiplier=blocks.multiplier, width_ratio=blocks.width_ratio),
+        alpha=blocks.alpha,
+        gamma=blocks.gamma,
+        optimizer=limits.SGD(lr_second=blocks.lr_second),
     )
+    return limits.solve(asked, neurons if asked.averages is limits.Sobol else None)
 
 
 def approach(

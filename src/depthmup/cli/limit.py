@@ -2,7 +2,7 @@
 
 import json as json_format
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -178,6 +178,9 @@ def run(options: Options) -> int:
     return 0 if solution.status.ok else 1
 
 
+SAMPLED_TOL = 0.05
+"""The tolerance of sampled averages, where a curve is to be seen and not digits."""
+
 _NOT_IN_THE_KERNEL = (
     *("depth", "optimizer", "lr_second", "width_ratio", "decay", "rms_norm", "momentum"),
     *("points", "tol", "check"),
@@ -186,41 +189,42 @@ _NOT_IN_THE_KERNEL = (
 
 
 def _solve(options: Options, steps: "list[limits.Step]", depth: float) -> "limits.Solution":
-    """The solver for this kind of block, activation, depth and optimizer."""
+    """Ask for what the options say; refuse those that the limit has no use for."""
     from depthmup import limits
 
-    common: dict[str, Any] = {"depth": depth, "lr": options.lr} | _scaling(options)
-    tol: dict[str, Any] = {} if options.tol is None else {"tol": options.tol}
-    particles: dict[str, Any] = {"tol": 0.05} | tol
-    if options.points is not None:
-        particles["particles"] = limits.Particles(count=options.points)
+    scaling = _scaling(options)
     if options.optimizer == "sign":
         _refuse(options, "--optimizer sign", "momentum", "decay", "rms_norm")
-        return limits.sign_sgd(
-            steps,
-            activation=options.activation,
-            block_depth=options.block_depth,
-            lr_second=options.lr_second,
-            branch=limits.Branch(
-                multiplier=common.pop("multiplier"), width_ratio=options.width_ratio
-            ),
-            **common,
-            **particles,
-        )
-    if options.block_depth == 2:
-        return _two_matrix(options, steps, common, tol)
-    if options.block_depth != 1:
+    elif options.block_depth == 1:
+        _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
+    elif options.block_depth != 2:
         raise ValueError(
             f"Expected --block-depth to be 1 or 2 matrices; got {options.block_depth}."
         )
-    _refuse(options, "--block-depth 1", "lr_second", "width_ratio", "decay", "rms_norm")
-    common["optimizer"] = limits.SGD(momentum=options.momentum)
-    if options.activation != "identity" and depth != math.inf:
-        return limits.nonlinear(steps, activation=options.activation, **common, **particles)
-    _refuse(options, "a limit in which nothing is sampled", "points")
-    if options.activation == "identity":
-        return limits.linear(steps, **common, **tol)
-    return limits.nonlinear(steps, activation=options.activation, **common, **tol)
+    asked = limits.problem(
+        steps,
+        depth=depth,
+        lr=options.lr,
+        activation=options.activation,
+        block_depth=options.block_depth,
+        branch=limits.Branch(
+            multiplier=scaling.pop("multiplier"),
+            width_ratio=options.width_ratio,
+            rms_norm=options.rms_norm,
+        ),
+        optimizer=limits.SGD(
+            lr_second=options.lr_second, momentum=options.momentum, decay=options.decay
+        ),
+        sign=options.optimizer == "sign",
+        tol=options.tol,
+        **scaling,
+    )
+    if asked.averages is None:
+        _refuse(options, "a limit in which nothing is sampled", "points")
+        return limits.solve(asked)
+    if options.tol is None:
+        asked = replace(asked, tol=SAMPLED_TOL)
+    return limits.solve(asked, asked.sampled(options.points))
 
 
 def _scaling(options: Options) -> dict[str, Any]:
@@ -234,35 +238,6 @@ def _scaling(options: Options) -> dict[str, Any]:
         scheme = rules.scheme(options.scheme)
         alpha, gamma = str(scheme.alpha), str(scheme.gamma)
     return {"multiplier": options.multiplier, "alpha": alpha, "gamma": gamma}
-
-
-def _two_matrix(
-    options: Options, steps: "list[limits.Step]", common: dict[str, Any], tol: dict[str, Any]
-) -> "limits.Solution":
-    from depthmup import limits, rules
-
-    at_one = common["depth"] == math.inf and rules.exponent(common["alpha"]) == 1
-    averages: dict[str, Any] = tol
-    if options.activation != "identity" and (at_one or common["depth"] != math.inf):
-        averages = {"tol": 0.05} | tol
-        if options.points is not None:
-            averages["neurons"] = limits.Sobol(points=options.points)
-    else:
-        _refuse(options, "a limit in which nothing is sampled", "points")
-    return limits.two_matrix(
-        steps,
-        activation=options.activation,
-        branch=limits.Branch(
-            multiplier=common.pop("multiplier"),
-            width_ratio=options.width_ratio,
-            rms_norm=options.rms_norm,
-        ),
-        optimizer=limits.SGD(
-            lr_second=options.lr_second, momentum=options.momentum, decay=options.decay
-        ),
-        **common,
-        **averages,
-    )
 
 
 def _refuse(options: Options, what: str, *names: str) -> None:

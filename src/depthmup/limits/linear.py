@@ -14,7 +14,7 @@ from depthmup.limits.solve import solve_linear
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent
 
-Method = Literal["imbedding", "recursion", "continuum"]
+Method = Literal["imbedding", "continuum"]
 
 
 def linear(
@@ -44,8 +44,7 @@ def linear(
         multiplier: the branch multiplier a.
         optimizer: ``limits.SGD`` with ``momentum``, ``lr_input`` or ``lr_readout``; plain SGD on
             the W^l alone unless given.
-        method: "imbedding" (default) and "recursion" (the paper's, O(depth^2)) are exact at finite
-            depth; "continuum" replaces layers by a differential equation in p = l/L with noise
+        method: "imbedding" (default) is exact at finite depth; "continuum" replaces layers by a differential equation in p = l/L with noise
             rate a^2 L^(1-2 alpha), an error of order 1/L at finite depth for alpha >= 1/2 and
             exact at infinite depth, where it is the only method. ``tol`` is its truncation error.
 

@@ -119,6 +119,14 @@ class Problem:
             return None
         return Particles if self.block_depth == 1 else Sobol
 
+    def sampled(self, count: int | None = None) -> Sobol | Particles | None:
+        """The averages of this limit, of ``count`` neurons or particles; by default enough."""
+        if self.averages is None:
+            return None
+        if count is None:
+            return self.averages()
+        return Particles(count=count) if self.averages is Particles else Sobol(points=count)
+
     @property
     def updates(self) -> int:
         """How many steps' updates anyone sees: held-out inputs and the history see the last."""

@@ -38,7 +38,6 @@ from depthmup.limits.momentum import require_derived
 from depthmup.limits.neurons import Averages, Neurons, Particles, Quadratic, Sobol
 from depthmup.limits.parametrization import require_infinite_depth
 from depthmup.limits.problem import Problem
-from depthmup.limits.recursion import solve_recursion
 from depthmup.limits.solution import Solution
 
 
@@ -96,11 +95,7 @@ def solve_linear(problem: Problem, method: str | None = None) -> Solution:
         return solve_continuum(problem)
     if chosen == "imbedding":
         return solve_layers(problem)
-    if chosen == "recursion":
-        if problem.history:
-            raise ValueError("method='recursion' keeps no history; use method='imbedding'.")
-        return solve_recursion(problem)
-    raise ValueError(f"method must be 'imbedding', 'recursion' or 'continuum'; got {chosen!r}.")
+    raise ValueError(f"method must be 'imbedding' or 'continuum'; got {chosen!r}.")
 
 
 def solve_one_matrix(problem: Problem, particles: Averages | None) -> Solution:

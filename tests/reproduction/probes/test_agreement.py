@@ -227,12 +227,12 @@ def test_blocks_that_do_not_exist():
 
 def test_a_wrong_limit_is_noticed(monkeypatch):
     """Against the limit of another learning rate the error stops falling."""
-    right = limits.linear
+    right = limits.problem
 
     def wrong(steps, *, lr, **options):
         return right(steps, lr=1.6 * lr, **options)
 
-    monkeypatch.setattr(limits, "linear", wrong)
+    monkeypatch.setattr(limits, "problem", wrong)
     result = agreement.agreement_with_width(
         make_steps(), agreement.Blocks(lr=0.5), widths=[64, 128, 256, 512], depth=8, runs=24
     )

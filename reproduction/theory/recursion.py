@@ -11,7 +11,7 @@ carries the coefficients (the paper's Gamma) of all x^l and d^l, layer by layer 
 
 over earlier s, with c = a L^-alpha and w_rs the learning rates that step r's weights carry from s.
 
-Cost: O(N^3 L^2) time and O(N^2 L^2) memory for N training vectors. ``imbedding`` gets the same
+Cost: O(N^3 L^2) time and O(N^2 L^2) memory for N training vectors. ``limits.linear`` gets the same
 numbers in O(N^3 L) and O(N^2 L).
 
 *Source:* arXiv 2310.02244, Lemma 4.3, C.1 and Appendix D.3, with multiplier, learning rate,
@@ -25,9 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from depthmup.limits.losses import Array
-from depthmup.limits.problem import Problem
-from depthmup.limits.solution import Ledger, Solution, Status, exploded
+from depthmup import limits
+from depthmup.statistics import Array
 
 
 @dataclass(frozen=True)
@@ -44,36 +43,17 @@ class _Coefficients:
     b: Array
 
     def combine(self, weights: Array, layer: int) -> tuple[Array, Array, Array, Array]:
-        """Coefficients of ``sum_s weights[r, s] vector_s^layer`` over the first columns.
-
-        Args:
-            weights: (rows, vectors).
-            layer: of the vectors.
-        """
+        """Coefficients of ``sum_s weights[r, s] vector_s^layer`` over the first columns."""
         n = weights.shape[1]
         family = (self.u, self.v, self.f, self.b)
         return tuple(np.tensordot(weights, c[layer, :n], axes=1) for c in family)  # type: ignore[return-value]
 
     def at(self, layer: int, r: slice) -> tuple[Array, ...]:
-        """The coefficients of some rows at one layer.
-
-        Args:
-            layer: number of the layer, 0 to L.
-            r: numbers of the rows.
-
-        Returns:
-            On U, on nV, on F and on B.
-        """
+        """The coefficients of some rows at one layer."""
         return tuple(c[layer, r] for c in (self.u, self.v, self.f, self.b))
 
     def put(self, layer: int, r: slice, *terms: tuple[Array, ...]) -> None:
-        """Store a sum of coefficients as those of some rows at one layer.
-
-        Args:
-            layer: number of the layer, 0 to L.
-            r: numbers of the rows.
-            terms: of the sum; each has coefficients on U, on nV, on F and on B.
-        """
+        """Store a sum of coefficients as those of some rows at one layer."""
         for array, parts in zip(
             (self.u, self.v, self.f, self.b), zip(*terms, strict=True), strict=True
         ):
@@ -90,26 +70,46 @@ def _coefficients(depth: int, n: int, d_in: int, d_out: int) -> _Coefficients:
     )
 
 
-def solve_recursion(problem: Problem) -> Solution:
-    """Train by the Gamma, C recursion. Covariances are rebuilt from coefficients at every layer."""
-    depth = problem.layers
-    network = _Network(problem, depth)
-    ledger, status = Ledger(problem=problem, positions=np.arange(depth + 1) / depth), Status()
-    reached = problem.vectors
-    with np.errstate(all="ignore"):
-        for t, rows, inputs in problem.queries():
-            outputs, cov = network.up(t, rows.start, inputs)
-            if not (np.isfinite(outputs).all() and np.isfinite(cov).all()):
-                status, reached = exploded(t, problem), rows.start
-                break
-            squares = np.einsum("lrr->lr", cov[:, :, rows.start :])
-            outputs = ledger.query(t, rows.stop - rows.start, outputs, squares)
-            if t < len(problem.steps):
-                network.down(t, rows, problem.steps[t].gradient(outputs))
-    return ledger.close(
-        kernel=network.cov_x[depth, :reached, :reached].copy(),
-        status=status,
-        error_estimate=_rounding(ledger) if status.ok else np.nan,
+@dataclass(frozen=True, kw_only=True)
+class Recursion:
+    """Training by the recursion, as ``limits.Solution`` has it: numbers, and no estimate of errors.
+
+    ``outputs`` and ``rms`` per step, ``held_out`` (steps + 1, rows, d_out), ``kernel`` (N, N).
+    """
+
+    outputs: tuple[Array, ...]
+    rms: tuple[Array, ...]
+    held_out: Array | None
+    kernel: Array
+
+
+def recursion(problem: limits.Problem) -> Recursion:
+    """Train a linear network of finite depth by the recursion for Gamma and C.
+
+    Example:
+        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 2
+        >>> by_layers = limits.linear(steps, depth=8, lr=1.0)
+        >>> by_paper = recursion(limits.problem(steps, depth=8, lr=1.0))
+        >>> bool(abs(by_paper.outputs[1] - by_layers.outputs[1]) < 1e-14)
+        True
+    """
+    network = _Network(problem, problem.layers)
+    outputs, rms, held_out = [], [], []
+    for t, rows, inputs in problem.queries():
+        batch = rows.stop - rows.start
+        f, cov = network.up(t, rows.start, inputs)
+        held_out.append(f[batch:])
+        if t < len(problem.steps):
+            squares = np.einsum("lrr->lr", cov[:, :, rows.start :])[:, :batch]
+            outputs.append(f[:batch])
+            # Rounding may leave a square of zero below it.
+            rms.append(np.sqrt(np.maximum(squares, 0.0)))
+            network.down(t, rows, problem.steps[t].gradient(f[:batch]))
+    return Recursion(
+        outputs=tuple(outputs),
+        rms=tuple(rms),
+        held_out=None if problem.held_out is None else np.array(held_out),
+        kernel=network.cov_x[-1, : problem.vectors, : problem.vectors],
     )
 
 
@@ -121,7 +121,7 @@ class _Network:
     of the step, which the next step overwrites.
     """
 
-    def __init__(self, problem: Problem, depth: int) -> None:
+    def __init__(self, problem: limits.Problem, depth: int) -> None:
         size = problem.vectors + (0 if problem.held_out is None else len(problem.held_out))
         self.problem, self.depth = problem, depth
         self.branch, self.kick = problem.scaling.branch(depth), problem.scaling.kick(depth)
@@ -131,13 +131,7 @@ class _Network:
         self.xi, self.chi = np.zeros((size, problem.d_in)), np.zeros((size, problem.d_out))
 
     def up(self, t: int, n: int, inputs: Array) -> tuple[Array, Array]:
-        """Outputs of new vectors, numbered from n, and their <x^l|x^l> (L+1, rows, n + rows).
-
-        Args:
-            t: number of the step.
-            n: how many vectors are known.
-            inputs: of the new ones, (rows, d_in).
-        """
+        """Outputs of new vectors, numbered from n, and their <x^l|x^l> (L+1, rows, n + rows)."""
         x, d, cov, xi = self.x, self.d, self.cov_x, self.xi
         old, r = slice(0, n), slice(n, n + len(inputs))
         w, known = self.problem.hidden[t, :n], slice(0, n + len(inputs))
@@ -161,13 +155,7 @@ class _Network:
         return x.v[self.depth, r] - read @ self.chi[old], cov[:, r, known]
 
     def down(self, t: int, r: slice, chi: Array) -> None:
-        """The gradients of a step's vectors at every layer.
-
-        Args:
-            t: number of the step.
-            r: numbers of its vectors.
-            chi: the loss's gradients, (rows, d_out).
-        """
+        """The gradients of a step's vectors at every layer."""
         x, d, cov = self.x, self.d, self.cov_d
         old, known = slice(0, r.start), slice(0, r.stop)
         w, batch = self.problem.hidden[t, : r.start], r.stop - r.start
@@ -186,14 +174,7 @@ class _Network:
             cov[layer, known, r] = cov[layer, r, known].T
 
     def inner(self, family: _Coefficients, layer: int, r: slice, q: slice) -> Array:
-        """<family_r|family_q> at one layer, from the definition.
-
-        Args:
-            family: the x or the d.
-            layer: of both vectors.
-            r: numbers of the left ones.
-            q: numbers of the right ones.
-        """
+        """<family_r|family_q> at one layer, from the definition."""
         u, v, f, b = family.u[layer], family.v[layer], family.f[layer], family.b[layer]
         total = u[r] @ u[q].T + v[r] @ v[q].T
         # Entry m is of layer m + 1, whose F is an image of x^m and whose B is one of d^{m+1}.
@@ -201,9 +182,3 @@ class _Network:
             total += f[r, m] @ self.cov_x[m] @ f[q, m].T
             total += b[r, m] @ self.cov_d[m + 1] @ b[q, m].T
         return np.asarray(total)
-
-
-def _rounding(ledger: Ledger) -> float:
-    """Rounding errors of a finite recursion, in units of the largest output."""
-    largest = max(float(np.abs(f).max()) for f in ledger.outputs)
-    return float(np.finfo(np.float64).eps * len(ledger.positions) * max(1.0, largest))
