@@ -21,8 +21,7 @@ def command_line(path: Path) -> None:
 
     os.environ["COLUMNS"] = "88"
     from depthmup.cli.help import printed
-    from depthmup.cli.overview import overview
-    from depthmup.cli.verbs import VERBS, parse
+    from depthmup.cli.verbs import VERBS, overview, parse
 
     parts = ["# Command line\n", f"```text\n{overview()}\n```\n"]
     for verb in VERBS:

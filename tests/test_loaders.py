@@ -13,7 +13,7 @@ from sweeps import residual
 from torch import nn
 
 import depthmup
-from depthmup.cli.measured import read_measured
+from depthmup.cli.optimum import read_measured
 from depthmup.fitting import example, fit
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan

@@ -24,15 +24,15 @@ from test_loaders import certificate, plan, sealed
 
 import depthmup
 from benchmarks.attack.bits import SWEEP
-from depthmup.cli.measured import read_measured
+from depthmup.cli.optimum import read_measured
 from depthmup.fitting import example, fit
 from depthmup.model.time_limit import time_limit
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
 from depthmup.records import Certificate
-from depthmup.records.store_rows import checksum
 from depthmup.report import load_report
 from depthmup.sweep import InProcess, Store, StoreError, run
+from depthmup.sweep.store_rows import checksum
 from depthmup.training.built_in.formats import cifar_pickle, cifar_rows, idx
 
 SLOW = 30.0

@@ -1,9 +1,10 @@
 """``depthmup.transfer``: is the best learning rate of a small model the best of a large one?"""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from depthmup.execution import Execution
 from depthmup.model import Model
@@ -34,10 +35,13 @@ from depthmup.sweep.executors.executor import staying
 from depthmup.sweep.executors.processes import leave_if_starting
 from depthmup.sweep.logs import Log, Logged
 from depthmup.sweep.resolution import check_resolved, resolved_sweep
-from depthmup.sweep.rounds import train_rounds
 from depthmup.sweep.shards import snapshot
 from depthmup.sweep.strategy import check_budget
 from depthmup.sweep.trainers import Trainer
+
+Tell: TypeAlias = Callable[[Progress], None]
+Train: TypeAlias = Callable[[Sequence[Any], Tell], None]
+"""Trains runs that a store does not hold, and tells their progress."""
 
 SEARCHES = (
     "Learning rates are found as the sweep goes, the smallest size first; it ends when every "
@@ -162,7 +166,7 @@ def transfer(
         if sweep.design.auto and not runner.shard:
             if forecast is not None:
                 forecast(SEARCHES)
-            train_rounds(state, store, train=train, tell=tell_all)
+            _train_rounds(state, store, train=train, tell=tell_all)
         else:
             train(asked, tell_all)
         if runner.shard:
@@ -194,6 +198,45 @@ def _shared(
     return tuple(
         share_left(runs, shard, jobs=trainer.jobs, held_by=main)
     ), folder / shard.store_name
+
+
+def _train_rounds(state: SearchState, store: Store, *, train: Train, tell: Tell) -> SearchState:
+    """Train what a search asks for, round by round, to its end or the end of its budget of seconds.
+
+    Progress counts the runs that are expected: fewer when a verdict is decided, more when an
+    optimum is hard to find.
+    """
+    started = time.monotonic()
+    auto = state.sweep.design.auto
+    seconds = math.inf if auto is None or auto.seconds is None else auto.seconds
+    state = advance(state, store)
+    if state.done:
+        train((), tell)  # notes the session
+    while state.pending and time.monotonic() - started < seconds:
+        train(state.pending, _of_the_whole(state, tell, started))
+        state = advance(state, store)
+    return state
+
+
+def _of_the_whole(state: SearchState, tell: Tell, started: float) -> Tell:
+    """Tells the progress of one round as that of everything that the state expects."""
+    work = state.sweep.model.work
+    pending = math.fsum(work(run) for run in state.pending)
+    done, runs = state.work, len(state.records)
+    total = done + pending + state.rest
+
+    def told(progress: Progress) -> None:
+        tell(
+            Progress(
+                done=runs + progress.done,
+                cells=runs + len(state.pending) + state.rest_runs,
+                fraction=(done + progress.fraction * pending) / total if total else 1.0,
+                elapsed=time.monotonic() - started,
+                open=True,
+            )
+        )
+
+    return told
 
 
 def _tell_time(missing: Sequence[Any], runner: Runner, forecast: Callable[[str], None]) -> None:

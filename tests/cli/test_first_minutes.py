@@ -9,10 +9,9 @@ import pytest
 
 from depthmup import __version__
 from depthmup.cli import main
-from depthmup.cli.overview import EXAMPLES, GROUPS
 from depthmup.cli.spelling import with_commas
 from depthmup.cli.transfer import Options
-from depthmup.cli.verbs import VERBS, parse
+from depthmup.cli.verbs import EXAMPLES, GROUPS, VERBS, parse
 
 
 def test_the_bare_command_shows_the_commands_in_80_columns(capsys):

@@ -11,12 +11,12 @@ from cells import cell
 from sweeps import residual
 
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.records.store_rows import checksum
 from depthmup.report import load_report
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, Sweep, merge, run
 from depthmup.sweep import sessions as sessions_module
 from depthmup.sweep import store as store_module
+from depthmup.sweep.store_rows import checksum
 
 GRID = residual(
     schemes=(DEPTH_MUP,),

@@ -10,8 +10,8 @@ import pytest
 from cells import cell
 
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.records.store_rows import checksum
 from depthmup.sweep import Store, StoreError
+from depthmup.sweep.store_rows import checksum
 
 
 def record(seed=0, losses=(2.0, 1.5, 1.25)):

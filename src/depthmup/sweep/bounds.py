@@ -27,11 +27,7 @@ def check_runs(*factors: int) -> None:
 
 
 def check_variants(*factors: int) -> None:
-    """Refuse a sweep of more than ``VARIANTS`` variants, given factors of their number.
-
-    Raises:
-        ValueError: says how many there would be.
-    """
+    """Refuse a sweep of more than ``VARIANTS`` variants, given factors of their number."""
     variants = math.prod(factors)
     if variants > VARIANTS:
         raise ValueError(

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, overload
 
 from depthmup.records import Measurement, Record, Run, Task
 from depthmup.records.key import digest
-from depthmup.records.store_rows import (
+from depthmup.sweep.sessions import read_session
+from depthmup.sweep.store_rows import (
     Damage,
     checksum,
     measurement_row,
@@ -22,7 +23,6 @@ from depthmup.records.store_rows import (
     read_values,
     record_row,
 )
-from depthmup.sweep.sessions import read_session
 
 MAIN_STORE = "results.sqlite"
 """The main store of a folder, which may also contain stores of shards."""

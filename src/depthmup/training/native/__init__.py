@@ -1,8 +1,7 @@
 """The native CPU engine: one C file, compiled on first use. All but training needs no PyTorch."""
 
 from depthmup.training.native.build import BuildError, build, cache_folder, compiler
-from depthmup.training.native.library import Library, library, load
-from depthmup.training.native.support import supports
+from depthmup.training.native.library import Library, library, load, supports
 
 __all__ = [
     "BuildError",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
+from depthmup.records import Cell
 from depthmup.training.native.build import BuildError, build
 
 ACTIVATIONS = (
@@ -21,6 +22,7 @@ ACTIVATIONS = (
     "sin",
     "cos",
 )  # in the order of the kernel's enum
+OPTIMIZERS = ("adam", "adamw", "sgd")
 
 SIZES = ("width", "width_stride", "batch", "batch_stride", "depth", "block_depth", "outputs")
 OPTIONS = ("activation", "post", "mean_subtraction", "layer_norm", "sgd")
@@ -97,3 +99,25 @@ def library() -> Library:
     if isinstance(kernel, BuildError):
         raise kernel
     return kernel
+
+
+def supports(cell: Cell) -> str | None:
+    """None if the native engine can train cells of this shape, else why not.
+
+    Example:
+        >>> from depthmup.records import Network, Optimizer
+        >>> network = Network(inputs=64, outputs=10, width=16, depth=2, multiplier=1.0,
+        ...                   input_std=0.125, hidden_std=0.25, readout_std=0.06)
+        >>> supports(Cell(network=network, optimizer=Optimizer(name="adam", lr=0.01))) is None
+        True
+    """
+    network, optimizer = cell.network, cell.optimizer
+    if network.activation not in ACTIVATIONS:
+        return f"the activation {network.activation!r} is not in the kernel"
+    if network.nonlinearity not in ("post", "pre"):
+        return f"the nonlinearity {network.nonlinearity!r} is not in the kernel"
+    if optimizer.name not in OPTIMIZERS:
+        return f"the optimizer {optimizer.name!r} is not in the kernel"
+    if cell.precision != "float32":
+        return f"the precision {cell.precision!r} is not in the kernel"
+    return None

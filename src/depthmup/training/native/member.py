@@ -10,8 +10,7 @@ from torch import Tensor
 
 from depthmup.records import Cell
 from depthmup.training.built_in.data_and_weights import Weights, batches, dataset
-from depthmup.training.native.library import ACTIVATIONS, Library, Struct
-from depthmup.training.native.support import supports
+from depthmup.training.native.library import ACTIVATIONS, Library, Struct, supports
 from depthmup.training.schedules import factors_of, schedule
 
 

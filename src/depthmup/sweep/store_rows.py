@@ -12,8 +12,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from depthmup.records.measurement import Measurement, Task
-from depthmup.records.run import Record, Status
+from depthmup.records import Measurement, Record, Status, Task
 
 CHECKSUM_BYTES = 16
 """Of SHA-256: two rows that differ share a checksum once in 2^128."""
@@ -72,11 +71,7 @@ def impossible(status: Status, losses: "array[float]") -> str | None:
 
 
 def record_row(record: Record[Any]) -> tuple[str, str, str, bytes]:
-    """A record as key, run, status and losses (single precision, little endian).
-
-    Raises:
-        ValueError: no run can have this status and these losses.
-    """
+    """A record as key, run, status and losses (single precision, little endian)."""
     if problem := impossible(record.status, record.losses):
         raise ValueError(
             f"Expected a record that a run can have left; {problem}. The run is "
