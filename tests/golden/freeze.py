@@ -13,7 +13,7 @@ names the change with its reason. Sections hold what a person can see through pu
     texts       the sentences of both
     limits      training at infinite width
     names       public names and signatures, options of the commands
-    paper       names and values that leave the library with the paper's figures
+    paper       what the paper's figures compute beside the library
     evidence    the paper's claims and their verdicts
     plans       saved plans of every model of the zoo, refusals included
     plan_texts  their sentences
@@ -41,7 +41,7 @@ SECTIONS = {
     "texts": views.texts,
     "limits": limits.values,
     "names": views.names,
-    "paper": views.paper,
+    "paper": limits.of_the_paper,
     "evidence": views.evidence,
     "plans": plans.plans,
     "plan_texts": plans.texts,
@@ -124,12 +124,17 @@ def compare(section, chosen=lambda case: True):
         seen.add(case)
         if not chosen(case):
             continue
-        if case in was:
-            for difference in differences(was[case], plain(view()), case):
-                if section not in MAY_GROW or ": new, " not in difference:
-                    yield difference
-        else:
+        if case not in was:
             yield f"{case}: a new case; freeze it with --write {section} '{case}'"
+            continue
+        try:
+            now = plain(view())
+        except Exception as error:  # one case that cannot be read must not hide the others
+            yield f"{case}: raises {error!r}"
+            continue
+        for difference in differences(was[case], now, case):
+            if section not in MAY_GROW or ": new, " not in difference:
+                yield difference
     yield from (f"{case}: gone" for case in was if case not in seen and chosen(case))
 
 

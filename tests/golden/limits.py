@@ -165,17 +165,22 @@ def values():
 
 
 def of_the_paper():
-    """Those that leave the library with the paper's figures."""
+    """What the paper's figures compute beside the library."""
+    from reproduction.theory.diversity import feature_diversity
+    from reproduction.theory.linearization import linearization
+    from reproduction.theory.propagators import propagators, proposition_residual
+    from reproduction.theory.regimes import depth_exponents
+
     deep = partial(limits.linear, lr=1.0, history=True, depth=math.inf)
     flat = partial(limits.nonlinear, lr=0.5, activation="tanh", history=True)
     both = partial(limits.two_matrix, lr=0.5, activation="tanh", history=True, depth=math.inf)
     eps = (0.01, 0.04, 0.16)
-    yield "diversity, linear", lambda: limits.feature_diversity(deep(SAME), eps)
-    yield "diversity, tanh", lambda: limits.feature_diversity(flat(ONE), eps, at=0.5)
-    yield "linearization", lambda: limits.linearization(both(SAME), 64)
-    yield "proposition", lambda: max(limits.proposition_residual(deep(ONE), lr=1.0).values()) < 1e-9
-    yield "propagators", lambda: limits.propagators(deep(SAME)).above[:, :, ::8, ::8]
+    yield "diversity, linear", lambda: feature_diversity(deep(SAME), eps)
+    yield "diversity, tanh", lambda: feature_diversity(flat(ONE), eps, at=0.5)
+    yield "linearization", lambda: linearization(both(SAME), 64)
+    yield "proposition", lambda: max(proposition_residual(deep(ONE), lr=1.0).values()) < 1e-9
+    yield "propagators", lambda: propagators(deep(SAME)).above[:, :, ::8, ::8]
     yield "printed", lambda: _solution(limits.printed_nonlinear(ONE, activation="sin", lr=1.0))
-    exponents = partial(limits.depth_exponents, depths=(64, 128, 256, 512))
+    exponents = partial(depth_exponents, depths=(64, 128, 256, 512))
     for pair in (("1/2", "1/2"), (1, 0), ("3/4", 0), (0, 0)):
         yield f"exponents {pair}", lambda p=pair: _fields(exponents(*p))

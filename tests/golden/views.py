@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import depthmup
-from tests.golden import inputs, limits
+from tests.golden import inputs
 
 ROOT = Path(__file__).parents[2]
 
@@ -328,11 +328,9 @@ def keys():
         yield name, lambda n=name: _keys(n)
 
 
-# Sections "names" and "paper".
+# Section "names".
 
 PACKAGES = ("", ".planning", ".rules", ".limits", ".diagnostics", ".records", ".reports")
-PAPER = ("agreement", "diversity", "evidence", "factored", "linearization", "propagators")
-"""Modules of the paper's figures, which leave the library; two packages have a ``regimes``."""
 
 
 def _signature(function):
@@ -359,20 +357,10 @@ def _public(value):
     }
 
 
-def _is_of_paper(value):
-    module = getattr(value, "__module__", "") or ""
-    regimes = module in ("depthmup.limits.regimes", "depthmup.diagnostics.regimes")
-    return regimes or (module.startswith("depthmup.") and module.split(".")[-1] in PAPER)
-
-
-def _names(package, *, of_paper):
+def _names(package):
     module = importlib.import_module(f"depthmup{package}")
     values = {name: getattr(module, name) for name in module.__all__}
-    return {
-        name: _public(value)
-        for name, value in values.items()
-        if _is_of_paper(value) is of_paper and not inspect.ismodule(value)
-    }
+    return {name: _public(value) for name, value in values.items() if not inspect.ismodule(value)}
 
 
 def _printed(*words):
@@ -397,15 +385,9 @@ def _options(verb):
 
 def names():
     for package in PACKAGES:
-        yield f"depthmup{package}", lambda p=package: _names(p, of_paper=False)
+        yield f"depthmup{package}", lambda p=package: _names(p)
     for verb in VERBS:
         yield f"options of {verb}", lambda v=verb: _options(v)
-
-
-def paper():
-    for package in (".limits", ".diagnostics"):
-        yield f"depthmup{package}", lambda p=package: _names(p, of_paper=True)
-    yield from limits.of_the_paper()
 
 
 # Section "evidence".
