@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from depthmup.model import Model
     from depthmup.models import Transformer
     from depthmup.statistics import Array
+    from reproduction.text import Text
 
 SETTINGS = {"schedule": "linear", "warmup": 0.1}
 RATES = tuple(float(k) for k in range(-8, -2))
@@ -46,22 +47,20 @@ def unnormed(width: int, depth: int) -> "Transformer":
 
 def small_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
     """8 windows of 32 bytes."""
-    result: tuple[Tensor, Tensor] = python_text().batch(generator, 8, 32)
-    return result
+    return python_text().batch(generator, 8, 32)
 
 
 def large_batch(generator: "Generator") -> tuple["Tensor", "Tensor"]:
     """16 windows of 64 bytes."""
-    result: tuple[Tensor, Tensor] = python_text().batch(generator, 16, 64)
-    return result
+    return python_text().batch(generator, 16, 64)
 
 
 @lru_cache(maxsize=1)
-def python_text() -> Any:
+def python_text() -> "Text":
     """The bytes that are read, loaded once."""
-    from depthmup.data import text
+    from reproduction.text import standard_library
 
-    return text("stdlib")
+    return standard_library()
 
 
 def decoder(make: Any, batch: Any) -> "Model":

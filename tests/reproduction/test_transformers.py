@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from pytest import approx
 
-from depthmup.data import text
 from depthmup.records import BASE_SHAPE, Record, Status
 from depthmup.rules import general, scheme
 from depthmup.sweep import InProcess, Store
@@ -17,6 +16,7 @@ from reproduction import Setting, judge, named, plan_claims, reproduce
 from reproduction.claims.decoders import entropies
 from reproduction.claims.transformers import limit
 from reproduction.evidence import Reproduction
+from reproduction.text import standard_library
 
 NAMES = ("fig14", "fig15", "fig16")
 SMALL = {"base": (16, 2), "depths": (2, 4, 8), "steps": 5, "seeds": 3}
@@ -114,7 +114,7 @@ def test_the_largest_viable_rate_lies_where_the_last_crossing_is():
 
 def test_entropies_are_those_of_the_text():
     """Against a count in plain Python."""
-    data = bytes(text().train.tolist())
+    data = bytes(standard_library().train.tolist())
     singles, pairs = Counter(data), Counter(pairwise(data))
     counted = [sum(-n * math.log(n / c.total()) for n in c.values()) / c.total()
                for c in (singles, pairs)]  # fmt: skip

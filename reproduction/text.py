@@ -1,4 +1,4 @@
-"""Text as bytes: 256 tokens and no tokenizer, from any machine's own standard library onward."""
+"""Text as bytes: 256 tokens and no tokenizer, from any machine's own standard library."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -52,17 +52,9 @@ class Text:
         Both are (batch_size, length) int64; they depend on the generator and these sizes alone, so
         networks of every size see the same data.
 
-        Args:
-            generator: of the windows' positions.
-            batch_size: number of windows.
-            length: of a window, in bytes.
-            split: "train" or "validation".
-
-        Raises:
-            ValueError: no such split, a size below 1, or a part shorter than one window.
-
         Example:
-            >>> inputs, targets = text().batch(torch.Generator().manual_seed(0), 16, 64)
+            >>> text = standard_library(limit=10_000)
+            >>> inputs, targets = text.batch(torch.Generator().manual_seed(0), 16, 64)
             >>> inputs.shape, bool((inputs[:, 1:] == targets[:, :-1]).all())
             (torch.Size([16, 64]), True)
         """
@@ -88,23 +80,6 @@ class Text:
         return windows[:, :-1], windows[:, 1:]
 
 
-def text(source: str = "stdlib", *, validation: float = 0.1) -> Text:
-    """The text that a string names: ``stdlib``, ``hf:NAME`` or ``hf:NAME:CONFIG``, or a path.
-
-    ``validation`` is the fraction of bytes, from the end, reserved for validation.
-
-    Example:
-        >>> text("stdlib").vocabulary
-        256
-    """
-    if source == "stdlib":
-        return standard_library(validation=validation)
-    if source.startswith("hf:"):
-        name, _, config = source[3:].partition(":")
-        return hub_text(name, config=config or None, validation=validation)
-    return local_text(source, validation=validation)
-
-
 def standard_library(*, limit: int = _LIMIT, validation: float = 0.1) -> Text:
     """The source files of the Python that runs this: real text without a download.
 
@@ -121,7 +96,7 @@ def standard_library(*, limit: int = _LIMIT, validation: float = 0.1) -> Text:
     if not paths:
         raise ValueError(
             f"Expected the standard library's source files in {root}; there are none (frozen or "
-            "zipped Python). Give a text file or a folder instead."
+            "zipped Python). Use another installation of Python."
         )
 
     def mixed(path: Path) -> str:
@@ -130,98 +105,6 @@ def standard_library(*, limit: int = _LIMIT, validation: float = 0.1) -> Text:
     data = _joined((p.read_bytes() for p in sorted(paths, key=mixed)), limit)
     source = f"the standard library of Python {platform.python_version()}"
     return _divided(data, source, validation)
-
-
-def local_text(
-    path: str | Path, *, pattern: str = "*", limit: int | None = None, validation: float = 0.1
-) -> Text:
-    """A text file, or all files of a folder that match ``pattern``, in the order of their paths.
-
-    Subfolders are included, hidden files and folders are not.
-
-    Args:
-        path: of the file or folder.
-        pattern: of file names, such as "*.txt".
-        limit: number of bytes to take, from the beginning.
-        validation: fraction of bytes, from the end, reserved for validation.
-
-    Raises:
-        ValueError: no such file or folder, no matching file, or not UTF-8.
-    """
-    root = Path(path)
-    if root.is_file():
-        files = [root]
-    elif root.is_dir():
-        paths = [p for p in root.rglob(pattern) if p.is_file()]
-        files = sorted(p for p in paths if not _hidden(p.relative_to(root)))
-        if not files:
-            raise ValueError(f"There is no file that matches {pattern!r} in {str(root)!r}.")
-    else:
-        raise ValueError(
-            f"There is no file or folder {str(path)!r} (from {Path.cwd()}). Text is 'stdlib', "
-            "'hf:NAME' for a data set of Hugging Face, or a path."
-        )
-    return _divided(_joined(map(_decodable, files), limit), str(path), validation)
-
-
-def hub_text(
-    name: str,
-    *,
-    config: str | None = None,
-    split: str = "train",
-    column: str = "text",
-    revision: str | None = None,
-    limit: int | None = _LIMIT,
-    validation: float = 0.1,
-) -> Text:
-    """A data set of Hugging Face by name, or a folder that ``datasets`` wrote.
-
-    Rows are joined by empty lines, and read one by one until there are ``limit`` bytes, so that a
-    large data set is not downloaded whole.
-
-    Args:
-        name: of the data set, or the path of the folder.
-        config: of the data set, where it has several.
-        split: of the data set; training and validation parts are both cut from it.
-        column: that holds the text.
-        revision: of the data set on the hub.
-        limit: number of bytes to take.
-        validation: fraction of bytes, from the end, reserved for validation.
-
-    Raises:
-        ModuleNotFoundError: ``datasets`` is not installed.
-        ValueError: the data set cannot be loaded, or has no such split or column of text.
-    """
-    try:
-        import datasets
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"Data sets of Hugging Face need the package datasets, which could not be imported "
-            f"({error}): pip install 'depthmup[hf]'."
-        ) from error
-
-    rows: Any
-    try:
-        if any((Path(name) / marker).is_file() for marker in ("state.json", "dataset_dict.json")):
-            rows = datasets.load_from_disk(name)
-        else:
-            rows = datasets.load_dataset(name, config, revision=revision, streaming=True)
-        if isinstance(rows, dict):
-            if split not in rows:
-                raise ValueError(f"there is no split {split!r}; it has {', '.join(rows)}.")
-            rows = rows[split]
-        first: dict[str, Any] = next(iter(rows), {})
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"The data set {name!r} could not be loaded: {error}") from error
-    if not isinstance(first.get(column), str):
-        columns = [key for key, value in first.items() if isinstance(value, str)]
-        raise ValueError(
-            f"The data set {name!r} has no column of text named {column!r}; it has "
-            f"{', '.join(columns) or 'none'}. Pass column=."
-        )
-    texts = (row[column] for row in rows)
-    data = _joined(((document + "\n\n").encode() for document in texts if document), limit)
-    return _divided(data, f"hf:{name}" + (f":{config}" if config else ""), validation)
 
 
 def _modules(root: Path) -> Iterator[Path]:
@@ -235,25 +118,9 @@ def _modules(root: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in files if name.endswith(".py"))
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def _decodable(file: Path) -> bytes:
-    data = file.read_bytes()
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"Expected text in UTF-8; {str(file)!r} has byte {data[error.start]:#04x} at "
-            f"{error.start}. Convert it, or choose files with pattern=, such as '*.txt'."
-        ) from None
-    return data
-
-
-def _joined(parts: Iterable[bytes], limit: int | None) -> bytes:
+def _joined(parts: Iterable[bytes], limit: int) -> bytes:
     """The first ``limit`` bytes of the parts, without reading further parts than that takes."""
-    if limit is not None and limit < 1:
+    if limit < 1:
         raise ValueError(f"Expected a limit of at least one byte; got {limit!r}.")
 
     def until_enough() -> Iterator[bytes]:
@@ -261,7 +128,7 @@ def _joined(parts: Iterable[bytes], limit: int | None) -> bytes:
         for part in parts:
             yield part
             taken += len(part)
-            if limit is not None and taken >= limit:
+            if taken >= limit:
                 return
 
     return b"".join(until_enough())[:limit]
