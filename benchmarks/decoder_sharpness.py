@@ -29,9 +29,9 @@ from torch.nn.functional import cross_entropy
 from benchmarks.decoders import BASE, LOG2_LRS, MODELS, along_depth, along_width
 from benchmarks.predict_table import header, number, octaves, slope, verdict
 from depthmup.diagnostics import GaussNewton, sharpness
-from depthmup.diagnostics.prediction import student
 from depthmup.model import resolved
 from depthmup.records import Estimate, Task, Trial, environment
+from depthmup.statistics import mean
 from depthmup.sweep import InProcess, Measure, Store, Sweep, run
 from depthmup.training import stream
 from depthmup.training.trial import planned, prepared, seeded
@@ -204,7 +204,7 @@ def predicted(curve: Curve, store: Store, way: str) -> list[Estimate] | None:
         return None
     sign = 1 if way == "step" else -1
     logs = np.array([[sign * math.log2(at.values[way]) for at in of_size] for of_size in looks])
-    return [student(of_size - logs[curve.base]) for of_size in logs]
+    return [mean(of_size - logs[curve.base]) for of_size in logs]
 
 
 def tasks(curve: Curve) -> list[Measure]:

@@ -11,11 +11,11 @@ from torch import nn
 
 import depthmup
 from depthmup.diagnostics import predict
-from depthmup.diagnostics.prediction import student
 from depthmup.limits import Block, optimal_rate
 from depthmup.model import Model
 from depthmup.records import AxisPrediction, Estimate, Prediction, sentence
 from depthmup.rules import general
+from depthmup.statistics import mean
 from depthmup.training import stream
 
 INPUTS = torch.randn(8, 4, generator=stream(0, "inputs"))
@@ -161,7 +161,7 @@ def test_progress_counts_networks():
 def test_intervals_cover():
     """Student's interval of normal values holds their mean 95 times in 100."""
     rng = np.random.default_rng(0)
-    intervals = [student(rng.normal(size=4)) for _ in range(4000)]
+    intervals = [mean(rng.normal(size=4)) for _ in range(4000)]
     covered = np.mean([interval.low <= 0 <= interval.high for interval in intervals])
     assert covered == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 4000))
 

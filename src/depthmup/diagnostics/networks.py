@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.observations import Key, Observation, Paths, Points, labels_of
 from depthmup.diagnostics.points import points_of
@@ -17,6 +16,7 @@ from depthmup.model import Functions, network_at
 from depthmup.planning import Plan
 from depthmup.rules import Observable
 from depthmup.tracing import Facts, parameters, read
+from depthmup.tracing.recorder import tensors_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,11 +181,7 @@ def survey(
     for width in widths[1:]:
         shape = replace(smallest, width=width)
         wider = fresh(own, shape, 0)
-        if _shapes(wider) == _shapes(base):
-            raise ValueError(
-                f"The factory ignores width: at {widths[0]} and {width} every parameter has the "
-                "same shape. Expected factory(width, depth) to pass width on to the model."
-            )
+        check_width_noticed(base, wider, (widths[0], width))
         sites[shape] = surveyed(wider, inputs)
     for shape in beside(smallest, along):
         sites[shape] = surveyed(fresh(own, shape, 0), inputs)
@@ -208,8 +204,14 @@ def survey(
     return sites
 
 
-def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(p.shape) for name, p in parameters(model).items()}
+def check_width_noticed(base: nn.Module, wider: nn.Module, widths: tuple[int, int]) -> None:
+    """Refuse a factory that ignores the width: both models have the same shapes."""
+    here, there = ({name: p.shape for name, p in parameters(m).items()} for m in (base, wider))
+    if here == there:
+        raise ValueError(
+            f"The factory ignores width: at {widths[0]} and {widths[1]} every parameter has the "
+            "same shape. Expected factory(width, depth) to pass width on to the model."
+        )
 
 
 def firsts(along: Mapping[str, Sequence[int]]) -> tuple[tuple[str, int], ...]:
@@ -297,8 +299,8 @@ def seeded(seed: int) -> torch.Generator:
 
 def check_finite(inputs: Any) -> None:
     """Refuse inputs that are not finite."""
-    for leaf in tree_flatten(inputs)[0]:
-        if isinstance(leaf, Tensor) and leaf.is_floating_point() and not leaf.isfinite().all():
+    for tensor in tensors_of(inputs):
+        if tensor.is_floating_point() and not tensor.isfinite().all():
             raise ValueError(
                 "batch(generator) gave inputs that are not finite. Expected finite inputs."
             )

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.sharding import whole
 from depthmup.rules import Observable, Part, Role
 from depthmup.tracing import parameters, plain_name, unwrapped
+from depthmup.tracing.recorder import tensors_of
 
 SAMPLE = 4096
 _AT_THE_END = (Observable.READOUT, Observable.READOUT_UPDATE)
@@ -239,7 +239,7 @@ class Collector:
         """Collect a point at every call of its module, until the stack is left."""
 
         def collect(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            inputs, outputs = _tensors((args, kwargs)), _tensors(output)
+            inputs, outputs = tensors_of((args, kwargs)), tensors_of(output)
             value = inputs[point.index] if point.side == "input" else outputs[point.index]
             if point.side == "difference":
                 value = value - inputs[point.subtracted]
@@ -286,10 +286,6 @@ class Collector:
                 # A factor on the logits, if the model's own code or a hook has one.
                 values[key] *= math.sqrt(self.logits / self.readouts[0])
         return Observation(values=values, samples=self.samples, roles=self.roles)
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
 
 
 def sample(value: Tensor) -> Tensor:

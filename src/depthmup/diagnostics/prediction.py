@@ -5,7 +5,6 @@ networks in place of an infinitely wide one's: a few passes through each, at sev
 the rule is worth was measured; docs/predict.md has the errors.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
-from torch import nn
 
-from depthmup.diagnostics.networks import Shape, check_finite, fresh, seeded, survey
+from depthmup.diagnostics.networks import (
+    Shape,
+    check_finite,
+    check_width_noticed,
+    fresh,
+    seeded,
+    survey,
+)
 from depthmup.diagnostics.sharpness import Sharpness, sharpness
 from depthmup.model import Functions, Model, check_axes, resolved
 from depthmup.planning import Plan, plan
@@ -25,8 +29,7 @@ from depthmup.records.study import Axis
 from depthmup.rules import Family, Scheme
 from depthmup.rules import family as family_named
 from depthmup.rules import scheme as scheme_named
-from depthmup.statistics import CONFIDENCE, TOLERANCE
-from depthmup.tracing import parameters
+from depthmup.statistics import CONFIDENCE, TOLERANCE, mean
 
 TRUSTED = 0.02
 """Relative error of an eigenvalue that is told of: 0.03 octaves."""
@@ -167,11 +170,9 @@ class _Task:
         deeper = [d for _, d in sizes.get("depth", ()) if d != depth]
         if deeper:
             survey(self.own, (width, *wider[:1]), (depth, *deeper), {}, model, inputs)
-        elif _shapes(fresh(self.own, Shape(width=wider[0], depth=depth), 0)) == _shapes(model):
-            raise ValueError(
-                f"The factory ignores width: at {width} and {wider[0]} every parameter has the "
-                "same shape. Expected factory(width, depth) to pass width on to the model."
-            )
+        else:
+            wide = fresh(self.own, Shape(width=wider[0], depth=depth), 0)
+            check_width_noticed(model, wide, (width, wider[0]))
 
     def plan(self, size: tuple[int, int]) -> Plan:
         return plan(
@@ -231,10 +232,6 @@ def _sizes(
     return along_axes
 
 
-def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(p.shape) for name, p in parameters(model).items()}
-
-
 def _along(
     axis: Axis,
     base: tuple[int, int],
@@ -252,7 +249,7 @@ def _along(
     slopes = sum(at * octaves[size] for at, size in zip(x, sizes, strict=True)) / (x @ x)
 
     def curvature(size: tuple[int, int]) -> Estimate:
-        log = student(logs[size])
+        log = mean(logs[size].tolist())
         return Estimate(value=2**log.value, low=2**log.low, high=2**log.high)
 
     return AxisPrediction(
@@ -262,17 +259,9 @@ def _along(
                 width=size[0],
                 depth=size[1],
                 curvature=curvature(size),
-                octaves=student(octaves[size], unit="octaves of learning rate"),
+                octaves=mean(octaves[size], unit="octaves of learning rate"),
             )
             for size in sizes
         ),
-        drift=student(slopes, unit=f"octaves of learning rate per doubling of {axis}"),
+        drift=mean(slopes, unit=f"octaves of learning rate per doubling of {axis}"),
     )
-
-
-def student(values: np.ndarray, unit: str = "") -> Estimate:
-    """The mean of independent values, with Student's interval."""
-    mean, count = float(np.mean(values)), len(values)
-    error = float(np.std(values, ddof=1)) / math.sqrt(count)
-    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
-    return Estimate(value=mean, low=mean - half, high=mean + half, unit=unit)

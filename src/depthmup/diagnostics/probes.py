@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
 
 from depthmup.diagnostics.attention import attention_logits
 from depthmup.diagnostics.effects import Effects, bare_readouts, compare_weights
@@ -22,6 +21,7 @@ from depthmup.diagnostics.sharding import forward
 from depthmup.planning import Plan
 from depthmup.rules import Observable
 from depthmup.tracing import named_modules, parameters, unwrapped
+from depthmup.tracing.recorder import tensors_of
 
 
 def observe(
@@ -121,9 +121,8 @@ def logits_of(output: Any) -> Tensor:
     logits = getattr(output, "logits", None)
     if isinstance(logits, Tensor):
         return logits
-    for leaf in tree_flatten(output)[0]:
-        if isinstance(leaf, Tensor):
-            return leaf
+    for tensor in tensors_of(output):
+        return tensor
     raise ValueError(
         f"Expected the model to return a tensor, or something that holds one; got {type(output)}."
     )
@@ -149,10 +148,10 @@ def first_nonfinite(model: nn.Module, inputs: Any) -> str | None:
     for name, module in named_modules(model).items():
 
         def check(module: nn.Module, args: Any, output: Any, name: str = name) -> None:
-            for leaf in tree_flatten(output)[0]:
-                if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or nonfinite:
+            for tensor in tensors_of(output):
+                if not tensor.is_floating_point() or nonfinite:
                     continue
-                if not bool(torch.isfinite(leaf).all()):
+                if not bool(torch.isfinite(tensor).all()):
                     nonfinite.append(name or type(module).__name__)
 
         handles.append(module.register_forward_hook(check))
