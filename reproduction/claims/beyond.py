@@ -47,14 +47,7 @@ def _two_matrix(steps: Sequence[limits.Step], **settings: Any) -> limits.Solutio
 
 
 def network_of(*, width: int, depth: int, run: int, **settings: Any) -> dict[str, Any]:
-    """The outputs of one trained network, by training step.
-
-    Args:
-        width: of the network.
-        depth: of the network.
-        run: which of the repetitions, the seed.
-        settings: of its blocks, as fields of ``diagnostics.Blocks``.
-    """
+    """The outputs of one trained network, by training step."""
     from reproduction.probes.factored import Blocks, train_factored
 
     trained = train_factored(reference(), Blocks(**settings), width=width, depth=depth, seed=run)

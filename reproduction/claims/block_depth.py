@@ -77,13 +77,7 @@ def heat_grids(setting: Setting) -> tuple[Sweep, ...]:
 
 
 def shift_sweep(setting: Setting, shape: Shape, *, start: float) -> Sweep:
-    """Block depth 2 at a = 1/4; learning rates are found as the sweep goes.
-
-    Args:
-        setting: the scale and what is tested.
-        shape: of the networks' blocks.
-        start: log2 of the learning rate, in units of muP's, from which the optimum is looked for.
-    """
+    """Block depth 2 at a = 1/4; learning rates are found as the sweep goes."""
     depths = setting.choose(laptop=octaves(8, 64), medium=octaves(8, 128), paper=octaves(8, 1024))
     return searched_networks(
         setting,
@@ -107,12 +101,6 @@ def long_grids(
 
     Four times as long as the other figures, with windows of the same length: what is found early
     and late comes from the same runs.
-
-    Args:
-        setting: the scale and what is tested.
-        shape: of the networks' blocks.
-        block_depth: matrices per block.
-        seeds: number of repetitions.
     """
     layers = setting.choose(laptop=16, medium=32, paper=128)
     sizes = setting.choose(laptop={"steps": 1200}, medium={"steps": 1200}, paper={})
@@ -223,12 +211,7 @@ class _Course:
         return two - one
 
     def over_seeds(self, statistic: Callable[["Array"], float], losses: "Array") -> Estimate:
-        """A statistic of losses (..., seeds) in nats, with its interval.
-
-        Args:
-            statistic: of losses of that shape, whatever the number of seeds: each is left out once.
-            losses: (..., seeds).
-        """
+        """A statistic of losses (..., seeds) in nats, with its interval."""
         from depthmup.statistics import jackknife
 
         return jackknife(statistic, losses, "nats", confidence=self.confidence)

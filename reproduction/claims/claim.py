@@ -36,13 +36,7 @@ class Setting:
     sizes: Mapping[str, Any] = field(default_factory=dict)
 
     def choose(self, *, laptop: Any, medium: Any, paper: Any) -> Any:
-        """The value for this scale.
-
-        Args:
-            laptop: about an hour on two cores.
-            medium: a few hours.
-            paper: the paper's own size.
-        """
+        """The value for this scale."""
         return {Scale.LAPTOP: laptop, Scale.MEDIUM: medium, Scale.PAPER: paper}[self.scale]
 
 
@@ -131,13 +125,7 @@ class Claim:
     revised: str = ""
 
     def finding(self, experiment: Experiment, store: Store, *, command: str = "") -> Finding:
-        """The claim's finding, from a store that holds all of its results.
-
-        Args:
-            experiment: the claim's, at one setting.
-            store: with every result of it.
-            command: that measures it again.
-        """
+        """The claim's finding, from a store that holds all of its results."""
         conclusion = experiment.conclude(store)
         return Finding(
             claim=self.name,

@@ -68,14 +68,7 @@ def beyond_base(sweep: Sweep) -> tuple[int, ...]:
 
 
 def cell_of(sweep: Sweep, depth: int, seed: int, *, rate: int = 0) -> Cell:
-    """The run of a sweep's first scheme at a depth, for the learning rate of an index.
-
-    Args:
-        sweep: along depth.
-        depth: of the network.
-        seed: of the run.
-        rate: index of the learning rate.
-    """
+    """The run of a sweep's first scheme at a depth, for the learning rate of an index."""
     size = {**sweep.design.base, "depth": depth}
     run: Cell = sweep.run(sweep.design.variant(), size, sweep.design.log2_lrs[rate], seed)
     return run
@@ -87,13 +80,7 @@ def judged(sweep: Sweep, store: Store) -> Study:
 
 
 def judged_from(sweep: Sweep, records: Records, *, steps: Sequence[slice] | None = None) -> Study:
-    """The same from records.
-
-    Args:
-        sweep: along depth.
-        records: of its runs.
-        steps: of the windows; those of the design unless given.
-    """
+    """The same from records."""
     (study,) = studies(
         sweep, records, title="transfer", config=sweep.config, environment={}, steps=steps
     )
@@ -110,12 +97,7 @@ def losses_of(
 ) -> "Array":
     """Mean losses over a window, (depths, learning rates, seeds), infinite where diverged.
 
-    Args:
-        sweep: along depth.
-        store: with its results.
-        scheme: the design's first unless given.
-        window: -1 is the last one of training, -2 the one before.
-        depths: the sweep's unless given.
+    Window -1 is the last one of training, -2 the one before.
     """
     design = sweep.design
     variant = design.variant(scheme.name if scheme else None)

@@ -113,16 +113,9 @@ def stacks(setting: Setting, *trials: Trial) -> tuple[TrainTogether, ...]:
 def losses_of(
     sweep: Sweep, store: Store, *, window: int, depths: Sequence[int] | None = None
 ) -> "Array":
-    """Mean losses of the sweep's first scheme over one of five windows.
+    """Mean losses of the sweep's first scheme over one of five windows, 0 to 4, or -1 for the last.
 
-    Args:
-        sweep: of decoders.
-        store: with its results.
-        window: 0 to 4, or -1 for the last.
-        depths: the sweep's unless given.
-
-    Returns:
-        (depths, learning rates, seeds), infinite where diverged.
+    (depths, learning rates, seeds), infinite where diverged.
     """
     design = sweep.design
     sizes = [{**design.base, "depth": depth} for depth in depths or depths_of(sweep)]

@@ -39,12 +39,6 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
     ``chi . df/dxi - (Q(0) Xi)`` for an input of the last step: what is propagated backwards must be
     the derivative of the forward map, which is evaluated on inputs nearby that share every weight.
     Exact for any activation; by central differences of fourth order.
-
-    Args:
-        activation: by name.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-        printed: whether the paper's Definition E.1 is solved as printed, or corrected.
     """
     h, steps = 1e-4, vectors(seed=3)
     options: dict[str, Any] = {"lr": 0.7, "tol": 1e-9, "alpha": alpha, "gamma": gamma}
@@ -148,13 +142,7 @@ def _sum_from_zero(setting: Setting) -> Experiment:
 
 
 def stream_at_initialization(*, width: int, depth: int, run: int) -> dict[str, float]:
-    """|x^L|^2 / n of ``h^l = W^l x^{l-1}`` and of ``h^l = W^l x^l``, to be solved for x^l.
-
-    Args:
-        width: of the network.
-        depth: of the network.
-        run: which of the repetitions, the seed.
-    """
+    """|x^L|^2 / n of ``h^l = W^l x^{l-1}`` and of ``h^l = W^l x^l``, to be solved for x^l."""
     rng = np.random.default_rng(run)
     x = rng.normal(size=width)
     explicit, implicit = x, x
@@ -318,13 +306,6 @@ def nearer(
     """Which of two limits the mean of networks is nearer to; outputs are (runs, steps).
 
     Finite depth leaves a distance of its own, of any direction, and so neither is asked for alone.
-
-    Args:
-        name: of the networks.
-        depth: of the networks.
-        outputs: of each network, (runs, steps).
-        corrected: the corrected limit, (steps,).
-        printed: the printed one, (steps,).
     """
 
     def difference(some: np.ndarray) -> float:

@@ -42,13 +42,7 @@ GROWS = Accepted(low=0.0)
 
 
 def distances_of(*, cell: str, steps: Sequence[int], eps: Sequence[float]) -> dict[str, Any]:
-    """d(eps) of one network after each number of steps, by that number; none once it diverged.
-
-    Args:
-        cell: the run, as JSON.
-        steps: after which to measure.
-        eps: distances along depth, as shares of it.
-    """
+    """d(eps) of one network after each number of steps, by that number; none once it diverged."""
     from depthmup.training import dataset, trained
     from reproduction.probes.diversity import feature_distances
 
@@ -104,13 +98,7 @@ class Kind:
         )
 
     def distances(self, store: Store, depth: int, step: int = -1) -> "Array":
-        """d, (eps, seeds), after the number of steps of this index; NaN where it diverged.
-
-        Args:
-            store: with the distances.
-            depth: of the networks.
-            step: index of the number of steps.
-        """
+        """d, (eps, seeds), after the number of steps of this index; NaN where it diverged."""
         import numpy as np
 
         lost = [np.nan] * len(self.eps)
@@ -122,13 +110,7 @@ class Kind:
         return np.array(values, float).T
 
     def slopes(self, store: Store, depth: int, step: int = -1) -> "Array":
-        """Slope of log d in log eps over all eps, one for each seed.
-
-        Args:
-            store: with the distances.
-            depth: of the networks.
-            step: index of the number of steps.
-        """
+        """Slope of log d in log eps over all eps, one for each seed."""
         import numpy as np
 
         x = np.log(self.eps)
@@ -139,13 +121,7 @@ class Kind:
 
 
 def kind(setting: Setting, *, activation: str, scheme: Scheme | None = None) -> Kind:
-    """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate.
-
-    Args:
-        setting: the scale and what is tested.
-        activation: of the blocks.
-        scheme: the setting's Depth-muP unless given.
-    """
+    """The networks of Figure 10 at larger depths: a = 1 and the tuned learning rate."""
     sweep = networks(
         setting,
         schemes=(scheme or setting.depth_mup,),

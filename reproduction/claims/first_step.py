@@ -19,12 +19,6 @@ def first_order_effect(*, width: int, depth: int, seed: int, alpha: float) -> di
     output's gradient, normalized by width, and D^l the direction of the update: the gradient
     L^-alpha d^l x^{l-1,T} / n for SGD, its sign / n for sign updates. The output moves by
     lr L^-alpha A_L. A seed has the same U, V and first layers at every depth.
-
-    Args:
-        width: of the network.
-        depth: of the network.
-        seed: of its weights.
-        alpha: exponent of the branch multiplier.
     """
 
     def draw(stream: int, *shape: int) -> np.ndarray:

@@ -49,13 +49,7 @@ def cosines_of(*, cell: str, steps: Sequence[int]) -> dict[str, Any]:
     for step, network in zip(steps, trained(described, steps), strict=False):
 
         def of(start: int, stop: int, network: Any = network) -> Any:
-            """The diversity of the gradients of some examples.
-
-            Args:
-                start: number of the first example.
-                stop: one after that of the last.
-                network: whose gradients they are, that of the present step unless given.
-            """
+            """The diversity of the gradients of some examples."""
             network.zero_grad()
             outputs = network(data.inputs[start:stop])
             functional.cross_entropy(outputs, data.labels[start:stop]).backward()
@@ -113,14 +107,7 @@ class _Cosines:
     steps: tuple[int, ...]
 
     def over_seeds(self, title: str, depth: int, step: int, *names: str) -> Estimate:
-        """The mean of a cosine, or of one less another.
-
-        Args:
-            title: of the network.
-            depth: of the network.
-            step: of training.
-            names: the cosine, and those to take off.
-        """
+        """The mean of a cosine, or of one less another."""
         differences = []
         for seed in self.seeds:
             at_step = self.values[title, depth, seed].get(str(step), {})  # none once it diverged

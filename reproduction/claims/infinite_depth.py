@@ -209,16 +209,7 @@ def nonlinear_problem(activation: str) -> tuple[list[limits.Step], dict[str, Any
 def nonlinear_outputs(
     *, activation: str, width: int, depth: int, run: int, alpha: str, gamma: str
 ) -> dict[str, Any]:
-    """Outputs, by step, of one trained network with mean subtraction.
-
-    Args:
-        activation: by name.
-        width: of the network.
-        depth: of the network.
-        run: which of the repetitions, the seed.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-    """
+    """Outputs, by step, of one trained network with mean subtraction."""
     from reproduction.probes.factored import Blocks, train_factored
 
     steps, options = nonlinear_problem(activation)
@@ -230,16 +221,7 @@ def nonlinear_outputs(
 def nonlinear_networks(
     setting: Setting, activation: str, depths: Sequence[int]
 ) -> Survey[tuple[int, int]]:
-    """Trained networks of one activation by (depth, run).
-
-    Args:
-        setting: gives their width, how many runs there are, and the rule of depth.
-        activation: one of those that ``nonlinear_problem`` knows.
-        depths: how deep they are.
-
-    Returns:
-        The survey of their ``outputs``, (depths, runs, steps).
-    """
+    """Trained networks of one activation by (depth, run)."""
     width = setting.choose(laptop=512, medium=1024, paper=2048)
     runs = setting.choose(laptop=24, medium=48, paper=48)
     rule = setting.depth_mup

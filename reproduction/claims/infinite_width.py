@@ -37,15 +37,6 @@ def stream_of(
     """Train one linear network by SGD; its distances from the limit, and RMS of x along depth.
 
     Distances are mean squares over steps: of the outputs, and of the RMS of x over all layers.
-
-    Args:
-        width: of the network.
-        depth: of the network.
-        run: which of the repetitions, the seed.
-        lr: learning rate.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-        data: what is trained on, as fields of ``Data``.
     """
     from reproduction.probes.factored import Blocks, train_factored
 
@@ -237,15 +228,7 @@ def _lemma(setting: Setting) -> Experiment:
 
 
 def kernel_of(*, width: int, depth: int, run: int, alpha: str, gamma: str) -> dict[str, Any]:
-    """Squared RMS of x at the last layer and outputs of one trained network, by training step.
-
-    Args:
-        width: of the network.
-        depth: of the network.
-        run: which of the repetitions, the seed.
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-    """
+    """Squared RMS of x at the last layer and outputs of one trained network, by training step."""
     from reproduction.probes.factored import Blocks, train_factored
 
     blocks = Blocks(alpha=alpha, gamma=gamma)
@@ -285,13 +268,6 @@ def deviation(
 
     Accepted up to what is surprising of all steps that scatter together. What is the same in every
     network has no error: it must be as expected, to the precision of single numbers.
-
-    Args:
-        store: holds the networks' values.
-        trained: networks by run.
-        name: of the value that is compared, (runs, steps).
-        expected: its limit, (steps,).
-        words: what it is, for the comparison.
     """
     values, limit = trained.array(store, name), np.array(expected)
     runs = len(values)

@@ -90,25 +90,12 @@ def shallow_grid(setting: Setting) -> Sweep:
 
 
 def of(study: Study, scheme: Scheme, *, window: int = -1) -> Transfer:
-    """The finding of one scheme, in the last window unless another one is named.
-
-    Args:
-        study: of a sweep.
-        scheme: which one.
-        window: of training; -1 is the last.
-    """
+    """The finding of one scheme, in the last window unless another one is named."""
     return next(t for t in study.windows[window].transfers if t.scheme == scheme.name)
 
 
 def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Comparison:
-    """The drift of a scheme's optimum against what the paper shows.
-
-    Args:
-        study: of a sweep.
-        scheme: whose optimum.
-        accepted: what the claim says of it.
-        paper: that in words.
-    """
+    """The drift of a scheme's optimum against what the paper shows."""
     transfer = of(study, scheme)
     return Comparison(
         what=f"{transfer.title}: drift of the best learning rate",
@@ -119,11 +106,7 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
 
 
 def by_the_tolerance(drift: Estimate) -> tuple[str, ...]:
-    """A note where an optimum certainly moves, by no certain amount below or above the tolerance.
-
-    Args:
-        drift: of the optimum.
-    """
+    """A note where an optimum certainly moves, by no certain amount below or above the tolerance."""
     low, high = min(abs(drift.low), abs(drift.high)), max(abs(drift.low), abs(drift.high))
     if not drift.outside(0.0, 0.0) or not low < TOLERANCE < high:
         return ()
@@ -134,14 +117,7 @@ def by_the_tolerance(drift: Estimate) -> tuple[str, ...]:
 
 
 def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Comparison:
-    """The drift of a scheme's optimum over the depths beyond twice the base's.
-
-    Args:
-        sweep: along depth.
-        store: with its results.
-        scheme: whose optimum.
-        paper: what the paper shows, in words.
-    """
+    """The drift of a scheme's optimum over the depths beyond twice the base's."""
     from depthmup.statistics import drift as fitted
 
     deep = [i for i, depth in enumerate(depths_of(sweep)) if depth >= 2 * base_depth(sweep)]
@@ -158,15 +134,7 @@ def settled(sweep: Sweep, store: Store, scheme: Scheme, *, paper: str) -> Compar
 def gain(
     sweep: Sweep, store: Store, scheme: Scheme, accepted: Accepted, *, paper: str
 ) -> Comparison:
-    """How the best loss changes from the base depth to the deepest, in natural logarithm.
-
-    Args:
-        sweep: along depth.
-        store: with its results.
-        scheme: whose loss.
-        accepted: what the claim says of it.
-        paper: that in words.
-    """
+    """How the best loss changes from the base depth to the deepest, in natural logarithm."""
     from depthmup.statistics import log_ratio_of_best
 
     values, rates = losses_of(sweep, store, scheme), rates_of(sweep)
@@ -186,14 +154,6 @@ def shifts_more(
     """The drift of a scheme's optimum less another's, over the depths where both are in the grid.
 
     Paired by seeds: leaving out one leaves it out of both.
-
-    Args:
-        study: of the sweep.
-        sweep: along depth.
-        store: with its results.
-        scheme: that is said to shift more.
-        other: than this one.
-        paper: what the paper shows, in words.
     """
     import numpy as np
 
@@ -244,13 +204,7 @@ def _depths(depths: Sequence[int]) -> str:
 
 
 def depths_at(study: Study, scheme: Scheme, where: Place) -> list[int]:
-    """Depths whose optimum is at a place of the grid: inside, at an edge, or failed.
-
-    Args:
-        study: of a sweep.
-        scheme: whose optima.
-        where: inside of the grid, at an edge, or failed.
-    """
+    """Depths whose optimum is at a place of the grid: inside, at an edge, or failed."""
     return [o.depth for o in of(study, scheme).optima if o.place is where]
 
 
@@ -408,14 +362,6 @@ def survivors(sweep: Sweep, store: Store, scheme: Scheme) -> tuple[Estimate, ...
 
     A run survives that ends below chance, the loss of guessing: one that only stayed finite is
     not trained.
-
-    Args:
-        sweep: along depth.
-        store: with its results.
-        scheme: whose runs.
-
-    Returns:
-        A share with its interval for every depth.
     """
     from depthmup.statistics import share
 

@@ -29,12 +29,7 @@ Build: TypeAlias = Callable[[int, float], Look]
 
 
 def with_looks(build: Build, looks: Sequence[int]) -> Experiment:
-    """An experiment that gets more seeds where its conclusion is open and they could decide it.
-
-    Args:
-        build: of an experiment of one round.
-        looks: numbers of seeds, increasing.
-    """
+    """An experiment that gets more seeds where its conclusion is open and they could decide it."""
     confidence = 1 - (1 - CONFIDENCE) / len(looks)
     built = {seeds: build(seeds, confidence) for seeds in looks}
 

@@ -75,14 +75,7 @@ def residual_mlps(
     outputs: int,
     log2_multiplier: float,
 ) -> "Model":
-    """Residual MLPs whose branches alone are trained, as a subject of ``diagnostics``.
-
-    Args:
-        batch: draws inputs (examples, inputs) and labels (examples,).
-        inputs: how many numbers an example has.
-        outputs: how many classes there are.
-        log2_multiplier: log2 of the branches' multiplier a at depth 1.
-    """
+    """Residual MLPs whose branches alone are trained, as a subject of ``diagnostics``."""
     import torch
 
     from depthmup.model import Model
@@ -119,17 +112,6 @@ def regime_of(
     """Train networks of one pair at every depth: their region, exponents and properties.
 
     A property is true, false, or None where these networks could not decide it.
-
-    Args:
-        alpha: exponent of the branch multiplier.
-        gamma: exponent of an update's size.
-        width: of all networks.
-        depths: at least three.
-        seeds: networks of each depth.
-        steps: of training.
-        lr: learning rate at the smallest depth.
-        log2_multiplier: log2 of the branch multiplier a.
-        data: what is trained on, as fields of ``Data``.
     """
     import torch
 
@@ -232,11 +214,6 @@ def misjudged(measured: Measured, *names: str, decisive: bool = True) -> tuple[C
 
     From those that do to those that might, as they could not be decided. Nothing where the claim
     says nothing of any pair.
-
-    Args:
-        measured: by pair.
-        names: of the properties that a pair must have as claimed.
-        decisive: the deciding pairs; else the others.
     """
     wrong = undecided = asked = 0
     for pair in _some(measured, decisive):
@@ -262,15 +239,7 @@ def farthest(
     what: str,
     paper: str,
 ) -> Comparison:
-    """The largest distance of a measured exponent from the claimed one, beside the verdict.
-
-    Args:
-        measured: by pair.
-        name: of the property whose exponent it is.
-        claimed: the exponent that the claim gives a pair, None where it says nothing.
-        what: the exponent in words, for the comparison.
-        paper: the claim in words.
-    """
+    """The largest distance of a measured exponent from the claimed one, beside the verdict."""
     from reproduction.probes.regimes import DECISIVE
 
     gaps = {

@@ -36,11 +36,6 @@ def branch_grid(setting: Setting, *, activation: str, nonlinearity: str = "post"
     """Depth-muP on one-layer blocks at log2 a = -1.5.
 
     The small multiplier puts the best learning rates about two octaves above those at a = 1.
-
-    Args:
-        setting: the scale and what is tested.
-        activation: of the blocks.
-        nonlinearity: "post", phi(W x), or "pre", W phi(x).
     """
     return networks(
         setting,
@@ -84,14 +79,7 @@ def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -
 def by_depth(
     curves: Sequence[tuple[str, Sweep]], store: Store, *, name: str, caption: str
 ) -> Picture:
-    """The best loss of several networks against depth, with intervals over seeds.
-
-    Args:
-        curves: titles and sweeps.
-        store: with their results.
-        name: of the picture.
-        caption: below it.
-    """
+    """The best loss of several networks against depth, with intervals over seeds."""
     from reproduction.claims.learning_rates import of
     from reproduction.claims.panels import Axis, lines
 

@@ -41,22 +41,10 @@ def lines(
 ) -> Picture:
     """Lines of y against x, one for each value of ``by``, with intervals where rows have them.
 
-    On a logarithmic axis values that are not positive are left out, and an interval that reaches
-    below zero is drawn down to the lowest value of the axis.
-
-    Args:
-        rows: one for each point; ``low`` and ``high`` are its interval, ``window`` the index of its
-            frame.
-        name: of the picture.
-        caption: below it.
-        x: the horizontal axis.
-        y: the vertical axis.
-        by: the field with one line for each value.
-        by_title: of the legend; ``by`` unless given.
-        ordered: whether those values have an order, and colours say so.
-        references: labels and points of dashed lines, such as a predicted slope.
-        frames: titles of frames, one of which is shown at a time.
-        height: in pixels.
+    A row is a point: ``low`` and ``high`` are its interval, ``window`` is the index of its frame.
+    ``references`` are labels with the points of dashed lines; with ``ordered``, colours show that
+    the values of ``by`` have an order. On a logarithmic axis values that are not positive are left
+    out, and an interval that reaches below zero is drawn down to the lowest value of the axis.
     """
     import altair as alt
 
@@ -175,16 +163,7 @@ def heat_map(
 ) -> Picture:
     """A grid of cells coloured by ``value`` (dark is low); None is drawn grey.
 
-    Args:
-        rows: one for each cell.
-        name: of the picture.
-        caption: below it.
-        x: the horizontal axis, linear.
-        y: the vertical axis, linear.
-        value: what colours show; its title is the legend's.
-        lines_over: labels and points of lines over the grid.
-        marked: the field whose true cells get a dot.
-        height: in pixels.
+    ``lines_over`` are labels with the points of lines; ``marked`` is the field of cells with a dot.
     """
     import altair as alt
 
@@ -248,13 +227,7 @@ def _cells(base: Any, rows: Sequence[Row], x: Axis, y: Axis, value: Axis) -> Any
 
 
 def framed(chart: Any, *, name: str, caption: str) -> Picture:
-    """A chart that is drawn elsewhere as a picture as wide as the page gives.
-
-    Args:
-        chart: of Altair.
-        name: of the picture.
-        caption: below it.
-    """
+    """A chart that is drawn elsewhere as a picture as wide as the page gives."""
     from depthmup.reports import page_spec
 
     return Picture(name=name, caption=caption, spec=page_spec(chart.properties(width="container")))

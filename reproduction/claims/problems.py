@@ -17,13 +17,7 @@ def reference() -> list[limits.Step]:
 
 
 def vectors(*, seed: int = 0, count: int = 3, batch: int = 2) -> list[limits.Step]:
-    """Minibatches of random inputs in three dimensions with two outputs.
-
-    Args:
-        seed: of inputs and targets.
-        count: of steps.
-        batch: samples per step.
-    """
+    """Minibatches of random inputs in three dimensions with two outputs."""
     rng = np.random.default_rng(seed)
     return [
         limits.Step(

@@ -62,14 +62,7 @@ def map_picture(
     name: str,
     caption: str,
 ) -> Picture:
-    """The map of the regions that pairs were found in, whether computed or measured.
-
-    Args:
-        regions: by (alpha, gamma).
-        decided: whether a pair's region is sure; all are, unless given.
-        name: of the picture.
-        caption: what it shows, without the full stop; what its signs mean is added.
-    """
+    """The map of the regions that pairs were found in, whether computed or measured."""
     from reproduction.pages.regime_map import regime_map
 
     points = map_points(regions, decided)

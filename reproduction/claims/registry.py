@@ -62,9 +62,6 @@ CLAIMS: tuple[Claim, ...] = tuple(
 def named(names: Sequence[str]) -> tuple[Claim, ...]:
     """The claims of these names, in the paper's order; ``all`` names every one.
 
-    Raises:
-        ValueError: a name is of no claim; lists those there are.
-
     Example:
         >>> [claim.name for claim in named(["fig11", "fig10"])]
         ['fig10', 'fig11']

@@ -57,11 +57,7 @@ class Sought:
         return slice(stop - design.window, stop)
 
     def begun(self, store: Store) -> SearchState:
-        """The search before its first round.
-
-        Args:
-            store: with the runs of the grid, if there is one.
-        """
+        """The search before its first round."""
         alone = changed(self.sweep, schemes=(self.scheme,))
         state = begin(
             _searched(alone),
@@ -84,12 +80,7 @@ def _searched(sweep: Sweep) -> Sweep:
 def in_late_windows(
     sweep: Sweep, expected: Sequence[tuple[Scheme, Accepted]]
 ) -> tuple[Sought, ...]:
-    """The drifts of schemes in every window of the second half of training, in time order.
-
-    Args:
-        sweep: along depth.
-        expected: schemes with what is accepted of their drifts.
-    """
+    """The drifts of schemes in every window of the second half of training, in time order."""
     steps, window = sweep.design.steps, sweep.design.window
     stops = [stop for stop in range(steps, 0, -window) if 2 * (stop - window) >= steps]
     return tuple(
@@ -105,10 +96,6 @@ def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
     They go on side by side, a round of each at a time, so that what one leaves open can end
     another. A scheme whose drift is judged over several windows stays open where one of them does:
     once all sizes are measured in each, the other windows' searches stop, too.
-
-    Args:
-        sought: drifts of one claim.
-        store: with the runs of their grids.
     """
     states, stopped = [one.begun(store) for one in sought], set[str]()
     while not any(state.pending for state in states):
@@ -133,12 +120,7 @@ def replayed(sought: Sequence[Sought], store: Store) -> tuple[SearchState, ...]:
 
 
 def ahead(sought: Sequence[Sought], store: Store) -> Ahead:
-    """What searches ask for next, each run once.
-
-    Args:
-        sought: drifts of one claim.
-        store: with the runs of their grids.
-    """
+    """What searches ask for next, each run once."""
     states = replayed(sought, store)
     return Ahead(
         missing=tuple(dict.fromkeys(chain.from_iterable(state.pending for state in states))),
@@ -166,15 +148,7 @@ def _open(sought: Sequence[Sought], states: Sequence[SearchState]) -> set[str]:
 
 
 def searched_study(sought: Sequence[Sought], store: Store) -> Study:
-    """The study of what was sought: each drift from the runs that its own search asked for.
-
-    Args:
-        sought: drifts of one sweep, in time order.
-        store: with all of their runs.
-
-    Returns:
-        Windows and schemes that were sought, and those of the grid if the sweep has one.
-    """
+    """The study of what was sought: each drift from the runs that its own search asked for."""
     sweep = sought[0].sweep
     windows = {}
     if sweep.design.auto is None:
@@ -203,10 +177,7 @@ def _with(before: Window | None, window: Window, scheme: str) -> Window:
 def searched_networks(setting: Setting, *, start: float, **changes: Any) -> Sweep:
     """The paper's common set-up, whose learning rates are found as the sweep goes.
 
-    Args:
-        setting: the scale and what is tested.
-        start: log2 of the learning rate, in units of muP's, from which the optimum is looked for.
-        changes: as for ``common.networks``; ``seeds`` are the most of any rate.
+    ``start`` is the log2 of the first one, in units of muP's; ``seeds`` are the most of any rate.
     """
     grid = networks(setting, log2_lrs=(start,), **{"seeds": LOOKS[-1], **changes})
     (rate,) = grid.design.lrs if isinstance(grid.design.lrs, tuple) else ()
@@ -219,14 +190,7 @@ def searched_experiment(
     conclude: Callable[[Store], Conclusion],
     **config: Any,
 ) -> Experiment:
-    """An experiment whose runs are found as it goes, beside or after those of grids.
-
-    Args:
-        sought: drifts that the claim is about; those of grids begin with all of their runs.
-        grids: further sweeps whose runs the conclusion needs.
-        conclude: what follows.
-        config: what the page lists.
-    """
+    """An experiment whose runs are found as it goes, beside or after those of grids."""
     sweeps: list[Sweep] = []
     for sweep in (*(one.sweep for one in sought), *grids):
         if sweep not in sweeps:  # drifts of several schemes or windows are of one sweep

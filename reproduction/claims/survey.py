@@ -34,16 +34,8 @@ class Survey(Generic[Key]):
     def array(self, store: Store, name: str) -> "Array":
         """One named value at every key, with an axis for each entry of the keys.
 
-        Args:
-            store: holds all of the values.
-            name: which of the function's values; a number, or a list of equal length everywhere.
-
-        Returns:
-            (depths, seeds) for keys (depth, seed), (runs,) for keys that are runs; the axes of
-            the value itself come last.
-
-        Raises:
-            ValueError: the keys are not all combinations of their entries, in order.
+        (depths, seeds) for keys (depth, seed), (runs,) for keys that are runs; the axes of the
+        value itself come last. The keys are all combinations of their entries, in order.
 
         Example:
             >>> from depthmup.records import Measurement
@@ -81,18 +73,8 @@ def survey(
     """A survey of a function.
 
     A result is stored under the task's name, settings and version: to change one of these is to
-    measure again.
-
-    Args:
-        name: of the tasks.
-        function: computes one task; it takes its settings as keyword arguments, and stands at the
-            top of a module, as it is sent to workers by reference.
-        settings_by_key: the settings of every task, of what JSON can hold.
-        work: of one task, in parameters times training steps; a function of its key if it differs.
-        version: of the function; raised when the same settings would give other numbers.
-
-    Returns:
-        The survey, its tasks and measures in the order of the settings.
+    measure again. The function stands at the top of a module, as workers get it by reference.
+    ``work`` is that of one task, in parameters times training steps.
 
     Example:
         >>> halves = survey("half", lambda of: {"half": of / 2}, {n: {"of": n} for n in (1, 2)})

@@ -179,13 +179,7 @@ def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str
 
 
 def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
-    """log(best loss at the largest depth / best loss at the base), each at its own best rate.
-
-    Args:
-        sweep: of decoders.
-        store: with its results.
-        window: of training.
-    """
+    """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
     from depthmup.statistics import log_ratio_of_best
 
     ends = [depths_of(sweep)[-1], base_depth(sweep)]
@@ -255,13 +249,7 @@ def _by_window(sweep: Sweep, store: Store) -> Picture:
 
 
 def exponent(study: Study, rule: Scheme, *, window: int) -> Estimate:
-    """The exponent in L of the branches' best learning rate: the drift, less the rule's gamma.
-
-    Args:
-        study: of a sweep.
-        rule: whose optimum.
-        window: of training.
-    """
+    """The exponent in L of the branches' best learning rate: the drift, less the rule's gamma."""
     drift, gamma = of(study, rule, window=window).drift, float(rule.gamma)
     # Drifts are in the rule's units: at a fixed rate, branches learn with L^-gamma of it.
     return Estimate(value=drift.value - gamma, low=drift.low - gamma, high=drift.high - gamma)
@@ -271,11 +259,6 @@ def limit(log2_lrs: Sequence[float], log_losses: "Array", ceiling: float) -> flo
     """The largest log2 learning rate that is viable: where the curve crosses a ceiling for good.
 
     Linear between points, half-way to one that diverged; NaN where the sweep holds no crossing.
-
-    Args:
-        log2_lrs: learning rates, increasing.
-        log_losses: at each of them.
-        ceiling: the log loss above which nothing was learned.
     """
     viable = [i for i, value in enumerate(log_losses) if value < ceiling]
     if not viable or viable[-1] == len(log2_lrs) - 1:
@@ -292,11 +275,6 @@ def viable_drifts(depths: Sequence[int], log2_lrs: Sequence[float], losses: "Arr
 
     Losses are (2, depths, learning rates, seeds). A rate is viable that ends below the entropy of
     single bytes: the network has learned something of what came before.
-
-    Args:
-        depths: increasing.
-        log2_lrs: learning rates, increasing.
-        losses: of two rules, (rules, depths, learning rates, seeds).
     """
     import numpy as np
 

@@ -47,11 +47,6 @@ def slope_of_valley(
     The line through the best learning rate at every a: d log2 a / d log2 eta. A valley need not be
     straight, so that the interval counts two sources of error: seeds and the choice of multipliers,
     each by its jackknife, added in quadrature, with Student's t of the smaller number.
-
-    Args:
-        log2_lrs: learning rates, increasing.
-        log2_multipliers: of the branches, increasing.
-        losses: (multipliers, learning rates, seeds).
     """
     import numpy as np
 

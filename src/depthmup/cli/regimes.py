@@ -15,9 +15,10 @@ from depthmup.rules import regime
 class Options:
     """Show the regime of (alpha, gamma): stable, nontrivial, faithful, diverse (Claims 7.1 to 7.6).
 
-    With --map, draw the paper's Figure 1 from exponents computed at infinite width: nothing is
-    trained, and none of the claims is assumed. With --measured as well, draw beside it the same map
-    from networks of growing depth that are trained for a few steps, in about 2 minutes on one core.
+    With --map, in a clone of the repository, draw the paper's Figure 1 from exponents computed at
+    infinite width: nothing is trained, and none of the claims is assumed. With --measured as well,
+    draw beside it the same map from networks of growing depth that are trained for a few steps, in
+    about 2 minutes on one core.
     Exits with 1 if a pair lies in another region than the claims say. Pairs that the networks
     cannot decide are drawn hollow.
 

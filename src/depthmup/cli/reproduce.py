@@ -14,6 +14,7 @@ from depthmup.execution import Execution
 class Options:
     """Measure figures and claims of Tensor Programs VI again, with a verdict on each.
 
+    In a clone of the repository: they are its folder reproduction, not in the installed package.
     Finished runs are stored in OUT/results.sqlite, shared between claims and never repeated: the
     same command resumes. Writes OUT/evidence.html and OUT/evidence.json.
     """

@@ -60,7 +60,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "limit": "training at infinite width, without a network",
         "regimes": "where a pair of exponents lies, or the map of all",
         "rules": "what each published rule says for a base and a target",
-        "reproduce": "figures and claims of Tensor Programs VI, with verdicts",
+        "reproduce": "figures and claims of Tensor Programs VI (in a clone)",
     },
     "This installation": {
         "doctor": "versions, hardware, and which engine trains here",
