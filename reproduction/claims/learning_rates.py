@@ -106,7 +106,7 @@ def drift(study: Study, scheme: Scheme, accepted: Accepted, *, paper: str) -> Co
 
 
 def by_the_tolerance(drift: Estimate) -> tuple[str, ...]:
-    """A note where an optimum certainly moves, by no certain amount below or above the tolerance."""
+    """A note where an optimum certainly moves, but perhaps by less than the tolerance."""
     low, high = min(abs(drift.low), abs(drift.high)), max(abs(drift.low), abs(drift.high))
     if not drift.outside(0.0, 0.0) or not low < TOLERANCE < high:
         return ()

@@ -20,8 +20,8 @@ class Options:
 
     The result is exact for linear networks (the identity activation) at any depth and for others at
     infinite depth; otherwise averages are taken over sampled neurons or particles, and their error
-    is estimated. With --check, in a clone of the repository, networks of growing width and depth are
-    trained and compared with the limit.
+    is estimated. With --check, in a clone of the repository, networks of growing width and depth
+    are trained and compared with the limit.
 
         depthmup limit --depth inf --steps 10 --out runs/limit
         depthmup limit --block-depth 2 --scheme completep --check
