@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from depthmup import limits
-from depthmup.limits.momentum import update_weights
+from depthmup.limits.sgd import update_weights
 from depthmup.statistics import Curves
 
 
@@ -42,6 +42,6 @@ def test_shapes_are_compared_between_arguments(solution):
 
 
 def test_what_a_function_returns_is_checked(monkeypatch):
-    monkeypatch.setattr("depthmup.limits.momentum.np.zeros", lambda shape: np.ones((*shape, 1)))
+    monkeypatch.setattr("depthmup.limits.sgd.np.zeros", lambda shape: np.ones((*shape, 1)))
     with pytest.raises(TypeCheckError, match="return value"):
         update_weights(1.0, 0)

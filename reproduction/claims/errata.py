@@ -19,6 +19,7 @@ from reproduction.claims.infinite_width import deviation, kernels
 from reproduction.claims.problems import reference, vectors
 from reproduction.claims.survey import survey
 from reproduction.evidence import Accepted, Comparison
+from reproduction.theory.printed import printed_nonlinear
 
 CLOSED = ("identity", "erf", "sin", "cos", "relu", "abs")
 """Activations whose Gaussian expectations are known in closed form."""
@@ -45,7 +46,7 @@ def gradient_gap(*, activation: str, alpha: str, gamma: str, printed: bool) -> d
     inputs = steps[-1].inputs
     count, size = inputs.shape
     near = np.concatenate([inputs[0] + k * h * np.eye(size) for k in (-2, -1, 1, 2)])
-    solve = limits.printed_nonlinear if printed else limits.nonlinear
+    solve = printed_nonlinear if printed else limits.nonlinear
     s = solve(steps, activation=activation, history=True, **options)
     moved = solve(steps, activation=activation, held_out=near, **options)
     assert moved.held_out is not None
@@ -255,7 +256,7 @@ def _contradiction(setting: Setting) -> Experiment:
         linear = np.concatenate(limits.linear(steps, depth=math.inf, lr=0.7).outputs)
         right, printed = (
             np.concatenate(solve(steps, activation="identity", lr=0.7).outputs)
-            for solve in (limits.nonlinear, limits.printed_nonlinear)
+            for solve in (limits.nonlinear, printed_nonlinear)
         )
         return Conclusion(
             comparisons=(
@@ -287,7 +288,7 @@ def _simulated(setting: Setting) -> Experiment:
             steps, options = nonlinear_problem(name)
             right, printed = (
                 np.concatenate(solve(steps, activation=name, **options).outputs)[:, 0]
-                for solve in (limits.nonlinear, limits.printed_nonlinear)
+                for solve in (limits.nonlinear, printed_nonlinear)
             )
             (outputs,) = trained.array(store, "outputs")  # of one depth: (runs, steps)
             comparisons += nearer(name, depth, outputs, right, printed)

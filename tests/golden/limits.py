@@ -168,6 +168,7 @@ def of_the_paper():
     """What the paper's figures compute beside the library."""
     from reproduction.theory.diversity import feature_diversity
     from reproduction.theory.linearization import linearization
+    from reproduction.theory.printed import printed_nonlinear
     from reproduction.theory.propagators import propagators, proposition_residual
     from reproduction.theory.regimes import depth_exponents
 
@@ -180,7 +181,7 @@ def of_the_paper():
     yield "linearization", lambda: linearization(both(SAME), 64)
     yield "proposition", lambda: max(proposition_residual(deep(ONE), lr=1.0).values()) < 1e-9
     yield "propagators", lambda: propagators(deep(SAME)).above[:, :, ::8, ::8]
-    yield "printed", lambda: _solution(limits.printed_nonlinear(ONE, activation="sin", lr=1.0))
+    yield "printed", lambda: _solution(printed_nonlinear(ONE, activation="sin", lr=1.0))
     exponents = partial(depth_exponents, depths=(64, 128, 256, 512))
     for pair in (("1/2", "1/2"), (1, 0), ("3/4", 0), (0, 0)):
         yield f"exponents {pair}", lambda p=pair: _fields(exponents(*p))

@@ -263,7 +263,7 @@ def test_what_is_returned_as_ok_is_finite(reference):
 
 
 def test_weights_of_past_updates_by_hand():
-    from depthmup.limits.momentum import update_weights
+    from depthmup.limits.sgd import update_weights
 
     got = update_weights([1.0, 0.5, 0.25], 3, momentum=0.5)
     # Heavy ball by hand: speed s at tau carries momentum^(tau-s) of gradient s.

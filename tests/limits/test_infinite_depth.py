@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from depthmup import limits
-from depthmup.limits.chebyshev import rule
 from depthmup.limits.methods.continuum import solve_at
-from depthmup.limits.volterra import solve_volterra
+from depthmup.limits.numerics.chebyshev import rule
+from depthmup.limits.numerics.volterra import solve_volterra
 
 # Values of an independent implementation, to all digits printed.
 F_INF = [0, -0.6795704571148, -0.2179262044953, -0.3065446416231, 0.3367908883078]

@@ -8,9 +8,9 @@ import pytest
 from clock import units
 
 from depthmup import limits
-from depthmup.limits.chebyshev import rule
 from depthmup.limits.gaussian import resolve
 from depthmup.limits.methods import mean_ode
+from depthmup.limits.numerics.chebyshev import rule
 from depthmup.limits.training import train
 
 COMPLETEP = {"depth": math.inf, "block_depth": 2, "alpha": 1, "gamma": 0}

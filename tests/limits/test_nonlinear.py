@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from depthmup import limits
+from reproduction.theory.printed import printed_nonlinear
 
 # Values of an independent implementation, to all digits printed.
 F_ERF = [0, -0.2671860067239, -0.2084400967059, -0.4319664299888, 0.1956152452974]
@@ -95,7 +96,7 @@ def test_backward_is_the_gradient_of_forward_by_quadrature(make_steps, activatio
 def test_definition_e1_as_printed_is_not_a_gradient(make_steps, activation):
     """The erratum's proof: as printed, the backward equation fails the identity at order one."""
     steps = make_steps(3, batch=2, d_in=3, d_out=2)
-    gap = gradient_gap(steps, activation, solve=limits.printed_nonlinear)
+    gap = gradient_gap(steps, activation, solve=printed_nonlinear)
     assert gap > 0.02
     assert gradient_gap(steps, activation) < 1e-7
 
@@ -104,7 +105,7 @@ def test_definition_e1_as_printed_is_not_a_gradient(make_steps, activation):
 def test_f32_as_printed_is_not_a_gradient(make_steps, activation):
     """F.3.2 (1/2 < alpha < 1) lacks terms in higher derivatives of phi; the identity has none."""
     steps = make_steps(3, batch=2, d_in=3, d_out=2)
-    solve = limits.printed_nonlinear
+    solve = printed_nonlinear
     gap = gradient_gap(steps, activation, solve=solve, alpha="3/4", gamma="1/4")
     assert gap < 1e-7 if activation == "identity" else gap > 1e-3
 
@@ -117,7 +118,7 @@ def test_where_the_printed_definition_goes_wrong(make_steps):
     def gaps(activation):
         one, other = (
             solve(steps, activation=activation, lr=0.7)
-            for solve in (limits.nonlinear, limits.printed_nonlinear)
+            for solve in (limits.nonlinear, printed_nonlinear)
         )
         return [np.abs(one.outputs[t] - other.outputs[t]).max() for t in (1, 2)]
 
@@ -197,7 +198,7 @@ def test_deviation_of_finite_networks_falls_with_depth(make_steps, simulated, ac
     options = {"lr": lr, "multiplier": multiplier}
     limit, printed = (
         outputs(solve(steps, activation=activation, **options))
-        for solve in (limits.nonlinear, limits.printed_nonlinear)
+        for solve in (limits.nonlinear, printed_nonlinear)
     )
     worst = np.abs(limit - printed).argmax()
     means, errors = [], []

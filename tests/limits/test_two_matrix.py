@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depthmup import limits
+from depthmup.limits.averages import Quadratic
 from depthmup.limits.methods.blocks import solve_blocks
-from depthmup.limits.neurons import Quadratic
 
 COMPLETEP = {"alpha": 1, "gamma": 0}
 UNEQUAL = {"lr": 0.5, "lr_second": 0.8, "width_ratio": 2.0}

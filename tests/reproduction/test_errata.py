@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from depthmup import limits
 from depthmup.records import Measurement
 from depthmup.statistics import surprising
 from depthmup.sweep import Store
@@ -13,6 +12,7 @@ from reproduction import Setting, named
 from reproduction.claims.errata import nearer
 from reproduction.claims.infinite_width import deviation, kernels
 from reproduction.evidence import Reproduction
+from reproduction.theory.printed import printed_nonlinear
 
 YES, NO, OPEN = Reproduction.REPRODUCED, Reproduction.NOT_REPRODUCED, Reproduction.UNDECIDABLE
 
@@ -89,7 +89,7 @@ def test_what_is_asked_of_the_trained_networks_of_erratum_7(tmp_path):
             settings = measure.task.settings
             name = settings["activation"]
             steps, options = nonlinear_problem(name)
-            limit = limits.printed_nonlinear(steps, activation=name, **options)
+            limit = printed_nonlinear(steps, activation=name, **options)
             outputs = np.concatenate(limit.outputs)[:, 0]
             outputs = outputs + np.random.default_rng(settings["run"]).normal(size=4, scale=0.01)
             store.add(Measurement(task=measure.task, values={"outputs": outputs.tolist()}))

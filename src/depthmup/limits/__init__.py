@@ -1,21 +1,21 @@
 """Training dynamics at infinite width, at finite and infinite depth, with no network trained."""
 
-from depthmup.limits.chebyshev import Rule, rule
+from depthmup.limits.averages import Hermite, Neurons, Particles, Sobol
 from depthmup.limits.gaussian import Activation, resolve, smooth
 from depthmup.limits.kernel import Block, Kernel, kernel
 from depthmup.limits.linear import linear
 from depthmup.limits.losses import Loss, cross_entropy, mse
-from depthmup.limits.momentum import SGD
-from depthmup.limits.neurons import Hermite, Neurons, Particles, Sobol
-from depthmup.limits.nonlinear import nonlinear, printed_nonlinear
+from depthmup.limits.nonlinear import nonlinear
+from depthmup.limits.numerics.chebyshev import Rule, rule
+from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.optimal_rate import OptimalRate, optimal_rate
 from depthmup.limits.problem import Branch, Problem, problem
+from depthmup.limits.sgd import SGD
 from depthmup.limits.sign_sgd import sign_sgd
 from depthmup.limits.solution import History, Solution, Status
 from depthmup.limits.solve import solve
 from depthmup.limits.step import Step
 from depthmup.limits.two_matrix import mean_ode, two_matrix
-from depthmup.limits.volterra import solve_volterra
 
 __all__ = [
     "SGD",
@@ -42,7 +42,6 @@ __all__ = [
     "mse",
     "nonlinear",
     "optimal_rate",
-    "printed_nonlinear",
     "problem",
     "resolve",
     "rule",

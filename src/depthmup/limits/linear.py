@@ -7,8 +7,8 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from depthmup.limits.momentum import SGD, Rate
 from depthmup.limits.problem import Branch, problem
+from depthmup.limits.sgd import SGD, Rate
 from depthmup.limits.solution import Solution
 from depthmup.limits.solve import solve_linear
 from depthmup.limits.step import Step

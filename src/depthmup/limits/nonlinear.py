@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
+from depthmup.limits.averages import Particles
 from depthmup.limits.gaussian import Activation
-from depthmup.limits.methods.nonlinear import solve_nonlinear
-from depthmup.limits.momentum import SGD, Rate
-from depthmup.limits.neurons import Particles
 from depthmup.limits.problem import Branch, problem
+from depthmup.limits.sgd import SGD, Rate
 from depthmup.limits.solution import Solution
-from depthmup.limits.solve import require_closed, solve_one_matrix
+from depthmup.limits.solve import solve_one_matrix
 from depthmup.limits.step import Step
 from depthmup.rules import Exponent
 
@@ -83,56 +82,3 @@ def nonlinear(
             "particles are for a finite depth; at infinite depth nothing is sampled: leave them."
         )
     return solve_one_matrix(asked, particles)
-
-
-def printed_nonlinear(
-    steps: Sequence[Step],
-    *,
-    activation: str | Activation,
-    lr: Rate,
-    multiplier: float = 1.0,
-    alpha: Exponent = "1/2",
-    gamma: Exponent = "1/2",
-    held_out: ArrayLike | None = None,
-    tol: float = 1e-9,
-    history: bool = False,
-) -> Solution:
-    """The paper's Definition E.1 as printed, which is in error: for comparison with ``nonlinear``.
-
-    Its backward equation is not the gradient of the forward pass. The sum that the printed
-    equation lacks to parse is restored, and the first update's terms are left under their integral.
-
-    Args:
-        steps, activation, lr, multiplier, alpha, gamma, held_out, tol, history: as in
-            ``limits.nonlinear``, at infinite depth.
-
-    Returns:
-        The solution of the printed equations.
-
-    Raises:
-        ValueError: exponents without a known limit of infinite depth.
-
-    Example:
-        >>> from depthmup import limits
-        >>> steps = [limits.Step([[1.0]], limits.mse([[0.5]]))] * 3
-        >>> for solve in (limits.nonlinear, limits.printed_nonlinear):
-        ...     print(round(float(solve(steps, activation="sin", lr=1.0).outputs[2][0, 0]), 6))
-        0.480131
-        0.485713
-
-    *Source:* arXiv 2310.02244, Definition E.1 and (F.32); see docs/limits.md.
-    """
-    asked = problem(
-        steps,
-        depth=math.inf,
-        lr=lr,
-        activation=activation,
-        branch=Branch(multiplier=multiplier),
-        alpha=alpha,
-        gamma=gamma,
-        held_out=held_out,
-        tol=tol,
-        history=history,
-    )
-    require_closed(asked)
-    return solve_nonlinear(asked, printed=True)

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from depthmup.limits.averages import Particles, Sobol
 from depthmup.limits.gaussian import Activation, resolve
 from depthmup.limits.losses import Array, _matrix
-from depthmup.limits.momentum import SGD, HeavyBall, Rate, heavy_ball, remaining, update_weights
-from depthmup.limits.neurons import Particles, Sobol
 from depthmup.limits.parametrization import Parametrization, check_depth, parametrization
+from depthmup.limits.sgd import SGD, HeavyBall, Rate, heavy_ball, remaining, update_weights
 from depthmup.limits.step import Step, check_steps
 from depthmup.rules import Exponent
 

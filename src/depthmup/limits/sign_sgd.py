@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
+from depthmup.limits.averages import Particles
 from depthmup.limits.gaussian import Activation
-from depthmup.limits.momentum import SGD, Rate
-from depthmup.limits.neurons import Particles
 from depthmup.limits.problem import Branch, problem
+from depthmup.limits.sgd import SGD, Rate
 from depthmup.limits.solution import Solution
 from depthmup.limits.solve import solve
 from depthmup.limits.step import Step

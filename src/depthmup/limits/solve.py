@@ -25,6 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from depthmup.limits.averages import Averages, Neurons, Particles, Quadratic, Sobol
 from depthmup.limits.gaussian import uncentred
 from depthmup.limits.methods.blocks import solve_blocks
 from depthmup.limits.methods.continuum import solve_continuum
@@ -34,10 +35,9 @@ from depthmup.limits.methods.mean_ode import solve_mean_ode
 from depthmup.limits.methods.nonlinear import solve_nonlinear
 from depthmup.limits.methods.particles import solve_particles
 from depthmup.limits.methods.two_matrix_layers import solve_two_matrix_layers
-from depthmup.limits.momentum import require_derived
-from depthmup.limits.neurons import Averages, Neurons, Particles, Quadratic, Sobol
 from depthmup.limits.parametrization import require_infinite_depth
 from depthmup.limits.problem import Problem
+from depthmup.limits.sgd import require_derived
 from depthmup.limits.solution import Solution
 
 
@@ -107,19 +107,7 @@ def solve_one_matrix(problem: Problem, particles: Averages | None) -> Solution:
         if problem.history:
             raise ValueError("history is for depth=math.inf: leave it out at a finite depth.")
         return solve_particles(problem, _particles(particles))
-    require_closed(problem)
     return solve_nonlinear(problem)
-
-
-def require_closed(problem: Problem) -> None:
-    """Raise unless a closed limit of infinite depth is known for one matrix per block."""
-    require_infinite_depth(problem.scaling)
-    if problem.scaling.alpha == 1 and not problem.linear:
-        raise ValueError(
-            "At alpha=1 an update moves every preactivation by order one, and no closed "
-            "infinite-depth limit of a nonlinear network with one matrix per block is known. Use "
-            "1/2 <= alpha < 1, a finite depth, or two matrices per block (limits.mean_ode)."
-        )
 
 
 def solve_two_matrices(problem: Problem, neurons: Averages | None) -> Solution:

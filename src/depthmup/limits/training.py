@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from depthmup.limits.averages import Averages
 from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Averages
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Ledger, Solution, Status, exploded
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
+from depthmup.limits.averages import Neurons
 from depthmup.limits.gaussian import Activation
-from depthmup.limits.momentum import SGD, Rate
-from depthmup.limits.neurons import Neurons
 from depthmup.limits.problem import Branch, problem
+from depthmup.limits.sgd import SGD, Rate
 from depthmup.limits.solution import Solution
 from depthmup.limits.solve import solve, solve_two_matrices
 from depthmup.limits.step import Step

@@ -33,9 +33,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from depthmup.limits.factors import appended, stein
+from depthmup.limits.averages import Neurons, require_memory
 from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Neurons, require_memory
+from depthmup.limits.numerics.factors import appended, stein
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status
 from depthmup.limits.training import Method, combined, require_finite, train

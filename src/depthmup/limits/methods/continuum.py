@@ -29,13 +29,13 @@ from typing import Self
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.chebyshev import Rule, rule
 from depthmup.limits.losses import Array
 from depthmup.limits.methods.sides import Side, Sides
+from depthmup.limits.numerics.chebyshev import Rule, rule
+from depthmup.limits.numerics.volterra import solve_volterra
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Ledger, Solution, Status
 from depthmup.limits.training import train
-from depthmup.limits.volterra import solve_volterra
 
 # Each half as many again as the last: few solves fail before one succeeds, and none has many more
 # points than it needs.

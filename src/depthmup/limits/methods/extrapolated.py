@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from depthmup.limits.averages import Particles
 from depthmup.limits.methods.particles import TwoMatrix
-from depthmup.limits.neurons import Particles
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Solution
 from depthmup.limits.training import combined, train

@@ -33,9 +33,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from depthmup.limits.chebyshev import Rule, rule
+from depthmup.limits.averages import Neurons
 from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Neurons
+from depthmup.limits.numerics.chebyshev import Rule, rule
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Ledger, Solution, Status
 from depthmup.limits.training import Method, combined, require_finite, train

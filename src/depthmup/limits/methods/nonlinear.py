@@ -24,7 +24,7 @@ as phi(h) enters it: ``particles``.
 
 *Source:* arXiv 2310.02244, Claim E.1 and Appendix F.3.2. The forward equation is Definition E.1's;
 the backward one is not: as printed it is not the gradient of the forward pass.
-``printed_nonlinear`` solves the printed one. See docs/limits.md.
+See docs/limits.md.
 
 With a second matrix per block (``second``, the weights w2 of its past updates times the width
 ratio) its updates are added, ``- a^2 w2 * k0`` to m and ``- a w2 * D`` to every G10 but the
@@ -45,9 +45,10 @@ import numpy as np
 
 from depthmup.limits.gaussian import Expansion
 from depthmup.limits.losses import Array
-from depthmup.limits.mesh import Mesh, graded, integrate
 from depthmup.limits.methods.nonlinear_backward import Backward
 from depthmup.limits.methods.nonlinear_state import State, pairs_among
+from depthmup.limits.numerics.mesh import Mesh, graded, integrate
+from depthmup.limits.parametrization import require_infinite_depth
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import History, Ledger, Solution, Status
 from depthmup.limits.training import Method, require_finite, train
@@ -60,17 +61,21 @@ _MOST_EXPANSIONS = 30
 _PART = 64  # held-out rows solved at a time
 
 
-def solve_nonlinear(problem: Problem, *, printed: bool = False) -> Solution:
-    """Train the limit, with as many points in depth as the tolerance needs.
-
-    ``printed``: solve Definition E.1 as printed.
-    """
+def solve_nonlinear(problem: Problem, method: type[Nonlinear] | None = None) -> Solution:
+    """Train the limit, with as many points in depth as the tolerance needs."""
+    require_infinite_depth(problem.scaling)
+    if problem.scaling.alpha == 1 and not problem.linear:
+        raise ValueError(
+            "At alpha=1 an update moves every preactivation by order one, and no closed "
+            "infinite-depth limit of a nonlinear network with one matrix per block is known. Use "
+            "1/2 <= alpha < 1, a finite depth, or two matrices per block (limits.mean_ode)."
+        )
     # A kink's k2 is 1/q, and between collinear inputs q grows like p from 0 at p = 0.
     singular = problem.activation.kinked and _collinear(problem)
     meshes = [graded(*g) for g in _GRADED] if singular else [Mesh((0.0, 1.0), n) for n in _DEGREES]
     before: Array | None = None
     for mesh in meshes:
-        solution = train(Nonlinear(problem, mesh, printed=printed))
+        solution = train((method or Nonlinear)(problem, mesh))
         if solution.status.kind == "exploded":
             return solution
         outputs = np.concatenate(solution.outputs)
@@ -112,9 +117,11 @@ def _collinear(problem: Problem) -> bool:
 class Nonlinear(Method):
     """Training on one mesh of depth; ``tail`` estimates what its points leave out."""
 
-    def __init__(self, problem: Problem, mesh: Mesh, *, printed: bool = False) -> None:
+    backward: type[Backward] = Backward
+
+    def __init__(self, problem: Problem, mesh: Mesh) -> None:
         self.problem, self.mesh, self.positions = problem, mesh, mesh.points
-        self.state = State(problem, len(mesh.points), printed=printed)
+        self.state = State(problem, len(mesh.points))
         self.tail, self.settled = 0.0, True
 
     def up(self, t: int, rows: slice, inputs: Array) -> tuple[Array, Array]:
@@ -134,7 +141,7 @@ class Nonlinear(Method):
     def down(self, t: int, rows: slice, chi: Array) -> None:
         state = self.state
         state.chi[rows] = chi
-        equations = Backward(state, rows, t)
+        equations = self.backward(state, rows, t)
         states = self.run(equations.derivative, equations.start, up=False)
         require_finite(states)
         self.file_down(rows, equations, states)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from depthmup.limits.losses import Array
-from depthmup.limits.methods.nonlinear_state import State, pairs_among
+from depthmup.limits.methods.nonlinear_state import State
 
 
 class Backward:
@@ -35,10 +35,6 @@ class Backward:
         self.mh, self.v1 = state.mh[new], state.v1[new]
         self.single = state.phi.single(np.einsum("pbb->pb", state.x[self.here]))
         self.slope = self.v1
-        if state.printed:  # E MS(phi') phi' in place of E phi' phi'
-            known = state.phi.single(np.einsum("pii->pi", state.x[old])).mean_slope
-            self.slope = self.v1 - self.single.mean_slope[..., None] * known[:, None, :]
-        self.known_square = np.einsum("pii->pi", state.d[old])[:, None, :]
         chi = state.chi
         self.start = np.zeros((end - n, 2 * n + 1 + end - n))
         self.start[:, n : 2 * n] = chi[rows] @ chi[:n].T
@@ -64,15 +60,8 @@ class Backward:
         return cov, among + mixed + mixed.transpose(0, 2, 1)
 
     def noises(self, where: slice, cov: Array, among: Array) -> tuple[Array, Array]:
-        """Covariance of phi'(h) d, or what is printed in its place: that of phi at <d|d>."""
-        state = self.state
-        if not state.printed:
-            return self.v1[where] * cov, state.v1[self.here][where] * among
-        square = np.einsum("pbb->pb", among)
-        return (
-            state.phi.pair(square[..., None], cov, self.known_square[where]).k0,
-            pairs_among(state.phi, among)[0],
-        )
+        """Covariance of phi'(h) d with old rows, and among new ones, from those of d."""
+        return self.v1[where] * cov, self.state.v1[self.here][where] * among
 
     def kicks(self, where: slice, s: Array) -> tuple[Array, Array]:
         """n against old vectors, and of every new vector with itself."""
@@ -84,12 +73,16 @@ class Backward:
         g10 = a * nu * (q @ e_old + own[..., None] * e_new)
         g10 = g10 - a * self.second * cov
         kick = a * (self.slope[where] * g10 - self.v1[where] * a * self.w * cov)
-        if state.printed:
-            return kick, np.zeros_like(own)
+        bent, itself = self.curvature(where, g10, cov, own)
+        return kick + bent, itself
+
+    def curvature(self, where: slice, g10: Array, cov: Array, own: Array) -> tuple[Array, Array]:
+        """What phi'' adds to n against old vectors, and n of every vector with itself."""
+        state = self.state
         pairs, shift = state.pairs, self.mh[where] * cov
-        kick = kick + a * pairs.k2[where] * shift
         to_itself = (pairs.k11[where] * g10 + pairs.k31[where] * shift).sum(-1)
-        return kick, a * (to_itself + self.single.vp[where] * a * nu * own)
+        to_itself = to_itself + self.single.vp[where] * state.a * state.nu * own
+        return state.a * pairs.k2[where] * shift, state.a * to_itself
 
     def derivative(self, where: slice, s: Array) -> Array:
         """-s' at some points in depth."""

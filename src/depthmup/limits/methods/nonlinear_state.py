@@ -20,8 +20,8 @@ from depthmup.limits.problem import Problem
 class State:
     """Every function of p known so far, (points, N, N)."""
 
-    def __init__(self, problem: Problem, points: int, *, printed: bool) -> None:
-        self.problem, self.phi, self.printed = problem, problem.activation, printed
+    def __init__(self, problem: Problem, points: int) -> None:
+        self.problem, self.phi = problem, problem.activation
         self.second = problem.width_ratio * problem.second
         self.a = problem.scaling.multiplier
         self.nu = 1.0 if problem.scaling.alpha == Fraction(1, 2) else 0.0

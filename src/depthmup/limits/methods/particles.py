@@ -38,9 +38,9 @@ import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from depthmup.limits.factors import appended, stein
+from depthmup.limits.averages import Particles, require_memory
 from depthmup.limits.losses import Array
-from depthmup.limits.neurons import Particles, require_memory
+from depthmup.limits.numerics.factors import appended, stein
 from depthmup.limits.problem import Problem
 from depthmup.limits.solution import Ledger, Solution, Status
 from depthmup.limits.training import Method, combined, train
