@@ -17,7 +17,7 @@ from depthmup.cli import (
 )
 from depthmup.records import environment
 from depthmup.reports import write_text
-from depthmup.sweep import MAIN_STORE, Store, environment_of
+from depthmup.sweep import MAIN_STORE, Store, environment_of, snapshot
 from depthmup.training import Placement
 from reproduction import CLAIMS, Scale, Setting, judge, named, plan_claims, reproduce
 from reproduction.evidence import Evidence
@@ -86,7 +86,7 @@ def run(options: ReproduceOptions) -> int:
 
 def _evidence_in(folder: Path) -> Evidence:
     """The evidence of another scale, as far as its store has it."""
-    with Store(folder / MAIN_STORE, must_exist=True) as store:
+    with snapshot(folder / MAIN_STORE) as store:
         return load_evidence(store)
 
 

@@ -2,8 +2,11 @@
 
 import json
 import math
+import os
+import tempfile
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ from sweeps import residual
 from torch import nn
 
 import depthmup
+from depthmup.cli import report
 from depthmup.cli.optimum import read_measured
 from depthmup.fitting import example, fit
 from depthmup.planning import PlanDocumentError, document
@@ -214,6 +218,46 @@ def test_the_last_measurement_is_loaded_though_its_machines_clock_is_behind(tmp_
             about = {"sweep": sweep.to_dict(), "tolerance": 0.15, "environment": {}}
             store.open_session({**about, "started": started})
     assert depthmup.load(tmp_path).sweep.design.seeds == 1
+
+
+@pytest.fixture
+def guarded():
+    """Makes a folder and what is in it unwritable, for root too while it is read."""
+    identity = getattr(os, "geteuid", int)()
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent, "results")
+        folder.mkdir()
+
+        def guard():
+            for path in (*folder.iterdir(), folder, Path(parent)):
+                path.chmod(0o555 if path.is_dir() else 0o444)
+            if identity == 0:
+                os.seteuid(65534)
+
+        yield folder, guard
+        if identity == 0:
+            os.seteuid(0)
+        for path in (Path(parent), folder):
+            path.chmod(0o755)
+
+
+def test_a_store_that_one_may_only_read(guarded, capsys):
+    folder, guard = guarded
+    sweep = residual(seeds=1, **SMALL)
+    with Store(folder / "results.sqlite") as store:
+        run(sweep.runs, store=store, executor=InProcess())
+        about = {"sweep": sweep.to_dict(), "tolerance": 0.15, "environment": {}}
+        store.open_session({**about, "started": 1.0})
+    whole = str(depthmup.load(folder))  # which loads what another user may not load
+    assert report.run(report.Options(folder=folder)) == 0
+    (folder / "report.html").unlink()
+    capsys.readouterr()
+    guard()
+    with pytest.raises(PermissionError):
+        (folder / "new").touch()
+    assert str(depthmup.load(folder)) == whole
+    assert report.run(report.Options(folder=folder)) == 0
+    assert "No page is written" in capsys.readouterr().err
 
 
 def test_what_a_damaged_store_is_said_to_hold_can_be_printed(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from depthmup.report import Report, load_report
-from depthmup.sweep import MAIN_STORE, Store, StoreError
+from depthmup.sweep import MAIN_STORE, StoreError, snapshot
 
 if TYPE_CHECKING:
     from depthmup.fitting import FitReport
@@ -31,7 +31,7 @@ def load(folder: str | Path) -> "Report | FitReport":
     path = Path(folder)
     store = path if path.suffix == ".sqlite" else path / MAIN_STORE
     if store.is_file():
-        with Store(store, must_exist=True) as opened:
+        with snapshot(store) as opened:
             last = opened.sessions()[-1:]
             if any("claims" in session for session in last):
                 raise StoreError(

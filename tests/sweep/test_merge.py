@@ -22,6 +22,7 @@ from depthmup.sweep import (
     run,
     shards,
     share,
+    snapshot,
     training,
 )
 
@@ -207,22 +208,44 @@ def test_sessions_that_are_joined_stand_after_those_that_are_there(tmp_path):
 def test_a_store_that_was_copied_while_it_was_written(stores, tmp_path, monkeypatch, torn):
     """A file's copy and its log's do not fit: tried again, and if that does not help, told."""
     (path,) = stores(a=[record(0)])
-    copies, copy = [], shutil.copy
+    copies, copy = [], shutil.copyfile
 
-    def tear(source, folder):
-        copy(source, folder)
+    def tear(source, target):
+        copy(source, target)
         copies.append(source)
         if len(copies) <= torn:
-            file = folder / source.name
-            file.write_bytes(file.read_bytes()[:5000])
+            target.write_bytes(target.read_bytes()[:5000])
 
-    monkeypatch.setattr(shards.shutil, "copy", tear)
+    monkeypatch.setattr(shards.shutil, "copyfile", tear)
     with Store(tmp_path / "joint.sqlite") as joint:
         if torn == 1:
             assert merge([path], into=joint) == 1
         else:
             with pytest.raises(StoreError, match="is being written right now, try again"):
                 merge([path], into=joint)
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_store_whose_log_is_moved_while_it_is_copied(tmp_path, monkeypatch, times):
+    """The copy of the file is the older one then, and rows that the log held are in neither."""
+    path, copy, moved = tmp_path / "a.sqlite", shutil.copyfile, []
+    with Store(path) as writer:
+        writer.add(record(0))
+
+        def move(source, target):
+            copy(source, target)
+            if source == path and len(moved) < times:
+                moved.append(0)
+                writer.add(record(len(moved)))
+                writer._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        monkeypatch.setattr(shards.shutil, "copyfile", move)
+        if times == 1:
+            with snapshot(path) as store:
+                assert len(store) == 2
+        else:
+            with pytest.raises(StoreError, match="changed while it was copied"), snapshot(path):
+                pass
 
 
 def summary(folder):

@@ -10,7 +10,7 @@ import pytest
 from cells import cell
 
 from depthmup.records import Measurement, Record, Status, Task
-from depthmup.sweep import Store, StoreError
+from depthmup.sweep import Store, StoreError, snapshot
 from depthmup.sweep.store_rows import checksum
 
 
@@ -113,9 +113,9 @@ def test_a_folder_that_does_not_exist(tmp_path):
         Store(tmp_path / "nowhere" / "results.sqlite")
 
 
-def test_must_exist(path):
-    with pytest.raises(StoreError, match="Expected a store at"):
-        Store(path, must_exist=True)
+def test_what_is_read_must_exist(path):
+    with pytest.raises(StoreError, match="Expected a store at"), snapshot(path):
+        pass
     assert not path.exists()
 
 

@@ -124,10 +124,10 @@ def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
 
 def _of_folder(folder: Path) -> tuple[Sequence[Mapping[str, Any]], str]:
     from depthmup.report import next_of
-    from depthmup.sweep import MAIN_STORE, Store
+    from depthmup.sweep import MAIN_STORE, snapshot
     from depthmup.sweep.tuning import tuned_in
 
-    with Store(folder / MAIN_STORE, must_exist=True) as store:
+    with snapshot(folder / MAIN_STORE) as store:
         runs, why, what = next_of(store)
     return [{**run.row, **tuned_in(run, what)} for run in runs], why
 

@@ -17,18 +17,20 @@ __all__ = ["deliver", "prepare_folder"]
 
 def deliver(
     report: "Report",
-    folder: Path,
+    folder: Path | None,
     *,
     export: Collection[str],
     json: bool,
     saved: bool = False,
     figure: "reports.FigureKind | None" = None,
 ) -> None:
-    """Show the tables, or print the summary; write both files unless they are ``saved`` already."""
+    """Show the tables, or print the summary; write both files unless they are ``saved`` already,
+    or there is no folder that can be written.
+    """
     studies, certificates = report.studies, report.certificates
-    if export or not saved:
+    if folder is not None and (export or not saved):
         reports.write_result(studies, folder, certificates=certificates, formats=export)
-    if figure is not None:
+    if folder is not None and figure is not None:
         _write_figures(report, folder / "figures", figure)
     if json:
         print_json(report.summary)
@@ -43,7 +45,8 @@ def deliver(
             print(reports.plain_table(study))
     for certificate in certificates:
         print(f"\n{certificate_text(certificate)}")
-    print(f"\nThe page: {(folder / 'report.html').resolve()}")
+    if folder is not None:
+        print(f"\nThe page: {(folder / 'report.html').resolve()}")
 
 
 def _write_figures(report: "Report", folder: Path, kind: "reports.FigureKind") -> None:

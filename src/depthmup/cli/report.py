@@ -1,5 +1,6 @@
 """``depthmup report``: rebuild the page of a measurement from its store."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,11 +34,11 @@ class Options:
 
 def run(options: Options) -> int:
     from depthmup.cli.clone import reproduction
-    from depthmup.cli.outputs import deliver
+    from depthmup.cli.outputs import deliver, prepare_folder
     from depthmup.report import load_report
-    from depthmup.sweep import MAIN_STORE, Store
+    from depthmup.sweep import MAIN_STORE, snapshot
 
-    with Store(options.folder / MAIN_STORE, must_exist=True) as store:
+    with snapshot(options.folder / MAIN_STORE) as store:
         if is_of_claims(store):
             paper = reproduction("command")
             paper.deliver_evidence(
@@ -49,7 +50,15 @@ def run(options: Options) -> int:
             )
             return 0
         report = load_report(store)
-    deliver(report, options.folder, export=options.export, json=options.json, figure=options.figure)
+    folder: Path | None = options.folder
+    try:
+        prepare_folder(options.folder)
+    except ValueError as error:
+        if options.export or options.figure:
+            raise
+        print(f"No page is written. {error}", file=sys.stderr)
+        folder = None
+    deliver(report, folder, export=options.export, json=options.json, figure=options.figure)
     return 0
 
 

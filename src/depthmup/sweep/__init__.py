@@ -11,7 +11,7 @@ from depthmup.sweep.jobs import Job, Measure, Train, training
 from depthmup.sweep.losses import stored_losses
 from depthmup.sweep.run import Progress, run
 from depthmup.sweep.sessions import environment_of
-from depthmup.sweep.shards import Shard, merge, share, share_left
+from depthmup.sweep.shards import Shard, merge, share, share_left, snapshot
 from depthmup.sweep.store import MAIN_STORE, Asked, Store, StoreError, StoreWarning
 from depthmup.sweep.strategy import SearchState, advance, begin, begin_with, outline, story
 from depthmup.sweep.study import losses_over, studies
@@ -62,6 +62,7 @@ __all__ = [
     "run",
     "share",
     "share_left",
+    "snapshot",
     "stored_losses",
     "story",
     "studies",

@@ -96,12 +96,19 @@ def share_left(
 
 @contextmanager
 def snapshot(path: Path) -> Iterator[Store]:
-    """A copy of a store for reading.
+    """A copy of a store, for reading: the store's folder may be one that nobody may write.
 
-    A copy, because SQLite's locks do not work between machines that share a folder over a network.
+    A copy, because SQLite writes beside what it reads, and because its locks do not work between
+    machines that share a folder over a network.
+
+    Raises:
+        StoreError: there is no store, or it cannot be read.
     """
     if not path.is_file():
-        raise StoreError(f"Expected a store at {path}; there is none.")
+        raise StoreError(
+            f"Expected a store at {path}; there is none. Run `depthmup transfer --out "
+            f"{path.parent}` first, or name the folder of an earlier run."
+        )
     with tempfile.TemporaryDirectory() as folder:
         store = _copied(path, Path(folder))
         with store:
@@ -111,20 +118,37 @@ def snapshot(path: Path) -> Iterator[Store]:
 
 def _copied(path: Path, folder: Path) -> Store:
     """Open a copy of a store. While another process writes, its two files may not match."""
-    copy = folder / path.name
+    copy, parts = folder / path.name, (path, path.with_name(path.name + "-wal"))
     problem = ""
     for _ in range(COPIES):
-        for part in (path, path.with_name(path.name + "-wal")):
-            if part.exists():
-                shutil.copy(part, folder)
+        before = _state(*parts)
         try:
-            return Store(copy)
+            for part in parts:
+                if part.exists():
+                    shutil.copyfile(part, folder / part.name)
+            if _state(*parts) == before:
+                return Store(copy)
+            problem = f"The store {path} changed while it was copied."
         except StoreError as error:
             problem = str(error).replace(str(copy), str(path))
+        except OSError as error:
+            raise StoreError(f"The store {path} could not be copied: {error}.") from error
         for part in folder.iterdir():
             part.unlink()
         time.sleep(0.2)
     raise StoreError(f"{problem} If it is being written right now, try again.")
+
+
+def _state(file: Path, log: Path) -> object:
+    """What changes when the log is moved into the file, or begun again; what is added to its end
+    changes neither, and may be cut off.
+    """
+    about = file.stat()
+    begun = b""
+    if log.exists():
+        with log.open("rb") as opened:
+            begun = opened.read(32)
+    return about.st_ino, about.st_size, about.st_mtime_ns, begun
 
 
 def merge(paths: Sequence[Path], *, into: Store) -> int:

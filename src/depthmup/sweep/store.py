@@ -86,9 +86,9 @@ class StoreWarning(UserWarning):
 class Store:
     """Records by cell key, one transaction each, safe for several writers and sudden death.
 
-    Opening creates the file unless ``must_exist``. A stored record is never replaced unless it is
-    damaged: every row has a checksum, and a row that does not match its own counts as missing, with
-    a warning that names it, so that the run is repeated.
+    Opening creates the file; ``snapshot`` opens a store that is there, to read it. A stored record
+    is never replaced unless it is damaged: every row has a checksum, and a row that does not match
+    its own counts as missing, with a warning that names it, so that the run is repeated.
 
     Raises:
         StoreError: the file is not a store, is damaged, or has another schema version.
@@ -100,16 +100,11 @@ class Store:
         0
     """
 
-    def __init__(self, path: str | Path, *, must_exist: bool = False) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._in_memory = str(path) == ":memory:"
         self._damaged: set[str] = set()
         existed = not self._in_memory and self.path.exists()
-        if must_exist and not existed:
-            raise StoreError(
-                f"Expected a store at {self.path}; there is none. Run `depthmup transfer --out "
-                f"{self.path.parent}` first, or name the folder of an earlier run."
-            )
         try:
             # An absolute path, as SQLite may take one that begins with "file:" for a URI.
             name = ":memory:" if self._in_memory else self.path.absolute()
