@@ -7,9 +7,9 @@ from typing import Any
 
 from depthmup.records import Fit, GroupFit, Place
 from depthmup.records.fit import Exponent
-from depthmup.reports.chart_layers import CROSS, data, tip_title
+from depthmup.reports.axes import loss_axis
+from depthmup.reports.chart import CROSS, data, tip_title
 from depthmup.reports.study_rows import Row
-from depthmup.reports.style import loss_axis
 from depthmup.reports.theme import BAND, INK, MUTED, configured, palette, ramp
 
 MOST_PANELS = 12
