@@ -37,7 +37,7 @@ def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
         if any(size.at(axis) != value for axis, value in fixed.items()):
             continue
         if (size.module, size.observable) == (exponent.module, exponent.observable):
-            for seed, value in enumerate(size.seeds or (size.value,)):
+            for seed, value in enumerate(size.seeds):
                 at = size.at(exponent.axis)
                 cells.setdefault((seed, at), []).append(math.log(value))
     means = {key: sum(logs) / len(logs) for key, logs in sorted(cells.items())}
