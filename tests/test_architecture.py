@@ -24,7 +24,7 @@ EVERYTHING = {
     "sweep",
     "diagnostics",
     "reports",
-    "fitting",
+    "tables",
 }
 ARROWS = {
     "rules": set(),
@@ -46,7 +46,7 @@ ARROWS = {
         "rules",
     },
     "reports": {"records", "rules"},
-    "fitting": {"statistics", "reports", "records", "rules"},
+    "tables": {"statistics", "records", "rules"},
     "cli": EVERYTHING,
 }
 
@@ -60,11 +60,12 @@ TOP = {
     "_version": set(),
     "data": {"training"},
     "execution": {"records", "sweep"},
-    "loading": {"sweep", "fitting", "records"},
+    "from_table": {"tables", "sweep", "statistics", "rules"},
+    "loading": {"sweep"},
     "measure": {"model", "sweep", "statistics", "reports", "records"},
     "models": {"training"},
     "notebook": {"sweep", "reports"},
-    "report": {"sweep", "reports", "records"},
+    "report": {"sweep", "tables", "statistics", "reports", "records"},
     "runner": {"model", "sweep", "training"},
 }
 
@@ -150,7 +151,7 @@ def loaded_by(statement, *, modules):
         "import depthmup.records",
         "import depthmup.reports",
         "import depthmup.sweep",
-        "import depthmup.fitting",
+        "import depthmup.tables",
         "import depthmup; depthmup.fit",
         "from depthmup.training import engine_for; engine_for()",
         "from depthmup.cli.verbs import parse; parse(['transfer'])",

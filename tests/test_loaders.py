@@ -16,16 +16,17 @@ from sweeps import residual
 from torch import nn
 
 import depthmup
+from depthmup import fit
 from depthmup.cli import report
 from depthmup.cli.optimum import read_measured
-from depthmup.fitting import example, fit
 from depthmup.planning import PlanDocumentError, document
 from depthmup.planning.plan import Plan
-from depthmup.records import Certificate, Estimate, Lack, Refusal, Verdict
-from depthmup.records.certificate import BandPoint, Metrics, SizeOptimum, Slope
+from depthmup.records import Certificate, Estimate, Lack, Optimum, Refusal, Verdict
+from depthmup.records.certificate import BandPoint, Metrics, Slope
 from depthmup.records.finding import Place
 from depthmup.rules import DEPTH_MUP
 from depthmup.sweep import InProcess, Store, StoreError, StoreWarning, Sweep, run
+from depthmup.tables import example
 from depthmup.training.built_in.formats import cifar_pickle
 
 COUNT = 300
@@ -43,7 +44,7 @@ ONE = Estimate(value=1.0, low=0.5, high=math.inf)
 
 
 def certificate():
-    optimum = SizeOptimum(
+    optimum = Optimum(
         size={"width": 64, "depth": 8}, log2_lr=ONE, curvature=ONE, loss=ONE, place=Place.INTERIOR
     )
     return Certificate(
@@ -153,14 +154,15 @@ def test_names_in_a_plan_cannot_command_a_terminal():
 @pytest.fixture(scope="module")
 def fitted():
     asked = {"axes": {"depth": "n_layers"}, "lr": "lr", "loss": "final_loss", "seed": "seed"}
-    return json.loads(fit(example(), **asked, by="scheme").record.to_json())
+    whole = fit(example(), **asked, by="scheme").summary
+    return {name: whole[name] for name in ("schema", "studies", "certificates")}
 
 
 def test_fits(fitted, tmp_path):
     """``depthmup.load`` has one error for folders that hold nothing that it can read."""
 
     def read(text):
-        (tmp_path / "fit.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+        (tmp_path / "summary.json").write_bytes(text.encode("utf-8", "surrogatepass"))
         str(depthmup.load(tmp_path))
 
     refused, slowest = attack(read, texts(fitted, COUNT // 3, 0), StoreError)
@@ -169,11 +171,14 @@ def test_fits(fitted, tmp_path):
 
 
 def test_a_fit_whose_parts_contradict_each_other(fitted, tmp_path):
-    first, second = fitted["groups"][0]["optima"][:2]
-    for wrong in ([], [first, {**second, "size": {"depth": 8, "width": 2}}]):
-        groups = [{**fitted["groups"][0], "optima": wrong}]
-        (tmp_path / "fit.json").write_text(json.dumps({**fitted, "groups": groups}))
-        with pytest.raises(StoreError, match="cannot be read as a fit"):
+    [study] = fitted["studies"]
+    [window] = study["windows"]
+    first, *others = window["transfers"]
+    optima = [{**first["optima"][0], "size": {"width": 2}}, *first["optima"][1:]]
+    for wrong in ([], [{**first, "optima": optima}, *others]):
+        spoilt = {**study, "windows": [{**window, "transfers": wrong}]}
+        (tmp_path / "summary.json").write_text(json.dumps({**fitted, "studies": [spoilt]}))
+        with pytest.raises(StoreError, match="cannot be read as a report"):
             depthmup.load(tmp_path)
 
 

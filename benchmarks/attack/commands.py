@@ -23,8 +23,8 @@ from own_models import SOURCE
 
 from depthmup.cli import main as depthmup
 from depthmup.cli.verbs import VERBS
-from depthmup.fitting import example
 from depthmup.model.time_limit import time_limit
+from depthmup.tables import example
 
 HANG = 60.0
 """Seconds after which a command counts as hanging; those here have a second of work."""

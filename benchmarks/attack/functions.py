@@ -32,7 +32,7 @@ from depthmup.model.time_limit import time_limit
 
 HANG = 60.0
 PACKAGES = (
-    *("depthmup", "data", "diagnostics", "fitting", "limits", "model", "models", "planning"),
+    *("depthmup", "data", "diagnostics", "tables", "limits", "model", "models", "planning"),
     *("records", "reports", "rules", "statistics", "sweep", "tracing", "training"),
 )
 DELIBERATE = (ValueError, OverflowError, MemoryError, OSError, RuntimeError)

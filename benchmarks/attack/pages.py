@@ -17,11 +17,11 @@ from typing import Any
 
 import browsers
 
-from depthmup.fitting import example, fit
+from depthmup import fit
 from depthmup.records import Check, Estimate, Exponent, Outcome, Size
 from depthmup.reports import Card, Page, Section, Table, page
 from depthmup.reports.check_page import check_page
-from depthmup.reports.fit_page import fit_page
+from depthmup.tables import example
 
 HIT = "window.hit=(window.hit||0)+1"
 ELSEWHERE = "http://127.0.0.1:9/x"
@@ -106,13 +106,13 @@ def _pages(fixtures: ModuleType, seed: int) -> Iterator[tuple[str, str]]:
         seed="seed",
         by="scheme",
         target={"depth": 512},
-    ).record
+    )
     study, odd = fixtures.study_like_the_real_one(), fixtures.study_of_odd_cases()
     certificate = _module("reports/test_certificate.py").issued()
     kinds: dict[str, Callable[[Callable[[Any], Any]], str]] = {
         "transfer": lambda spoil: page(spoil(study), certificates=[spoil(certificate)]),
         "transfer, odd cases": lambda spoil: page(spoil(odd)),
-        "fit": lambda spoil: fit_page(spoil(table)),
+        "fit": lambda spoil: page(*spoil(table.studies), certificates=spoil(table.certificates)),
         "check": lambda spoil: check_page(spoil(_check())),
         "simple": lambda spoil: spoil(_simple()).html(),
     }
@@ -157,14 +157,7 @@ def _check() -> Check:
             Exponent(**at, axis="depth", expected="0", outcome=Outcome.FAIL, estimate=slope)
         )
         sizes += [
-            Size(
-                **at,
-                width=8,
-                depth=depth,
-                value=float(depth**off),
-                spread=0.1,
-                seeds=(float(depth**off),),
-            )
+            Size(**at, width=8, depth=depth, value=float(depth**off), spread=0.1)
             for depth in (2, 4)
         ]
     return Check(

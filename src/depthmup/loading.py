@@ -1,16 +1,12 @@
 """``depthmup.load``: the report of a folder, without training anything."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from depthmup.report import Report, load_report
+from depthmup.report import JSON, Report, load_report, read_report
 from depthmup.sweep import MAIN_STORE, StoreError, snapshot
 
-if TYPE_CHECKING:
-    from depthmup.fitting import FitReport
 
-
-def load(folder: str | Path) -> "Report | FitReport":
+def load(folder: str | Path) -> Report:
     """The report of a folder that ``depthmup.transfer`` or ``depthmup.fit`` has written.
 
     Args:
@@ -21,8 +17,8 @@ def load(folder: str | Path) -> "Report | FitReport":
         a fit left out are in its excluded.csv, and are not part of it here.
 
     Raises:
-        StoreError: there is no such folder, nothing of the two kinds in it, a fit.json that is
-            none, or runs are missing.
+        StoreError: there is no such folder, nothing of the two kinds in it, a summary.json
+            that is none, or runs are missing.
 
     Example:
         >>> report = depthmup.load("runs/demo")  # doctest: +SKIP
@@ -39,24 +35,4 @@ def load(folder: str | Path) -> "Report | FitReport":
                     f"`depthmup report {path}`."
                 )
             return load_report(opened)
-    fitted = path / "fit.json"
-    if fitted.is_file():
-        from depthmup.fitting import FitReport
-        from depthmup.records import Fit
-        from depthmup.records.printable import printable
-
-        try:
-            record = Fit.from_json(fitted.read_text(encoding="utf-8"))
-            report = FitReport(record=record, excluded=(), cells={})
-            # Each value may be of its type and all of them contradict each other: optima without
-            # sizes, rows of another group. The table needs everything, and is kept.
-            _ = report.table
-        # A text that is no UTF-8 is a ValueError too.
-        except (ArithmeticError, LookupError, ValueError) as error:
-            said = printable(str(error)[:500])
-            raise StoreError(f"{fitted} cannot be read as a fit: {said}") from error
-        return report
-    raise StoreError(
-        f"Expected a folder of `depthmup transfer` or `depthmup fit`, with {MAIN_STORE} or "
-        f"fit.json in it; {path} has neither."
-    )
+    return read_report(path / JSON)

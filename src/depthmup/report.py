@@ -1,19 +1,40 @@
-"""The report of a measurement of transfer: verdicts, tables, charts and files."""
+"""The report of runs, trained or read from a table: verdicts, tables, charts and files."""
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from depthmup import reports
-from depthmup.records import Axis, Estimate, Record, Study, Transfer, Tuned, Verdict
-from depthmup.records.certificate import Certificate, Probe
+from depthmup.records import (
+    Axis,
+    Cell,
+    Certificate,
+    Estimate,
+    JointLaw,
+    Judgement,
+    Note,
+    Record,
+    Study,
+    Transfer,
+    Tuned,
+    Verdict,
+)
+from depthmup.records.certificate import Probe
+from depthmup.records.codec import decode, parse
 from depthmup.records.packages import installed, need
+from depthmup.records.printable import printable
+from depthmup.reports.findings import ROWS, Whole, prediction_rows
+from depthmup.reports.tables import text
+from depthmup.statistics.study import Runs
 from depthmup.sweep import (
+    MAIN_STORE,
     Losses,
     SearchState,
-    Size,
     Store,
     StoreError,
     Sweep,
@@ -28,7 +49,9 @@ from depthmup.sweep import (
 from depthmup.sweep.losses import loss_over
 from depthmup.sweep.sessions import engines_of, environment_of, sweep_of
 from depthmup.sweep.target_probe import Train
-from depthmup.sweep.tuning import tuned_in
+from depthmup.sweep.tuning import hyperparameters, tuned_in
+from depthmup.tables.groups import predicted
+from depthmup.tables.rows import Excluded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,27 +59,43 @@ if TYPE_CHECKING:
 LISTED = 100_000
 """Runs that may be missing where a message counts them exactly, at a millisecond each."""
 
-Kind = Literal["points", "optima", "transfers", "trials"]
+Kind = Literal[
+    "points", "optima", "transfers", "runs", "trials", "rules", "laws", "notes", "excluded",
+    "predictions",
+]  # fmt: skip
+
+PAGE, JSON, EXCLUDED = "report.html", "summary.json", "excluded.csv"
+FILES = (PAGE, JSON, EXCLUDED)
+"""What ``save`` writes; the last where rows of a table are left out."""
+
+# Spreadsheets run a cell that begins with one of these.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """The findings, the curves behind them, and the losses of every run.
 
-    Methods that take a scheme or an axis use the first scheme, and depth if it was measured, where
-    none is given.
+    Methods that take a scheme or an axis use the first scheme, and the first axis (depth, if a
+    sweep measured it), where none is given. Groups of a table are its schemes.
 
     Attributes:
-        sweep: what was measured.
-        records: every run, by its description.
-        studies: one for each axis and variant.
+        studies: one for each axis.
         certificates: the predictions at the target, if there is one.
+        sweep: what was trained; none for a table.
+        records: every run that was trained, by its description.
+        table_runs: the runs of a table, by group.
+        excluded: rows of a table that were left out, with their reasons.
+        cells: what those rows hold, by column.
     """
 
-    sweep: Sweep
-    records: Mapping[Any, Record[Any]] = field(repr=False)
     studies: tuple[Study, ...] = field(repr=False)
     certificates: tuple[Certificate, ...] = ()
+    sweep: Sweep | None = None
+    records: Mapping[Any, Record[Any]] = field(default_factory=dict, repr=False)
+    table_runs: tuple[Runs, ...] = field(default=(), repr=False)
+    excluded: tuple[Excluded, ...] = field(default=(), repr=False)
+    cells: Mapping[str, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def _judged(self) -> tuple[Study, ...]:
@@ -86,6 +125,40 @@ class Report:
             f"{', '.join(study.axis for study in self.studies)}; got {axis!r}."
         )
 
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The names of the variants, or of a table's groups."""
+        if self.sweep is not None:
+            return tuple(variant.name for variant in self.sweep.design.variants)
+        names = (t.scheme for study in self._judged for t in study.headline.transfers)
+        return tuple(dict.fromkeys(names))
+
+    def scheme(self, name: str | None = None) -> str:
+        """The name of a variant; without one the first that could be fitted.
+
+        Args:
+            name: of the variant.
+
+        Returns:
+            The name.
+
+        Raises:
+            ValueError: there is no such variant.
+        """
+        if self.sweep is not None:
+            return self.sweep.design.variant(name).name
+        fitted = (s for s in self.schemes if any(t.optima or t.drift.known for t in self._of(s)))
+        if not name and name not in self.schemes:
+            return next(fitted, self.schemes[0])
+        if name in self.schemes:
+            return str(name)
+        names = ", ".join(map(repr, self.schemes))
+        raise ValueError(f"Expected one of the groups {names}; got {name!r}.")
+
+    def _of(self, scheme: str) -> Iterator[Transfer]:
+        for study in self._judged:
+            yield from (t for t in study.headline.transfers if t.scheme == scheme)
+
     def finding(self, scheme: str | None = None, axis: Axis | None = None) -> Transfer:
         """The verdict on a scheme along an axis, with its optima and drift.
 
@@ -95,18 +168,42 @@ class Report:
 
         Returns:
             The finding of the last window.
+
+        Raises:
+            ValueError: no such scheme, or it does not vary along the axis.
         """
-        name = self.sweep.design.variant(scheme).name
-        return next(t for t in self.study(axis).headline.transfers if t.scheme == name)
+        name, study = self.scheme(scheme), self.study(axis)
+        for transfer in study.headline.transfers:
+            if transfer.scheme == name:
+                return transfer
+        raise ValueError(f"Expected a scheme that varies along {study.axis}; got {name!r}.")
+
+    def exponent(self, axis: Axis, group: str | None = None) -> Estimate:
+        """How the best value moves along an axis, ``best ~ size**exponent``: the drift.
+
+        Args:
+            axis: one that was measured.
+            group: name of the variant; by default the first.
+
+        Returns:
+            The estimate with its 95% interval.
+
+        Raises:
+            ValueError: the axis was not measured.
+        """
+        return self.finding(group, axis).drift
 
     @property
     def verdict(self) -> Verdict:
         """The first scheme's: transfers if it does along every axis, drifts if along any."""
-        verdicts = {self.finding(axis=axis).verdict for axis in self.sweep.design.axes}
-        for verdict in (Verdict.DRIFTS, Verdict.UNDECIDED):
-            if verdict in verdicts:
-                return verdict
-        return Verdict.TRANSFERS
+        return self.verdicts[self.scheme()]
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """By scheme: transfers if it does along every axis, drifts if along any."""
+        return {
+            name: _worst(transfer.verdict for transfer in self._of(name)) for name in self.schemes
+        }
 
     @property
     def drift(self) -> Estimate:
@@ -117,6 +214,51 @@ class Report:
     def regret(self) -> Estimate:
         """The first scheme's excess loss at the largest size with the base's best value."""
         return self.finding().regret
+
+    def rules(self, scheme: str | None = None, axis: Axis | None = None) -> tuple[Judgement, ...]:
+        """The published rules that speak of what was measured, and whether they hold.
+
+        Args:
+            scheme: name of the variant; by default the first.
+            axis: by default all.
+
+        Returns:
+            A judgement for each.
+        """
+        name = self.scheme(scheme)
+        judged = [rule for study in self._judged for rule in study.rules]
+        return tuple(r for r in judged if r.scheme == name and axis in (None, r.axis))
+
+    def law(self, scheme: str | None = None) -> JointLaw | None:
+        """The law of all axes at once, where the runs of a table show one.
+
+        Args:
+            scheme: name of the variant; by default the first.
+
+        Returns:
+            The law, or none.
+        """
+        name = self.scheme(scheme)
+        laws = (law for study in self._judged for law in study.laws)
+        return next((law for law in laws if law.scheme == name), None)
+
+    def notes(self, scheme: str | None = None) -> tuple[Note, ...]:
+        """What a reader must know of the runs.
+
+        Args:
+            scheme: name of the variant; by default all.
+
+        Returns:
+            Notes on this variant, and on all.
+        """
+        notes = [note for study in self._judged for note in study.notes]
+        unique = dict.fromkeys(notes)
+        return tuple(n for n in unique if scheme is None or n.scheme in ("", scheme))
+
+    def _swept(self, what: str) -> Sweep:
+        if self.sweep is None:
+            raise ValueError(f"Expected a report of runs that were trained here for {what}.")
+        return self.sweep
 
     def losses(
         self, scheme: str | None = None, axis: Axis | None = None, *, window: int = -1
@@ -130,24 +272,22 @@ class Report:
 
         Returns:
             The losses with their sizes and values; infinite where a run diverged.
+
+        Raises:
+            ValueError: the report is of a table.
         """
-        sizes = self.sweep.design.all_sizes
+        sweep = self._swept("losses by window: frame('points') has those of a table")
+        sizes = sweep.design.all_sizes
         if axis is not None:
-            sizes = self.sweep.design.sizes_along(self.study(axis).axis)
-        variant = self.sweep.design.variant(scheme)
-        sizes = tuple(size for size in sizes if self.sweep.rates(variant, size))
+            sizes = sweep.design.sizes_along(self.study(axis).axis)
+        variant = sweep.design.variant(scheme)
+        sizes = tuple(size for size in sizes if sweep.rates(variant, size))
         steps = self._judged[0].windows[window]
-        return losses_over(
-            self.sweep,
-            self.records,
-            variant,
-            sizes,
-            slice(steps.start, steps.stop),
-        )
+        return losses_over(sweep, self.records, variant, sizes, slice(steps.start, steps.stop))
 
     def certificate(
         self,
-        target: Size,
+        target: Mapping[str, float],
         *,
         scheme: str | None = None,
         probe: Probe | None = None,
@@ -155,22 +295,30 @@ class Report:
         """The best value of what is tuned predicted for another size, or why none can be.
 
         Args:
-            target: the size; axes that it does not name are those of the base.
+            target: the size; axes that it does not name are those of the base, all of them for a
+                table.
             scheme: name of the variant; by default the first.
             probe: of the target, if one was trained.
 
         Returns:
             A certificate, which may be a refusal with its reasons.
 
+        Raises:
+            ValueError: the report was read from a file, or no size of a table has an optimum.
+
         Example:
             ``report.certificate(target={"width": 4096, "depth": 64}).value``
         """
         study = self._judged[0]
+        if self.sweep is None:
+            name = self.scheme(scheme)
+            runs = next((r for r in self.table_runs if r.name == name), None)
+            return predicted(runs, target, study)
         return certificate(
             self.sweep,
             self.records,
             self.sweep.design.variant(scheme),
-            {**self.sweep.design.base, **target},
+            {**self.sweep.design.base, **{axis: int(n) for axis, n in target.items()}},
             probe=probe,
             tolerance=study.tolerance,
             config=study.config,
@@ -180,7 +328,7 @@ class Report:
     @property
     def table(self) -> str:
         """The result as text."""
-        return "\n\n".join(reports.plain_table(study) for study in self._judged)
+        return text(*self._judged, certificates=self.certificates)
 
     @cached_property
     def page(self) -> str:
@@ -190,7 +338,8 @@ class Report:
     @property
     def summary(self) -> dict[str, Any]:
         """The result as values of strict JSON."""
-        return reports.summary(*self._judged)
+        whole = self.sweep is None  # of a table no store is beside it
+        return reports.summary(*self._judged, certificates=self.certificates, whole=whole)
 
     def figure(
         self,
@@ -215,42 +364,112 @@ class Report:
         """
         return reports.study_figure(self.study(axis), name, kind=kind)
 
+    def plot(self, path: str | Path, *, axis: Axis | None = None) -> None:
+        """Draw the best values against size, as .svg, .pdf, .png or .html.
+
+        Args:
+            path: ends in .svg, .pdf, .png or .html.
+            axis: by default the first that was measured.
+
+        Raises:
+            ValueError: another suffix.
+        """
+        reports.save_chart(self.figure("transfer", axis=axis).chart, Path(path))
+
     def frame(self, kind: Kind = "points") -> "pd.DataFrame":
         """A tidy table.
 
         ``points``: loss by scheme, size and learning rate. ``optima``: the best learning rates.
-        ``transfers``: drift, excess loss (column ``regret``) and verdict. ``trials``: every run
-        with its last loss.
+        ``transfers``: drift, excess loss (column ``regret``) and verdict by axis. ``runs``: every
+        run of every variant, with its values at the base and its last loss; ``depthmup.fit`` reads
+        it. ``rules``, ``laws``, ``notes``, ``predictions``: what else the report has. ``excluded``:
+        the rows of a table that were left out.
 
         Args:
             kind: which table.
 
         Returns:
             A row for each.
+
+        Raises:
+            ValueError: another kind.
         """
         need("A table", "pandas")
         import pandas as pd
 
-        if kind == "trials":
+        if kind in ("runs", "trials"):
             return pd.DataFrame(self._run_rows())
-        frames = [getattr(reports.to_pandas(study), kind) for study in self._judged]
-        return pd.concat(frames, ignore_index=True)
+        if kind == "excluded":
+            return pd.DataFrame(self._excluded_rows())
+        if kind == "predictions":
+            return pd.DataFrame(prediction_rows(self.certificates))
+        if kind not in ROWS:
+            kinds = ", ".join([*ROWS, "runs", "excluded", "predictions"])
+            raise ValueError(f"Expected one of {kinds}; got {kind!r}.")
+        return pd.DataFrame([row for study in self._judged for row in ROWS[kind](study)])
 
-    def _run_rows(self) -> list[dict[str, Any]]:
-        window = self.sweep.design.windows[-1]
+    def _run_rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each run of each variant: schemes that agree at the base share runs there."""
+        sweep = self._swept("its runs")
+        design, auto = sweep.design, sweep.design.auto
+        rates = "grid" if auto is None else "search" if auto.precision is None else "precision"
+        window, base = design.windows[-1], {f"base_{a}": n for a, n in design.base.items()}
+        for variant in design.variants:
+            chance = sweep.chance(self.records, variant) if self.studies else float("inf")
+            for size in design.all_sizes:
+                for log2 in sweep.rates(variant, size):
+                    chosen = hyperparameters(design, variant, log2)
+                    for seed, run in enumerate(sweep.curve(variant, size, log2)):
+                        record = self.records.get(run)
+                        if record is None:  # of another shard
+                            continue
+                        here = {"lr_at_size": run.optimizer.lr} if isinstance(run, Cell) else {}
+                        yield {
+                            "scheme": variant.name,
+                            "title": variant.title,
+                            **size,
+                            **base,
+                            "optimizer": variant.optimizer,
+                            "lr": 2.0 ** round(chosen.log2_lr, 9),
+                            "multiplier": chosen.multiplier,
+                            "weight_decay": chosen.weight_decay,
+                            design.tune.key: 2.0**log2,
+                            design.tune.column: log2,
+                            **tuned_in(run, design.tune),
+                            "seed": seed,
+                            "status": record.status.value,
+                            "steps": run.steps,
+                            "steps_taken": len(record.losses),
+                            "loss": loss_over(run, record, window, steps=design.steps),
+                            "last_finite_loss": record.last_finite_loss,
+                            "rates": rates,
+                            "chance": chance,
+                            **here,
+                            "key": run.key,
+                        }
+
+    def _excluded_rows(self) -> list[dict[str, Any]]:
         return [
             {
-                **run.row,
-                **tuned_in(run, self.sweep.design.tune),
-                "status": record.status.value,
-                "steps": len(record.losses),
-                "planned_steps": run.steps,
-                "loss": loss_over(run, record, window, steps=self.sweep.design.steps),
-                "last_finite_loss": record.last_finite_loss,
-                "key": run.key,
+                "row": out.row,
+                "group": out.group,
+                "defect": out.defect.value,
+                "reason": out.reason,
+                **{column: values[i] for column, values in self.cells.items()},
             }
-            for run, record in self.records.items()
+            for i, out in enumerate(self.excluded)
         ]
+
+    @property
+    def excluded_csv(self) -> str:
+        """The rows that were left out as CSV, each with its reason; no cell is a formula."""
+        file = io.StringIO()
+        columns = ["row", "group", "defect", "reason", *self.cells]
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(map(_as_text, columns))
+        for row in self._excluded_rows():
+            writer.writerow(_as_text(row[c]) for c in columns)
+        return file.getvalue()
 
     def to_csv(self, path: str | Path, kind: Kind = "points") -> None:
         """Write a table as CSV.
@@ -280,13 +499,24 @@ class Report:
             ) from None
         self.frame(kind).to_parquet(path, index=False)
 
-    def save(self, folder: str | Path) -> None:
-        """Write report.html and summary.json into a folder.
+    def save(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write report.html and summary.json into a folder; of a table excluded.csv, too.
 
         Args:
             folder: that is there.
+
+        Returns:
+            The paths of the files.
         """
-        reports.write_result(self._judged, Path(folder), certificates=self.certificates)
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        whole = self.sweep is None
+        reports.write_result(self._judged, folder, certificates=self.certificates, whole=whole)
+        written = [folder / PAGE, folder / JSON]
+        if self.sweep is None:
+            reports.write_text(folder / EXCLUDED, self.excluded_csv)
+            written.append(folder / EXCLUDED)
+        return tuple(written)
 
     def __str__(self) -> str:
         return self.table if self.studies else f"A shard: {len(self.records)} runs"
@@ -297,6 +527,61 @@ class Report:
         if not self.studies:
             return f"<pre>A shard: {len(self.records)} runs, to be joined with the others.</pre>"
         return reports.notebook(*self.studies)
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """One axis is enough to show that a value does not transfer."""
+    found = set(verdicts)
+    return next((v for v in (Verdict.DRIFTS, Verdict.UNDECIDED) if v in found), Verdict.TRANSFERS)
+
+
+FitReport = Report
+"""What ``depthmup.fit`` returns: the one report, of runs that a table has."""
+
+
+def _as_text(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula; numbers stay numbers."""
+    if isinstance(value, str) and value.lstrip().startswith(_FORMULA):
+        try:
+            float(value)
+        except ValueError:
+            return "'" + value
+    return value
+
+
+def read_report(file: Path) -> Report:
+    """The report of a table, from the file that ``save`` wrote; its excluded rows are beside it.
+
+    Raises:
+        StoreError: there is no such file, or it is no report.
+    """
+    if not file.is_file():
+        raise StoreError(
+            f"Expected a folder of `depthmup transfer` or `depthmup fit`, with {MAIN_STORE} or "
+            f"{JSON} in it; {file.parent} has neither."
+        )
+    try:
+        raw = parse(file.read_text(encoding="utf-8"), "a report")
+        if not isinstance(raw, dict) or not {"schema", "studies", "certificates"} <= raw.keys():
+            raise ValueError("Expected the summary of a table, with its studies.")
+        if raw["schema"] != reports.SCHEMA:
+            raise ValueError(
+                f"Expected schema {reports.SCHEMA}; got {reprlib.repr(raw['schema'])}. Read it "
+                "with the depthmup version that wrote it, or fit the table again."
+            )
+        whole = {"studies": raw["studies"], "certificates": raw["certificates"]}
+        kept = decode(Whole, whole, "the report")
+        report = Report(studies=kept.studies, certificates=kept.certificates)
+        # Each value may be of its type and all of them contradict each other: curves of a scheme
+        # without a verdict. The table and the rows need everything.
+        _ = report.table, [rows(study) for study in report.studies for rows in ROWS.values()]
+        if not report.studies:
+            raise ValueError("Expected a study; it has none.")
+    # A text that is no UTF-8 is a ValueError too.
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        said = printable(str(error)[:500])
+        raise StoreError(f"{file} cannot be read as a report: {said}") from error
+    return report
 
 
 def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None = None) -> Report:
@@ -334,13 +619,16 @@ def load_report(store: Store, sweep: Sweep | None = None, *, train: Train | None
         "config": {**sweep.config, "tolerance": last["tolerance"], **command},
         "environment": environment_of(own),
     }
-    judged = studies(sweep, records, title=last.get("title", ""), search=search, **about)
+    notes = []
     if len(engines := engines_of(own)) > 1:
-        note = (
-            f" Runs of {len(engines)} engines are mixed here, which agree to rounding and not to "
+        mixed = (
+            f"Runs of {len(engines)} engines are mixed here, which agree to rounding and not to "
             "the bit: where the verdict is close, train all runs by one of them."
         )
-        judged = tuple(_with_note(study, note) for study in judged)
+        notes.append(Note(text=mixed))
+    judged = studies(
+        sweep, records, title=last.get("title", ""), search=search, notes=notes, **about
+    )
     certificates: tuple[Certificate, ...] = ()
     if target := last.get("target"):
         certificates = certify(sweep, store, records, target, train=train, **about)
@@ -411,17 +699,3 @@ def _check_size(sweep: Sweep, store: Store) -> None:
             f"At least {lacking:,} runs are not in {store.path} yet. "
             "Repeat the measurement with the same folder to finish them."
         )
-
-
-def _with_note(study: Study, note: str) -> Study:
-    """The study, every verdict's reasons followed by a note."""
-    windows = tuple(
-        replace(
-            window,
-            transfers=tuple(
-                replace(transfer, why=transfer.why + note) for transfer in window.transfers
-            ),
-        )
-        for window in study.windows
-    )
-    return replace(study, windows=windows)

@@ -246,7 +246,7 @@ def test_a_folder_is_loaded_and_ci_fails_unless_it_transfers(tmp_path, capsys):
 
 def test_a_fitted_table_is_loaded(tmp_path):
     import depthmup
-    from depthmup.fitting import example
+    from depthmup.tables import example
 
     report = depthmup.fit(
         example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", by=("scheme",)

@@ -9,7 +9,7 @@ import pytest
 from own_models import SOURCE
 
 from depthmup.cli import main
-from depthmup.records import Certificate, Check, Estimate, Fit
+from depthmup.records import Certificate, Check, Estimate
 from reproduction.evidence import Accepted, Comparison, Evidence, Finding
 from reproduction.pages.evidence import evidence_summary
 
@@ -78,7 +78,7 @@ def test_summary_and_certificate(folder):
 
 def test_records_that_are_files_by_themselves():
     """Their fields are described with the records (test_public_names.py)."""
-    for record, file in ((Certificate, "certificate"), (Check, "check"), (Fit, "fit")):
+    for record, file in ((Certificate, "certificate"), (Check, "check")):
         [section] = re.findall(rf"^## {file}.json$(.*?)^## ", PAGE, re.M | re.S)
         assert f"fields of `{record.__name__}`" in section
 

@@ -172,7 +172,7 @@ def _questions():
 
 @cache
 def _fit(name):
-    from depthmup.fitting import Reading, example
+    from depthmup.tables import Reading, example
 
     table, options, reading = _questions()[name]
     path = inputs.TABLES / f"{table}.csv" if table else example()
@@ -182,7 +182,9 @@ def _fit(name):
         return error
 
 
-_FRAMES = ("points", "optima", "exponents", "rules", "findings", "excluded", "predictions")
+_FRAMES = (
+    "points", "optima", "transfers", "rules", "laws", "notes", "excluded", "predictions",
+)  # fmt: skip
 
 
 @cache

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from depthmup import BuiltIn, Design
-from depthmup.records import Certificate, Estimate, Place, Refusal, Verdict
-from depthmup.records.certificate import BandPoint, Lack, Metrics, SizeOptimum, Slope
+from depthmup.records import Certificate, Estimate, Optimum, Place, Refusal, Verdict
+from depthmup.records.certificate import BandPoint, Lack, Metrics, Slope
 from depthmup.records.codec import decode, encode, strict
 from depthmup.sweep import Custom
 
@@ -26,7 +26,7 @@ certificates = st.builds(
     base=sizes,
     optima=st.lists(
         st.builds(
-            SizeOptimum,
+            Optimum,
             size=sizes,
             log2_lr=estimates,
             curvature=estimates,

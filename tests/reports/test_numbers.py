@@ -16,11 +16,11 @@ from depthmup.reports.sentences import best_rate, headline, number, regret_sente
 
 def test_summary_has_exactly_the_published_keys(study):
     found = summary(study)
-    assert list(found) == ["schemes", "config", "environment"]
+    assert list(found) == ["schema", "schemes", "config", "environment"]
     for scheme in found["schemes"]:
         assert set(scheme) == {
-            "scheme", "alpha", "gamma", "axis", "depths", "optimum", "drift", "regret", "verdict",
-            "why",
+            "scheme", "alpha", "gamma", "axis", "depths", "optimum", "drift", "regret", "bend",
+            "question", "verdict", "why",
         }  # fmt: skip
         for optimum in scheme["optimum"]:
             assert set(optimum) == {"depth", "log2_lr", "low", "high", "loss", "status"}

@@ -11,13 +11,13 @@ from pytest import approx
 
 import depthmup
 from depthmup.cli.main import main
-from depthmup.fitting import Reading, next_runs
 from depthmup.records import LEARNING_RATE, TUNED, Certificate, Place, Tuned, tuned, worded
 from depthmup.records.certificate import compare
 from depthmup.reports.certificate import certificate_text
 from depthmup.rules import Ratios
 from depthmup.sweep import BuiltIn, Custom, Design, Store, Sweep
 from depthmup.sweep.tuning import hyperparameters, law_of
+from depthmup.tables import Reading, next_runs
 
 OTHERS = [what for what in TUNED if what is not LEARNING_RATE]
 SIZES = {"base": {"width": 16, "depth": 2}, "depth": (2, 4)}
@@ -278,15 +278,15 @@ def test_a_table_of_another_hyperparameter_is_not_judged_by_rules_of_learning_ra
     reading = Reading(tuned="weight decay")
     asked = {"axes": {"depth": "depth"}, "loss": "loss", "seed": "seed", "target": {"depth": 32}}
     fit = depthmup.fit(pd.DataFrame(rows), lr="wd", reading=reading, **asked)
-    group = fit.group()
-    assert group.exponents[0].exponent.value == approx(-0.5, abs=0.05)
-    assert group.judgements == ()
-    assert group.at_target == ()
-    assert group.prediction.tuned == tuned("weight_decay")
-    assert "weight decay" in certificate_text(group.prediction)
+    [prediction] = fit.certificates
+    assert fit.exponent("depth").value == approx(-0.5, abs=0.05)
+    assert fit.rules() == ()
+    assert prediction.rules == ()
+    assert prediction.tuned == tuned("weight_decay")
+    assert "weight decay" in certificate_text(prediction)
     usual = depthmup.fit(pd.DataFrame(rows), lr="wd", **asked)
-    assert usual.group().judgements
-    assert usual.group().prediction.tuned == LEARNING_RATE
+    assert usual.rules()
+    assert usual.certificates[0].tuned == LEARNING_RATE
     proposal = next_runs(
         pd.DataFrame({"d": [], "wd": [], "loss": []}), axes={"depth": "d"}, lr="wd", loss="loss",
         sizes={"depth": (2, 4)}, tuned="weight decay",

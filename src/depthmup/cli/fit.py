@@ -23,8 +23,8 @@ class Options:
     """
 
     table: Annotated[Path, tyro.conf.Positional]
-    """A CSV, JSON lines or Parquet file; or the word "example" for the table that ships with this
-    package."""
+    """A CSV, JSON lines or Parquet file; the --out folder of `depthmup transfer`, whose columns are
+    known; or the word "example" for the table that ships with this package."""
 
     axes: tuple[str, ...] = ()
     """The columns of the sizes: AXIS=COLUMN, or COLUMN where it is called as its axis. Published
@@ -72,7 +72,7 @@ class Options:
     """Octaves per doubling within which a value counts as staying."""
 
     out: Path | None = None
-    """Folder for report.html, fit.json and excluded.csv."""
+    """Folder for report.html, summary.json and excluded.csv."""
 
     plot: Path | None = None
     """Draw optima against every axis here: .svg, .pdf, .png or .html."""
@@ -84,9 +84,11 @@ class Options:
 def run(options: Options) -> int:
     """Fit, print, and write where asked; nothing is written of a table that cannot be fitted."""
     from depthmup.cli.folders import prepare_file, prepare_folder
-    from depthmup.fitting import FILES, Reading, example, fit
+    from depthmup.from_table import fit
     from depthmup.records.printable import printable
+    from depthmup.report import FILES
     from depthmup.reports.files import CHART_FORMATS
+    from depthmup.tables import Reading, example
 
     if options.plot is not None and options.plot.suffix.lower() not in CHART_FORMATS:
         raise ValueError(
@@ -117,7 +119,7 @@ def run(options: Options) -> int:
         report.plot(options.plot)
         written.append(options.plot)
     if options.json:
-        print_json(report.record.to_json())
+        print_json(report.summary)
         return 0
     print(report.table)
     if written:
@@ -132,4 +134,4 @@ def run(options: Options) -> int:
     return 0
 
 
-_NAMES = {"report.html": "The page", "fit.json": "The result", "excluded.csv": "Rows left out"}
+_NAMES = {"report.html": "The page", "summary.json": "The result", "excluded.csv": "Rows left out"}

@@ -94,7 +94,7 @@ def run(options: Options) -> int:
 
 
 def _of_table(options: Options) -> tuple[Sequence[Mapping[str, Any]], str]:
-    from depthmup.fitting import SearchOptions, next_runs
+    from depthmup.tables import SearchOptions, next_runs
 
     wanted = parse_pairs(options.sizes, option="--sizes", value="VALUE,VALUE")
     base = parse_pairs(options.base, option="--base", value="VALUE")

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from depthmup.records.codec import decode, encode, parse
-from depthmup.records.finding import UNKNOWN, Estimate, Place, Verdict
+from depthmup.records.finding import UNKNOWN, Estimate, Optimum, Verdict
 from depthmup.records.printable import printable
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
@@ -51,26 +51,6 @@ class Refusal:
     lack: Lack
     reason: str
     advice: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SizeOptimum:
-    """What was measured at one size, given by its axes, such as ``{"width": 64, "depth": 8}``.
-
-    ``curvature`` is that of the log loss around the optimum: c in log loss = min + c u^2, with u
-    in octaves of learning rate.
-
-    Attributes:
-        log2_lr: the best log2 value there, with its interval.
-        loss: at that value.
-        place: inside the grid, on an edge of it, or failed.
-    """
-
-    size: Mapping[str, float]
-    log2_lr: Estimate
-    curvature: Estimate
-    loss: Estimate
-    place: Place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +119,21 @@ class Probe:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Prescribed:
+    """The value that a published rule prescribes at the target, from the best one at the base.
+
+    Attributes:
+        rule: its name.
+        rate: that it prescribes.
+        source: of the rule.
+    """
+
+    rule: str
+    rate: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
     """The best learning rate predicted for a size that was not trained, and the evidence for it.
 
@@ -168,11 +163,12 @@ class Certificate:
         config: the design that was measured.
         environment: versions and hardware.
         schema: version of this file's layout.
+        rules: what published rules prescribe at the target.
     """
 
     target: Mapping[str, float]
     base: Mapping[str, float]
-    optima: tuple[SizeOptimum, ...]
+    optima: tuple[Optimum, ...]
     log2_lrs: tuple[float, ...]
     seeds: int
     title: str = ""
@@ -196,6 +192,7 @@ class Certificate:
     environment: Mapping[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
     tuned: Tuned = LEARNING_RATE
+    rules: tuple[Prescribed, ...] = ()
 
     def __repr__(self) -> str:
         where = ", ".join(f"{axis} {size:g}" for axis, size in self.target.items())

@@ -68,19 +68,21 @@ class Optimum:
         log2_lr: the best log2 value at the base, with its interval.
         loss: at the best value.
         place: inside the grid, on an edge of it, or failed.
+        curvature: c in log loss = min + c u^2, with u in octaves from the best value.
     """
 
-    size: Mapping[str, int]
+    size: Mapping[str, float]
     log2_lr: Estimate
     loss: Estimate
     place: Place
+    curvature: Estimate = UNKNOWN
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> float:
         return self.size["depth"]
 
     @property
-    def width(self) -> int:
+    def width(self) -> float:
         return self.size["width"]
 
 
@@ -99,14 +101,17 @@ class Transfer:
     ``drift`` is in octaves of what is tuned per doubling of the size; ``regret`` is the excess
     loss: the loss at the largest size with the base's best value, minus the best loss there.
     ``interactions`` say by how much the drift changes per doubling of another axis, where sizes
-    that grow along both were measured.
+    that grow along both were measured. ``bend`` is the drift's own change per doubling of the size.
 
     Attributes:
         scheme, title: by its name and in words.
-        alpha, gamma: its exponents, exact, as text.
-        optima: one for each size, the smallest first.
+        alpha, gamma: its exponents, exact, as text; empty where no scheme is known.
+        optima: one for each size, slice by slice, the smallest first.
         verdict: transfers, drifts or undecided.
         why: the reason in a sentence.
+        question: that the drift answers, in words.
+        slices: indices of the optima of each slice, in which the axis alone changes.
+        together: axes that always change with this one.
     """
 
     scheme: str
@@ -119,3 +124,7 @@ class Transfer:
     verdict: Verdict
     why: str
     interactions: Mapping[str, Estimate] = field(default_factory=dict)
+    bend: Estimate = UNKNOWN
+    question: str = ""
+    slices: tuple[tuple[int, ...], ...] = ()
+    together: tuple[str, ...] = ()

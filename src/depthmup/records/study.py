@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from depthmup.records.finding import Estimate, Transfer
+from depthmup.records.judgement import JointLaw, Judgement, Note
 from depthmup.records.search import SearchStory
 from depthmup.records.tuned import LEARNING_RATE, Tuned
 
@@ -67,11 +68,11 @@ class Curve:
     """
 
     scheme: str
-    size: Mapping[str, int]
+    size: Mapping[str, float]
     points: tuple[Point, ...]
 
     @property
-    def depth(self) -> int:
+    def depth(self) -> float:
         return self.size["depth"]
 
 
@@ -80,7 +81,7 @@ class Window:
     """Curves and verdicts of runs judged by their mean loss over steps [start, stop).
 
     Attributes:
-        start, stop: steps.
+        start, stop: steps; both zero where a table has the losses alone.
         curves: one for each scheme and size.
         transfers: one for each scheme.
     """
@@ -104,6 +105,9 @@ class Study:
         windows: in time order.
         tolerance: octaves per doubling within which an optimum counts as staying.
         axis: along which sizes grow.
+        rules: published rules that speak of the axis, judged by the last window.
+        laws: of all axes at once, one for each variant that has one.
+        notes: what a reader must know of the runs.
     """
 
     title: str
@@ -114,6 +118,9 @@ class Study:
     axis: Axis = "depth"
     search: SearchStory | None = None
     tuned: Tuned = LEARNING_RATE
+    rules: tuple[Judgement, ...] = ()
+    laws: tuple[JointLaw, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def headline(self) -> Window:

@@ -1,15 +1,9 @@
 """From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
 
 from depthmup.records.codec import strict
+from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import certificate_section, certificate_text
-from depthmup.reports.charts import (
-    CHARTS,
-    drift,
-    loss_against_rate,
-    loss_against_size,
-    optimum_against_size,
-    rate_panel,
-)
+from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
 from depthmup.reports.dataframes import Frames, to_pandas
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure
@@ -30,7 +24,7 @@ from depthmup.reports.recorded import (
 from depthmup.reports.result import notebook, write_result
 from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_page import page, study_legends, study_specs
-from depthmup.reports.summary_json import summary
+from depthmup.reports.summary_json import SCHEMA, summary
 from depthmup.reports.tables import plain_table, table
 from depthmup.reports.theme import INK, Style, configured, tone
 
@@ -39,6 +33,7 @@ __all__ = [
     "CHART_FORMATS",
     "FORMATS",
     "INK",
+    "SCHEMA",
     "Card",
     "Figure",
     "FigureKind",

@@ -6,6 +6,7 @@ from pathlib import Path
 from depthmup.records import Study
 from depthmup.reports.charts import CHARTS
 from depthmup.reports.files import save_chart
+from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import transfers
 
 FORMATS = ("pdf", "png", "svg")
@@ -48,12 +49,12 @@ def export(
             "Pass some of those, e.g. formats={'svg'}."
         )
     transfers(study)  # an empty study is refused before anything is written
-    charts = {name: chart(study, window=window) for name, chart in CHARTS.items()}
+    charts = {name: chart(drawn(study), window=window) for name, chart in CHARTS.items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for plain, chart in charts.items():
-        name = plain.replace("size", study.axis)
+        name = plain.replace("size", drawn(study).axis)
         for kind in wanted:
             path = folder / f"{name}.{kind}"
             save_chart(chart, path)

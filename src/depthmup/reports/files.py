@@ -1,7 +1,6 @@
 """Writing files in one step: a reader never sees half of one, and a failure leaves nothing."""
 
 import os
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,15 +63,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         draft.write_bytes(content)
 
 
-def save_chart(chart: Any, path: Path, *, points: bool = False) -> None:
+def save_chart(chart: Any, path: Path) -> None:
     """Write one chart; the file's suffix says how. HTML is self-contained and opens offline;
     titles and data are escaped.
 
     Args:
         chart: of Altair.
         path: ends in .html, .svg, .pdf or .png.
-        points: whether its units are points, as a PDF has them: an SVG says so, and a PNG has four
-            dots for each.
 
     Raises:
         ValueError: another suffix.
@@ -98,11 +95,4 @@ def save_chart(chart: Any, path: Path, *, points: bool = False) -> None:
         )
         return
     with draft_of(path) as draft:
-        scale = (4 if points else 2) if kind == ".png" else 1
-        chart.save(str(draft), format=kind[1:], scale_factor=scale)
-        if points and kind == ".svg":
-            sized = r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"'
-            picture = draft.read_text(encoding="utf-8")
-            draft.write_text(
-                re.sub(sized, r'\1 width="\2pt" height="\3pt"', picture, count=1), "utf-8"
-            )
+        chart.save(str(draft), format=kind[1:], scale_factor=2 if kind == ".png" else 1)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from depthmup.records import Study
 from depthmup.records.certificate import Certificate
-from depthmup.reports.charts import loss_against_rate, optimum_against_size
+from depthmup.reports.by_size import optimum_against_size
+from depthmup.reports.charts import loss_against_rate
 from depthmup.reports.export import export
 from depthmup.reports.files import write_text
+from depthmup.reports.slices import drawn
 from depthmup.reports.study_page import page
 from depthmup.reports.summary_json import summary
 from depthmup.reports.tables import plain_table
@@ -21,6 +23,7 @@ def write_result(
     *,
     certificates: Sequence[Certificate] = (),
     formats: Collection[str] = (),
+    whole: bool = False,
 ) -> dict[str, object]:
     """Write report.html, summary.json, certificate.json and the charts; return the summary.
 
@@ -29,6 +32,7 @@ def write_result(
         folder: to write into.
         certificates: of the target, if there is one.
         formats: of chart files, such as "svg".
+        whole: whether the summary holds all that a report is made from (``summary``).
 
     Returns:
         The summary.
@@ -41,7 +45,7 @@ def write_result(
         ...     sorted(path.name for path in Path(folder).iterdir())
         ['report.html', 'summary.json']
     """
-    contents = summary(*studies)
+    contents = summary(*studies, certificates=certificates, whole=whole)
     text = json.dumps(contents, indent=2, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "summary.json", text + "\n")
@@ -81,6 +85,6 @@ def notebook(study: Study, *more: Study) -> str:
     parts = []
     for s in (study, *more):
         parts.append(f"<pre>{html.escape(plain_table(s))}</pre>")
-        for chart in (optimum_against_size(s), loss_against_rate(s)):
+        for chart in (optimum_against_size(drawn(s)), loss_against_rate(drawn(s))):
             parts.append(f"<div>{vl_convert.vegalite_to_svg(chart.to_json())}</div>")
     return "\n".join(parts)

@@ -151,7 +151,7 @@ def regret_sentence(study: Study, transfer: Transfer) -> str:
     return f"{text} ({significant(transfer.regret.low)} to {significant(transfer.regret.high)})."
 
 
-def _largest(study: Study, schemes: tuple[Transfer, ...]) -> int:
+def _largest(study: Study, schemes: tuple[Transfer, ...]) -> float:
     return max((size_of(study, o) for t in schemes for o in t.optima), default=0)
 
 

@@ -1,20 +1,21 @@
 """One self-contained HTML page from a study: opens offline, asks no server for anything."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
+from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import certificate_section
-from depthmup.reports.charts import (
-    changes,
-    drift,
-    loss_against_size,
-    optimum_against_size,
-    rate_panel,
-    scheme_colours,
-    scheme_shapes,
-    size_colours,
+from depthmup.reports.chart_layers import window_param
+from depthmup.reports.charts import drift, rate_panel
+from depthmup.reports.findings import (
+    bend_sentence,
+    cost,
+    law_sentence,
+    rejected_sentence,
+    span_sentence,
 )
 from depthmup.reports.html import page_spec
 from depthmup.reports.page import Card, Page, Plot, Section, Table
@@ -24,11 +25,14 @@ from depthmup.reports.sentences import (
     headline,
     interval,
     is_larger_better,
+    number,
     regret_sentence,
     significant,
 )
-from depthmup.reports.study_rows import base_size, question, size_of, transfers
-from depthmup.reports.theme import PAGE, sign
+from depthmup.reports.slices import drawn
+from depthmup.reports.study_rows import base_size, question, size_of, title_of, transfers
+from depthmup.reports.style import scheme_colours, scheme_shapes, size_colours
+from depthmup.reports.theme import configured, sign
 
 _PLACES = {
     Place.INTERIOR: "inside the grid",
@@ -61,17 +65,20 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
     studies = (study, *more)
     elsewhere = _elsewhere(studies)
     sections = [
-        certificate_section(certificate, name=f"certificate-{i}" if i else "certificate")
+        section
         for i, certificate in enumerate(certificates)
+        for section in _certificate(certificate, f"certificate-{i}" if i else "certificate")
     ]
     for s in studies:
         sections += [_part(s)] if more else []
         sections.append(Section(cards=[_card(s, t) for t in transfers(s)]))
     for i, s in enumerate(studies):
         sections += [_part(s)] if more else []
-        sections += _charts(s, prefix=f"{s.axis}-" if i else "")
-        sections += _story(s, prefix=f"{s.axis}-" if i else "")
+        sections += _charts(s, prefix=f"axis-{i}-" if i else "")
+        sections += _story(s, prefix=f"axis-{i}-" if i else "")
+        sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
+    sections += [*_laws(studies), *_notes(studies)]
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     command: Any = study.config.get("command", "")
     settings = {k: v for k, v in study.config.items() if k not in ("command", "question", "tuned")}
@@ -84,7 +91,7 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         command=command or "",
         files=["summary.json", *(["certificate.json"] if certificates else [])],
         facts={"Configuration": settings, "Environment": study.environment},
-        windows=[_steps(window) for window in study.windows],
+        windows=[_steps(window) for window in study.windows] if study.headline.stop else [],
         windows_note=elsewhere,
     ).html()
 
@@ -110,22 +117,108 @@ def _card(study: Study, transfer: Transfer) -> Card:
         title=transfer.title,
         verdict=transfer.verdict.value,
         symbol=_symbol(transfer),
-        aside=f"α = {transfer.alpha}, γ = {transfer.gamma}",
-        text=[transfer.why],
-        notes=[regret] if regret else [],
+        aside=f"α = {transfer.alpha}, γ = {transfer.gamma}" if transfer.alpha else "",
+        text=[transfer.why + bend_sentence(transfer.bend)],
+        notes=[
+            note
+            for note in (
+                f"It answers: {transfer.question}." if transfer.question else "",
+                regret,
+                rejected_sentence(study, transfer.scheme),
+            )
+            if note
+        ],
     )
+
+
+def _certificate(certificate: Certificate, name: str) -> list[Section]:
+    """A prediction, and what published rules say there."""
+    sections = [certificate_section(certificate, name=name)]
+    if certificate.rules:
+        rows = [
+            {"rule": r.rule, certificate.tuned.name: significant(r.rate), "source": r.source}
+            for r in sorted(certificate.rules, key=lambda r: r.rate)
+        ]
+        table = Table(rows=rows, numbers=(certificate.tuned.name,), wrapped=("source",))
+        sections.append(
+            Section(
+                title="What published rules say there",
+                lead=span_sentence(certificate),
+                table=replace(table, name="Published rules at the target"),
+            )
+        )
+    return sections
+
+
+def _rules(study: Study) -> list[Section]:
+    """Published rules beside what the runs say of them; none where none speaks of the axis."""
+    rows = [
+        {
+            **({"scheme": title_of(study, judged.scheme)} if len(transfers(study)) > 1 else {}),
+            "rule": judged.rule,
+            "exponent": number(judged.exponent, 3),
+            "these runs": judged.answer.value,
+            "cost": cost(judged.cost),
+            "presupposes": f"{judged.setting}.\nRange: {judged.reach}.",
+            "source": f"{judged.source} ({judged.standing})",
+        }
+        for judged in study.rules
+    ]
+    if not rows:
+        return []
+    return [
+        Section(
+            title="Published rules",
+            lead=(
+                "Consistent: the whole interval lies within the tolerance of the rule. Rejected: "
+                "none of it does. The cost is what the rule would have cost on these runs, from "
+                "the smallest size to the largest."
+            ),
+            table=Table(
+                rows=rows,
+                name=f"Published rules along {study.axis}",
+                numbers=("exponent",),
+                verdict="these runs",
+                wrapped=("presupposes", "source"),
+            ),
+        )
+    ]
+
+
+def _laws(studies: Sequence[Study]) -> list[Section]:
+    laws = [(study, law) for study in studies for law in study.laws]
+    several = len({law.scheme for _, law in laws}) > 1
+    text = [
+        f"{title_of(study, law.scheme)}: {law_sentence(law)}" if several else law_sentence(law)
+        for study, law in laws
+    ]
+    return [Section(title="All axes at once", text=text)] if text else []
+
+
+def _notes(studies: Sequence[Study]) -> list[Section]:
+    """What a reader must know of the runs."""
+    items = []
+    for study in studies:
+        for note in study.notes:
+            shown = f"Rows {', '.join(map(str, note.rows))}"
+            more = ", …" if note.count > len(note.rows) else ""
+            word = note.defect.value if note.defect else ""
+            items.append((word, note.text, shown + more if note.rows else ""))
+    return [Section(title="The runs themselves", items=items)] if items else []
 
 
 def _charts(study: Study, *, prefix: str) -> list[Section]:
     """Losses against the rate, optima and best losses against size, and the drifts."""
+    whole, study = study, drawn(study)
     axis, tuned, base = study.axis, study.tuned, base_size(study)
+    wide: dict[str, Any] = {"width": "container", "window": None}
     colours, shapes = scheme_colours(study), scheme_shapes(study)
     signs = [(t.title, sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
     panels = [
         Plot(
             name=f"{prefix}panel-{i}",
             title=t.title,
-            chart=rate_panel(study, t.scheme, style=PAGE),
+            chart=_panel(study, t),
             verdicts=_verdicts(study, t),
         )
         for i, t in enumerate(transfers(study))
@@ -136,11 +229,11 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
             lead=(
                 f"Training loss against {tuned.name}, one panel per scheme on shared axes. A "
                 f"diamond marks the best {tuned.name} of each {axis}, with its interval; the "
-                f"dashed line stands at the optimum of {axis} {base}. Shaded: the interval over "
-                "seeds."
+                f"dashed line stands at the optimum of {axis} {base:.10g}. Shaded: the interval "
+                "over seeds."
             ),
             legend=[
-                *((str(size), "━", colour) for size, colour in size_colours(study).items()),
+                *((f"{size:.10g}", "━", colour) for size, colour in size_colours(study).items()),
                 ("some seeds diverged", "○", ""),
                 ("all diverged", "×", ""),
                 ("loss beyond the axis", "△", ""),
@@ -156,14 +249,13 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
                     name=f"{prefix}optimum",
                     title="Flat lines transfer, slopes drift",
                     lead=(
-                        f"The best {tuned.name} at each {axis}, with its interval. Grey: the "
-                        f"tolerance, {changes(study.tolerance)} per doubling away from {axis} "
-                        f"{base}. "
-                        f"Triangles lie on the edge of the grid, crosses mark {axis}s at which "
-                        "nothing trains."
+                        f"The best {tuned.name} at each {axis}, with its interval. Grey: up to "
+                        f"{number(study.tolerance)} octaves per doubling away from {axis} "
+                        f"{base:.10g}. Triangles lie on the edge of the grid, crosses mark {axis}s "
+                        "at which nothing trains."
                     ),
                     legend=signs,
-                    chart=optimum_against_size(study, style=PAGE),
+                    chart=optimum_against_size(study, **wide),
                 ),
                 Plot(
                     name=f"{prefix}loss",
@@ -173,7 +265,7 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
                         f"improving with {axis}. Crosses mark {axis}s at which nothing trains."
                     ),
                     legend=signs,
-                    chart=loss_against_size(study, style=PAGE),
+                    chart=loss_against_size(study, **wide),
                 ),
             ],
         ),
@@ -182,11 +274,17 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
             lead=(
                 f"Drift of the best {tuned.name} per doubling of {axis}, with 95% intervals. A "
                 "scheme transfers when its whole interval lies in the grey band, "
-                f"{changes(study.tolerance)}; it drifts when the whole interval lies outside."
+                f"±{number(study.tolerance)} octaves; it drifts when the whole interval lies "
+                "outside."
             ),
-            plots=[Plot(name=f"{prefix}drift", chart=drift(study, style=PAGE))],
+            plots=[Plot(name=f"{prefix}drift", chart=drift(replace(whole, axis=axis), **wide))],
         ),
     ]
+
+
+def _panel(study: Study, transfer: Transfer) -> Any:
+    panel = rate_panel(study, transfer.scheme, width="container")
+    return configured(panel.add_params(window_param(study, None)))
 
 
 def _story(study: Study, *, prefix: str) -> list[Section]:
@@ -202,7 +300,10 @@ def _story(study: Study, *, prefix: str) -> list[Section]:
                 "every round is accounted for."
             ),
             plots=[
-                Plot(name=f"{prefix}narrowing", chart=narrowing(study, style=PAGE)),
+                Plot(
+                    name=f"{prefix}narrowing",
+                    chart=narrowing(study, window=None, width="container"),
+                )
             ],
             details=rounds(study),
         )
@@ -212,10 +313,12 @@ def _story(study: Study, *, prefix: str) -> list[Section]:
 def _numbers(study: Study, elsewhere: str) -> Section:
     tuned, schemes = study.tuned, transfers(study)
     optima = [(t, o) for t in schemes for o in t.optima]
+    others = {a: None for t, o in optima if len(t.slices) > 1 for a in o.size if a != study.axis}
     rows = [
         {
             "Scheme": t.title,
-            study.axis.capitalize(): str(size_of(study, o)),
+            study.axis.capitalize(): f"{size_of(study, o):.10g}",
+            **{axis.capitalize(): f"{o.size[axis]:.10g}" for axis in others},
             f"Best log2 {tuned.word}": best_rate(o),
             "Interval": interval(o.log2_lr),
             "Loss there": significant(o.loss.value),
@@ -227,7 +330,7 @@ def _numbers(study: Study, elsewhere: str) -> Section:
     return Section(
         title="The numbers",
         lead=(
-            f"Judged by the mean training loss over steps {_steps(study.headline)}{elsewhere}. "
+            f"{_measure(study)}{elsewhere}. "
             f"{'Rates' if tuned.is_learning_rate else 'Values'} are log2; brackets hold intervals "
             "over seeds; “≤” and “≥” mark an optimum on the edge of the grid."
         ),
@@ -240,6 +343,12 @@ def _numbers(study: Study, elsewhere: str) -> Section:
             unusual=[i for i, (_, o) in enumerate(optima) if o.place is not Place.INTERIOR],
         ),
     )
+
+
+def _measure(study: Study) -> str:
+    if not study.headline.stop:
+        return f"Judged by the column {study.config.get('loss', 'loss')}"
+    return f"Judged by the mean training loss over steps {_steps(study.headline)}"
 
 
 def study_legends(study: Study) -> tuple[tuple[tuple[str, str], ...], ...]:

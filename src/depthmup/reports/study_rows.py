@@ -73,13 +73,18 @@ def transfer_rows(study: Study) -> list[Row]:
             "title": transfer.title,
             "alpha": transfer.alpha,
             "gamma": transfer.gamma,
+            "axis": study.axis,
             "drift": transfer.drift.value,
             "drift_low": transfer.drift.low,
             "drift_high": transfer.drift.high,
             "regret": transfer.regret.value,
             "regret_low": transfer.regret.low,
             "regret_high": transfer.regret.high,
+            "bend": transfer.bend.value,
+            "bend_low": transfer.bend.low,
+            "bend_high": transfer.bend.high,
             "verdict": transfer.verdict.value,
+            "question": transfer.question,
             "why": transfer.why,
         }
         for index, window in enumerate(study.windows)
@@ -112,14 +117,14 @@ def title_of(study: Study, scheme: str) -> str:
     return titles.get(scheme) or scheme
 
 
-def sizes(study: Study) -> tuple[int, ...]:
+def sizes(study: Study) -> tuple[float, ...]:
     """Every value along the study's axis that was measured, least first."""
     values = {size_of(study, curve) for window in study.windows for curve in window.curves}
     values |= {size_of(study, o) for w in study.windows for t in w.transfers for o in t.optima}
     return tuple(sorted(values))
 
 
-def size_of(study: Study, measured: Curve | Optimum) -> int:
+def size_of(study: Study, measured: Curve | Optimum) -> float:
     """The size of what was measured, along the study's axis."""
     if study.axis not in measured.size:
         raise ValueError(
@@ -129,7 +134,7 @@ def size_of(study: Study, measured: Curve | Optimum) -> int:
     return measured.size[study.axis]
 
 
-def base_size(study: Study) -> int:
+def base_size(study: Study) -> float:
     """The size along the axis that hyperparameters are transferred from.
 
     It is ``study.config["base_depth"]`` (``"base_width"``) where that was measured, else the least.

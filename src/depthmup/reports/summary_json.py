@@ -1,15 +1,26 @@
 """The result as strict JSON, for other programs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from depthmup.records import Estimate, Study, Transfer
-from depthmup.records.codec import strict
+from depthmup.records.certificate import Certificate
+from depthmup.records.codec import encode, strict
 from depthmup.records.search import SearchStory
 from depthmup.records.study import plural
+from depthmup.reports.findings import ROWS, Whole
 from depthmup.reports.study_rows import size_of, transfers
 
+SCHEMA = 4
+"""Version of the file's layout."""
 
-def summary(study: Study, *more: Study) -> dict[str, Any]:
+
+def summary(
+    study: Study,
+    *more: Study,
+    certificates: Sequence[Certificate] = (),
+    whole: bool = False,
+) -> dict[str, Any]:
     """The headline windows' findings, with how they were measured, as strict JSON holds them.
 
     ``{"schemes": [{"scheme", "alpha", "gamma", "axis", "depths", "optimum": [{"depth", "log2_lr",
@@ -27,9 +38,15 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
     other axis how much the drift changes per doubling of it. Numbers that could not be measured or
     are infinite are null, so that ``json.dumps(summary(study), allow_nan=False)`` never fails.
 
+    ``rules`` are the published rules that speak of the axis, with what the runs say of them;
+    ``laws`` those of all axes at once; ``notes`` what a reader must know of the runs. A report
+    that has no store beside it holds its ``studies`` and ``certificates`` whole.
+
     Args:
         study: whose findings come first.
         more: further axes or variants.
+        certificates: of the target.
+        whole: whether to hold everything, from which ``depthmup.load`` makes the report again.
 
     Returns:
         Values that strict JSON holds.
@@ -42,12 +59,20 @@ def summary(study: Study, *more: Study) -> dict[str, Any]:
         sp drifts
     """
     what = study.tuned
+    kept = Whole(studies=(study, *more), certificates=tuple(certificates))
+    beyond = {
+        name: [row for one in (study, *more) for row in ROWS[name](one)]
+        for name in ("rules", "laws", "notes")
+    }
     return {
+        "schema": SCHEMA,
         **({} if what.is_learning_rate else {"tuned": what.key}),
         "schemes": [_scheme(s, transfer) for s in (study, *more) for transfer in transfers(s)],
         "config": strict(study.config),
         "environment": strict(study.environment),
         **({"search": _search(study.search, study.tuned.column)} if study.search else {}),
+        **{name: strict(rows) for name, rows in beyond.items() if rows},
+        **(encode(kept) if whole else {}),
     }
 
 
@@ -102,6 +127,8 @@ def _scheme(study: Study, transfer: Transfer) -> dict[str, Any]:
             else {}
         ),
         "regret": _estimate(transfer.regret, "loss"),
+        "bend": _estimate(transfer.bend, "change per doubling"),
+        "question": transfer.question,
         "verdict": transfer.verdict.value,
         "why": transfer.why,
     }

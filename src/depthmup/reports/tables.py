@@ -1,11 +1,17 @@
 """The result as a table for the terminal: one row per scheme, one column per size."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from depthmup.records import Axis, Place, Study, Transfer, Verdict
+from depthmup.records.certificate import Certificate
+from depthmup.records.printable import printable
+from depthmup.reports.certificate import certificate_text
+from depthmup.reports.findings import cost, law_sentence, span_sentence
 from depthmup.reports.sentences import best_rate, headline, interval, number, significant
-from depthmup.reports.study_rows import question, size_of, transfers
+from depthmup.reports.slices import by_slice
+from depthmup.reports.study_rows import question, size_of, title_of, transfers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,6 +62,46 @@ def table(study: Study) -> "Table":
     return grid
 
 
+def text(*studies: Study, certificates: Sequence[Certificate] = ()) -> str:
+    """Everything that a report says, as text for logs and pipes.
+
+    Args:
+        studies: one for each axis.
+        certificates: of the target.
+
+    Returns:
+        Lines of text, without what a terminal would take for a command.
+    """
+    parts = [plain_table(study) for study in studies]
+    parts += ["\n".join(_beyond(study)) for study in studies if _beyond(study)]
+    for certificate in certificates:
+        parts.append(certificate_text(certificate))
+        if span := span_sentence(certificate):
+            parts.append("\n".join(textwrap.wrap(span, 100)))
+    return "\n".join(printable(line) for line in "\n\n".join(parts).split("\n"))
+
+
+def _beyond(study: Study) -> list[str]:
+    """Rules, laws and notes."""
+    lines = []
+    for judged in study.rules:
+        lines.append(
+            f"{_of(study, judged.scheme)}{judged.rule} ({judged.axis}^{number(judged.exponent)}): "
+            f"{judged.answer.value}. Following it costs {cost(judged.cost)}. {judged.source}."
+        )
+    if lines:
+        lines.insert(0, f"Published rules along {study.axis}:")
+    lines += [f"{_of(study, law.scheme)}{law_sentence(law)}" for law in study.laws]
+    if study.notes:
+        lines += ["Notes on the runs:", *(f"- {note.text}" for note in study.notes)]
+    return [part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="  ")]
+
+
+def _of(study: Study, scheme: str) -> str:
+    """A scheme's name before what is said of it, where there are several."""
+    return f"{title_of(study, scheme)}: " if len(transfers(study)) > 1 else ""
+
+
 def plain_table(study: Study) -> str:
     """The same table as aligned text without colour, for logs and pipes.
 
@@ -70,8 +116,8 @@ def plain_table(study: Study) -> str:
         >>> print(plain_table(example_study()).splitlines()[0])
         Depth-muP transfers its best learning rate from depth 8 to 64; 1 other drifts.
     """
-    schemes = transfers(study)
-    lines = [_header(study), *(_cells(study, transfer) for transfer in schemes)]
+    schemes, lined = transfers(study), by_slice(study)
+    lines = [_header(study), *(_cells(lined, transfer) for transfer in transfers(lined))]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
         "  ".join(
@@ -97,6 +143,8 @@ def _ended(study: Study, transfer: Transfer) -> str:
 
 
 _LETTERS = {"depth": "L", "width": "n"}
+_SHORT = 7
+"""Letters of an axis that stand in every column's header."""
 
 
 def _letter(axis: Axis) -> str:
@@ -113,15 +161,17 @@ def _caption(study: Study) -> str:
     )
 
 
-def _sizes(study: Study) -> list[int]:
+def _sizes(study: Study) -> list[float]:
     return sorted({size_of(study, o) for t in transfers(study) for o in t.optima})
 
 
 def _header(study: Study) -> list[str]:
-    letter = _LETTERS.get(study.axis, study.axis)
+    # Long names would make columns wider than their numbers; the caption has the axis.
+    short = study.axis if len(study.axis) <= _SHORT else ""
+    letter = _LETTERS.get(study.axis, short)
     return [
         "scheme",
-        *(f"{letter}={size}" for size in _sizes(study)),
+        *(f"{letter}={size:.10g}" if letter else f"{size:g}" for size in _sizes(study)),
         "drift",
         "95%",
         "excess",

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from depthmup._version import __version__
-from depthmup.records import LEARNING_RATE, NUMERICS, UNKNOWN, Place, Tuned
+from depthmup.records import LEARNING_RATE, NUMERICS, UNKNOWN, Optimum, Place, Tuned
 from depthmup.records.certificate import (
     Certificate,
     Probe,
     Refusal,
-    SizeOptimum,
 )
 from depthmup.statistics.conclusion import conclude
 from depthmup.statistics.curve import Curves
@@ -161,7 +160,7 @@ def _provenance(curves: Curves, about: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> SizeOptimum:
+def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> Optimum:
     """One size's optimum with 90% intervals, open outwards at an edge of the grid."""
     at = curvature = loss = UNKNOWN
     if location is not Place.FAILED:
@@ -169,7 +168,7 @@ def _size_optimum(size: Size, fitted: Optima, i: int, location: Place) -> SizeOp
         loss = loss_estimate(fitted, i, CONFIDENCE)
         error, freedom = fitted.seed_error(fitted.curvature_without[i])
         curvature = around(float(fitted.curvature[i]), float(student(freedom, CONFIDENCE) * error))
-    return SizeOptimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=location)
+    return Optimum(size=dict(size), log2_lr=at, curvature=curvature, loss=loss, place=location)
 
 
 def check_asked(log2_lrs: Sequence[float], target: Size, tuned: Tuned = LEARNING_RATE) -> None:

@@ -5,7 +5,7 @@ transfer. Its interval, from several seeds or from one, is that of ``statistics.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,27 +102,45 @@ def drift(
 
 def measured(
     fitted: Optima,
-    sizes: Sequence[Mapping[str, int]],
+    sizes: Sequence[Mapping[str, float]],
     *,
     confidence: float = CONFIDENCE,
 ) -> tuple[Optimum, ...]:
-    """Every size's best learning rate and loss, with intervals.
+    """Every size's best learning rate, loss and curvature, with intervals.
 
-    Args:
-        fitted: the optima of one scheme.
-        sizes: of each, a value for every axis.
-        confidence: of the intervals.
-
-    Returns:
-        The optima. At an edge of the grid the interval is open towards the outside.
+    At an edge of the grid the interval is open towards the outside. With one seed, the interval of
+    the loss is from the scatter of points.
     """
-    estimates = []
-    for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True)):
-        at = loss = UNKNOWN
-        if location is not Place.FAILED:
-            at, loss = rate_estimate(fitted, i, confidence), loss_estimate(fitted, i, confidence)
-        estimates.append(Optimum(size=dict(size), log2_lr=at, loss=loss, place=location))
-    return tuple(estimates)
+    return tuple(
+        _optimum(fitted, i, size, location, confidence)
+        for i, (size, location) in enumerate(zip(sizes, fitted.places(), strict=True))
+    )
+
+
+def _optimum(
+    fitted: Optima, i: int, size: Mapping[str, float], location: Place, confidence: float
+) -> Optimum:
+    if location is Place.FAILED or not math.isfinite(fitted.centre[i]):
+        return Optimum(size=dict(size), log2_lr=UNKNOWN, loss=UNKNOWN, place=Place.FAILED)
+    loss = loss_estimate(fitted, i, confidence)
+    error, freedom = fitted.curvature_scatter[i], np.asarray(float(PRIOR_FREEDOM))
+    if fitted.curves.fewest_seeds < 2:
+        # The level of one curve scatters by no more than its points do.
+        half = float(student(4, confidence)) * math.sqrt(float(fitted.point_variance))
+        if half > 0:  # else no curve has points to spare, and nothing is known
+            low, high = (loss.value * math.exp(sign * half) for sign in (-1, 1))
+            loss = Estimate(value=loss.value, low=low, high=high)
+    else:
+        error, freedom = fitted.seed_error(fitted.curvature_without[i])
+    return Optimum(
+        size=dict(size),
+        log2_lr=rate_estimate(fitted, i, confidence),
+        loss=loss,
+        place=location,
+        curvature=around(
+            float(fitted.curvature[i]), float(student(freedom, confidence)) * float(error)
+        ),
+    )
 
 
 def rate_estimate(fitted: Optima, size: int, confidence: float = CONFIDENCE) -> Estimate:
@@ -226,11 +244,13 @@ def judge(
     tolerance: float = TOLERANCE,
     axis: Axis = "depth",
     tuned: Tuned = LEARNING_RATE,
+    bounds: Collection[int] = (),
 ) -> tuple[Verdict, str]:
     """Whether the optimum transfers along an axis, in one word and a sentence or two.
 
     Transfers: the whole interval of the drift is inside +-tolerance, and every size trains.
-    Drifts: it is all outside. Undecided: anything else.
+    Drifts: it is all outside. Undecided: anything else. An optimum at an edge of its grid is a
+    bound: where the drift does not put it there, nothing is decided.
 
     Args:
         optima: of every size, with where on its grid each lies.
@@ -239,6 +259,7 @@ def judge(
         tolerance: octaves per doubling within which an optimum counts as staying.
         axis: along which sizes grow.
         tuned: whose best values the optima are.
+        bounds: indices of the optima at an edge that agree with the drift (``study.agreeing``).
 
     Returns:
         The verdict and the sentence.
@@ -246,18 +267,21 @@ def judge(
     *Source:* an interval inside a margin shows equivalence: Schuirmann (1987), Journal of
     Pharmacokinetics and Biopharmaceutics 15:657-680.
     """
+    numbered = list(enumerate(optima))
 
-    def at(*places: Place) -> list[int]:
-        return [o.size[axis] for o in optima if o.place in places]
+    def at(*places: Place, bound: bool = False) -> str:
+        return _listed(
+            o.size[axis] for i, o in numbered if o.place in places and (i in bounds) is bound
+        )
 
     failed = at(Place.FAILED)
     span = f"[{_signed(drift.low)}, {_signed(drift.high)}]"
-    fails = f" At {axis} {', '.join(map(str, failed))} no {tuned.name} trains." if failed else ""
+    fails = f" At {axis} {failed} no {tuned.name} trains." if failed else ""
     source = "" if seeds > 1 else " One seed: the interval is from the scatter of sizes."
-    if at(Place.LOW_EDGE, Place.HIGH_EDGE):
-        low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
-        sides = [f"downwards ({axis} {', '.join(map(str, low))})"] * bool(low)
-        sides += [f"upwards ({axis} {', '.join(map(str, high))})"] * bool(high)
+    low, high = at(Place.LOW_EDGE), at(Place.HIGH_EDGE)
+    if low or high:
+        sides = [f"downwards ({axis} {low})"] * bool(low)
+        sides += [f"upwards ({axis} {high})"] * bool(high)
         return Verdict.UNDECIDED, (
             f"The best {tuned.name} is at the edge of the grid: extend it {' and '.join(sides)}."
             + fails
@@ -267,6 +291,8 @@ def judge(
             Verdict.UNDECIDED,
             f"Fewer than two {sizes_along(axis)} have an optimum to compare." + fails,
         )
+    if edges := at(Place.LOW_EDGE, Place.HIGH_EDGE, bound=True):
+        source += f" At {axis} {edges} it lies at an edge of the grid: a bound, which agrees."
     if math.isinf(drift.high - drift.low):
         return Verdict.UNDECIDED, (
             f"The drift of {_signed(drift.value)} octaves per doubling of {axis} has no bounds: "
@@ -279,11 +305,13 @@ def judge(
             f"The optimum moves {way} by {abs(drift.value):.2f} octaves per doubling of {axis}, "
             f"95% interval {span}, outside ±{tolerance:g}.{source}{fails}"
         )
-    largest = max((o.size[axis] for o in optima), default=0)
     if drift.inside(-tolerance, tolerance) and not failed:
+        # A bound shows less than an optimum: what transfers is what was measured.
+        known = [o.size[axis] for o in optima if o.place is Place.INTERIOR]
+        the = f"Up to {axis} {max(known):.10g} the" if known else "The"
         return Verdict.TRANSFERS, (
-            f"Up to {axis} {largest} the optimum moves by {_signed(drift.value)} octaves per "
-            f"doubling of {axis}, 95% interval {span}, inside ±{tolerance:g}.{source}"
+            f"{the} optimum moves by {_signed(drift.value)} octaves per doubling of {axis}, "
+            f"95% interval {span}, inside ±{tolerance:g}.{source}"
         )
     if failed:
         return Verdict.UNDECIDED, (
@@ -295,6 +323,11 @@ def judge(
         f"±{tolerance:g}: use more seeds, more {sizes_along(axis)}, or a finer grid "
         f"of {tuned.plural}.{source}"
     )
+
+
+def _listed(values: Iterable[float]) -> str:
+    """Different values of an axis, increasing."""
+    return ", ".join(f"{value:.10g}" for value in sorted(set(values)))
 
 
 def change_of_shape(trend: Estimate, drift: Estimate, *, tolerance: float, axis: Axis) -> str:

@@ -18,7 +18,7 @@ from depthmup.statistics.intervals import Array, around
 from depthmup.statistics.optimum import Optima
 from depthmup.statistics.regression import Regression
 
-Size = Mapping[Axis, int]
+Size = Mapping[Axis, float]
 
 
 def crossed(sizes: Sequence[Size], base: Size, axes: tuple[Axis, Axis]) -> tuple[Size, ...]:

@@ -70,8 +70,13 @@ def looked_at(positions: Numbers, fitted: Optima, *, decides: bool = True) -> Dr
 
     *Source:* spending of error over looks: Lan and DeMets (1983), Biometrika 70:659-663.
     """
-    line = line_of(positions, fitted)
-    value, row = line.coefficients[..., 1], line.rows[1]
+    return looked_along(line_of(positions, fitted), 1, decides=decides)
+
+
+def looked_along(line: Regression, term: int, *, decides: bool = True) -> Drifts:
+    """As ``looked_at``, of one term of a line, such as a slope shared by several slices."""
+    fitted = line.fitted
+    value, row = line.coefficients[..., term], line.rows[term]
     seeds = fitted.curves.fewest_seeds
     if seeds < 2:
         return Drifts(value=value, half=line.half(row, SPENT if decides else CONFIDENCE))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from depthmup.records import LEARNING_RATE, Estimate, Place, Tuned
-from depthmup.records.certificate import Lack, Probe, Refusal, SizeOptimum, size_name, size_names
+from depthmup.records import LEARNING_RATE, Estimate, Optimum, Place, Tuned
+from depthmup.records.certificate import Lack, Probe, Refusal, size_name, size_names
 from depthmup.records.study import RUN_AXES, sizes_along
 from depthmup.statistics.drift import TOLERANCE
 from depthmup.statistics.intervals import Array, jackknife_error, student
@@ -34,7 +34,7 @@ scheme that breaks down had 1.16 or more, 61 that held 1.06 or less (docs/calibr
 
 
 def refuse_measurements(
-    measured: Sequence[SizeOptimum],
+    measured: Sequence[Optimum],
     fitted: Optima,
     *,
     one_seed: bool = False,
@@ -53,7 +53,7 @@ def refuse_measurements(
     """
     refusals = []
 
-    def named(which: Sequence[SizeOptimum]) -> str:
+    def named(which: Sequence[Optimum]) -> str:
         return size_names([o.size for o in which], [o.size for o in measured])
 
     if fitted.curves.fewest_seeds < 2 and not one_seed:

@@ -1,4 +1,4 @@
-"""From records to studies: curves, optima, drifts and verdicts, one study for each axis."""
+"""From records to studies: the runs of every variant, and one study for each axis."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,35 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from depthmup.records import (
-    UNKNOWN,
-    Axis,
-    Curve,
-    Estimate,
-    Place,
-    Point,
-    Study,
-    Transfer,
-    Verdict,
-    Window,
-)
+from depthmup.records import Axis, Study
+from depthmup.records.judgement import Judgement, Note
 from depthmup.records.search import SearchStory
-from depthmup.statistics import (
-    TOLERANCE,
-    Array,
-    around,
-    drifts,
-    excess_loss,
-    geometric_mean,
-    judge,
-    looked_at,
-    measured,
-    optima,
-)
-from depthmup.statistics.asymmetry import asymmetry_trend
-from depthmup.statistics.drift import EXCESS_UNIT, change_of_shape, drift_unit
-from depthmup.statistics.interaction import crossed, interaction, interaction_sentence
-from depthmup.sweep.design import Size, Variant
+from depthmup.rules.claims import Claim, claims
+from depthmup.statistics import TOLERANCE, Array, Curves
+from depthmup.statistics.study import Runs, far_sizes, judged, window
+from depthmup.sweep.design import Design, Size, Variant
 from depthmup.sweep.losses import positive_loss_over
 from depthmup.sweep.sweep import Losses, Records, Sweep
 
@@ -47,13 +25,6 @@ def losses_over(
     window: slice,
 ) -> Losses:
     """The losses of a variant at some sizes, over the steps of a window.
-
-    Args:
-        sweep: whose runs are done.
-        records: of its runs.
-        variant: of the curves.
-        sizes: of the curves.
-        window: steps over which losses are averaged.
 
     Raises:
         ValueError: a mean loss is not positive.
@@ -87,6 +58,28 @@ def _aligned(
     return values
 
 
+def runs_of(sweep: Sweep, records: Records, variant: Variant, steps: slice) -> Runs:
+    """The runs of a variant at all sizes that were measured, by their losses over some steps."""
+    design = sweep.design
+    sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
+    losses = losses_over(sweep, records, variant, sizes, steps)
+    none = np.zeros((0, 0)), np.zeros((0, 0, 0))
+    return Runs(
+        name=variant.name,
+        title=variant.title,
+        sizes=losses.sizes,
+        curves=Curves.of(losses.log2_lrs, losses.values)
+        if sizes
+        else Curves(log2_lrs=none[0], losses=none[1]),
+        chance=losses.chance,
+        base=design.base,
+        sought=design.auto is not None,
+        decides=design.auto is not None and design.auto.precision is None,
+        alpha=str(variant.scheme.alpha),
+        gamma=str(variant.scheme.gamma),
+    )
+
+
 def studies(
     sweep: Sweep,
     records: Records,
@@ -97,180 +90,68 @@ def studies(
     environment: Mapping[str, object],
     search: SearchStory | None = None,
     steps: Sequence[slice] | None = None,
+    notes: Sequence[Note] = (),
 ) -> tuple[Study, ...]:
-    """Judge a sweep whose runs are done, axis by axis and window by window.
+    """Judge a sweep whose runs are done: a study for each axis.
+
+    Windows tile training from its end, unless ``steps`` gives others; the last is the headline.
 
     Args:
         sweep: whose runs are done.
         records: of its runs.
         title: of the page; by default the model's.
         tolerance: octaves per doubling within which an optimum counts as staying.
-        config: how it was run, in values that JSON has.
-        environment: on what it was run, likewise.
+        config, environment: how it was run and on what, in values that JSON has.
         search: how learning rates were found, if they were.
-        steps: of the windows, in steps of the base; those of the design unless given.
-
-    Returns:
-        A study for each axis; windows tile training from its end, and the last is the headline.
+        steps: of the windows, in steps of the base.
+        notes: what a reader must know of the runs.
     """
-    return tuple(
-        Study(
-            title=title or sweep.title,
-            windows=tuple(
-                _window(sweep, records, axis, window, tolerance)
-                for window in steps or sweep.design.windows
-            ),
-            tolerance=tolerance,
-            config=config,
-            environment=environment,
-            axis=axis,
-            search=search,
-            tuned=sweep.design.tune,
-        )
-        for axis in sweep.design.axes
-    )
-
-
-def _window(sweep: Sweep, records: Records, axis: Axis, steps: slice, tolerance: float) -> Window:
-    curves: list[Curve] = []
-    transfers: list[Transfer] = []
-    for variant in sweep.design.variants:
-        sizes = [size for size in sweep.design.sizes_along(axis) if sweep.rates(variant, size)]
-        if not sizes:
-            transfers.append(_unreached(variant, axis))
-            continue
-        losses = losses_over(sweep, records, variant, sizes, steps)
-        curves += _curves(variant, losses)
-        transfer = _transfer(sweep, variant, axis, losses, tolerance)
-        of_others = _interactions(sweep, records, variant, axis, steps)
-        why = transfer.why + "".join(
-            interaction_sentence(axis, other, s) for other, s in of_others.items()
-        )
-        transfers.append(replace(transfer, interactions=of_others, why=why))
-    return Window(
-        start=steps.start, stop=steps.stop, curves=tuple(curves), transfers=tuple(transfers)
-    )
-
-
-def _unreached(variant: Variant, axis: Axis) -> Transfer:
-    """What a search says of an axis along which it trained nothing: its budget was spent before."""
-    return Transfer(
-        scheme=variant.name,
-        title=variant.title,
-        alpha=str(variant.scheme.alpha),
-        gamma=str(variant.scheme.gamma),
-        optima=(),
-        drift=UNKNOWN,
-        regret=UNKNOWN,
-        verdict=Verdict.UNDECIDED,
-        why=f"The search ended before its first run along {axis}.",
-    )
-
-
-def _interactions(
-    sweep: Sweep, records: Records, variant: Variant, axis: Axis, steps: slice
-) -> dict[Axis, Estimate]:
-    """How the drift along an axis changes with every other one, where sizes grow along both."""
     design = sweep.design
-    measured_sizes = [size for size in design.all_sizes if sweep.rates(variant, size)]
-    result = {}
-    for other in design.axes:
-        sizes = crossed(measured_sizes, design.base, (axis, other)) if other != axis else ()
-        if not sizes:
-            continue
-        losses = losses_over(sweep, records, variant, sizes, steps)
-        fitted = optima(losses.curves(), chance=losses.chance)
-        unit = f"{drift_unit(axis, design.tune)} and of {other}"
-        result[other] = replace(interaction(fitted, sizes, design.base, (axis, other)), unit=unit)
-    return result
-
-
-def _curves(variant: Variant, losses: Losses) -> list[Curve]:
-    """The curve of every size."""
-    return [
-        Curve(
-            scheme=variant.name,
-            size=dict(size),
-            points=tuple(
-                _point(log2_lr, of_seeds)
-                for log2_lr, of_seeds in zip(losses.log2_lrs, of_size, strict=True)
-                if not np.isnan(of_seeds).all()
-            ),
-        )
-        for size, of_size in zip(losses.sizes, losses.values, strict=True)
+    of_windows = [
+        (span, [runs_of(sweep, records, variant, span) for variant in design.variants])
+        for span in steps or design.windows
     ]
-
-
-def _point(log2_lr: float, of_seeds: Array) -> Point:
-    """The geometric mean over the seeds that did not diverge, with a t interval of the log."""
-    finite = of_seeds[np.isfinite(of_seeds)]
-    return Point(
-        log2_lr=log2_lr,
-        loss=geometric_mean(finite.tolist()) if len(finite) else UNKNOWN,
-        seeds=int((~np.isnan(of_seeds)).sum()),
-        diverged=int(np.isinf(of_seeds).sum()),
-    )
-
-
-def _transfer(
-    sweep: Sweep, variant: Variant, axis: Axis, losses: Losses, tolerance: float
-) -> Transfer:
-    """How a variant's optimum moves along an axis."""
-    along = [size[axis] for size in losses.sizes]
-    whole = optima(losses.curves(), chance=losses.chance)
-    at_sizes = list(measured(whole, losses.sizes))
-    # Where nothing trains a search asks for few seeds: that says nothing of the other sizes.
-    trains = [k for k, optimum in enumerate(at_sizes) if optimum.place is not Place.FAILED]
-    fitted = whole
-    if 0 < len(trains) < len(along):
-        fitted = optima(whole.curves[trains], chance=losses.chance)
-        for k, optimum in zip(
-            trains, measured(fitted, [losses.sizes[k] for k in trains]), strict=True
-        ):
-            at_sizes[k] = optimum
-    inside = [k for k, optimum in enumerate(at_sizes) if optimum.place is Place.INTERIOR]
-    drift = UNKNOWN
-    if len(inside) > 1:
-        positions = np.log2([along[k] for k in inside])
-        some, auto = optima(whole.curves[inside]), sweep.design.auto
-        # Who stops when the interval decides needs one that may be looked at several times.
-        slope = (
-            drifts(positions, some)
-            if auto is None
-            else looked_at(positions, some, decides=auto.precision is None)
+    result = []
+    for axis in design.axes:
+        windows = tuple(
+            window(
+                variants,
+                axis,
+                tolerance=tolerance,
+                tuned=design.tune,
+                steps=span,
+                planned=design.arm(axis),
+            )
+            for span, variants in of_windows
         )
-        drift = around(float(slope.value), float(slope.half))
-    at_base, target = sweep.design.base[axis], len(along) - 1
-    base = along.index(at_base) if at_base in along else -1
-    regret = UNKNOWN
-    if at_sizes[target].place is Place.FAILED:
-        regret = Estimate(value=math.inf, low=math.inf, high=math.inf)
-    elif base in inside and target in inside:
-        regret = excess_loss(fitted, trains.index(base), trains.index(target))
-    what = sweep.design.tune
-    drift = replace(drift, unit=drift_unit(axis, what))
-    verdict, why = judge(
-        at_sizes,
-        drift,
-        seeds=fitted.curves.fewest_seeds,
-        tolerance=tolerance,
-        axis=axis,
-        tuned=what,
-    )
-    if drift.known:
-        trend = asymmetry_trend(positions, some.sides.offset)
-        why += change_of_shape(trend, drift, tolerance=tolerance, axis=axis)
-    if len(along) < len(sweep.design.arm(axis)):
-        largest = sweep.design.arm(axis)[-1]
-        why += f" The search ended before {axis} {largest}: what happens there was not measured."
-    return Transfer(
-        scheme=variant.name,
-        title=variant.title,
-        alpha=str(variant.scheme.alpha),
-        gamma=str(variant.scheme.gamma),
-        optima=tuple(at_sizes),
-        drift=drift,
-        regret=replace(regret, unit=EXCESS_UNIT),
-        verdict=verdict,
-        why=why,
-    )
+        last = of_windows[-1][1]
+        far = [note for runs in last for note in far_sizes(runs, axis, design.tune)]
+        rules: list[Judgement] = []
+        for variant, runs, transfer in zip(
+            design.variants, last, windows[-1].transfers, strict=True
+        ):
+            spoken = _claims(design, variant, axis)
+            rules += judged(runs, axis, transfer.drift, spoken, tolerance)
+        result.append(
+            Study(
+                title=title or sweep.title,
+                windows=windows,
+                tolerance=tolerance,
+                config=config,
+                environment=environment,
+                axis=axis,
+                search=search,
+                tuned=design.tune,
+                rules=tuple(rules),
+                notes=(*far, *notes),
+            )
+        )
+    return tuple(result)
+
+
+def _claims(design: Design, variant: Variant, axis: Axis) -> tuple[Claim, ...]:
+    """What published rules say of a variant's values at the base; of learning rates alone."""
+    if not design.tune.is_learning_rate:
+        return ()
+    fixed = "tokens" if "tokens" in design.base else "steps"
+    return tuple(claims(axis, fixed, replace(variant.scheme, run=variant.run_laws)))

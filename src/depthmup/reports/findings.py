@@ -1,0 +1,167 @@
+"""What a study says beyond its drifts: rules judged, laws of all axes, notes, predictions."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from depthmup.records import Estimate, JointLaw, Study
+from depthmup.records.certificate import Certificate
+from depthmup.reports.sentences import interval, number, significant
+from depthmup.reports.study_rows import Row, optimum_rows, point_rows, transfer_rows
+
+
+def rule_rows(study: Study) -> list[Row]:
+    """What the measurements say of each published rule: one row per scheme and rule."""
+    return [
+        {
+            "scheme": judged.scheme,
+            "axis": judged.axis,
+            "rule": judged.rule,
+            "exponent": judged.exponent,
+            "answer": judged.answer.value,
+            **_interval("cost", judged.cost),
+            "setting": judged.setting,
+            "reach": judged.reach,
+            "source": judged.source,
+            "standing": judged.standing,
+        }
+        for judged in study.rules
+    ]
+
+
+def law_rows(study: Study) -> list[Row]:
+    """The terms of the laws of all axes: one row per scheme and term."""
+    return [
+        {
+            "scheme": law.scheme,
+            "axis": term.axis,
+            **_interval("exponent", term.estimate),
+            "pooled": law.pooled,
+        }
+        for law in study.laws
+        for term in (*law.exponents, *law.interactions)
+    ]
+
+
+def note_rows(study: Study) -> list[Row]:
+    """What a reader must know of the runs: one row per note."""
+    return [
+        {
+            "scheme": note.scheme,
+            "defect": "" if note.defect is None else note.defect.value,
+            "count": note.count,
+            "sentence": note.text,
+            "rows": " ".join(map(str, note.rows)),
+        }
+        for note in study.notes
+    ]
+
+
+def prediction_rows(certificates: Iterable[Certificate]) -> list[Row]:
+    """The predictions at the target, and what published rules prescribe there."""
+    rows: list[Row] = []
+    for certificate in certificates:
+        name = certificate.title or certificate.scheme
+        rows.append(
+            {
+                "scheme": name,
+                "rule": "these runs",
+                **_interval("value", certificate.value),
+                "penalty_bound": certificate.penalty.high,
+                "refusals": " ".join(refusal.reason for refusal in certificate.refusals),
+            }
+        )
+        rows += [{"scheme": name, "rule": r.rule, "value": r.rate} for r in certificate.rules]
+    return rows
+
+
+def _interval(name: str, estimate: Estimate) -> Row:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+ROWS: Mapping[str, Callable[[Study], list[Row]]] = {
+    "points": point_rows,
+    "optima": optimum_rows,
+    "transfers": transfer_rows,
+    "rules": rule_rows,
+    "laws": law_rows,
+    "notes": note_rows,
+}
+"""Tables of a study by their names."""
+
+
+def cost(estimate: Estimate) -> str:
+    """A price in nats.
+
+    Example:
+        >>> cost(Estimate(value=0.012, low=0.0, high=0.03)), cost(Estimate(
+        ...     value=math.inf, low=1.0, high=math.inf))
+        ('0.012 nats [0.000, 0.030]', 'more than 1.000 nats: it may diverge')
+    """
+    if math.isnan(estimate.value):
+        return "–"
+    if math.isinf(estimate.value):
+        low = significant(estimate.low)
+        return f"more than {low} nats: it may diverge" if estimate.low < math.inf else "it diverges"
+    return f"{significant(estimate.value)} nats {interval(estimate, 3)}"
+
+
+def bend_sentence(bend: Estimate) -> str:
+    """Whether a drift changes along its axis, where that is shown; else nothing.
+
+    Example:
+        >>> bend_sentence(Estimate(value=0.1, low=0.05, high=0.15))
+        ' The drift changes by 0.10 per doubling [0.05, 0.15].'
+    """
+    if not bend.known or not bend.outside(0, 0):
+        return ""
+    return f" The drift changes by {number(bend.value)} per doubling {interval(bend)}."
+
+
+def law_sentence(law: JointLaw) -> str:
+    """The law of all axes, and what an error of an octave costs."""
+    terms = (*law.exponents, *law.interactions)
+    exponents = ", ".join(
+        f"{t.axis} {number(t.estimate.value)} {interval(t.estimate)}" for t in terms
+    )
+    rests = (
+        " It rests on all runs at once, as most sizes have too few rates for an optimum of their "
+        "own."
+        if law.pooled
+        else ""
+    )
+    octave = (
+        f" At the largest size half the best value costs {cost(law.half)}, twice {cost(law.twice)}."
+        if law.half.known
+        else ""
+    )
+    return f"All axes at once: {exponents}.{rests}{octave}"
+
+
+def span_sentence(certificate: Certificate) -> str:
+    """How far published rules disagree at the target; empty where none speaks of it."""
+    if not certificate.rules:
+        return ""
+    rates = sorted((r.rate, r.rule) for r in certificate.rules)
+    low, high = rates[0], rates[-1]
+    return (
+        f"Published rules, started from the best value at the base, prescribe from {low[0]:.3g} "
+        f"({low[1]}) to {high[0]:.3g} ({high[1]}) there: "
+        f"{math.log2(high[0] / low[0]):.1f} octaves apart."
+    )
+
+
+def rejected_sentence(study: Study, scheme: str) -> str:
+    """Which published rules a scheme's drift rejects; empty where none."""
+    names = [r.rule for r in study.rules if r.scheme == scheme and r.answer.value == "rejected"]
+    if not names:
+        return ""
+    return f"Rules that these runs reject along {study.axis}: {'; '.join(dict.fromkeys(names))}."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Whole:
+    """All that a report is made from, where no store is beside it."""
+
+    studies: tuple[Study, ...]
+    certificates: tuple[Certificate, ...]

@@ -1,0 +1,78 @@
+"""A study as charts draw it: each slice of a table as a line of its own, axes as plain names."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from depthmup.records import Curve, Optimum, Study, Transfer, Window
+
+MOST = 12
+"""Slices of a variant that are drawn; the frames have all."""
+
+
+def drawn(study: Study) -> Study:
+    """The study with a variant for every slice, and axes that are names of fields.
+
+    A study of a sweep has one slice for each scheme, and stays as it is.
+    """
+    return by_slice(_named(study))
+
+
+def by_slice(study: Study) -> Study:
+    """The study with a variant for every slice of sizes in which the axis alone changes."""
+    if all(len(t.slices) < 2 for window in study.windows for t in window.transfers):
+        return study
+    return replace(study, windows=tuple(_split(study, window) for window in study.windows))
+
+
+def _split(study: Study, window: Window) -> Window:
+    transfers: list[Transfer] = []
+    curves: list[Curve] = []
+    several = len(window.transfers) > 1
+    for whole in window.transfers:
+        own = [curve for curve in window.curves if curve.scheme == whole.scheme]
+        if len(whole.slices) < 2:
+            transfers.append(whole)
+            curves += own
+            continue
+        for name, members in list(_slices(study, whole))[:MOST]:
+            scheme = f"{whole.scheme} {name}".strip()
+            title = f"{whole.title}, {name}" if several else name
+            optima = tuple(whole.optima[i] for i in members)
+            transfers.append(replace(whole, scheme=scheme, title=title, optima=optima, slices=()))
+            sizes = [optimum.size for optimum in optima]
+            curves += [replace(curve, scheme=scheme) for curve in own if curve.size in sizes]
+    return replace(window, transfers=tuple(transfers), curves=tuple(curves))
+
+
+def _slices(study: Study, transfer: Transfer) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The slices with what they are held at."""
+    for members in transfer.slices:
+        held = transfer.optima[members[0]].size
+        moves = {study.axis, *transfer.together}
+        yield ", ".join(f"{a} {n:g}" for a, n in held.items() if a not in moves), members
+
+
+def _named(study: Study) -> Study:
+    """The study with axes that a chart takes for fields: a table's may be any text."""
+    axes = {a for window in study.windows for curve in window.curves for a in curve.size}
+    plain = {axis: _field(axis) for axis in {*axes, study.axis}}
+    if all(axis == field for axis, field in plain.items()):
+        return study
+
+    def size(of: Curve | Optimum) -> Mapping[str, float]:
+        return {plain.get(axis, _field(axis)): n for axis, n in of.size.items()}
+
+    windows = []
+    for window in study.windows:
+        transfers = tuple(
+            replace(t, optima=tuple(replace(o, size=size(o)) for o in t.optima))
+            for t in window.transfers
+        )
+        curves = tuple(replace(curve, size=size(curve)) for curve in window.curves)
+        windows.append(replace(window, transfers=transfers, curves=curves))
+    return replace(study, axis=plain[study.axis], windows=tuple(windows))
+
+
+def _field(axis: str) -> str:
+    return re.sub(r"\W", "_", axis) or "axis"

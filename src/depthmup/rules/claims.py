@@ -1,0 +1,100 @@
+"""What published rules claim of measured values: exponents along an axis, and a rate elsewhere."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from depthmup.rules.catalogue import SP
+from depthmup.rules.run_rule import RunRule, canonical
+from depthmup.rules.run_rules import RUN_RULES, rules_of
+from depthmup.rules.scheme import Scheme
+
+_OF_RUNS = ("parameters", "compute", "tokens", "steps")
+"""Axes along which a rule must say what the batch did."""
+
+_SCALED_BY_SCHEMES = ("width", "depth")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """What one rule says of measured values along an axis, beyond the scheme's scaling."""
+
+    rule: str
+    exponent: Fraction
+    setting: str
+    reach: str
+    source: str
+    standing: str
+
+
+def claims(axis: str, fixed: str, scheme: Scheme | None) -> Iterator[Claim]:
+    """The published rules that speak of an axis, as exponents of the measured values.
+
+    Under a scheme the values are those at its base: what it scales by width and depth should stay,
+    and rules of other parametrizations say nothing of them. What it scales by batch and duration is
+    taken from the exponents of other rules. ``fixed`` is what stays as the batch grows, "tokens" or
+    "steps"; empty where that is not known.
+    """
+    axis_name = canonical(axis)
+    # Under SP nothing is scaled by size: the values are what rules speak of.
+    if scheme is not None and scheme.name != SP.name and axis_name in _SCALED_BY_SCHEMES:
+        yield Claim(
+            rule=scheme.title,
+            exponent=Fraction(0),
+            setting="the values are its base's: they should stay",
+            reach="any size, as the limit is approached",
+            source=scheme.source,
+            standing="this package's catalogue",
+        )
+        return
+    # What the scheme has scaled already is gone from the values, so from the claim too.
+    own = scaled_by(scheme, axis_name, fixed)
+    for rule in rules_of(axis):
+        exponent = rule.along(axis_name, fixed=fixed)
+        if exponent is not None:
+            batch = f"; batch {rule.batch.value}" if axis_name in _OF_RUNS else ""
+            yield Claim(
+                rule=rule.name,
+                exponent=exponent - own,
+                setting=rule.setting + batch,
+                reach=rule.reach,
+                source=rule.source,
+                standing=rule.standing.value,
+            )
+
+
+def scaled_by(scheme: Scheme | None, axis: str, fixed: str) -> Fraction:
+    """The exponent that a scheme's own law of the run has along an axis."""
+    if scheme is None:
+        return Fraction(0)
+    law = scheme.run.lr
+    if axis == "batch":
+        return law.batch + (law.duration if fixed == "steps" else 0)
+    return law.duration if axis in ("tokens", "steps") else Fraction(0)
+
+
+def prescribed(
+    base: Mapping[str, float],
+    target: Mapping[str, float],
+    log2_rate: float,
+    scheme: Scheme | None,
+) -> Iterator[tuple[RunRule, float]]:
+    """What every rule that speaks of a growing axis makes of the base's best rate at the target.
+
+    A rule leaves the value as it is along axes that it does not speak of.
+    """
+    doublings = {canonical(a): math.log2(target[a] / base[a]) for a in base if target[a] != base[a]}
+    under = scheme is not None
+    axes = {a: d for a, d in doublings.items() if not (under and a in _SCALED_BY_SCHEMES)}
+    names = {canonical(a) for a in base}
+    fixed = "tokens" if "tokens" in names else "steps" if "steps" in names else ""
+    for rule in RUN_RULES:
+        along = {a: rule.along(a, fixed=fixed) for a in axes}
+        octaves = [
+            float(exponent - scaled_by(scheme, a, fixed)) * axes[a]
+            for a, exponent in along.items()
+            if exponent is not None
+        ]
+        if octaves:
+            yield rule, 2.0 ** (log2_rate + sum(octaves))

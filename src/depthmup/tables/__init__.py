@@ -1,0 +1,15 @@
+"""Tables of runs that exist: read, clean, group; and which runs a table lacks most."""
+
+from depthmup.tables.formats import LARGEST_FILE
+from depthmup.tables.groups import KEEP, Reading, example
+from depthmup.tables.proposal import NextRuns, SearchOptions, next_runs
+
+__all__ = [
+    "KEEP",
+    "LARGEST_FILE",
+    "NextRuns",
+    "Reading",
+    "SearchOptions",
+    "example",
+    "next_runs",
+]

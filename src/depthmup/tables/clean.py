@@ -1,0 +1,223 @@
+"""Cleaning in the open: from the rows of one group to its runs, every test in its order."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from depthmup.records import Place, Tuned
+from depthmup.records.judgement import Defect, Note
+from depthmup.records.printable import printable
+from depthmup.statistics import Curves
+from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.slips import slipped_losses
+from depthmup.statistics.strays import usual_steps
+from depthmup.statistics.study import FEWEST_RATES, Runs, is_sought
+from depthmup.statistics.table import Cells, curves_of
+from depthmup.tables import defects
+from depthmup.tables.columns import Columns
+from depthmup.tables.read import Table
+from depthmup.tables.rows import SHOWN, Excluded, Rows
+from depthmup.tables.settings import settings_of
+
+FEWEST_RUNS = 8
+"""Runs beyond one of each size and one of each axis, with which all sizes together have a law."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cleaned:
+    """The runs of one group, and what a reader must know of them.
+
+    ``steps`` are those of each size, where a column of steps was named; ``settings`` are unnamed
+    columns that look like settings, each as one code for every size.
+    """
+
+    runs: Runs
+    notes: tuple[Note, ...]
+    excluded: tuple[Excluded, ...] = ()
+    steps: Array = field(default_factory=lambda: np.zeros(0))
+    settings: Mapping[str, Array] = field(default_factory=dict)
+
+
+def clean(
+    table: Table,
+    columns: Columns,
+    *,
+    name: str,
+    tuned: Tuned,
+    chance: float,
+    keep: frozenset[Defect],
+) -> Cleaned:
+    """One group's runs, and what was wrong with its rows; ``keep`` are defects that stay.
+
+    Raises:
+        ValueError: no run is left, there is one size or one rate, runs of one size differ in a
+            setting that was not named.
+    """
+    words = tuned.name
+    rows = Rows(table=table, columns=columns, name=name, keep=keep)
+    defects.numbers(rows, words)
+    defects.repeats(rows, rows.sizes()[1])
+    sizes, size = rows.sizes()
+    settings = settings_of(rows, size, len(sizes))
+    defects.strays(rows, words)
+    defects.tokens(rows)
+    defects.steps(rows)
+    defects.unsaid(rows)
+    sizes, size = rows.sizes()
+    log2_rate, loss = defects.rates_and_losses(rows, size)
+    _askable(rows, sizes, log2_rate, loss, words)
+    cells = curves_of(size, log2_rate, loss, rows.seed, len(sizes))
+    _enough(rows, cells, log2_rate, words)
+    runs = Runs(
+        name=name,
+        title=name or "All runs",
+        sizes=tuple(_named(rows.columns, values) for values in sizes),
+        curves=cells.curves,
+        chance=chance,
+        sought=is_sought(cells.curves),
+    )
+    usual = np.zeros(0)
+    if rows.counts_steps:
+        usual = np.zeros(len(sizes))
+        usual[size] = usual_steps(size, rows.table.numbers[columns.steps])
+    notes = (*rows.findings, *_of_sizes(runs), *_of_losses(runs), *_of_seeds(rows, cells))
+    return Cleaned(
+        runs=runs, notes=notes, excluded=tuple(rows.excluded), steps=usual, settings=settings
+    )
+
+
+def own_runs(
+    table: Table, columns: Columns, *, name: str, title: str, chance: float, rates: str
+) -> Cleaned:
+    """The runs of one variant of this package's own table, whose every row is a sound run."""
+    numbers, axes = table.numbers, columns.axes
+    sizes, size = np.unique(
+        np.column_stack([numbers[c] for c in axes.values()]), axis=0, return_inverse=True
+    )
+    log2, point = np.unique(np.log2(numbers[columns.lr]), return_inverse=True)
+    seeds = np.array([float(s) for s in table.names[columns.seed]])[table.codes[columns.seed]]
+    column = np.unique(seeds, return_inverse=True)[1]
+    losses = np.full((len(sizes), len(log2), int(column.max()) + 1), math.nan)
+    losses[size.reshape(-1), point.reshape(-1), column.reshape(-1)] = numbers[columns.loss]
+    return Cleaned(
+        runs=Runs(
+            name=name,
+            title=title,
+            sizes=tuple(_named(columns, values) for values in sizes),
+            curves=Curves.of(log2.tolist(), losses),
+            chance=chance,
+            base={axis: number(numbers[column][0]) for axis, column in columns.base.items()},
+            sought=rates != "grid",
+            decides=rates == "search",
+        ),
+        notes=(),
+    )
+
+
+def number(value: float) -> float:
+    """Whole numbers as such."""
+    return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)
+
+
+def _named(columns: Columns, values: Sequence[float]) -> dict[str, float]:
+    return dict(zip(columns.axes, map(number, values), strict=True))
+
+
+def _askable(rows: Rows, sizes: Array, log2_rate: Array, loss: Array, tuned: str) -> None:
+    """Refuse rows of one size, one rate, or no finite loss."""
+    if len(sizes) < 2:
+        axes = rows.columns.axes
+        only = ", ".join(f"{a} {v:g}" for a, v in zip(axes, sizes[0], strict=True))
+        raise ValueError(
+            f"Expected runs of two sizes or more{rows.of_group}; all have {only}. Name the columns "
+            "in which your runs differ as axes."
+        )
+    if not np.isfinite(loss).any():
+        raise ValueError(
+            f"Expected a run that ended with a finite loss{rows.of_group}; all diverged."
+        )
+    if len(np.unique(log2_rate)) < 2:
+        raise ValueError(
+            f"Expected at least three values of the {tuned}{rows.of_group}; the column "
+            f"{printable(rows.columns.lr)!r} has {2.0 ** log2_rate[0]:g} alone."
+        )
+
+
+def _enough(rows: Rows, cells: Cells, log2_rate: Array, tuned: str) -> None:
+    """Refuse sizes that have no optimum, neither of their own nor together."""
+    rates = (~np.isnan(cells.curves.log2_lrs)).sum(-1)
+    pooled = (rates - 1).sum() >= FEWEST_RUNS + len(rows.columns.axes)
+    if (rates >= FEWEST_RATES).sum() < 2 and not (pooled and len(np.unique(log2_rate)) > 2):
+        raise ValueError(
+            f"Expected at least three values of the {tuned} at two sizes or more, or two at many"
+            f"{rows.of_group}; of {len(rates)} sizes fewer have. Is every column named as an axis "
+            "one?"
+        )
+
+
+def _of_sizes(runs: Runs) -> list[Note]:
+    """Optima that are bounds, and sizes at which nothing trains."""
+    places = runs.optima.places()
+    few = (~np.isnan(runs.curves.log2_lrs)).sum(-1) < FEWEST_RATES
+    failed = np.array([p is Place.FAILED for p in places]) & ~few
+    edge = np.array([p in (Place.LOW_EDGE, Place.HIGH_EDGE) for p in places]) & ~few
+    at_edge = "have their best rate at an edge of their grid: a bound, no optimum"
+    notes = (
+        _of_some(Defect.FEW, few, runs, "have fewer than three rates"),
+        _of_some(Defect.FAILED, failed, runs, "have no rate that trains"),
+        _of_some(Defect.EDGE, edge, runs, at_edge),
+    )
+    return [note for note in notes if note.count]
+
+
+def _of_some(defect: Defect, flags: Flags, runs: Runs, sentence: str) -> Note:
+    which = "; ".join(
+        ", ".join(f"{v:g}" for v in runs.sizes[i].values()) for i in np.flatnonzero(flags)[:SHOWN]
+    )
+    count = int(flags.sum())
+    text = f"{count} size{'s' if count > 1 else ''} ({which}) {sentence}. Not fitted."
+    return Note(text=text, scheme=runs.name, defect=defect, count=count)
+
+
+def _of_losses(runs: Runs) -> list[Note]:
+    """Sizes whose losses are in another unit: their optimum is where it is, so they are kept."""
+    fitted = runs.optima
+    inside = np.array([place is Place.INTERIOR for place in fitted.places()])
+    centre = np.where(inside, fitted.centre, np.nan)
+    slips = slipped_losses(
+        np.log2(runs.array),
+        fitted.curves.log2_lrs,
+        fitted.log_losses,
+        centre,
+        fitted.spacing,
+    )
+    return [
+        Note(
+            text=f"The losses of size "
+            f"{', '.join(f'{v:g}' for v in runs.sizes[slip.size].values())} are "
+            f"{math.exp(slip.shift):.3g} times the trend of all others: bits for nats, percent, or "
+            "runs that train badly? They are kept.",
+            scheme=runs.name,
+            defect=Defect.UNIT,
+            count=1,
+        )
+        for slip in slips
+    ]
+
+
+def _of_seeds(rows: Rows, cells: Cells) -> list[Note]:
+    texts, named = [], rows.columns.seed
+    if named and not cells.shared and cells.seeds == 1:
+        texts.append("Seeds are not repeated over rates: every run counts as one of its own.")
+    like = [name for name in rows.table.others if name.lower().endswith("seed")]
+    if not named and like:
+        column = printable(repr(like[0]))
+        texts.append(f"The column {column} looks like a seed: name it with --seed.")
+    if cells.seeds == 1:
+        texts.append(
+            "One run for each rate: intervals are from the scatter of sizes and of points about "
+            "their curves, and cannot see a shift that all runs share."
+        )
+    return [Note(text=text, scheme=rows.name) for text in texts]

@@ -1,0 +1,248 @@
+"""Which column of a table stands for what: the person says it; likely ones are only proposed."""
+
+import difflib
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from depthmup.records import TUNED
+from depthmup.records.printable import printable
+from depthmup.rules import canonical
+
+LIKELY: Mapping[str, tuple[str, ...]] = {
+    "lr": ("lr", "learning_rate", "base_lr", "max_lr", "peak_lr", "params_lr", "log2_lr"),
+    "loss": (
+        "final_loss", "loss", "val_loss", "valid_loss", "eval_loss", "train_loss", "test_loss",
+        "metrics.loss", "value", "objective",
+    ),
+    "seed": ("seed", "random_seed", "rng_seed"),
+    "depth": ("depth", "n_layers", "num_layers", "n_layer", "layers"),
+    "width": ("width", "d_model", "hidden_size", "n_embd", "dim", "hidden_dim"),
+    "batch": ("batch", "batch_size", "bs", "global_batch_size"),
+    "tokens": ("tokens", "n_tokens", "train_tokens", "total_tokens"),
+    "parameters": ("parameters", "params", "n_params", "num_params"),
+}  # fmt: skip
+"""Names under which trainers and trackers write a column, most usual first."""
+
+_OPTIONS = ("lr", "loss", "seed")
+
+SHOWN = 20
+"""Column names of a table that a message lists."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Columns:
+    """What was named: columns by what they stand for.
+
+    ``axes`` maps names of axes to columns; ``seed`` and ``steps`` may be empty; ``by`` are the
+    columns whose values make groups; ``ignore`` may differ between runs without meaning anything.
+    ``base`` has the columns of the size where arms meet, in this package's own tables alone.
+    """
+
+    axes: Mapping[str, str]
+    lr: str
+    loss: str
+    seed: str = ""
+    steps: str = ""
+    by: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    base: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own(self) -> bool:
+        """Whether the table is one of this package's own, of ``report.frame("runs")``."""
+        return bool(self.base)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns that hold numbers."""
+        own = (*self.base.values(), CHANCE) if self.own else ()
+        named = (*self.axes.values(), self.lr, self.loss, self.steps, *own)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Columns that hold names."""
+        own = (RATES, TITLE) if self.own else ()
+        return tuple(dict.fromkeys(name for name in (self.seed, *self.by, *own) if name))
+
+
+SCHEME, TITLE, RATES, CHANCE, BASE = "scheme", "title", "rates", "chance", "base_"
+"""Columns that a table of this package's runs has, beside those of the runs themselves."""
+
+
+def own_columns(names: Sequence[str]) -> Columns | None:
+    """What the columns of ``report.frame("runs")`` stand for; none of another table."""
+    tuned = next((what for what in TUNED if what.column in names and what.key in names), None)
+    axes = [n.removeprefix(BASE) for n in names if n.startswith(BASE)]
+    if tuned is None or not axes or not {SCHEME, TITLE, RATES, CHANCE, *axes} <= set(names):
+        return None
+    return Columns(
+        axes={axis: axis for axis in axes},
+        lr=tuned.key,
+        loss="loss",
+        seed="seed",
+        by=(SCHEME,),
+        base={axis: f"{BASE}{axis}" for axis in axes},
+    )
+
+
+def checked(columns: Columns, names: Sequence[str]) -> Columns:
+    """The columns, each of which the table has and none of which has two meanings.
+
+    Args:
+        columns: as named.
+        names: of the table's columns.
+
+    Raises:
+        ValueError: a column that is not there, stands for two things, or stands there twice; axes
+            or a column that were not named, with what looks like them.
+    """
+    checked_once(names)
+    if not columns.axes:
+        # Whoever names nothing yet is best helped by all that can be named.
+        open_ones = [what for what in _OPTIONS if not getattr(columns, what)]
+        wanted = ("depth", "width", "batch", "tokens", *open_ones)
+        raise ValueError(
+            "Expected the columns of the sizes, such as axes={'depth': 'n_layers'} or --axes "
+            f"depth=n_layers; got none. {_proposed(names, wanted)}"
+        )
+    for axis, column in columns.axes.items():
+        if not column:
+            raise ValueError(
+                f"Expected the name of a column for the axis {printable(axis)}; got an empty one. "
+                f"{_proposed(names, (axis,))}"
+            )
+    for what, option in (("lr", "the learning rate"), ("loss", "the loss")):
+        if not getattr(columns, what):
+            raise ValueError(
+                f"Expected the column of {option}, such as {what}={LIKELY[what][0]!r} or --{what} "
+                f"{LIKELY[what][0]}; got none. {_proposed(names, (what,))}"
+            )
+    meanings = {"lr": columns.lr, "loss": columns.loss, "seed": columns.seed}
+    meanings |= {"steps": columns.steps}
+    meanings |= {f"the axis {name}": column for name, column in columns.axes.items()}
+    meanings |= {f"by {column}": column for column in columns.by}
+    for what, column in meanings.items():
+        if column and column not in names:
+            raise ValueError(_absent(what, column, names))
+    _distinct(meanings)
+    _independent(columns.axes)
+    return columns
+
+
+def checked_once(names: Sequence[str]) -> None:
+    """Refuse names of columns that stand twice."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(
+            f"Expected each column once; {_listed(twice)} stands twice. Rename one of them."
+        )
+
+
+def _distinct(meanings: Mapping[str, str]) -> None:
+    by_column: dict[str, str] = {}
+    for what, column in meanings.items():
+        if column and column in by_column:
+            raise ValueError(
+                f"Expected each column to stand for one thing; {printable(column)!r} was named as "
+                f"{printable(by_column[column])} and as {printable(what)}."
+            )
+        if column:
+            by_column[column] = what
+
+
+def _independent(axes: Mapping[str, str]) -> None:
+    names = {canonical(name) for name in axes}
+    if len(names) < len(axes):
+        raise ValueError(
+            f"Expected axes of different names; {_listed(list(axes))} hold two for one thing."
+        )
+    if {"batch", "tokens", "steps"} <= names:
+        raise ValueError(
+            "Expected two of batch, tokens and steps as axes, as the third follows from them; got "
+            "all three. Leave out steps to ask about batch at fixed tokens, or tokens to ask about "
+            "batch at fixed steps."
+        )
+
+
+def _absent(what: str, column: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(column, names, n=1, cutoff=0.6)
+    key = what.removeprefix("the axis ").removeprefix("by ")
+    hint = f" Did you mean {printable(near[0])!r}?" if near else ""
+    return (
+        f"Expected a column named {printable(column)!r} ({printable(what)}); the table has "
+        f"{_listed(names)}.{hint or ' ' + _proposed(names, (key,))}"
+    ).rstrip()
+
+
+def propose(names: Sequence[str]) -> dict[str, str]:
+    """What columns look like, by their names alone; nothing is assumed from it.
+
+    Example:
+        >>> propose(["step", "config.n_layers", "lr", "eval_loss"])
+        {'lr': 'lr', 'loss': 'eval_loss', 'depth': 'config.n_layers'}
+    """
+    proposals: dict[str, str] = {}
+    for what, likely in LIKELY.items():
+        for name in likely:
+            # A column is proposed once: what stands first in the list has the better claim to it.
+            match = next((n for n in names if _tail(n) == _tail(name)), None)
+            if match is not None and match not in proposals.values():
+                proposals[what] = match
+                break
+    return proposals
+
+
+def _tail(name: str) -> str:
+    """The last part of a tracker's name: ``config.lr``, ``params/lr`` and ``lr`` are alike."""
+    return re.split(r"[./]|params_", name.strip().lower())[-1]
+
+
+def _proposed(names: Sequence[str], wanted: Sequence[str]) -> str:
+    proposals = propose(names)
+    axes = [
+        f"{what}={proposals[what]}" for what in wanted if what in proposals and what not in _OPTIONS
+    ]
+    options = [
+        f"--{what} {proposals[what]}" for what in wanted if what in proposals and what in _OPTIONS
+    ]
+    if axes:
+        options.insert(0, f"--axes {' '.join(axes)}")
+    if options:
+        return f"By their names these look like it: {printable(' '.join(options))}."
+    return f"The table has {_listed(names)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(repr(str(name)[:60])) for name in list(names)[:SHOWN])
+    more = len(names) - SHOWN
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
+def texts(named: Mapping[Any, Any], what: str) -> dict[str, str]:
+    """Names with their columns, all of them texts.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    for name, column in named.items():
+        if not (isinstance(name, str) and isinstance(column, str) and name and column):
+            raise ValueError(
+                f"Expected {what} as names of axes with their columns, such as "
+                f"{{'depth': 'n_layers'}}; got {printable(repr(name))}: {printable(repr(column))}."
+            )
+    return dict(named)
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Refuse a tolerance that is no positive number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not (isinstance(tolerance, int | float) and 0 < tolerance < math.inf):
+        raise ValueError(f"Expected a positive tolerance in octaves per doubling; got {tolerance}.")

@@ -1,0 +1,193 @@
+"""Rows of a table that are no sound runs: each test flags, tells, and drops what it must.
+
+They run in this order, as each counts on what the ones before it left: numbers, repeats, stray
+values, tokens, steps, losses that do not say whether they are missing.
+"""
+
+import math
+
+import numpy as np
+
+from depthmup.records.judgement import Defect
+from depthmup.records.printable import printable
+from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.strays import CUT, beyond_sense, far_above, impossible, usual_steps
+from depthmup.tables.rows import Labels, Rows
+
+DIGITS = 6
+"""Significant digits from which on two runs of different seeds do not end with one loss."""
+
+COUNT_OFF = 0.05
+"""How far tokens may be from batch x steps x a constant, as a fraction."""
+
+
+def numbers(rows: Rows, tuned: str) -> None:
+    """Sizes, rates or losses that are missing or cannot be.
+
+    Args:
+        rows: of the group.
+        tuned: the tuned hyperparameter in words.
+    """
+    cells, columns, loss = rows.table.numbers, rows.columns, rows.loss
+    named = {**{axis: cells[column] for axis, column in columns.axes.items()}, tuned: rows.rate}
+    if columns.steps:
+        named["steps"] = cells[columns.steps]
+    lacking = np.isnan(loss) & ~rows.table.unsaid[columns.loss]
+    reasons: Labels = np.where(lacking, "no loss", "").astype(object)
+    for what, values in named.items():
+        empty = np.isnan(values)
+        reasons[empty & (reasons == "")] = f"no {what}"
+        lacking |= empty
+    # Logarithms are fitted: what is missing or not positive cannot be kept, whatever was asked for.
+    out = rows.tell(Defect.MISSING, lacking, "lack a number", reasons=reasons, out=True)
+    bad = np.zeros(len(loss), bool)
+    for what, values in named.items():
+        wrong = ~lacking & ~((values > 0) & np.isfinite(values))
+        reasons[wrong & ~bad] = f"{what} is not positive"
+        bad |= wrong
+    sentence = f"have a size or a {tuned} that is not positive"
+    out = out | rows.tell(Defect.NOT_POSITIVE, bad, sentence, reasons=reasons, out=True)
+    sentence = "have a loss of zero or below, which no cross-entropy has"
+    out = out | rows.tell(Defect.IMPOSSIBLE, ~out & (loss <= 0), sentence, out=True)
+    rows.drop(out)
+
+
+def repeats(rows: Rows, size: Index) -> None:
+    """Rows that stand twice, and runs that do with different losses.
+
+    Args:
+        rows: of the group.
+        size: number of every row's size.
+    """
+    rate, loss = rows.rate, rows.loss
+    key = np.column_stack([size, rate, rows.seed])
+    run, repeated = _recurring(key)
+    if not repeated.any():
+        return
+    order = np.lexsort((rows.table.rows, loss, run))
+    same = np.zeros(len(run), bool)
+    same[order[1:]] = (run[order][1:] == run[order][:-1]) & (loss[order][1:] == loss[order][:-1])
+    if not rows.columns.seed:
+        # Two seeds may end with one loss if it was printed with few digits.
+        same[same] = [_digits(value) >= DIGITS for value in loss[same]]
+    out = rows.tell(Defect.DUPLICATE, same, "stand in the table before, with the same loss")
+    if rows.columns.seed:
+        twice = np.zeros(len(run), bool)
+        twice[~out] = _recurring(key[~out])[1]
+        sentence = "repeat a run of the same size, rate and seed with another loss"
+        rows.tell(Defect.REPEATED, twice, sentence)
+    rows.drop(out)
+
+
+def _recurring(key: Array) -> tuple[Index, Flags]:
+    """A number for each distinct row of a key, and whether it stands there more than once."""
+    _, number, count = np.unique(key, axis=0, return_inverse=True, return_counts=True)
+    number = np.asarray(number.reshape(-1), np.int64)
+    return number, np.asarray(count[number] > 1)
+
+
+def _digits(value: float) -> int:
+    if not math.isfinite(value):
+        return 0
+    return len(f"{value:.15g}".split("e")[0].replace(".", "").replace("-", "").strip("0"))
+
+
+def strays(rows: Rows, tuned: str) -> None:
+    """Rates beyond sense, and losses far below all others.
+
+    Args:
+        rows: of the group.
+        tuned: the tuned hyperparameter in words.
+    """
+    sizes, size = rows.sizes()
+    rate, loss = np.log2(rows.rate), rows.loss
+    reasons = [f"{tuned} {2.0**r:.3g} lies alone" for r in rate]
+    sentence = f"have a {tuned} more than 256 times beyond all others"
+    out = rows.tell(Defect.RATE, beyond_sense(rate), sentence, reasons=reasons)
+    low = impossible(size, np.where(np.isnan(loss), math.inf, np.log(loss)), np.log2(sizes))
+    reasons = [f"a loss of {value:.3g}, far below every other run" for value in loss]
+    sentence = "end far below every other run, as no neighbour does"
+    rows.drop(out | rows.tell(Defect.IMPOSSIBLE, low, sentence, reasons=reasons))
+
+
+def tokens(rows: Rows) -> None:
+    """Slices that count tokens otherwise than batch x steps x length, all by one factor."""
+    columns, cells = rows.columns, rows.table.numbers
+    if not columns.steps or not {"batch", "tokens"} <= columns.axes.keys():
+        return
+    batch, tokens = (cells[columns.axes[axis]] for axis in ("batch", "tokens"))
+    ratio = np.log(tokens / (batch * cells[columns.steps]))
+    factor = ratio - float(np.median(ratio))
+    _, which, runs = np.unique(
+        np.round(factor / COUNT_OFF), return_inverse=True, return_counts=True
+    )
+    # A run that was cut short has a factor of its own; of a slice all rows have one.
+    off = (np.abs(factor) > COUNT_OFF) & (runs[which.reshape(-1)] >= 3)
+    if off.mean() > 1 / 3:
+        return
+    reasons = [f"tokens are {math.exp(f):.3g} times batch x steps x length" for f in factor]
+    sentence = "count their tokens otherwise than batch x steps x length"
+    rows.drop(rows.tell(Defect.UNIT, off, sentence, reasons=reasons))
+
+
+def steps(rows: Rows) -> None:
+    """Runs that were cut short.
+
+    Raises:
+        ValueError: most runs of a size differ in their steps.
+    """
+    if not rows.counts_steps:
+        return
+    size = rows.sizes()[1]
+    taken = rows.table.numbers[rows.columns.steps]
+    usual = usual_steps(size, taken)
+    usually = (np.abs(taken / usual - 1) <= CUT) | ~np.isfinite(rows.loss)
+    if usually.mean() < 0.5:
+        column = rows.columns.steps
+        raise ValueError(
+            f"Expected most runs of a size to have one number of steps{rows.of_group}; in "
+            f"{printable(repr(column))} they differ. Make it an axis: --axes "
+            f"steps={printable(column)}."
+        )
+    reasons = [
+        f"{s:g} steps, where others of its size have {u:g}"
+        for s, u in zip(taken, usual, strict=True)
+    ]
+    sentence = "were trained for another number of steps than most of their size"
+    rows.drop(rows.tell(Defect.SHORT, ~usually, sentence, reasons=reasons))
+
+
+def unsaid(rows: Rows) -> None:
+    """Runs without a loss or a word on why: diverged if smaller rates trained better."""
+    rate, loss = rows.rate, rows.loss
+    nothing = np.isnan(loss)
+    if not nothing.any():
+        return
+    size = rows.sizes()[1]
+    finite = np.where(np.isfinite(loss), loss, math.inf)
+    best = np.full(int(size.max()) + 1, math.inf)
+    np.minimum.at(best, size, finite)
+    at_best = np.full(len(best), math.inf)
+    lowest = np.isfinite(finite) & (finite == best[size])
+    np.minimum.at(at_best, size[lowest], rate[lowest])
+    diverged = nothing & (rate > at_best[size])
+    rows.with_losses(np.where(diverged, math.inf, loss))
+    sentence = "have no loss, at rates no larger than their size's best"
+    rows.drop(rows.tell(Defect.MISSING, nothing & ~diverged, sentence, out=True))
+
+
+def rates_and_losses(rows: Rows, size: Index, *, told: bool = True) -> tuple[Array, Array]:
+    """log2 rates, and losses that are infinite where runs diverged.
+
+    Args:
+        rows: of the group.
+        size: number of every row's size.
+        told: whether to tell how many diverged.
+    """
+    rate, loss = np.log2(rows.rate), rows.loss
+    above = far_above(size, rate, np.log(loss))
+    diverged = above | np.isinf(loss)
+    if told:
+        far = f", {above.sum()} of them with a finite loss far above what smaller rates leave"
+        rows.tell(Defect.DIVERGED, diverged, f"diverged{far if above.any() else ''}")
+    return rate, np.where(diverged, math.inf, loss)

@@ -1,0 +1,439 @@
+"""From a table to the studies of its groups: one for each axis, each group a variant."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from depthmup._version import __version__
+from depthmup.records import TUNED, Certificate, Study, Transfer, Tuned, worded
+from depthmup.records.judgement import EXCLUDED, Defect, JointLaw, Judgement, Note
+from depthmup.records.printable import printable
+from depthmup.rules import Scheme, canonical
+from depthmup.rules import scheme as scheme_named
+from depthmup.rules.claims import claims
+from depthmup.statistics import Curves
+from depthmup.statistics.study import Runs, far_sizes, judged, window
+from depthmup.statistics.table import confounded
+from depthmup.tables.clean import Cleaned, clean, own_runs
+from depthmup.tables.columns import CHANCE, RATES, TITLE, Columns, propose
+from depthmup.tables.laws import from_pooled, joint_law, pooled_joint_law, sparse, usable
+from depthmup.tables.predict import checked_target, predict
+from depthmup.tables.question import fixed_of, question_of
+from depthmup.tables.read import Table, read
+from depthmup.tables.rows import Excluded
+from depthmup.tables.where import Comparison
+
+MOST_GROUPS = 40
+VERSION = 2
+"""Of what is concluded: raised when the same table would give another study."""
+
+KEEP: Mapping[str, Defect] = {
+    "rate": Defect.RATE,
+    "impossible": Defect.IMPOSSIBLE,
+    "short": Defect.SHORT,
+    "duplicate": Defect.DUPLICATE,
+    "unit": Defect.UNIT,
+}
+"""Tests whose rows may be kept all the same, by their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How ``fit`` reads a table, where the default reading is not what a person means by it.
+
+    Attributes:
+        ignore: columns in which runs of one size may differ without meaning anything.
+        keep: tests whose rows are not left out: rate, impossible, short, duplicate, unit.
+        chance: the loss of guessing; a size fails where no run ends below it.
+        tuned: what the tuned hyperparameter is, in words.
+        title: of the report.
+    """
+
+    ignore: str | Sequence[str] = ()
+    keep: str | Sequence[str] = ()
+    chance: float = math.inf
+    tuned: str = "learning rate"
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in listed(self.keep) if name not in KEEP]:
+            raise ValueError(
+                f"Expected tests to keep rows of: {', '.join(KEEP)}; got "
+                f"{printable(', '.join(map(str, unknown)))}."
+            )
+        if not (isinstance(self.chance, int | float) and self.chance > 0):
+            raise ValueError(f"Expected a positive loss of guessing; got {self.chance}.")
+
+    @property
+    def kept_defects(self) -> frozenset[Defect]:
+        """The defects whose rows are not left out."""
+        return frozenset(KEEP[name] for name in listed(self.keep)) & EXCLUDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of every group of a table."""
+
+    columns: Columns
+    scheme: Scheme | None
+    target: Mapping[str, float] | None
+    tolerance: float
+    reading: Reading
+    where: tuple[str, ...] = ()
+
+    @property
+    def tuned(self) -> Tuned:
+        """What is tuned: of this package's own tables their column says it."""
+        if self.columns.own:
+            return next(what for what in TUNED if what.key == self.columns.lr)
+        return worded(self.reading.tuned)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What a table says: its studies, the runs behind them, and the rows that are left out."""
+
+    studies: tuple[Study, ...]
+    certificates: tuple[Certificate, ...]
+    runs: tuple[Runs, ...]
+    excluded: tuple[Excluded, ...]
+    cells: Mapping[str, list[Any]]
+
+
+def answered(
+    table: Any, comparisons: Sequence[Comparison], names: Sequence[str], question: Question
+) -> Answered:
+    """The studies of a table.
+
+    Raises:
+        ValueError: no group can be fitted.
+    """
+    columns = question.columns
+    source = _read(table, columns, comparisons, names)
+    rows = _filtered(source, comparisons)
+    groups = [_group(part, name, question) for name, part in _groups(rows, columns)]
+    # One group that cannot be fitted is a result beside the others; none at all is an error.
+    if all(group.runs.problem for group in groups):
+        raise ValueError(groups[0].runs.problem)
+    excluded = tuple(out for group in groups for out in group.excluded)
+    laws = [_laws(group, question) for group in groups]
+    notes = [note for group in groups for note in group.notes]
+    notes += _notes(groups, columns, names, len(source) - len(rows))
+    studies = []
+    for axis in columns.axes:
+        study = _study(groups, laws, axis, question)
+        if study is not None:
+            studies.append(study)
+    studies = [
+        replace(
+            study,
+            title=question.reading.title or f"Fit of {source.title}",
+            config=_config(question, rows=len(rows), excluded=len(excluded)),
+            environment={"depthmup": __version__, "fit": VERSION},
+            # What is said of all axes stands in the first.
+            laws=() if i else tuple(law for law, _ in laws if law is not None),
+            notes=study.notes if i else (*notes, *study.notes),
+        )
+        for i, study in enumerate(studies)
+    ]
+    return Answered(
+        studies=tuple(studies),
+        certificates=tuple(c for group in groups if (c := _prediction(group, question))),
+        runs=tuple(group.runs for group in groups),
+        excluded=excluded,
+        cells=_cells(source, excluded),
+    )
+
+
+def _config(question: Question, *, rows: int, excluded: int) -> dict[str, object]:
+    columns, scheme = question.columns, question.scheme
+    return {
+        "axes": dict(columns.axes),
+        "lr": columns.lr,
+        "loss": columns.loss,
+        "seed": columns.seed,
+        "steps": columns.steps,
+        "by": list(columns.by),
+        "where": list(question.where),
+        "keep": sorted(listed(question.reading.keep)),
+        "rows": rows,
+        "excluded": excluded,
+        "scheme": "" if scheme is None else scheme.title,
+        "target": dict(question.target or {}),
+        "tolerance": question.tolerance,
+    }
+
+
+def _group(part: Table, name: str, question: Question) -> Cleaned:
+    """One group, or why it cannot be fitted."""
+    columns, reading = question.columns, question.reading
+    try:
+        if columns.own:
+            group = own_runs(
+                part,
+                columns,
+                name=name,
+                title=_first(part, TITLE),
+                chance=float(part.numbers[CHANCE][0]),
+                rates=_first(part, RATES),
+            )
+        else:
+            group = clean(
+                part,
+                columns,
+                name=name,
+                tuned=question.tuned,
+                chance=reading.chance,
+                keep=reading.kept_defects,
+            )
+    except ValueError as error:
+        none = Curves(log2_lrs=np.zeros((0, 0)), losses=np.zeros((0, 0, 0)))
+        title = name or "All runs"
+        runs = Runs(name=name, title=title, sizes=(), curves=none, problem=str(error))
+        return Cleaned(runs=runs, notes=())
+    asked = {axis: question_of(group, axis, question.tuned) for axis in _varied(group)}
+    return replace(group, runs=replace(group.runs, question=asked))
+
+
+def _first(table: Table, column: str) -> str:
+    return str(table.names[column][int(table.codes[column][0])])
+
+
+def _varied(group: Cleaned) -> list[str]:
+    """Axes of which there are several values."""
+    runs = group.runs
+    axes = list(runs.sizes[0]) if runs.sizes else []
+    return [axis for i, axis in enumerate(axes) if len(np.unique(runs.array[:, i])) > 1]
+
+
+def _partners(group: Cleaned) -> list[tuple[str, ...]]:
+    """Axes that always change together among the sizes that can be used."""
+    runs = group.runs
+    if runs.problem or runs.base is not None:
+        return []
+    return confounded(runs.array[usable(runs)], list(runs.sizes[0]))
+
+
+def _laws(group: Cleaned, question: Question) -> tuple[JointLaw | None, bool]:
+    """The law of all axes, and whether it stands for slices that show none."""
+    if group.runs.problem:
+        return None, False
+    joint = joint_law(group.runs, question.tuned)
+    # Two rates say on which side an optimum lies: many such sizes fix a law that none has alone.
+    if sparse(group.runs, joint) and not _partners(group) and not question.columns.own:
+        pooled = pooled_joint_law(group.runs, question.tuned)
+        if pooled is not None:
+            return pooled, True
+    return joint, False
+
+
+def _study(
+    groups: Sequence[Cleaned],
+    laws: Sequence[tuple[JointLaw | None, bool]],
+    axis: str,
+    question: Question,
+) -> Study | None:
+    """The study along an axis, of the groups in which it varies; none where it does in none."""
+    tuned, tolerance = question.tuned, question.tolerance
+    kept = [
+        (group, law)
+        for group, law in zip(groups, laws, strict=True)
+        if group.runs.problem or axis in _varied(group)
+    ]
+    if all(group.runs.problem for group, _ in kept):
+        return None
+    along = window([group.runs for group, _ in kept], axis, tolerance=tolerance, tuned=tuned)
+    transfers: list[Transfer] = []
+    rules: list[Judgement] = []
+    notes: list[Note] = []
+    for (group, (law, pooled)), transfer in zip(kept, along.transfers, strict=True):
+        if pooled and law is not None:
+            transfer = from_pooled(transfer, axis, law, tolerance=tolerance, tuned=tuned)
+        transfers.append(transfer)
+        if group.runs.problem:
+            continue
+        notes += far_sizes(group.runs, axis, tuned)
+        if tuned.is_learning_rate:  # of which published rules speak
+            spoken = claims(axis, _fixed(group, axis, question), _scheme_of(group, question))
+            rules += judged(group.runs, axis, transfer.drift, spoken, tolerance)
+    return Study(
+        title="",
+        windows=(replace(along, transfers=tuple(transfers)),),
+        tolerance=tolerance,
+        config={},
+        environment={},
+        axis=axis,
+        tuned=tuned,
+        rules=tuple(rules),
+        notes=tuple(notes),
+    )
+
+
+def _fixed(group: Cleaned, axis: str, question: Question) -> str:
+    """What stays as the batch grows: tokens or steps, as designs of sweeps have it."""
+    if question.columns.own:
+        return "tokens" if "tokens" in question.columns.axes else "steps"
+    return fixed_of(group, axis)
+
+
+def _scheme_of(group: Cleaned, question: Question) -> Scheme | None:
+    """The scheme by which values were scaled: as was said, or by the name of an own variant."""
+    if question.scheme is not None or not question.columns.own:
+        return question.scheme
+    try:
+        return scheme_named(group.runs.name.split()[0])
+    except ValueError:
+        return None
+
+
+def _prediction(group: Cleaned, question: Question) -> Certificate | None:
+    """The prediction at the target, and what published rules prescribe there."""
+    if question.target is None or group.runs.problem:
+        return None
+    scheme, title = _scheme_of(group, question), question.reading.title
+    return predict(
+        group.runs,
+        question.target,
+        tolerance=question.tolerance,
+        scheme=scheme,
+        about={
+            "title": ", ".join(part for part in (title, group.runs.name) if part),
+            "scheme": "" if scheme is None else scheme.title,
+            "measure": question.columns.loss,
+            "tuned": question.tuned,
+        },
+    )
+
+
+def predicted(runs: Runs | None, target: Mapping[str, float], study: Study) -> Certificate:
+    """The certificate of one group for a target, asked for after the fit.
+
+    Raises:
+        ValueError: the runs are not at hand, or none of their sizes has an optimum.
+    """
+    if runs is None or runs.problem:
+        raise ValueError("Expected the runs of a table for a prediction; fit the table again.")
+    certificate = predict(
+        runs,
+        checked_target(target, dict.fromkeys(runs.sizes[0], "")),
+        tolerance=study.tolerance,
+        scheme=None,
+        about={"title": runs.name, "tuned": study.tuned, "measure": study.config.get("loss", "")},
+    )
+    if certificate is None:
+        raise ValueError("Expected a size with an optimum inside its grid; there is none.")
+    return certificate
+
+
+def _read(
+    table: Any, columns: Columns, comparisons: Sequence[Comparison], names: Sequence[str]
+) -> Table:
+    wanted = [c.column for c in comparisons]
+    for column in wanted:
+        if column not in names:
+            raise ValueError(
+                f"Expected the column {printable(repr(column))} of a filter in the table; it has "
+                f"{printable(', '.join(map(str, names[:20])))}."
+            )
+    labels = (*columns.labels, *(c for c in wanted if c not in columns.numbers))
+    return read(table, numbers=columns.numbers, labels=tuple(dict.fromkeys(labels)))
+
+
+def _filtered(table: Table, comparisons: Sequence[Comparison]) -> Table:
+    keep = np.ones(len(table), bool)
+    for comparison in comparisons:
+        name = comparison.column
+        if name in table.numbers:
+            values, codes = np.unique(table.numbers[name], return_inverse=True)
+            texts = [repr(float(v)) for v in values]
+        else:
+            codes, texts = table.codes[name], table.names[name]
+        keep &= comparison.of(texts)[codes]
+    if not keep.any():
+        raise ValueError("Expected rows that satisfy the filter; none does.")
+    return table.where(keep)
+
+
+def _groups(table: Table, columns: Columns) -> list[tuple[str, Table]]:
+    by = columns.by
+    if not by:
+        return [("", table)]
+    keys = np.column_stack([table.codes[column] for column in by])
+    distinct, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    if len(distinct) > MOST_GROUPS:
+        raise ValueError(
+            f"Expected at most {MOST_GROUPS} groups; {printable(', '.join(by))} make "
+            f"{len(distinct):,}. Pick some with a filter."
+        )
+    number = number.reshape(-1)
+    if columns.own:  # variants in their order, by their own names
+        order = np.argsort(first)
+        names = [table.names[by[0]][int(distinct[i, 0])] for i in order]
+        return [(name, table.where(number == i)) for name, i in zip(names, order, strict=True)]
+    named = []
+    for i, key in enumerate(distinct):
+        name = ", ".join(
+            f"{column} {table.names[column][code] or '(none)'}"
+            for column, code in zip(by, key, strict=True)
+        )
+        named.append((printable(name), table.where(number == i)))
+    return sorted(named, key=lambda pair: pair[0])
+
+
+def _cells(table: Table, excluded: Sequence[Excluded]) -> dict[str, list[Any]]:
+    """What the excluded rows hold, by column."""
+    index = np.searchsorted(table.rows, [e.row for e in excluded])
+    cells: dict[str, list[Any]] = {c: v[index].tolist() for c, v in table.numbers.items()}
+    for column, codes in table.codes.items():
+        cells[column] = [table.names[column][code] for code in codes[index]]
+    return cells
+
+
+def _notes(
+    groups: Sequence[Cleaned], columns: Columns, names: Sequence[str], filtered: int
+) -> list[Note]:
+    notes = [
+        Note(
+            scheme=group.runs.name,
+            text=f"{' and '.join(axes).capitalize()} always change together: what each does cannot "
+            "be told apart. Vary one alone.",
+        )
+        for group in groups
+        for axes in _partners(group)
+    ]
+    if filtered:
+        notes.append(Note(text=f"{filtered:,} rows do not satisfy the filter."))
+    for group in groups:
+        if group.runs.problem:
+            which = group.runs.name or "The table"
+            notes.append(Note(text=f"{which}: {group.runs.problem}", scheme=group.runs.name))
+    known = {canonical(a) for a in columns.axes}
+    if "batch" in known and not {"tokens", "steps"} & known and not columns.steps:
+        like = propose([n for n in names if n not in columns.axes.values()]).get("tokens", "")
+        text = (
+            "Whether tokens or steps were held while the batch changed is not known: name their "
+            f"column{f' ({printable(like)}?)' if like else ''} as an axis, or with --steps."
+        )
+        notes.append(Note(text=text))
+    return notes
+
+
+def listed(value: str | Sequence[str]) -> tuple[str, ...]:
+    """One text or several."""
+    return (value,) if isinstance(value, str) and value else tuple(value)
+
+
+def example() -> Path:
+    """The table that ships with this package: 5 depths of residual MLPs under three schemes.
+
+    Example:
+        >>> import depthmup
+        >>> depthmup.fit(example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss",
+        ...     seed="seed", by="scheme").verdict.value
+        'transfers'
+    """
+    return Path(__file__).parent / "runs.csv"

@@ -1,0 +1,138 @@
+"""One law of all axes: over the optima of all sizes, or over all runs at once."""
+
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from depthmup.records import UNKNOWN, Estimate, Place, Transfer, Tuned
+from depthmup.records.certificate import Slope
+from depthmup.records.judgement import JointLaw
+from depthmup.statistics import Optima, Regression, centre_error, cost, optima, pooled_law
+from depthmup.statistics.drift import drift_unit, judge
+from depthmup.statistics.intervals import Array, Flags
+from depthmup.statistics.study import FEWEST_RATES, UNEVEN, Runs
+from depthmup.tables.clean import number
+
+
+def usable(runs: Runs) -> Flags:
+    """Sizes whose optimum lies inside its grid."""
+    return np.array([place is Place.INTERIOR for place in runs.optima.places()])
+
+
+def joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
+    """One law of all axes over all sizes that can be used; none with fewer than three."""
+    used = np.flatnonzero(usable(runs))
+    values = runs.array[used]
+    varied = [i for i in range(values.shape[1]) if len(np.unique(values[:, i])) > 1]
+    if len(used) < 3 or not varied:
+        return None
+    base = values.min(0)
+    x = np.log2(values / base)[:, varied]
+    line = _regression(optima(runs.fitted[used]), [np.ones(len(used)), x])
+    if line.freedom < 1:
+        return None
+    axes = [list(runs.sizes[0])[i] for i in varied]
+    pairs = list(combinations(range(len(axes)), 2))
+    products = [x[:, a] * x[:, b] for a, b in pairs]
+    interactions: tuple[Slope, ...] = ()
+    if products:
+        wide = _regression(line.fitted, [line.design, *products])
+        if wide.freedom >= 1 and wide.rank == wide.design.shape[1]:
+            interactions = tuple(
+                Slope(axis=f"{axes[a]} x {axes[b]}", estimate=wide.estimate(1 + len(axes) + i))
+                for i, (a, b) in enumerate(pairs)
+            )
+    residuals = line.residuals
+    half, twice = octave_costs(runs)
+    return JointLaw(
+        scheme=runs.name,
+        base=dict(zip(runs.sizes[0], map(number, base), strict=True)),
+        constant=line.estimate(0, unit=f"log2 {tuned.name}"),
+        exponents=tuple(
+            Slope(axis=axis, estimate=line.estimate(1 + i)) for i, axis in enumerate(axes)
+        ),
+        interactions=interactions,
+        sizes=tuple(runs.sizes[int(i)] for i in used),
+        residuals=tuple(float(r) for r in residuals),
+        fit_error=float(np.linalg.norm(residuals) / math.sqrt(line.freedom)),
+        half=half,
+        twice=twice,
+    )
+
+
+def _regression(fitted: Optima, columns: list[Array]) -> Regression:
+    """A law of sizes, weighted where their grids differ or some optima are beside a divergence."""
+    uneven = float(np.ptp(fitted.spacing)) > UNEVEN or bool(fitted.wall.any())
+    return Regression(fitted=fitted, design=np.column_stack(columns), weighted=uneven, lenient=True)
+
+
+def pooled_joint_law(runs: Runs, tuned: Tuned) -> JointLaw | None:
+    """One law of all runs at once, for sizes with too few rates for optima of their own."""
+    fitted = runs.optima
+    x, y = fitted.curves.log2_lrs, fitted.log_losses
+    size, rate = np.nonzero(np.isfinite(y))
+    sizes = runs.array
+    varied = [i for i in range(sizes.shape[1]) if len(np.unique(sizes[size, i])) > 1]
+    if not varied:
+        return None
+    base = sizes.min(0)
+    law = pooled_law(np.log2(sizes / base)[:, varied], size, x[size, rate], y[size, rate])
+    if law is None:
+        return None
+    axes = [list(runs.sizes[0])[i] for i in varied]
+    half, twice = octave_costs(runs)
+    return JointLaw(
+        scheme=runs.name,
+        base=dict(zip(runs.sizes[0], map(number, base), strict=True)),
+        constant=replace(law.constant, unit=f"log2 {tuned.name}"),
+        exponents=tuple(
+            Slope(axis=axis, estimate=estimate)
+            for axis, estimate in zip(axes, law.exponents, strict=True)
+        ),
+        interactions=(),
+        sizes=(),
+        residuals=(),
+        fit_error=law.scatter,
+        pooled=True,
+        half=half,
+        twice=twice,
+    )
+
+
+def sparse(runs: Runs, joint: JointLaw | None) -> bool:
+    """Whether most sizes have too few rates for an optimum, or the others fix no law."""
+    if joint is None or not all(slope.estimate.known for slope in joint.exponents):
+        return True
+    rates = (~np.isnan(runs.fitted.log2_lrs)).sum(-1)
+    return bool((rates < FEWEST_RATES).mean() > 0.5)
+
+
+def from_pooled(
+    along: Transfer, axis: str, law: JointLaw, *, tolerance: float, tuned: Tuned
+) -> Transfer:
+    """A drift by the law of all runs, where slices show none or know it less well."""
+    drift = next((s.estimate for s in law.exponents if s.axis == axis), UNKNOWN)
+    own = along.drift
+    if not drift.known or along.together:
+        return along
+    if own.known and own.high - own.low <= drift.high - drift.low:
+        return along
+    drift = replace(drift, unit=drift_unit(axis, tuned))
+    verdict, why = judge((), drift, seeds=2, tolerance=tolerance, axis=axis, tuned=tuned)
+    why += " From all runs at once: most sizes have too few rates for an optimum of their own."
+    question = f"{along.question}, in one law of all axes"
+    return replace(along, drift=drift, verdict=verdict, why=why, question=question)
+
+
+def octave_costs(runs: Runs) -> tuple[Estimate, Estimate]:
+    """What half and twice the best value cost at the largest size that can be used, in nats."""
+    good = np.flatnonzero(usable(runs))
+    if not len(good):
+        return UNKNOWN, UNKNOWN
+    fitted = runs.optima
+    largest = int(good[np.argmax(np.log2(runs.array[good]).sum(-1))])
+    error = centre_error(fitted, largest)
+    half, twice = (cost(fitted, largest, octaves, error) for octaves in (-1.0, 1.0))
+    return half, twice

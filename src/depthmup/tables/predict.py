@@ -1,0 +1,105 @@
+"""The best value at a target in all axes, with its interval, or a refusal with its reasons."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from depthmup.records import Certificate
+from depthmup.records.certificate import Prescribed
+from depthmup.records.printable import printable
+from depthmup.rules import Scheme
+from depthmup.rules.claims import prescribed
+from depthmup.statistics import calibrate, noisy_sizes, optima
+from depthmup.statistics.intervals import Index
+from depthmup.statistics.study import Runs
+from depthmup.tables.laws import usable
+
+MOST_SIZES = 48
+"""Sizes that a prediction rests on, the largest ones: the time grows with their cube."""
+
+
+FEWEST = 4
+"""Sizes that are kept however much they scatter; the certificate then says so."""
+
+
+def predict(
+    runs: Runs,
+    target: Mapping[str, float],
+    *,
+    tolerance: float,
+    scheme: Scheme | None,
+    about: Mapping[str, Any],
+) -> Certificate | None:
+    """A certificate of the best value at a target; a refused one says why.
+
+    Sizes whose optimum is at an edge, or beside a divergence, are left out, as their curves know no
+    optimum; None where no size is left. ``about`` are further fields, such as its title.
+    """
+    sizes = chosen(runs)
+    if not len(sizes):
+        return None
+    curves = runs.fitted
+    grids, losses = [], []
+    for size in sizes:
+        there = ~np.isnan(curves.log2_lrs[size])
+        grids.append(curves.log2_lrs[size, there].tolist())
+        losses.append(curves.losses[size, there])
+    certificate = calibrate(
+        sizes=[{axis: float(n) for axis, n in runs.sizes[s].items()} for s in sizes],
+        log2_lrs=grids,
+        losses=losses,
+        target=dict(target),
+        chance=runs.chance,
+        one_seed=True,
+        tolerance=tolerance,
+        about=dict(about),
+    )
+    start = next(o for o in certificate.optima if dict(o.size) == dict(certificate.base))
+    if not start.log2_lr.known or not certificate.tuned.is_learning_rate:
+        return certificate
+    there_too = prescribed(certificate.base, target, start.log2_lr.value, scheme)
+    rules = (Prescribed(rule=r.name, rate=rate, source=r.source) for r, rate in there_too)
+    return replace(certificate, rules=tuple(rules))
+
+
+def chosen(runs: Runs) -> Index:
+    """The sizes that a prediction rests on."""
+    fitted = runs.optima
+    good = np.flatnonzero(usable(runs) & ~fitted.wall & (fitted.curvature > 0))
+    # What a size with too much scatter says of its curvature would spoil the others' law.
+    while len(good) > FEWEST and (bad := noisy_sizes(optima(runs.fitted[good]))):
+        if len(good) - len(bad) < FEWEST:
+            break
+        good = np.delete(good, bad)
+    volume = np.log2(runs.array[good]).sum(-1)
+    return np.asarray(np.sort(good[np.argsort(-volume, kind="stable")[:MOST_SIZES]]))
+
+
+def checked_target(target: Mapping[str, float], axes: Mapping[str, str]) -> dict[str, float]:
+    """A target that names every axis, each with a positive number.
+
+    Raises:
+        ValueError: it does not.
+    """
+    lacking = [a for a in axes if a not in target]
+    extra = [a for a in target if a not in axes]
+    if lacking or extra:
+        said = f"it lacks {', '.join(lacking)}" if lacking else f"it has {', '.join(extra)} too"
+        raise ValueError(
+            f"Expected a target in all axes, {printable(', '.join(axes))}; {printable(said)}."
+        )
+    checked = {}
+    for axis in axes:
+        try:
+            value = float(target[axis])
+        except (TypeError, ValueError):
+            value = float("nan")
+        if not 0 < value < float("inf") or isinstance(target[axis], bool):
+            raise ValueError(
+                f"Expected a positive number for the target's {printable(axis)}; got "
+                f"{printable(repr(target[axis]))}."
+            )
+        checked[axis] = value
+    return checked

@@ -1,0 +1,339 @@
+"""Which runs a table of results lacks most, for people with their own trainer or job queue."""
+
+import math
+import reprlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from depthmup.records import LEARNING_RATE, worded
+from depthmup.records.printable import printable
+from depthmup.statistics import LOOKS, TOLERANCE, Done, Search, next_round
+from depthmup.statistics.bracket import GRAIN
+from depthmup.statistics.intervals import Index
+from depthmup.tables.columns import Columns, check_tolerance, checked, texts
+from depthmup.tables.formats import names_of
+from depthmup.tables.read import Table, read
+from depthmup.tables.rows import Rows
+from depthmup.tables.settings import settings_of
+
+DIGITS = 6
+"""Significant digits of a proposed rate: far more than rates are told apart by."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextRuns:
+    """Runs to be made next, as rows of the table that was asked about.
+
+    Attributes:
+        rows: columns and values; a list without entries if nothing more is to be trained.
+        why: what these runs are for, or why there are none.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How the runs are chosen, where the usual way does not fit.
+
+    Attributes:
+        start: value from which the first optimum is looked for; by default the usual one.
+        cost: powers of the axes that a run costs, such as ``{"depth": 1, "width": 2}``; 1 for each
+            unless given, 2 for width.
+        seeds: most seeds of a rate.
+        precision: half-width of every drift's interval that is wanted, in octaves per doubling,
+            instead of a verdict.
+        chance: the loss of guessing, from which no optimum is taken.
+        ignore: columns in which runs of one size may differ without meaning anything.
+
+    Example:
+        >>> SearchOptions(start=2.0**-7, seeds=4).seeds
+        4
+    """
+
+    start: float | None = None
+    cost: Mapping[str, float] | None = None
+    seeds: int = LOOKS[-1]
+    precision: float | None = None
+    chance: float = math.inf
+    ignore: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seeds, bool) or not isinstance(self.seeds, int) or self.seeds < 1:
+            raise ValueError(f"Expected seeds as a whole number from 1 on; got {self.seeds!r}.")
+        for name in ("start", "precision", "chance"):
+            value = getattr(self, name)
+            highest = math.inf if name == "chance" else sys.float_info.max
+            if value is not None and not 0 < value <= highest:
+                raise ValueError(f"Expected {name} as a positive number; got {value!r}.")
+        powers = {} if self.cost is None else self.cost
+        if not all(abs(power) <= STEEPEST for power in powers.values()):
+            raise ValueError(
+                f"Expected cost as powers of the axes from -{STEEPEST} to {STEEPEST}, such as "
+                f"{{'width': 2}}; got {printable(repr(dict(powers)))}."
+            )
+
+
+LARGEST = 1e30
+"""Of an axis: far more tokens than there are."""
+
+STEEPEST = 10
+"""Power of an axis above which no run's cost grows."""
+
+
+def next_runs(
+    table: Any,
+    *,
+    axes: Mapping[str, str],
+    lr: str,
+    loss: str,
+    sizes: Mapping[str, Sequence[int]],
+    seed: str = "",
+    base: Mapping[str, int] | None = None,
+    tolerance: float = TOLERANCE,
+    tuned: str = LEARNING_RATE.name,
+    options: SearchOptions | None = None,
+) -> NextRuns:
+    """The runs that tell most next, from the results so far; trains nothing.
+
+    Put the results into the table as they come and ask again, until nothing more is proposed. Why
+    says then which verdict was reached, with an interval that may be looked at that often;
+    ``depthmup.fit`` shows what else the same table says.
+
+    Args:
+        table: a pandas DataFrame, or the path of a CSV, JSON lines or Parquet file; it may have no
+            rows yet. A loss of nan or inf is a run that diverged, an empty one is no result yet.
+        axes: the columns of the sizes, by the names of their axes.
+        lr: the column of the learning rate.
+        loss: the column of the final loss.
+        sizes: the values wanted along each axis, the others at the base's.
+        seed: the column of the seed; without one, every run is a seed of its own.
+        base: where the arms of the axes meet; the smallest values unless given.
+        tolerance: octaves per doubling within which a value counts as staying.
+        tuned: what the column ``lr`` holds, in words, if not learning rates.
+        options: where the search begins, what a run costs and when it has enough.
+
+    Returns:
+        The runs, and why.
+
+    Raises:
+        ValueError: the table cannot be read, or sizes and axes do not fit together.
+
+    Example:
+        >>> import pandas as pd
+        >>> empty = pd.DataFrame({"layers": [], "lr": [], "loss": []})
+        >>> proposal = next_runs(empty, axes={"depth": "layers"}, lr="lr", loss="loss",
+        ...     sizes={"depth": (4, 8, 16)})
+        >>> [row["lr"] for row in proposal.rows][:3]
+        [0.000244141, 0.000488281, 0.000976562]
+    """
+    options, what = options or SearchOptions(), worded(tuned)
+    ignore = (options.ignore,) if isinstance(options.ignore, str) else tuple(options.ignore)
+    columns = Columns(axes=texts(axes, "axes"), lr=lr, loss=loss, seed=seed, ignore=ignore)
+    check_tolerance(tolerance)
+    checked(columns, names_of(table))
+    source = read(table, numbers=columns.numbers, labels=columns.labels, empty=True)
+    wanted, smallest = _sizes(axes, sizes, base)
+    start = round(math.log2(what.start if options.start is None else options.start), 9)
+    points = _points(source, columns, start)
+    of_size = _indices(points, columns, wanted)
+    _check_settings(source, columns, of_size)
+    labels, number = _seeds(source, columns, points)
+    search = Search(
+        sizes=wanted,
+        costs=tuple(_cost(size, options.cost) for size in wanted),
+        base=smallest,
+        axes=tuple(axis for axis in sizes if len(sizes[axis]) > 1),
+        start=start,
+        seeds=options.seeds,
+        tolerance=tolerance,
+        precision=options.precision,
+        chance=options.chance,
+        tuned=what,
+    )
+    losses, repeats = _losses(source, columns.loss, points, of_size, number, len(wanted))
+    step = next_round(search, losses)
+    why = f"{step.why.removesuffix('.')}.{_repeated(repeats)}" if repeats else step.why
+    if isinstance(step, Done):
+        return NextRuns(rows=(), why=why)
+    rows = [
+        {
+            **{columns.axes[axis]: value for axis, value in wanted[ask.size].items()},
+            columns.lr: float(f"{2.0**ask.log2_lr:.{DIGITS}g}"),
+            **({columns.seed: _label(ask.seed, labels)} if columns.seed else {}),
+        }
+        for ask in step.asks
+    ]
+    return NextRuns(rows=tuple(rows), why=why)
+
+
+def _sizes(
+    axes: Mapping[str, str], given: Mapping[str, Sequence[int]], base: Mapping[str, int] | None
+) -> tuple[tuple[dict[str, int], ...], dict[str, int]]:
+    """Every size that is wanted, and the base."""
+    along = {axis: _amounts(values) for axis, values in given.items()}
+    if set(along) != set(axes) or not all(along.values()):
+        raise ValueError(
+            f"Expected sizes to have positive numbers for the axes {', '.join(axes)}, such as "
+            f"{{{next(iter(axes))!r}: (4, 8, 16)}}; got {printable(reprlib.repr(dict(given)))}."
+        )
+    smallest = {axis: min(along[axis]) for axis in along}
+    at_base = {**smallest, **(base or {})}
+    if not all(axis in along and value in along[axis] for axis, value in at_base.items()):
+        raise ValueError(f"Expected base to be one of the sizes; got {dict(base or {})}.")
+    if not any(len(along[axis]) > 1 for axis in along):
+        raise ValueError("Expected two values or more along one axis; got one of each.")
+    sizes = [{**at_base, axis: n} for axis in along for n in sorted(set(along[axis]))]
+    return tuple({tuple(size.items()): size for size in sizes}.values()), at_base
+
+
+def _amounts(values: Any) -> tuple[int, ...]:
+    """The values of an axis; none where one of them is no size of a network or of a run."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return ()
+    numbers = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    sound = (
+        isinstance(n, int | float) and not isinstance(n, bool) and 0 < n <= LARGEST for n in numbers
+    )
+    return numbers if all(sound) else ()
+
+
+def _cost(size: Mapping[str, int], powers: Mapping[str, float] | None) -> float:
+    """What a run costs: parameters of a network times the other axes, unless powers are given."""
+    if unknown := set(powers or ()) - set(size):
+        raise ValueError(
+            f"Expected cost for the axes {', '.join(size)}; got {printable(', '.join(unknown))}."
+        )
+    given = {axis: 2.0 if axis == "width" else 1.0 for axis in size} if powers is None else powers
+    return float(math.prod(float(n) ** given.get(axis, 0.0) for axis, n in size.items()))
+
+
+def _indices(
+    points: Sequence[tuple[float, ...]], columns: Columns, sizes: Sequence[Mapping[str, int]]
+) -> Index:
+    """Which of the wanted sizes every row is of; -1 where of none."""
+    wanted = {tuple(float(size[axis]) for axis in columns.axes): i for i, size in enumerate(sizes)}
+    return np.array([wanted.get(tuple(size), -1) for *size, _ in points], np.int64)
+
+
+def _check_settings(source: Table, columns: Columns, of_size: Index) -> None:
+    """Refuse runs of one wanted size that differ in a setting that was not named."""
+    asked = of_size >= 0
+    if asked.any():
+        rows = Rows(table=source.where(asked), columns=columns, name="", keep=frozenset())
+        settings_of(rows, of_size[asked], len(np.unique(of_size[asked])), advice=ADVICE)
+
+
+ADVICE = (
+    "Ask about the rows of one value, make it an axis, or say that it does not matter: "
+    "SearchOptions(ignore=...), --ignore."
+)
+
+
+def _points(source: Table, columns: Columns, start: float) -> list[tuple[float, ...]]:
+    """Every row's size and log2 rate, which is NaN where it cannot be."""
+    sizes = [source.numbers[column] for column in columns.axes.values()]
+    rates = [_log2(float(rate), start) for rate in source.numbers[columns.lr]]
+    return [tuple(map(float, row)) for row in zip(*sizes, rates, strict=True)]
+
+
+def _log2(rate: float, start: float) -> float:
+    """A rate's logarithm: that of the one asked for, if this is it printed with fewer digits."""
+    if not 0 < rate < math.inf:
+        return math.nan
+    log2 = math.log2(rate)
+    near = start + round((log2 - start) / GRAIN) * GRAIN
+    printed = (float(f"{2.0**near:.{digits}g}") for digits in range(2, DIGITS + 1))
+    return round(near, 9) if rate in printed else round(log2, 3)
+
+
+def _seeds(
+    source: Table, columns: Columns, points: Sequence[tuple[float, ...]]
+) -> tuple[list[str], list[int]]:
+    """The texts of the seeds, and every row's number.
+
+    A seed that stands at two points or more is one seed. Others take the numbers that are free at
+    their point: trainers may log a seed of their own for every run, and so do runs without one.
+    """
+    names = [f"run {row}" for row in source.rows]
+    if columns.seed:
+        names = [source.names[columns.seed][code] for code in source.codes[columns.seed]]
+    places: dict[str, set[tuple[float, ...]]] = {}
+    for name, point in zip(names, points, strict=True):
+        places.setdefault(name, set()).add(point)
+    common = [name for name, at in places.items() if len(at) > 1]
+    index = {name: i for i, name in enumerate(common)}
+    taken: dict[tuple[float, ...], set[int]] = {}
+    for name, i in index.items():
+        for point in places[name]:
+            taken.setdefault(point, set()).add(i)
+    labels = dict(enumerate(common))
+    for name, at in places.items():
+        if name not in index:
+            used = taken.setdefault(next(iter(at)), set())
+            index[name] = next(i for i in range(len(used) + 1) if i not in used)
+            used.add(index[name])
+            labels.setdefault(index[name], name)
+    return [labels[i] for i in range(len(labels))], [index[name] for name in names]
+
+
+def _losses(
+    source: Table,
+    column: str,
+    points: Sequence[tuple[float, ...]],
+    of_size: Index,
+    number: Sequence[int],
+    sizes: int,
+) -> tuple[list[dict[float, list[float]]], int]:
+    """The losses of every wanted size by log2 rate and seed, and how many runs stand there twice.
+
+    Of a run that stands there twice with different losses the mean counts, as in ``fit``.
+    """
+    of_runs: dict[tuple[int, float, int], list[float]] = {}
+    results = source.numbers[column]
+    unsaid = source.unsaid.get(column, np.zeros(len(source), bool))
+    for row, (*_, log2) in enumerate(points):
+        loss = float(results[row])
+        if of_size[row] < 0 or math.isnan(log2):
+            continue
+        if math.isnan(loss):
+            if not unsaid[row]:
+                continue
+            loss = math.inf  # a frame's nan: a run that diverged
+        if loss <= 0:
+            raise ValueError(
+                f"Expected positive losses, whose logarithms are compared; row "
+                f"{source.rows[row]} has {loss:g}."
+            )
+        of_run = of_runs.setdefault((int(of_size[row]), log2, number[row]), [])
+        if loss not in of_run:
+            of_run.append(loss)
+    losses: list[dict[float, list[float]]] = [{} for _ in range(sizes)]
+    for (i, log2, seed), values in of_runs.items():
+        of_rate = losses[i].setdefault(log2, [])
+        of_rate += [math.nan] * (seed + 1 - len(of_rate))
+        of_rate[seed] = math.fsum(values) / len(values)
+    return losses, sum(len(values) > 1 for values in of_runs.values())
+
+
+def _repeated(runs: int) -> str:
+    which = "run stands" if runs == 1 else "runs stand"
+    return (
+        f" {runs} {which} there twice, with different losses of one seed: the mean counts. Do your "
+        "runs take the seeds that they are given?"
+    )
+
+
+def _label(seed: int, labels: Sequence[str]) -> str | int:
+    """A seed's name in the table; new ones are whole numbers that it does not have."""
+    if seed < len(labels):
+        return int(labels[seed]) if labels[seed].isdecimal() else labels[seed]
+    taken = {int(label) for label in labels if label.isdecimal()}
+    free = (n for n in range(len(labels) + seed + 1) if n not in taken)
+    new = [next(free) for _ in range(seed - len(labels) + 1)]
+    return new[-1]

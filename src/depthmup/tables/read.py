@@ -1,0 +1,134 @@
+"""Tables from files and frames, in bounded memory: numbers, labels, and what else may differ.
+
+Only what is needed is kept: numbers as arrays, labels as codes, other columns as codes as long as
+they have few values; a column of many values is an identity or a measurement, no setting.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from depthmup.records.printable import printable
+from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.tables.cells import to_codes, to_numbers
+from depthmup.tables.formats import MOST_ROWS, chunks_of, explained, title_of, too_many
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEW_VALUES = 64
+"""Distinct values up to which an unnamed column may be a setting."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Columns of a table.
+
+    Attributes:
+        rows: numbers of the table's rows, from 1; a filter leaves gaps.
+        numbers: by column; NaN where a cell is missing, infinite where it says nan or inf.
+        unsaid: where a number is NaN without a word on whether it was missing or diverged, as in
+            frames; by column.
+        codes, names: labels by column: a number for every row, and the text of each number.
+        others: unnamed columns of few values.
+    """
+
+    title: str
+    rows: Index
+    numbers: Mapping[str, Array]
+    unsaid: Mapping[str, Flags]
+    codes: Mapping[str, Index]
+    names: Mapping[str, list[str]]
+    others: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, keep: Flags) -> "Table":
+        """The rows that a flag keeps."""
+        return Table(
+            title=self.title,
+            rows=self.rows[keep],
+            numbers={name: values[keep] for name, values in self.numbers.items()},
+            unsaid={name: values[keep] for name, values in self.unsaid.items()},
+            codes={name: values[keep] for name, values in self.codes.items()},
+            names=self.names,
+            others=self.others,
+        )
+
+
+def read(
+    source: Any, *, numbers: Sequence[str], labels: Sequence[str], empty: bool = False
+) -> Table:
+    """A table from a frame or a file.
+
+    Args:
+        source: a pandas DataFrame, or a path to CSV, JSON lines or Parquet.
+        numbers: columns that hold numbers.
+        labels: columns that hold names.
+        empty: whether it may have no rows yet.
+
+    Returns:
+        The table; a frame is left as it is.
+
+    Raises:
+        ValueError: a cell of a column of numbers that is none, with its row; what ``names_of``
+            raises.
+    """
+    with explained(source):
+        return _collect(chunks_of(source), numbers, labels, title=title_of(source), empty=empty)
+
+
+def _collect(
+    chunks: Iterable["pd.DataFrame"],
+    numbers: Sequence[str],
+    labels: Sequence[str],
+    *,
+    title: str,
+    empty: bool,
+) -> Table:
+    """One table from chunks; what is not needed is dropped chunk by chunk."""
+    values: dict[str, list[Array]] = {name: [] for name in numbers}
+    unsaid: dict[str, list[Flags]] = {name: [] for name in numbers}
+    codes: dict[str, list[Index]] = {name: [] for name in labels}
+    names: dict[str, dict[str, int]] = {name: {} for name in labels}
+    dropped: set[str] = set()
+    rows = 0
+    for chunk in chunks:
+        for name in numbers:
+            if name not in chunk:
+                column, blank = np.full(len(chunk), math.nan), np.zeros(len(chunk), bool)
+            else:
+                column, blank = to_numbers(chunk[name], name, first_row=rows + 1)
+            values[name].append(column)
+            unsaid[name].append(blank)
+        wanted = [*labels, *(str(c) for c in chunk.columns if c not in {*numbers, *labels})]
+        for name in dict.fromkeys(wanted):
+            if name in dropped:
+                continue
+            if name not in names:  # a column that appears late was empty before
+                names[name], codes[name] = {"": 0}, [np.zeros(rows, np.int64)]
+            codes[name].append(to_codes(chunk, name, names[name]))
+            # A setting has few values; what has more is a measurement, and would fill memory.
+            if name not in labels and len(names[name]) > FEW_VALUES:
+                dropped.add(name)
+                del names[name], codes[name]
+        rows += len(chunk)
+        if rows > MOST_ROWS:
+            raise too_many(rows)
+    if not rows and not empty:
+        raise ValueError(f"Expected a table with rows; {printable(title)} has none.")
+    none = np.zeros(0)
+    whole = {n: np.concatenate([*parts, none.astype(np.int64)]) for n, parts in codes.items()}
+    return Table(
+        title=title,
+        rows=np.arange(1, rows + 1),
+        numbers={n: np.concatenate([*parts, none]) for n, parts in values.items()},
+        unsaid={n: np.concatenate([*parts, none.astype(bool)]) for n, parts in unsaid.items()},
+        codes={n: np.pad(v, (0, rows - len(v))) for n, v in whole.items()},
+        names={n: list(known) for n, known in names.items()},
+        others=tuple(n for n in names if n not in labels),
+    )

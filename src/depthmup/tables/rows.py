@@ -1,0 +1,171 @@
+"""The rows of one group that are left, and what was said about the others.
+
+Nothing is dropped without a word: every row that is left out has a reason, and every test that
+flags rows leaves a ``Note`` with their count and a sentence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from depthmup.records.judgement import EXCLUDED, Defect, Note
+from depthmup.records.printable import printable
+from depthmup.statistics.intervals import Array, Flags, Index
+from depthmup.statistics.table import merged, sizes_of
+from depthmup.tables.columns import Columns
+from depthmup.tables.read import Table
+
+SHOWN = 10
+"""Rows and sizes that a finding lists."""
+
+MOST_SIZES = 500
+"""Sizes of one group; an axis of more values is no axis."""
+
+Labels = NDArray[np.object_]
+
+_DONE = {Defect.DIVERGED: "Taken as diverged", Defect.REPEATED: "Averaged"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Excluded:
+    """A row that is left out, and why."""
+
+    row: int
+    group: str
+    defect: Defect
+    reason: str
+
+
+@dataclass
+class Rows:
+    """The rows that are left of one group.
+
+    Attributes:
+        table: their cells.
+        columns: what stands for what.
+        name: of the group, for messages.
+        keep: defects whose rows are kept on request.
+        excluded, findings: what was said so far.
+    """
+
+    table: Table
+    columns: Columns
+    name: str
+    keep: frozenset[Defect]
+    excluded: list[Excluded] = field(default_factory=list)
+    findings: list[Note] = field(default_factory=list)
+
+    @property
+    def rate(self) -> Array:
+        """The tuned value of every row."""
+        return self.table.numbers[self.columns.lr]
+
+    @property
+    def loss(self) -> Array:
+        """The loss of every row."""
+        return self.table.numbers[self.columns.loss]
+
+    @property
+    def seed(self) -> Index:
+        """Every row's seed, numbered; -1 where no column was named."""
+        if not self.columns.seed:
+            return np.full(len(self.table), -1, np.int64)
+        codes = self.table.codes[self.columns.seed]
+        return np.unique(codes, return_inverse=True)[1].reshape(-1)
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether a column tells the steps of every run, and is no axis."""
+        steps = self.columns.steps
+        return bool(steps) and steps not in self.columns.axes.values()
+
+    def sizes(self) -> tuple[Array, Index]:
+        """The distinct sizes, (sizes, axes), and every row's number.
+
+        Raises:
+            ValueError: there are so many that a column is no axis.
+        """
+        axes, numbers = self.columns.axes, self.table.numbers
+        sizes, size = sizes_of(np.column_stack([merged(numbers[c]) for c in axes.values()]))
+        if len(sizes) > MOST_SIZES:
+            values = {axis: len(np.unique(numbers[column])) for axis, column in axes.items()}
+            axis = max(values, key=lambda a: values[a])
+            raise ValueError(
+                f"Expected at most {MOST_SIZES} sizes{self.of_group}; got {len(sizes):,}. The "
+                f"column {printable(axes[axis])!r} ({axis}) has {values[axis]:,} values: is it an "
+                "axis?"
+            )
+        return sizes, size
+
+    def tell(
+        self,
+        defect: Defect,
+        flags: Flags,
+        sentence: str,
+        *,
+        reasons: Sequence[str] | Labels | None = None,
+        out: bool | None = None,
+    ) -> Flags:
+        """Count and list flagged rows.
+
+        Args:
+            defect: what is wrong with them.
+            flags: of the rows that are left.
+            sentence: the finding, as it follows the number of runs.
+            reasons: one for each row; the sentence unless given.
+            out: whether they are left out, whatever was asked for; by the defect unless given.
+
+        Returns:
+            The flags of those that are to be left out.
+        """
+        count = int(flags.sum())
+        if not count:
+            return flags
+        if out is None:
+            out = defect in EXCLUDED and defect not in self.keep
+        done = _DONE.get(defect, "Left out" if out else "Kept")
+        runs = f"{count:,} run{'s' if count != 1 else ''}"
+        numbers = self.table.rows[flags]
+        shown = tuple(int(row) for row in numbers[:SHOWN])
+        self.findings.append(
+            Note(
+                text=f"{runs} {sentence}. {done}.",
+                scheme=self.name,
+                defect=defect,
+                count=count,
+                rows=shown,
+            )
+        )
+        if not out:
+            return np.zeros(len(flags), bool)
+        texts = [
+            sentence if reasons is None else reasons[i] for i in map(int, np.flatnonzero(flags))
+        ]
+        self.excluded += [
+            Excluded(row=int(row), group=self.name, defect=defect, reason=text)
+            for row, text in zip(numbers, texts, strict=True)
+        ]
+        return flags
+
+    def drop(self, flags: Flags) -> None:
+        """Leave flagged rows out.
+
+        Raises:
+            ValueError: no row is left.
+        """
+        self.table = self.table.where(~flags)
+        if not len(self.table):
+            told = " ".join(finding.text for finding in self.findings)
+            raise ValueError(f"No run is left{self.of_group}. {told}")
+
+    def with_losses(self, losses: Array) -> None:
+        """Replace the column of losses."""
+        numbers = {**self.table.numbers, self.columns.loss: losses}
+        self.table = replace(self.table, numbers=numbers)
+
+    @property
+    def of_group(self) -> str:
+        """Which group, as it stands in a message."""
+        return f" in the group {printable(self.name)}" if self.name else ""

@@ -1,0 +1,78 @@
+"""Columns that nobody named and that look like settings: do runs of one size differ in one?"""
+
+import numpy as np
+
+from depthmup.records.printable import printable
+from depthmup.statistics.intervals import Array, Index
+from depthmup.tables.rows import Rows
+
+SHARE = 8
+"""A setting's values recur: it has at most one for so many rows."""
+
+METADATA = frozenset(
+    {
+        "status", "state", "host", "name", "id", "user", "group", "tag", "created", "updated",
+        "date", "time", "start", "end", "duration", "runtime", "path", "dir", "commit", "version",
+        "notes", "gpu", "device", "number", "index", "rank", "trial", "run", "uri", "url", "seed",
+        "epoch", "done", "pid", "node_ip", "hostname", "diverged", "finished",
+    }
+)  # fmt: skip
+"""Words of columns that tell where or when a run was made, not how."""
+
+
+ADVICE = (
+    "Say what that means: --by makes groups of it, --where picks a value, --ignore says that it "
+    "does not matter, --axes makes it an axis."
+)
+
+
+def settings_of(rows: Rows, size: Index, count: int, *, advice: str = ADVICE) -> dict[str, Array]:
+    """The settings of a group, each as one code for every size.
+
+    Args:
+        rows: of the group.
+        size: number of every row's size.
+        count: of sizes.
+        advice: what a person can do about runs of one size that differ.
+
+    Raises:
+        ValueError: runs of one size differ in a setting.
+    """
+    settings: dict[str, Array] = {}
+    mixed: dict[str, int] = {}
+    for name in rows.table.others:
+        words = name.lower().replace(".", "_").replace("/", "_").split("_")
+        if name in rows.columns.ignore or METADATA.intersection(words):
+            continue
+        codes = rows.table.codes[name]
+        distinct = len(np.unique(codes))
+        if distinct > max(2, len(codes) // SHARE):
+            continue
+        pairs = np.unique(np.stack([size, codes]), axis=1)
+        if pairs.shape[1] == count:
+            settings[name] = pairs[1]
+        elif not _follows(codes, rows.rate, distinct):
+            mixed[name] = distinct
+    if mixed:
+        raise ValueError(_mixed(mixed, rows, advice))
+    return settings
+
+
+def _follows(codes: Index, rate: Array, distinct: int) -> bool:
+    """Whether a column divides the tuned rates into intervals, as their logarithm or rank does.
+
+    That each rate has one value does not suffice: rates drawn at random stand there once, and two
+    grids that interleave may belong to two optimizers.
+    """
+    pairs = np.unique(np.stack([rate, codes]), axis=1)
+    alone = len(np.unique(rate)) == pairs.shape[1]
+    return alone and int((np.diff(pairs[1]) != 0).sum()) == distinct - 1
+
+
+def _mixed(mixed: dict[str, int], rows: Rows, advice: str) -> str:
+    name, distinct = next(iter(mixed.items()))
+    others = "".join(f", and {printable(repr(n))} too" for n in list(mixed)[1:4])
+    return (
+        f"Runs of one size differ in {printable(repr(name))}, which takes {distinct} "
+        f"values{others}{rows.of_group}. {advice}"
+    )

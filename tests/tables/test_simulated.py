@@ -1,0 +1,174 @@
+"""Fits of simulated tables whose truth is known: coverage, planted defects, sound rows, speed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from clock import unit, units
+from pytest import approx
+
+import depthmup
+from benchmarks import fit as benchmark
+from depthmup.records import Defect, Verdict
+from depthmup.statistics.intervals import share
+from depthmup.tables import Reading
+
+# How many tables: `long` tests use more, the benchmark reports 200 of each kind.
+FEW = 30
+
+
+def outcomes(count, **options):
+    return [benchmark.judged(truth) for truth in benchmark.tables(count, **options)]
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one seed", "three seeds"])
+def sound(request):
+    return outcomes(FEW, seeds=request.param, planted=False)
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one seed", "three seeds"])
+def spoiled(request):
+    return outcomes(FEW, seeds=request.param, planted=True)
+
+
+def test_exponents_lie_in_their_intervals(sound):
+    covered = [inside for outcome in sound for inside in outcome.covered]
+    # Of 120 intervals that hold 93%, fewer than 104 hold in one of 1000 such tests.
+    assert len(covered) == 4 * FEW
+    assert sum(covered) >= 104
+
+
+def test_intervals_are_no_wider_than_is_useful(sound):
+    # The sizes span five doublings of depth and two of width; rules differ by 0.5 and more.
+    assert np.median([half for outcome in sound for half in outcome.halves]) < 0.15
+
+
+def test_no_sound_row_is_left_out(sound):
+    assert sum(outcome.wrongly for outcome in sound) == 0
+
+
+def test_intervals_survive_planted_defects(spoiled):
+    covered = [inside for outcome in spoiled for inside in outcome.covered]
+    assert sum(covered) >= 0.87 * len(covered)
+    assert sum(outcome.wrongly for outcome in spoiled) == 0
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_every_planted_defect_is_told_and_a_slip_is_kept(seeds):
+    """Two impossible rows are left out; two sizes in another unit are noted, and kept."""
+    truth = next(benchmark.tables(1, seeds=seeds, planted=True, start=3))
+    report = benchmark.fitted(truth)
+    told = {note.defect for note in report.notes()}
+    assert {Defect.FAR, Defect.UNIT, Defect.IMPOSSIBLE} <= told
+    slipped = set.union(*truth.planted[Defect.UNIT])
+    assert not slipped & {row.row for row in report.excluded}
+    kept = benchmark.fitted(truth, reading=Reading(keep=["impossible"]))
+    assert not kept.excluded
+    sound = replace(truth, runs=truth.runs.drop(index=[row - 1 for row in slipped]))
+    wrong = [
+        abs(r.exponent("depth").value - truth.depth) for r in (benchmark.fitted(sound), report)
+    ]
+    assert wrong[0] < 0.1 < wrong[1]  # a slip of a factor of 1000 ruins the law
+    assert report.verdict is not Verdict.TRANSFERS
+
+
+def test_every_planted_defect_of_thirty_tables_is_found(spoiled):
+    assert all(outcome.found for outcome in spoiled)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_every_planted_defect_of_a_hundred_tables_is_found(seeds):
+    assert all(outcome.found for outcome in outcomes(100, seeds=seeds, planted=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_no_sound_row_of_a_hundred_tables(seeds):
+    assert sum(o.wrongly for o in outcomes(100, seeds=seeds, planted=False)) == 0
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_predictions_at_four_times_the_largest_size(seeds):
+    held = []
+    for number, truth in enumerate(benchmark.tables(16, seeds=seeds, planted=False)):
+        target = dict(benchmark.TARGETS[number % 2])
+        outcome = benchmark.judged(truth, target)
+        held += [] if outcome.predicted is None else [outcome.predicted]
+    assert len(held) >= 5  # the others are refused, with reasons
+    assert share(sum(held), len(held)).high >= 0.87
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["six sizes", "runs at random"])
+def test_the_published_synthetic_law_from_a_tenth_of_its_grid(whole):
+    errors = {axis: [] for axis in benchmark.LAW}
+    inside = 0
+    for number in range(6):
+        runs = benchmark.published(np.random.default_rng(number), whole_sizes=whole)
+        assert len(runs) <= 0.1 * 64 * 16
+        report = depthmup.fit(runs, axes=list(errors), lr="lr", loss="loss")
+        for slope in report.law().exponents:
+            errors[slope.axis].append(slope.estimate.value - benchmark.LAW[slope.axis])
+            inside += slope.estimate.low <= benchmark.LAW[slope.axis] <= slope.estimate.high
+        assert report.exponent("tokens").value == approx(benchmark.LAW["tokens"], abs=0.03)
+        assert report.page
+    assert inside >= 10  # of 12 intervals that hold 95%
+    for of_axis in errors.values():
+        assert np.sqrt(np.mean(np.square(of_axis))) < 0.03
+
+
+def test_ten_thousand_rows_take_seconds(tmp_path):
+    path = tmp_path / "runs.csv"
+    benchmark.many_rows(10_000).to_csv(path, index=False)
+    asked = {"axes": benchmark.AXES, "lr": "lr", "loss": "loss", "seed": "seed"}
+    report, cost = units(lambda: depthmup.fit(path, **asked))
+    assert cost < 10  # it takes 1.2
+    assert report.exponent("depth").value == approx(-0.3, abs=0.02)
+    assert report.exponent("width").value == approx(0, abs=0.02)
+    assert report.verdict is Verdict.DRIFTS
+
+
+@pytest.mark.long(slice=False)
+def test_a_million_rows_take_less_than_a_minute_and_two_gigabytes(tmp_path):
+    import subprocess
+    import sys
+
+    path = tmp_path / "runs.csv"
+    benchmark.many_rows(1_000_000).to_csv(path, index=False)
+    code = (
+        "import sys, resource, time, depthmup; start = time.process_time();"
+        "report = depthmup.fit(sys.argv[1], axes={'depth': 'n_layers', 'width': 'd_model'},"
+        " lr='lr', loss='loss', seed='seed');"
+        "print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    seconds, kilobytes = map(float, done.stdout.split())
+    assert seconds / unit() < 400  # a minute, of units of a sixth of a second
+    assert kilobytes < 2 * 2**20
+
+
+def test_rates_drawn_at_random_and_a_seed_for_each_run():
+    """As Optuna and Ray Tune draw them: no two runs share a rate or a seed."""
+    rng = np.random.default_rng(0)
+    depth = np.repeat([4, 8, 16, 32], 120)
+    rate = rng.uniform(-10, -2, len(depth))
+    u = rate + 6 + 0.4 * np.log2(depth / 4)
+    loss = 2.5 * np.exp(0.07 * u**2 + 0.01 * rng.standard_normal(len(depth)))
+    runs = pd.DataFrame(
+        {"depth": depth, "lr": 2.0**rate, "loss": loss, "seed": rng.permutation(len(depth))}
+    )
+    report = depthmup.fit(runs, axes=["depth"], lr="lr", loss="loss", seed="seed")
+    exponent = report.exponent("depth")
+    assert exponent.low <= -0.4 <= exponent.high
+    assert exponent.high - exponent.low < 0.2
+
+
+def test_sparse_rates_are_no_slips():
+    """Sizes of one or two rates far from their optimum are sound."""
+    for number in range(20):
+        runs = benchmark.published(np.random.default_rng(number), whole_sizes=False)
+        report = depthmup.fit(runs, axes=list(benchmark.LAW), lr="lr", loss="loss")
+        assert report.excluded == ()

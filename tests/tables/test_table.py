@@ -1,0 +1,350 @@
+"""What a table is read as, cleaned to, and asked: small tables whose answers are known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from pytest import approx
+
+import depthmup
+from depthmup.records import Answer, Defect, Verdict
+from depthmup.rules import RUN_RULES, RunLaws, rules_of
+from depthmup.sweep import StoreError
+from depthmup.tables import Reading, example
+from depthmup.tables.where import parse_filter
+
+
+def table(*, exponents, sizes, noise=0.004, base=-6.0, seeds=(0,), **constant):
+    """Runs whose best log2 rate is linear in log2 of the sizes."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for values in sizes:
+        named = dict(zip(exponents, values, strict=True))
+        best = base + sum(e * np.log2(named[a]) for a, e in exponents.items())
+        for rate in 2.0 ** (np.round(best) + np.arange(-4, 4.1)):
+            for seed in seeds:
+                valley = 0.07 * (np.log2(rate) - best) ** 2 + noise * rng.standard_normal()
+                loss = (2 + 1 / np.log2(4 * np.prod(values))) * np.exp(valley)
+                rows.append({**named, "lr": rate, "seed": seed, "loss": loss, **constant})
+    return pd.DataFrame(rows)
+
+
+def fitted(runs, axes, **asked):
+    return depthmup.fit(runs, axes=axes, lr="lr", loss="loss", **asked)
+
+
+DEPTH = table(exponents={"depth": -0.5}, sizes=[(d,) for d in (1, 2, 4, 8, 16)])
+
+
+class TestReading:
+    @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet"])
+    def test_every_format_gives_one_answer(self, suffix, tmp_path):
+        path = tmp_path / f"runs{suffix}"
+        if suffix == ".parquet":
+            pytest.importorskip("pyarrow")
+            DEPTH.to_parquet(path)
+        elif suffix == ".jsonl":
+            DEPTH.to_json(path, orient="records", lines=True, double_precision=15)
+        else:
+            DEPTH.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
+        here = fitted(DEPTH, ["depth"]).exponent("depth")
+        there = fitted(path, ["depth"]).exponent("depth")
+        assert there.value == approx(here.value, abs=1e-6)
+        assert there.high == approx(here.high, abs=1e-6)
+
+    def test_a_frame_is_left_as_it_is(self):
+        before = DEPTH.copy()
+        fitted(DEPTH, ["depth"])
+        pd.testing.assert_frame_equal(DEPTH, before)
+
+    def test_nested_json_is_flattened(self, tmp_path):
+        path = tmp_path / "runs.jsonl"
+        rows = [
+            {"config": {"depth": r.depth, "lr": r.lr}, "summary": {"loss": r.loss}}
+            for r in DEPTH.itertuples()
+        ]
+        path.write_text("\n".join(map(json.dumps, rows)))
+        report = depthmup.fit(
+            path, axes={"depth": "config.depth"}, lr="config.lr", loss="summary.loss"
+        )
+        assert report.verdict is Verdict.DRIFTS
+
+    def test_an_empty_cell_is_missing_and_nan_has_diverged(self, tmp_path):
+        path = tmp_path / "runs.csv"
+        runs = DEPTH.astype({"loss": object})
+        runs.loc[0, "loss"] = ""  # of the smallest rate
+        runs.loc[8, "loss"] = "nan"  # of the largest
+        runs.to_csv(path, index=False)
+        report = fitted(path, ["depth"])
+        assert [row.row for row in report.excluded] == [1]
+        told = {f.defect: f.count for f in report.notes()}
+        assert told[Defect.MISSING] == told[Defect.DIVERGED] == 1
+
+    def test_nan_in_a_frame_diverged_above_the_best_rate_and_is_missing_below(self):
+        runs = DEPTH.copy()
+        runs.loc[8::9, "loss"] = np.nan  # the largest rate of every size
+        runs.loc[18, "loss"] = np.nan  # the smallest one of one
+        told = {f.defect: f.count for f in fitted(runs, ["depth"]).notes()}
+        assert told[Defect.DIVERGED] == 5
+        assert told[Defect.MISSING] == 1
+
+    def test_the_report_survives_its_file(self, tmp_path):
+        report = fitted(DEPTH, ["depth"], target={"depth": 32})
+        report.save(tmp_path)
+        again = depthmup.load(tmp_path)
+        assert again.summary == report.summary
+        assert again.table == report.table
+        assert again.page == report.page
+        (tmp_path / "summary.json").write_text("{}")
+        with pytest.raises(StoreError, match="cannot be read"):
+            depthmup.load(tmp_path)
+
+
+class TestFilters:
+    def test_a_filter_is_parsed_and_not_evaluated(self):
+        first, second = parse_filter("`my lr` <= 0.1 and name in (a, 'b c')")
+        assert (first.column, first.operator, first.values) == ("my lr", "<=", ("0.1",))
+        assert second.values == ("a", "b c")
+        assert second.of(["a", "b", "b c"]).tolist() == [True, False, True]
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "a", "a ==", "== 1", "a == 1 or b == 2", "a in 1", "a in (1", "a == (1)", "a b"],
+    )
+    def test_what_is_no_filter_is_refused(self, text):
+        with pytest.raises(ValueError, match="in the filter"):
+            parse_filter(text)
+
+    def test_numbers_are_compared_as_numbers(self):
+        report = fitted(DEPTH, ["depth"], where="depth > 1.5 and depth != 16.0")
+        assert [o.size["depth"] for o in report.finding().optima] == [2, 4, 8]
+
+    def test_groups_are_variants(self):
+        other = table(exponents={"depth": 0.0}, sizes=[(d,) for d in (1, 2, 4, 8)])
+        runs = pd.concat([DEPTH.assign(kind="a"), other.assign(kind="b")])
+        report = fitted(runs, ["depth"], by="kind")
+        verdicts = report.verdicts
+        assert verdicts == {"kind a": Verdict.DRIFTS, "kind b": Verdict.TRANSFERS}
+
+    def test_a_group_that_cannot_be_fitted_says_why_and_the_others_are(self):
+        runs = pd.concat([DEPTH.assign(kind="a"), DEPTH[DEPTH.depth == 4].assign(kind="b")])
+        report = fitted(runs, ["depth"], by="kind")
+        assert "two sizes" in report.finding("kind b").why
+        assert "two sizes" in report.table
+        assert report.scheme() == "kind a"
+
+
+GRID = [(b, t) for b in (32, 64, 128) for t in (1e9, 4e9, 16e9)]
+
+
+class TestQuestions:
+    def test_slices_hold_the_other_axes(self):
+        runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1, wd=0.1)
+        report = fitted(runs, ["batch", "tokens"], reading=Reading(tuned="rate"))
+        batch, tokens = (report.finding(axis=axis) for axis in ("batch", "tokens"))
+        assert batch.drift.value == approx(0.5, abs=0.03)
+        assert tokens.drift.value == approx(-0.25, abs=0.03)
+        assert batch.question == "the best rate against batch, at fixed tokens, wd unchanged"
+        assert len(batch.slices) == 3
+        joint = {s.axis: s.estimate.value for s in report.law().exponents}
+        assert joint == approx({"batch": 0.5, "tokens": -0.25}, abs=0.03)
+
+    @pytest.mark.parametrize(
+        ("steps", "words"), [(1000, "at fixed steps"), ("tokens", "at fixed tokens")]
+    )
+    def test_steps_tell_what_was_held_as_the_batch_grew(self, steps, words):
+        runs = table(exponents={"batch": 0.3}, sizes=[(b,) for b in (32, 64, 128, 256)], base=-8)
+        runs["steps"] = 1000 if steps == 1000 else 2**20 // runs.batch
+        report = fitted(runs, ["batch"], steps="steps")
+        assert words in report.finding().question
+
+    def test_without_steps_it_says_that_this_is_not_known(self):
+        runs = table(exponents={"batch": 0.3}, sizes=[(b,) for b in (32, 64, 128)], base=-8)
+        report = fitted(runs, ["batch"])
+        assert any("is not known" in note.text for note in report.notes())
+        assert report.rules() == ()
+
+    def test_axes_that_always_change_together_cannot_be_told_apart(self):
+        sizes = [(d, 64 * d) for d in (1, 2, 4, 8)]
+        runs = table(exponents={"depth": -0.25, "width": -0.25}, sizes=sizes)
+        report = fitted(runs, ["depth", "width"])
+        texts = " ".join(note.text for note in report.notes())
+        assert "Depth and width always change together" in texts
+        measured = report.finding()
+        assert measured.together == ("depth", "width")
+        assert "while width change" in measured.question
+        assert measured.drift.value == approx(-0.5, abs=0.05)
+        assert report.rules() == ()
+        assert not any(s.estimate.known for s in report.law().exponents)
+
+    def test_a_setting_that_follows_the_axis_is_told(self):
+        runs = DEPTH.assign(weight_decay=0.1 / DEPTH.depth)
+        question = fitted(runs, ["depth"]).finding().question
+        assert question.endswith("while weight_decay change too")
+
+    def test_an_exponent_that_changes_is_told(self):
+        runs = []
+        for depth in (1, 2, 4, 8, 16, 32):
+            x = np.log2(depth)
+            one = table(exponents={"depth": 0.0}, sizes=[(depth,)], base=-3 - 0.1 * x - 0.1 * x**2)
+            runs.append(one)
+        bend = fitted(pd.concat(runs), ["depth"]).finding().bend
+        assert bend.low <= -0.2 <= bend.high < 0
+
+
+class TestCleaning:
+    def told(self, runs, **asked):
+        report = fitted(runs, ["depth"], **asked)
+        return report, {note.defect: note for note in report.notes() if note.defect}
+
+    def test_duplicates(self):
+        report, told = self.told(pd.concat([DEPTH, DEPTH.iloc[:3]]), seed="seed")
+        assert told[Defect.DUPLICATE].count == 3
+        assert [row.row for row in report.excluded] == [len(DEPTH) + i for i in (1, 2, 3)]
+
+    def test_a_run_with_two_losses_is_averaged(self):
+        again = DEPTH.iloc[[5]].assign(loss=DEPTH.loss[5] * 1.01)
+        report, told = self.told(pd.concat([DEPTH, again]), seed="seed")
+        assert told[Defect.REPEATED].count == 2
+        assert not report.excluded
+
+    def test_runs_cut_short(self):
+        runs = DEPTH.assign(steps=500)
+        runs.loc[[4, 17], "steps"] = 130
+        runs.loc[[4, 17], "loss"] *= 1.3
+        report, told = self.told(runs, steps="steps")
+        assert {row.row for row in report.excluded} == {5, 18}
+        assert "130 steps" in report.excluded[0].reason
+        assert told[Defect.SHORT].count == 2
+
+    def test_a_rate_beyond_any_sense(self):
+        stray = DEPTH.iloc[[7]].assign(lr=3e4, loss=2.2)
+        report, told = self.told(pd.concat([DEPTH, stray]))
+        assert told[Defect.RATE].count == 1
+        assert report.exponent("depth").value == approx(-0.5, abs=0.03)
+
+    def test_a_rate_of_one_with_a_loss_near_zero(self):
+        """As published tables have it; it would be the "optimum" of its size."""
+        runs = DEPTH.copy()
+        runs.loc[runs.index[-1], ["lr", "loss"]] = [1.0, 0.0003]
+        report, told = self.told(runs)
+        assert [row.row for row in report.excluded] == [len(runs)]
+        assert Defect.IMPOSSIBLE in told
+
+    def test_an_optimum_at_an_edge_is_a_bound(self):
+        runs = DEPTH[(DEPTH.depth != 16) | (DEPTH.lr > 2.0**-8.2)]
+        report, told = self.told(runs)
+        assert told[Defect.EDGE].count == 1
+        last = report.finding().optima[-1]
+        assert last.log2_lr.low == -np.inf
+        assert "a bound, which agrees" in report.finding().why
+        assert report.exponent("depth").value == approx(-0.5, abs=0.03)
+
+    def test_an_edge_that_contradicts_the_law_leaves_it_undecided(self):
+        other = table(exponents={"depth": 0.0}, sizes=[(1,), (2,), (4,)])
+        far = table(exponents={"depth": 0.0}, sizes=[(8,)], base=-2)
+        far = far[far.lr <= 2.0**-3]
+        report = fitted(pd.concat([other, far]), ["depth"])
+        measured = report.finding()
+        assert measured.drift.inside(-0.15, 0.15)
+        assert measured.verdict is Verdict.UNDECIDED
+        assert "extend it upwards (depth 8)" in measured.why
+
+    def test_tokens_that_are_counted_otherwise(self):
+        runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1)
+        runs["steps"] = runs.tokens / runs.batch / 1024
+        off = (runs.batch == 64) & (runs.tokens == 4e9)
+        runs.loc[off, "tokens"] *= 4
+        report = fitted(runs, ["batch", "tokens"], steps="steps")
+        assert {row.row - 1 for row in report.excluded} == set(runs.index[off])
+        assert report.excluded[0].defect is Defect.UNIT
+
+    def test_a_clean_table_has_no_findings(self):
+        report, told = self.told(DEPTH)
+        assert told == {}
+        assert report.excluded == ()
+
+
+class TestRules:
+    def test_every_rule_has_a_source_and_a_standing(self):
+        assert len({rule.name for rule in RUN_RULES}) == len(RUN_RULES)
+        for rule in RUN_RULES:
+            assert (
+                rule.exponents or rule.beside != RunLaws()
+            )  # of the rate, or of settings beside it
+            assert rule.source
+            assert rule.reach
+            assert rule.setting
+            for stated in rule.exponents.values():
+                assert (stated.low is None) == (stated.high is None)
+                assert stated.low is None or stated.low < stated.value < stated.high
+
+    def test_batch_at_fixed_steps_moves_tokens_too(self):
+        [rule] = [r for r in rules_of("batch") if r.name == "HyperP"]
+        assert float(rule.along("batch", fixed="tokens")) == 0.5
+        assert float(rule.along("batch", fixed="steps")) == approx(0.18)
+        assert rule.along("batch") is None
+
+    def test_the_true_rule_is_consistent_and_others_are_rejected(self):
+        runs = table(exponents={"batch": 0.5, "tokens": -0.5}, sizes=GRID, base=6)
+        judged = {(j.rule, j.axis): j for j in fitted(runs, ["batch", "tokens"]).rules()}
+        own = judged["Complete(d)P", "batch"]
+        assert own.answer is Answer.CONSISTENT
+        assert judged["one rate for all batches", "batch"].answer is Answer.REJECTED
+        assert judged["Step Law", "tokens"].answer is Answer.REJECTED
+        assert own.cost.value < 0.01 < judged["one rate for all batches", "batch"].cost.low
+
+    def test_under_a_scheme_the_drift_beyond_it_is_judged(self):
+        runs = table(exponents={"batch": 0.0, "tokens": 0.0}, sizes=GRID)
+        judged = {
+            (j.rule, j.axis): j
+            for j in fitted(runs, ["batch", "tokens"], scheme="complete-dp").rules()
+        }
+        assert judged["Complete(d)P", "tokens"].exponent == 0
+        assert judged["Complete(d)P", "tokens"].answer is Answer.CONSISTENT
+        runs = table(exponents={"depth": 0.0}, sizes=[(d,) for d in (1, 2, 4, 8)])
+        [only] = fitted(runs, ["depth"], scheme="completep").rules()
+        assert (only.rule, only.exponent, only.answer) == ("CompleteP", 0, Answer.CONSISTENT)
+
+    def test_the_cost_of_a_wrong_exponent_is_that_of_the_valley(self):
+        judged = {j.rule: j for j in fitted(DEPTH, ["depth"]).rules()}
+        wrong = judged["one rate for all depths"]
+        best = fitted(DEPTH, ["depth"]).finding().optima[-1].loss.value
+        # Four doublings at -1/2 are two octaves: 0.07 x 4 of log loss.
+        assert wrong.cost.value == approx(best * np.expm1(0.28), rel=0.1)
+
+
+def test_the_prediction_and_the_span_of_published_rules():
+    runs = table(exponents={"batch": 0.5, "tokens": -0.25}, sizes=GRID, base=-1)
+    report = fitted(runs, ["batch", "tokens"], target={"batch": 256, "tokens": 64e9})
+    [certificate] = report.certificates
+    assert certificate.issued
+    truth = -1 + 0.5 * 8 - 0.25 * np.log2(64e9)
+    assert certificate.predicted.low <= truth <= certificate.predicted.high
+    rates = [rule.rate for rule in certificate.rules]
+    assert max(rates) / min(rates) > 8
+    frame = report.frame("predictions")
+    assert frame.rule[0] == "these runs"
+
+
+def test_a_target_beyond_reach_is_refused_with_reasons():
+    report = fitted(DEPTH, ["depth"], target={"depth": 4096})
+    [certificate] = report.certificates
+    assert not certificate.issued
+    assert "more than 16 times" in report.table
+
+
+def test_the_table_that_ships(tmp_path):
+    report = depthmup.fit(
+        example(), axes={"depth": "n_layers"}, lr="lr", loss="final_loss", seed="seed", by="scheme"
+    )
+    verdicts = report.verdicts
+    assert verdicts["scheme depth-mup"] is Verdict.TRANSFERS
+    assert verdicts["scheme sp"] is Verdict.DRIFTS
+    report.plot(tmp_path / "optima.svg")
+    assert (tmp_path / "optima.svg").read_text().startswith("<svg")
+    for kind in ("points", "optima", "transfers", "rules", "laws", "notes", "excluded"):
+        assert isinstance(report.frame(kind), pd.DataFrame)
+    assert len(report.frame("optima")) == 15
+    assert "<svg" in report._repr_html_()
