@@ -1,8 +1,10 @@
 """Residual branches, found in the dataflow: where something is added to what it was made from."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import islice
 
 from depthmup.tracing.graph import Graph, Node, Ref
 from depthmup.tracing.operations import NONLINEAR, NORMALIZING, TRANSPARENT, ZEROS
@@ -120,17 +122,12 @@ def _of_logits(graph: Graph, node: int) -> bool:
 
     One that all layers share lies before each, and is made from a layer's stream by none.
     """
-    for _ in range(_MASKS):
-        readers = graph.consumers[node]
-        if len(readers) != 1:
-            return False
-        this = graph.nodes[readers[0]]
-        if "softmax" in this.op:
-            return True
-        if this.op not in TRANSPARENT | {"add", "where", "masked_fill"}:
-            return False
-        node = this.index
-    return False
+
+    def passes(this: Node, _: object) -> bool:
+        return "softmax" in this.op or this.op in TRANSPARENT | {"add", "where", "masked_fill"}
+
+    behind = islice(graph.forward(node, passes, alone=True), _MASKS)
+    return any("softmax" in this.op for this in behind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,9 +197,7 @@ class _Finder:
         table of positions.
         """
         if node in self.constant:
-            while self.graph.nodes[node].op in TRANSPARENT:
-                node = self.graph.nodes[node].inputs[0].node
-            return self.graph.nodes[node].op in ZEROS
+            return self.graph.nodes[self.graph.origin(node)].op in ZEROS
         name = self.derived[node]
         additions = [
             reader
@@ -245,12 +240,11 @@ class _Finder:
         The values of the first layer, which later layers add to their own, are no stream: what
         they gave to it is only one term of what later values are made of.
         """
-        graph, node = self.graph, origin
-        while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
-            node = graph.nodes[node].inputs[0].node
+        source = self.graph.origin(origin)
         joins = (streams[a] for a in path & streams.keys())
-        return bool(self._is_matrix(node)) and any(
-            stream not in path | {origin} and graph.descends(node, stream) for stream in joins
+        return bool(self._is_matrix(source)) and any(
+            stream not in path | {origin} and self.graph.descends(source, stream)
+            for stream in joins
         )
 
     def gains_only(self, path: Iterable[int]) -> bool:
@@ -292,7 +286,7 @@ class _Finder:
             # A projection to the same shape is a second branch, not a shortcut.
             if graph.nodes[node].shape == graph.nodes[shortcut].shape:
                 continue
-            if not self._behind_a_matrix(node):  # what is put in is no stream yet
+            if node not in self._behind_a_matrix:  # what is put in is no stream yet
                 continue
             path = graph.between(node, output)
             if self._modulates(path, chain, node, streams):
@@ -320,11 +314,14 @@ class _Finder:
         joins = (a for a in path & streams.keys() if streams[a] not in path | {source})
         return bool(path & set(shortcut)) or any(joins)
 
-    def _behind_a_matrix(self, node: int) -> bool:
-        return any(
-            self._is_matrix(n) or How.LOOKUP in self.used_at.get(n, ())
-            for n in self.graph.ancestors(node)
-        )
+    @cached_property
+    def _behind_a_matrix(self) -> set[int]:
+        """Matrix products and lookups, and all that was made from what they gave."""
+        behind = {n for n, hows in self.used_at.items() if {How.MATRIX, How.LOOKUP} & {*hows}}
+        for node in self.graph.nodes:
+            if any(ref.node in behind for ref in node.inputs):
+                behind.add(node.index)
+        return behind
 
     def _single_chain(self, node: int) -> tuple[int, ...]:
         return (node,) if self._activation(node) is not None else ()
@@ -384,24 +381,15 @@ def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
         )
         for j in range(len(sums))
     ]
-    innermost_paths = set().union(*paths) if paths else set()
+    begun = stop | usage.weights
+    begun_or_inside = begun.union(*paths)
     # What a branch reads from the side (a mask's network, a condition) is made outside of every
     # stream: the walk goes back to the inputs, and stops where a stream or another branch begins.
     branches = []
     for i, a in enumerate(sums):
-        feeders: set[int] = set()
-        todo = list(paths[i])
-        while todo:
-            for ref in graph.nodes[todo.pop()].inputs:
-                node = ref.node
-                if node in stop or node in feeders or node in usage.derived:
-                    continue
-                if node in usage.constant or (node in innermost_paths and not inside[i]):
-                    continue
-                if node in paths[i] or graph.nodes[node].op == "input":
-                    continue
-                feeders.add(node)
-                todo.append(node)
+        apart = begun if inside[i] else begun_or_inside
+        feeding = graph.back(paths[i], partial(_feeding, graph, apart, paths[i]))
+        feeders = {node.index for node in feeding} - paths[i]
         branches.append(
             Branch(
                 index=i,
@@ -419,17 +407,23 @@ def _assemble(graph: Graph, usage: Usage, sums: list[_Addition]) -> Residuals:
     return Residuals(branches=tuple(branches), streams=_streams(graph, branches))
 
 
+def _feeding(
+    graph: Graph, apart: Container[int], path: Container[int], node: Node
+) -> Iterator[int]:
+    """What a node is made from that is neither apart, nor on a path, nor put in."""
+    for ref in node.inputs:
+        outside = ref.node not in apart and ref.node not in path
+        if outside and graph.nodes[ref.node].op != "input":
+            yield ref.node
+
+
 def _own_path(graph: Graph, path: frozenset[int], output: int, others: set[int]) -> frozenset[int]:
     """The part of a path behind the additions of other streams."""
     if not others - {output}:
         return path
-    own, todo = set[int](), [output]
-    while todo:
-        node = todo.pop()
-        own.add(node)
-        sources = {ref.node for ref in graph.nodes[node].inputs}
-        todo += (sources & path) - others - own
-    return frozenset(own)
+    mine = path - others
+    own = graph.back(output, lambda node: {ref.node for ref in node.inputs} & mine)
+    return frozenset(node.index for node in own)
 
 
 def _nested(sums: list[_Addition], paths: list[frozenset[int]], i: int, j: int) -> bool:
@@ -477,30 +471,30 @@ def _factor(graph: Graph, branch: Branch, by_addition: Mapping[int, Branch]) -> 
     return product
 
 
+def up_to(ends: Container[int], within: Sequence[Container[int]], node: Node) -> Iterator[int]:
+    """What a node that is no end is made from, as far as it lies within all paths."""
+    for ref in node.inputs if node.index not in ends else ():
+        if all(ref.node in path for path in within):
+            yield ref.node
+
+
 def _streams(graph: Graph, branches: list[Branch]) -> tuple[Stream, ...]:
     by_addition = {branch.addition: branch for branch in branches}
+    siblings: dict[tuple[int, ...], dict[int, int]] = {}  # parents -> addition -> branch
+    for branch in branches:
+        siblings.setdefault(branch.parents, {})[branch.addition] = branch.index
     depth: dict[int, int] = {}
     group: dict[int, int] = {}
     links: dict[int, dict[tuple[int, ...], bool]] = {}  # additions that follow the same, once
     # Back from each addition to those before it on the same stream. Where an addition follows
     # several, their streams are one.
     for branch in branches:
-        before, normalized, reached = [], False, {branch.stream}
-        todo = [branch.stream]
-        while todo:
-            node = todo.pop()
-            other = by_addition.get(node)
-            if other is not None and other.parents == branch.parents:
-                before.append(other.index)
-                continue
-            normalized |= graph.nodes[node].op in NORMALIZING
-            # A branch inside another starts where that other starts.
-            for ref in graph.nodes[node].inputs:
-                if ref.node not in reached and all(
-                    ref.node in branches[parent].path for parent in branch.parents
-                ):
-                    reached.add(ref.node)
-                    todo.append(ref.node)
+        ends = siblings[branch.parents]
+        # A branch inside another starts where that other starts.
+        within = [branches[parent].path for parent in branch.parents]
+        reached = [*graph.back(branch.stream, partial(up_to, ends, within))]
+        before = [ends[node.index] for node in reached if node.index in ends]
+        normalized = any(node.op in NORMALIZING for node in reached if node.index not in ends)
         depth[branch.index] = 1 + max((depth[i] for i in before), default=0)
         if before:
             group[branch.index] = group[before[0]]

@@ -171,13 +171,7 @@ class _Walk:
     def __init__(self, graph: Graph, usage: Usage, reader: int, after: int) -> None:
         self.graph, self.usage, self.after = graph, usage, after
         self.steps_left, self.level = _STEPS, 0
-        self.outputs: dict[Ref, list[tuple[ModuleCall, int]]] = {}
-        for call in graph.calls:
-            # Outermost last: calls are recorded as they end. A module that also contains the
-            # reader cannot carry the multiplier.
-            if not call.first <= reader < call.end:
-                for which, ref in enumerate(call.outputs):
-                    self.outputs.setdefault(ref, []).append((call, which))
+        self.reader = reader
 
     def linear(self, node: int) -> bool:
         """Whether a tensor made from one parameter is proportional to it."""
@@ -208,9 +202,11 @@ class _Walk:
             if isinstance(argument, Ref) and argument.node not in self.usage.derived:
                 yield from self.modules(argument)
 
-        if ref in self.outputs:
-            call = self.outputs[ref][-1]
-            yield Placement(calls=frozenset({call}), scaled=frozenset({ref}))
+        for call, which in reversed(self.graph.returned.get(ref, ())):
+            # A module that also contains the reader cannot carry the multiplier.
+            if not call.first <= self.reader < call.end:
+                yield Placement(calls=frozenset({(call, which)}), scaled=frozenset({ref}))
+                break
         yield from self._step(ref, operand)
 
     def _step(self, ref: Ref, operand: "_Operand") -> Iterator[Placement]:

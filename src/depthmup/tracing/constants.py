@@ -5,7 +5,7 @@ stands, or to the matrix that reads what it scales. A sum that is multiplied is 
 its terms.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from depthmup.tracing.branches import Branch, Residuals
@@ -53,22 +53,11 @@ class Constants:
 
 def scaled_behind(graph: Graph, node: int) -> list[int]:
     """The node, and those behind it as far as constants and shapes alone change."""
-    return _behind(
-        graph,
-        node,
-        lambda _, this: graph.factors.get(this.index) is not None or this.op in TRANSPARENT,
-    )
 
+    def passes(this: Node, _: object) -> bool:
+        return this.index in graph.factors or this.op in TRANSPARENT
 
-def _behind(graph: Graph, node: int, passes: Callable[[int, Node], bool]) -> list[int]:
-    chain = [node]
-    while len(graph.consumers[node]) == 1:
-        this = graph.nodes[graph.consumers[node][0]]
-        if not passes(node, this):
-            break
-        node = this.index
-        chain.append(node)
-    return chain
+    return [node, *(this.index for this in graph.forward(node, passes, alone=True))]
 
 
 def find_constants(
@@ -120,18 +109,17 @@ class _Way:
     factors: Mapping[int, float]
     lengths: Mapping[int, UnitLength]
 
-    def back(self, node: int) -> int | None:
+    def before(self, node: Node) -> list[int]:
         """The one tensor that a number, a gain or a length multiplies, or that changes its shape.
 
-        None if the operation does anything else.
+        Nothing if the operation does anything else.
         """
-        this = self.graph.nodes[node]
-        if node in self.lengths:
-            return self.lengths[node].of.node
-        if this.op not in TRANSPARENT | {"mul", "div"}:
-            return None
-        operands = [r for r in this.inputs if not _is_weight(self.usage, r.node)]
-        return operands[0].node if len(operands) == 1 else None
+        if node.index in self.lengths:
+            return [self.lengths[node.index].of.node]
+        if node.op not in TRANSPARENT | {"mul", "div"}:
+            return []
+        operands = [r.node for r in node.inputs if not _is_weight(self.usage, r.node)]
+        return operands if len(operands) == 1 else []
 
 
 def _on_stream(graph: Graph, branch: Branch) -> set[int]:
@@ -144,16 +132,14 @@ def _on_stream(graph: Graph, branch: Branch) -> set[int]:
 
 def _end_of_branch(way: _Way, addition: int, output: int) -> tuple[list[int], float]:
     """The nodes from a branch's output back over constants, gains and shapes; ``alpha`` in add."""
-    this, node = way.graph.nodes[addition], output
+    this = way.graph.nodes[addition]
     alpha = this.kwargs.get("alpha", this.args[2] if len(this.args) > 2 else 1)
     second = isinstance(this.args[1], Ref) and this.args[1].node == output
     chain = []
-    while len(way.graph.consumers[node]) == 1:
-        chain.append(node)
-        before = way.back(node)
-        if before is None:
+    for node in way.graph.back(output, way.before):
+        if len(way.graph.consumers[node.index]) != 1:
             break
-        node = before
+        chain.append(node.index)
     return chain, float(alpha) if second and isinstance(alpha, (int, float)) else 1.0
 
 
@@ -167,50 +153,31 @@ def _behind_uses(
     """For every use the constants on the parameter itself, and those behind the operation."""
     lookups = {u.node for uses in usage.uses.values() for u in uses if u.how is How.LOOKUP}
 
-    def passes(before: int, this: Node) -> bool:
-        if graph.factors.get(this.index) is not None or this.op in TRANSPARENT:
+    def passes(this: Node, held: Container[int]) -> bool:
+        if this.index in graph.factors or this.op in TRANSPARENT:
             return True
-        others = [r.node for r in this.inputs if r.node != before]
+        others = [r.node for r in this.inputs if r.node not in held]
         return this.op in _ADDITIONS and all(
-            _is_weight(usage, other) or made_by(graph, other) in lookups for other in others
+            _is_weight(usage, other) or graph.origin(other) in lookups for other in others
         )
 
     behind: dict[tuple[str, int], tuple[int, ...]] = {}
     for name, uses in usage.uses.items():
         for use in uses:
-            nodes = list(_on_parameter(graph, usage, use))
+            operands = [r.node for r in graph.nodes[use.node].inputs]
+            own = [n for n in operands if usage.derived.get(n) == use.parameter][:1]
+            nodes = usage.on_parameter(graph, own)
             if use.how is not How.ELEMENTWISE or _is_added(graph, use):
-                nodes += _behind(graph, use.node, passes)[1:]
+                behind_it = graph.forward(use.node, passes, alone=True)
+                nodes += [this.index for this in behind_it]
             behind[name, use.node] = tuple(n for n in nodes if n in factors)
     return behind
-
-
-def _on_parameter(graph: Graph, usage: Usage, use: Use) -> Iterable[int]:
-    """From the operand of a use back to the parameter: what it is multiplied by before it acts."""
-    node = next(
-        (
-            r.node
-            for r in graph.nodes[use.node].inputs
-            if usage.derived.get(r.node) == use.parameter
-        ),
-        None,
-    )
-    while node is not None and graph.nodes[node].op != "parameter":
-        yield node
-        node = next((r.node for r in graph.nodes[node].inputs if r.node in usage.derived), None)
 
 
 def _is_added(graph: Graph, use: Use) -> bool:
     """Whether the parameter is a term of a sum: a bias, a table of positions."""
     node = graph.nodes[use.node]
     return node.op in _ADDITIONS | MATRIX_PRODUCTS.keys() | CONVOLUTIONS
-
-
-def made_by(graph: Graph, node: int) -> int:
-    """The operation that made a tensor, whatever its shape became since."""
-    while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
-        node = graph.nodes[node].inputs[0].node
-    return node
 
 
 def _before_uses(way: _Way) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -224,24 +191,25 @@ def _before_uses(way: _Way) -> dict[tuple[str, int], tuple[int, ...]]:
 
     def for_matrices(node: int) -> bool:
         return all(
-            reader in matrices or (way.back(reader) == node and for_matrices(reader))
+            reader in matrices
+            or (way.before(graph.nodes[reader]) == [node] and for_matrices(reader))
             for reader in graph.consumers[node]
         )
 
     for name, uses in usage.uses.items():
         for use in uses:
-            node, nodes = use.activation if use.how is How.MATRIX else None, []
-            while node is not None:
-                if node in factors and for_matrices(node):
-                    nodes.append(node)
-                node = way.back(node)
-            before[name, use.node] = tuple(nodes)
+            read = use.activation if use.how is How.MATRIX else None
+            before[name, use.node] = tuple(
+                node.index
+                for node in graph.back([] if read is None else read, way.before)
+                if node.index in factors and for_matrices(node.index)
+            )
     return before
 
 
 def _of_a_mean_or_norm(graph: Graph, node: int) -> bool:
     """Whether a constant makes a mean of a sum, or stands in the statistics of a norm."""
-    if any(graph.nodes[made_by(graph, r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
+    if any(graph.nodes[graph.origin(r.node)].op in REDUCTIONS for r in graph.nodes[node].inputs):
         return True
     todo = [(node, 0)]
     while todo:

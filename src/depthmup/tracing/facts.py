@@ -5,15 +5,15 @@ shows in how it differs between a model and its base, so nothing here knows of a
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from torch import nn
 
 from depthmup.tracing.branches import Branch, Residuals, find_branches
 from depthmup.tracing.carriers import Carriers, carriers_of
-from depthmup.tracing.constants import Constants, find_constants, made_by, scaled_behind
-from depthmup.tracing.divided import is_divided
+from depthmup.tracing.constants import Constants, find_constants, scaled_behind
+from depthmup.tracing.divided import is_divided, sizes_cut
 from depthmup.tracing.graph import Graph, Hook, ModuleCall, Node, Ref
 from depthmup.tracing.mixtures import Mixture, find_mixtures
 from depthmup.tracing.operations import (
@@ -67,7 +67,7 @@ class Facts:
         return tuple(
             b.label
             for b in self.residuals.branches
-            if graph.nodes[made_by(graph, b.output)].op in POSITIVE
+            if graph.nodes[graph.origin(b.output)].op in POSITIVE
         )
 
     @property
@@ -131,7 +131,7 @@ def _around(graph: Graph, branch: Branch) -> str:
     There A f can be had from outside, as x + A (output - x).
     """
     stream, result = Ref(branch.stream), (Ref(branch.addition),)
-    for call in graph.calls:
+    for call, _ in graph.returned.get(result[0], ()):
         adds = call.inputs[:1] == (stream,) and call.outputs == result and branch.scale == 1
         if not adds or not call.name:
             continue
@@ -190,7 +190,7 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
         for nodes, feeds in ((branch.path, False), (branch.feeders, True)):
             for index in nodes & used:
                 inside.setdefault(index, []).append((branch.index, feeds))
-    calls = _by_operands(graph)
+    taking, cuts = _taking(graph), sizes_cut(graph)
 
     def placed(use: Use) -> Use:
         return replace(
@@ -203,10 +203,10 @@ def _placed(graph: Graph, usage: Usage, residuals: Residuals) -> Usage:
             branches=tuple(inside.get(use.node, ())),
             pieces=_pieces(graph, usage, use) if use.how is How.MATRIX else (),
             grouped=_is_grouped(graph, usage, use),
-            divided=use.node in inside and is_divided(graph, residuals, use),
-            hooks=_input_hook(graph, use, calls)
+            divided=use.node in inside and is_divided(graph, residuals, use, cuts),
+            hooks=_input_hook(graph, use, taking)
             if use.how is How.MATRIX
-            else _output_hook(graph, use, calls)
+            else _output_hook(graph, use)
             if use.how is How.LOOKUP
             else (),
         )
@@ -243,22 +243,23 @@ _IN_PLACE = SAME | RESHAPES | MAPS | ELEMENTWISE | LENGTHS | {"native_dropout"}
 
 def _pieces(graph: Graph, usage: Usage, use: Use) -> tuple[int, ...]:
     """The sizes of the tensors whose coordinates, side by side, a matrix sums over."""
-    node = use.activation
     convolves = graph.nodes[use.node].op in CONVOLUTIONS
-    while node is not None:
-        this = graph.nodes[node]
-        axis = 1 if convolves else len(this.shape) - 1
-        if this.op == "cat":
-            dim = (this.args[1] if len(this.args) > 1 else 0) % len(this.shape)
-            return tuple(graph.shape(ref)[dim] for ref in this.inputs) if dim == axis else ()
-        if this.op not in _IN_PLACE:
-            return ()
-        sources = [ref for ref in this.inputs if ref.node not in usage.weights]
-        if not sources or len(graph.shape(sources[0])) <= axis:
-            return ()
-        if graph.shape(sources[0])[1 if convolves else -1] != this.shape[axis]:
-            return ()
-        node = sources[0].node
+
+    def axis(node: Node) -> int:
+        return 1 if convolves else len(node.shape) - 1
+
+    def before(node: Node) -> Iterator[int]:
+        sources = [ref for ref in node.inputs if ref.node not in usage.weights]
+        if node.op not in _IN_PLACE or not sources:
+            return
+        shape = graph.shape(sources[0])
+        if len(shape) > axis(node) and shape[1 if convolves else -1] == node.shape[axis(node)]:
+            yield sources[0].node
+
+    for node in graph.back(() if use.activation is None else use.activation, before):
+        if node.op == "cat":
+            dim = (node.args[1] if len(node.args) > 1 else 0) % len(node.shape)
+            return tuple(graph.shape(ref)[dim] for ref in node.inputs) if dim == axis(node) else ()
     return ()
 
 
@@ -271,7 +272,7 @@ def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:
     tensors = [argument.node for argument in node.args[:2] if isinstance(argument, Ref)]
     if node.op != "div" or len(tensors) != 2:
         return ()
-    whole = made_by(graph, tensors[0])
+    whole = graph.origin(tensors[0])
     if graph.nodes[whole].op in MAPS - HOMOGENEOUS:
         return ()
     way = graph.between(whole, tensors[1])
@@ -280,46 +281,32 @@ def _divided_by_length(graph: Graph, node: Node) -> tuple[int, ...]:
     return (whole,) if reduced and not bent else ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Calls:
-    """Module calls by the node that is their first input, and by each node that they return."""
-
-    taking: Mapping[int, tuple[ModuleCall, ...]]
-    giving: Mapping[int, tuple[tuple[ModuleCall, int], ...]]
-
-
-def _by_operands(graph: Graph) -> _Calls:
+def _taking(graph: Graph) -> Mapping[int, list[ModuleCall]]:
+    """Module calls by the node that is their first input."""
     taking: dict[int, list[ModuleCall]] = {}
-    giving: dict[int, list[tuple[ModuleCall, int]]] = {}
     for call in graph.calls:
         if call.inputs:
             taking.setdefault(call.inputs[0].node, []).append(call)
-        for index, ref in enumerate(call.outputs):
-            giving.setdefault(ref.node, []).append((call, index))
-    return _Calls(
-        taking={node: tuple(calls) for node, calls in taking.items()},
-        giving={node: tuple(calls) for node, calls in giving.items()},
-    )
+    return taking
 
 
-def _input_hook(graph: Graph, use: Use, calls: _Calls) -> tuple[Hook, ...]:
+def _input_hook(graph: Graph, use: Use, taking: Mapping[int, list[ModuleCall]]) -> tuple[Hook, ...]:
     """The module whose first input is, but for its shape, what a matrix is multiplied with."""
-    node = use.activation
-    best: ModuleCall | None = None
-    while node is not None:
-        for call in calls.taking.get(node, ()):
-            holds = call.first <= use.node < call.end
-            if holds and (best is None or call.end - call.first < best.end - best.first):
-                best = call
-        this = graph.nodes[node]
-        node = this.inputs[0].node if this.op in TRANSPARENT and this.inputs else None
-    return (Hook(module=best.name, side="input"),) if best is not None else ()
+    read = () if use.activation is None else (use.activation,)
+    holding = [
+        call
+        for node in graph.back(read, TRANSPARENT)
+        for call in taking.get(node.index, ())
+        if call.first <= use.node < call.end
+    ]
+    innermost = min(holding, key=lambda call: call.end - call.first, default=None)
+    return () if innermost is None else (Hook(module=innermost.name, side="input"),)
 
 
-def _output_hook(graph: Graph, use: Use, calls: _Calls) -> tuple[Hook, ...]:
+def _output_hook(graph: Graph, use: Use) -> tuple[Hook, ...]:
     """The innermost module that returns the result of a use, be it scaled or reshaped."""
     for node in scaled_behind(graph, use.node):
-        for call, index in calls.giving.get(node, ()):
+        for call, index in graph.returned.get(Ref(node), ()):
             if call.first <= use.node < call.end:
                 return (Hook(module=call.name, side="output", index=index),)
     return ()

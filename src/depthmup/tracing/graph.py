@@ -1,8 +1,12 @@
 """The dataflow of one forward pass as a value: operations, what they read, which module ran."""
 
-from collections.abc import Container, Mapping
+import heapq
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+from depthmup.tracing.operations import TRANSPARENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,78 @@ class Graph:
             return self.nodes[argument.node].value
         return float(argument) if isinstance(argument, (int, float)) else None
 
-    @property
+    def back(
+        self,
+        start: int | Iterable[int],
+        through: Container[str] | Callable[[Node], Iterable[int]],
+    ) -> Iterator[Node]:
+        """What nodes were made from: they themselves, then one node after another, each once.
+
+        ``through`` are operations, of which the walk passes on to the first operand; or it says of
+        a node to which others the walk passes on.
+        """
+        todo = [start] if isinstance(start, int) else list(start)
+        reached = set(todo)
+        while todo:
+            node = self.nodes[todo.pop()]
+            yield node
+            if callable(through):
+                before = through(node)
+            else:
+                before = [ref.node for ref in node.inputs[:1]] if node.op in through else ()
+            for index in before:
+                if index not in reached:
+                    reached.add(index)
+                    todo.append(index)
+
+    def forward(
+        self,
+        start: int | Iterable[int],
+        through: Callable[[Node, Container[int]], bool],
+        *,
+        alone: bool = False,
+    ) -> Iterator[Node]:
+        """What is made from nodes, in the order in which it ran, each once, without them.
+
+        ``through`` says of a node whether the walk takes it, given the nodes that it holds so far:
+        when a node is reached, all that it was made from has been. ``alone``: the walk ends where
+        a tensor has several readers.
+        """
+        held = {start} if isinstance(start, int) else set(start)
+        todo: list[int] = []
+        reached = set[int]()
+
+        def read(index: int) -> None:
+            readers = self.consumers[index]
+            for reader in readers if len(readers) == 1 or not alone else ():
+                if reader not in reached:
+                    reached.add(reader)
+                    heapq.heappush(todo, reader)
+
+        for index in held:
+            read(index)
+        while todo:
+            node = self.nodes[heapq.heappop(todo)]
+            if through(node, held):
+                held.add(node.index)
+                yield node
+                read(node.index)
+
+    def origin(self, node: int) -> int:
+        """The operation that made a tensor, whatever its shape became since."""
+        *_, made = self.back(node, TRANSPARENT)
+        return made.index
+
+    @cached_property
+    def returned(self) -> Mapping[Ref, Sequence[tuple[ModuleCall, int]]]:
+        """The calls that return a tensor, and as which output; outermost last, as calls end."""
+        returned: dict[Ref, list[tuple[ModuleCall, int]]] = {}
+        for call in self.calls:
+            for which, ref in enumerate(call.outputs):
+                returned.setdefault(ref, []).append((call, which))
+        return returned
+
+    @cached_property
     def live(self) -> set[int]:
         """The nodes from which the output is computed."""
         live = {ref.node for ref in self.outputs}

@@ -7,7 +7,7 @@ sorted and reshaped, until they multiply an activation that they are no part of.
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -108,7 +108,7 @@ def _mixture(
     """The mixture that a matrix is the router of, if it is one."""
     total = graph.nodes[router.node].shape[-1]
     assert router.activation is not None
-    root = _origin(graph, router.activation)
+    root = graph.origin(router.activation)
     noise_of = partial(noise_parameters, graph, at=at, total=total, root=root) if noisy else None
     numbers, weightings, noise = _followed(graph, usage, router.node, noise_of)
     if not weightings:
@@ -255,7 +255,7 @@ def _behind_operation(
 
 def _each(graph: Graph, weighting: _Weighting, total: int) -> list[_Weighting]:
     """A weighting of all experts at once as one for each, where their outputs were stacked."""
-    node = graph.nodes[_origin(graph, weighting.activation)]
+    node = graph.nodes[graph.origin(weighting.activation)]
     if node.op not in ("stack", "cat") or len(node.inputs) != total:
         return [weighting]
     return [replace(weighting, activation=ref.node) for ref in node.inputs]
@@ -270,23 +270,20 @@ def _ahead(
 ) -> list[Use]:
     """Parameters of experts behind the weighting: what they read was weighted, or what lies
     between their matrices."""
-    weighted, result = {*starts}, []
-    todo = sorted({reader for start in starts for reader in graph.consumers[start]})
-    reached = {*todo}
-    while todo:
-        node = graph.nodes[heapq.heappop(todo)]
-        counted = [use for use in at.get(node.index, ()) if _counting(graph, use, total)]
-        own = {ref.node for ref in node.inputs if usage.derived.get(ref.node) in
-               {use.parameter for use in counted}}  # fmt: skip
-        if not {ref.node for ref in node.inputs} - usage.constant - own <= weighted:
-            continue
-        weighted.add(node.index)
-        result += counted
-        for reader in graph.consumers[node.index]:
-            if reader not in reached:
-                reached.add(reader)
-                heapq.heappush(todo, reader)
-    return result
+
+    def counted(node: Node) -> list[Use]:
+        return [use for use in at.get(node.index, ()) if _counting(graph, use, total)]
+
+    def weighted(node: Node, held: Container[int]) -> bool:
+        parameters = {use.parameter for use in counted(node)}
+        return all(
+            ref.node in held
+            or ref.node in usage.constant
+            or usage.derived.get(ref.node) in parameters
+            for ref in node.inputs
+        )
+
+    return [use for node in graph.forward(starts, weighted) for use in counted(node)]
 
 
 def _ahead_one_by_one(
@@ -303,18 +300,13 @@ def _ahead_one_by_one(
     starts = {w.node for w in weightings}
     if not len(weightings) == len(starts) == total:
         return
+
+    def weighted(node: Node, held: Container[int]) -> bool:
+        return all(ref.node in held or ref.node in usage.weights for ref in node.inputs)
+
     for start in sorted(starts):
-        weighted, todo = {start}, [*graph.consumers[start]]
-        heapq.heapify(todo)
-        while todo:
-            node = graph.nodes[heapq.heappop(todo)]
-            inputs = {ref.node for ref in node.inputs} - usage.weights
-            if node.index in weighted or not inputs <= weighted:
-                continue
-            weighted.add(node.index)
+        for node in graph.forward(start, weighted):
             yield from at.get(node.index, ())
-            for reader in graph.consumers[node.index]:
-                heapq.heappush(todo, reader)
 
 
 def _gate_features(
@@ -338,22 +330,16 @@ def _summed(graph: Graph, usage: Usage, starts: Sequence[int]) -> tuple[frozense
     """
     numbers: dict[int, frozenset[int]] = {start: frozenset() for start in starts}
     mean, last = False, starts[0]
-    todo = sorted({reader for start in starts for reader in graph.consumers[start]})
-    reached = {*todo}
-    while todo:
-        node = graph.nodes[heapq.heappop(todo)]
-        inputs = {ref.node for ref in node.inputs} - usage.constant
+
+    def adds(node: Node, held: Container[int]) -> bool:
         passes = node.op in TRANSPARENT | _ADDS or node.index in graph.factors
-        if not passes or not inputs <= numbers.keys():
-            continue
+        return passes and all(ref.node in held or ref.node in usage.constant for ref in node.inputs)
+
+    for node in graph.forward(starts, adds):
         mean |= node.op == "mean"
-        own = {node.index} & graph.factors.keys()
-        numbers[node.index] = numbers[min(inputs)] | own
+        first = min({ref.node for ref in node.inputs} - usage.constant)
+        numbers[node.index] = numbers[first] | ({node.index} & graph.factors.keys())
         last = node.index
-        for reader in graph.consumers[node.index]:
-            if reader not in reached:
-                reached.add(reader)
-                heapq.heappush(todo, reader)
     return numbers[last], mean
 
 
@@ -409,13 +395,6 @@ def _counting(graph: Graph, use: Use, total: int) -> tuple[int, ...]:
         axes |= {0} & {*fan} if len(fan) > 1 and len(shape) == 3 else set()
     axes |= {0} - {*use.fan_in, *use.fan_out} if use.picked else set()
     return tuple(sorted(axis for axis in axes if shape[axis] == total))
-
-
-def _origin(graph: Graph, node: int) -> int:
-    """The activation behind changes of shape."""
-    while graph.nodes[node].op in TRANSPARENT and graph.nodes[node].inputs:
-        node = graph.nodes[node].inputs[0].node
-    return node
 
 
 def _shared(

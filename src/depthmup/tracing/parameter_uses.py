@@ -5,7 +5,7 @@ with activations; the axes of those operations are then read back as the paramet
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -175,6 +175,14 @@ class Usage:
     def weights(self) -> frozenset[int]:
         """The nodes that no activation made: constants, and what single parameters became."""
         return self.constant | self.derived.keys()
+
+    def on_parameter(self, graph: Graph, start: int | Iterable[int]) -> list[int]:
+        """From a tensor made from a parameter back to it, without it: where it is multiplied."""
+
+        def before(this: Node) -> list[int]:
+            return [r.node for r in this.inputs if r.node in self.derived][:1]
+
+        return [this.index for this in graph.back(start, before) if this.op != "parameter"]
 
 
 @dataclass(slots=True)

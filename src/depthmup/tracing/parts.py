@@ -88,11 +88,9 @@ def _parameters(
 
 
 def _calls_giving(graph: Graph, ref: Ref, reader: int) -> Iterator[tuple[ModuleCall, int]]:
-    for call in graph.calls:
+    for call, index in graph.returned.get(ref, ()):
         if call.name and not call.first <= reader < call.end:
-            for index, output in enumerate(call.outputs):
-                if output == ref:
-                    yield call, index
+            yield call, index
 
 
 def _before(graph: Graph, usage: Usage, ref: Ref) -> Ref | None:
@@ -123,16 +121,23 @@ def _ranges(
             if index == reader and ref == tensor:
                 if node.inputs.count(ref) != 1:
                     return None
-                chosen.update(coordinates.unique().tolist())
+                chosen |= _distinct(coordinates, shape[-1])
                 continue
             moved = _moved(graph, node, ref, coordinates)
             if moved is None:
-                others.update(coordinates.unique().tolist())
+                others |= _distinct(coordinates, shape[-1])
             else:
                 todo += [(Ref(index, i), part) for i, part in enumerate(moved)]
     if not chosen or chosen & others:
         return None
     return tuple(_runs(sorted(chosen)))
+
+
+def _distinct(coordinates: Tensor, size: int) -> set[int]:
+    """The numbers below ``size`` that occur; marking them is far faster than sorting all."""
+    marked = torch.zeros(size, dtype=torch.bool, device="cpu")
+    marked[coordinates.reshape(-1).long()] = True
+    return set(marked.nonzero().reshape(-1).tolist())
 
 
 def _moved(graph: Graph, node: Node, ref: Ref, coordinates: Tensor) -> list[Tensor] | None:

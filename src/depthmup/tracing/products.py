@@ -8,6 +8,7 @@ it, whatever it feeds (a softmax, another nonlinearity, the output).
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from depthmup.tracing.branches import Residuals
 from depthmup.tracing.carriers import Carriers, carriers_of
@@ -265,9 +266,9 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
                 nodes.add(this.index)
             elif gained:  # a learned temperature, and the constants on it
                 gain = next(n for n in others if n in usage.derived)
-                number, where = _on_gain(graph, usage, gain)
-                scale *= number
-                nodes |= where
+                numbers = graph.factors.keys() & usage.on_parameter(graph, gain)
+                scale *= math.prod(graph.factors[n] for n in sorted(numbers, reverse=True))
+                nodes |= numbers
                 gains.add(usage.derived[gain])
             elif not (masked or gated or this.op in TRANSPARENT | _AROUND_LOGITS | {"cat"}):
                 continue
@@ -284,18 +285,6 @@ def _behind(graph: Graph, usage: Usage, product: Node, live: set[int]) -> _Way:
             )
         node = following
         path.append(node)
-
-
-def _on_gain(graph: Graph, usage: Usage, node: int) -> tuple[float, set[int]]:
-    """The constants on a parameter that multiplies, and where they stand."""
-    scale, nodes = 1.0, set[int]()
-    while graph.nodes[node].op != "parameter":
-        factor = graph.factors.get(node)
-        if factor is not None:
-            scale *= factor
-            nodes.add(node)
-        node = next(r.node for r in graph.nodes[node].inputs if r.node in usage.derived)
-    return scale, nodes
 
 
 def _way(graph: Graph, usage: Usage, ref: Ref) -> _Way:
@@ -331,12 +320,5 @@ def scaling_before(graph: Graph, usage: Usage, ref: Ref) -> frozenset[int]:
 
 def _is_softmax(graph: Graph, ref: Ref) -> bool:
     """Whether an operand is what a softmax gave, masked, dropped out or renormalized."""
-    index = ref.node
-    for _ in range(_WEIGHT_STEPS):
-        node = graph.nodes[index]
-        if node.op in _SOFTMAX - {"_log_softmax"}:
-            return True
-        if node.op not in _KEEPS_WEIGHTS or not node.inputs:
-            return False
-        index = node.inputs[0].node
-    return False
+    before = islice(graph.back(ref.node, _KEEPS_WEIGHTS), _WEIGHT_STEPS)
+    return any(node.op in _SOFTMAX - {"_log_softmax"} for node in before)

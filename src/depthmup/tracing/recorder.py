@@ -1,7 +1,7 @@
 """The recorder: writes down every ATen operation, what it read and what it made."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
     is_traceable_wrapper_subclass,
 )
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 from depthmup.tracing.graph import ModuleCall, Node, Ref
 from depthmup.tracing.operations import RESHAPES, SAME, SCALAR_MAPS
@@ -68,6 +68,16 @@ class Recorder(TorchDispatchMode):
     def refs(self, tree: Any) -> tuple[Ref, ...]:
         return tuple(self.ref(leaf) for leaf in tensors_of(tree))
 
+    def _as_refs(self, value: Any) -> Any:
+        """Arguments of an operation, with references in the place of tensors."""
+        if isinstance(value, Tensor):
+            return self.ref(value)
+        if type(value) in (tuple, list):
+            return type(value)(self._as_refs(item) for item in value)
+        if type(value) is dict:
+            return {key: self._as_refs(item) for key, item in value.items()}
+        return value
+
     def _append(
         self,
         op: str,
@@ -100,10 +110,10 @@ class Recorder(TorchDispatchMode):
         if isinstance(func, HigherOrderOperator):
             with self:
                 return _plain_operations(func)(*args, **kwargs)
-        inputs = self.refs((args, kwargs))
-        as_refs = tree_map(lambda x: self.ref(x) if isinstance(x, Tensor) else x, (args, kwargs))
+        inputs = tuple(self.ref(tensor) for tensor in _operands((args, kwargs)))
+        as_refs = self._as_refs((args, kwargs))
         result = func(*args, **kwargs)
-        outputs = tensors_of(result)
+        outputs = list(_operands(result))
         if not outputs:
             return result
         schema = func._schema
@@ -123,7 +133,7 @@ class Recorder(TorchDispatchMode):
             self.overwriting.add(index)
             for argument, value in zip(schema.arguments, args, strict=False):
                 if argument.alias_info is not None and argument.alias_info.is_write:
-                    for tensor in tensors_of(value):
+                    for tensor in _operands(value):
                         self._mutated[_storage(tensor)] = index
         return result
 
@@ -210,6 +220,17 @@ def _finite(tensor: Tensor) -> float | None:
 
 def tensors_of(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
+
+
+def _operands(value: Any) -> Iterator[Tensor]:
+    """The tensors among what an ATen operation takes or gives, which nests in plain types alone."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _operands(item)
+    elif isinstance(value, dict):
+        yield from _operands(list(value.values()))
 
 
 def _storage(tensor: Tensor) -> int:

@@ -7,13 +7,16 @@ half of a U): what layers add before it does not add up with what layers add beh
 """
 
 from dataclasses import replace
+from functools import partial
 
-from depthmup.tracing.branches import Branch, Residuals, Stream
+from depthmup.tracing.branches import Branch, Residuals, Stream, up_to
 from depthmup.tracing.graph import Graph, Node
 from depthmup.tracing.operations import LENGTHS, NORMALIZING, TRANSPARENT
 from depthmup.tracing.parameter_uses import How, Usage
 
 _ROOTS = LENGTHS | {"sqrt"}
+# From a division back to the root in it.
+_BEFORE_ROOTS = TRANSPARENT | {"clamp_min", "clamp", "add"}
 
 
 def with_stages(graph: Graph, usage: Usage, residuals: Residuals) -> Residuals:
@@ -51,13 +54,9 @@ def _norms(graph: Graph) -> set[int]:
 
 
 def _has_root(graph: Graph, node: Node) -> bool:
-    for ref in node.inputs:
-        this = graph.nodes[ref.node]
-        while this.op in TRANSPARENT | {"clamp_min", "clamp", "add"} and this.inputs:
-            this = graph.nodes[this.inputs[0].node]
-        if this.op in _ROOTS:
-            return True
-    return False
+    return any(
+        this.op in _ROOTS for ref in node.inputs for this in graph.back(ref.node, _BEFORE_ROOTS)
+    )
 
 
 def _stages(
@@ -65,11 +64,12 @@ def _stages(
 ) -> tuple[Stream, ...]:
     branches = [residuals.branches[index] for index in stream.branches]
     by_addition = {branch.addition: branch for branch in branches}
+    ends = cuts | by_addition.keys()
     stage_of: dict[int, int] = {}  # branch -> the first branch of its stage
     behind: dict[frozenset[int], int] = {}  # additions of a whole network -> the stage behind them
     depth: dict[int, int] = {}
     for branch in branches:
-        before = _before(graph, residuals, branch, by_addition, cuts)
+        before = _before(graph, residuals, branch, by_addition, ends)
         direct = before - networks
         depth[branch.index] = 1
         if branch.index in networks or not before:
@@ -101,22 +101,10 @@ def _before(
     residuals: Residuals,
     branch: Branch,
     by_addition: dict[int, Branch],
-    cuts: set[int],
+    ends: set[int],
 ) -> set[int]:
     """The branches that are added before this one, with nothing between that begins a stage."""
-    before: set[int] = set()
-    reached, todo = {branch.stream}, [branch.stream]
-    while todo:
-        node = todo.pop()
-        if node in by_addition:
-            before.add(by_addition[node].index)
-            continue
-        if node in cuts:
-            continue
-        for ref in graph.nodes[node].inputs:
-            # A branch inside another starts where that other starts.
-            inside = all(ref.node in residuals.branches[p].path for p in branch.parents)
-            if inside and ref.node not in reached:
-                reached.add(ref.node)
-                todo.append(ref.node)
-    return before
+    # A branch inside another starts where that other starts.
+    within = [residuals.branches[parent].path for parent in branch.parents]
+    reached = graph.back(branch.stream, partial(up_to, ends, within))
+    return {by_addition[node.index].index for node in reached if node.index in by_addition}

@@ -7,7 +7,7 @@ is chosen with it in mind, and multiplies each of the other terms as well.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from depthmup.tracing.graph import Graph
+from depthmup.tracing.graph import Graph, Node
 from depthmup.tracing.operations import HOMOGENEOUS
 from depthmup.tracing.parameter_uses import How, Usage
 from depthmup.tracing.products import Product, scaling_before
@@ -54,12 +54,9 @@ def find_terms(
 
 def _joint(graph: Graph, node: int, where: Mapping[int, object]) -> int | None:
     """The sum of logits that a tensor goes into unchanged but for its place, if there is one."""
-    while node not in where:
-        readers = graph.consumers[node]
-        if len(readers) != 1:
-            return None
-        this = graph.nodes[readers[0]]
-        if this.op not in _MOVES and this.index not in graph.factors:
-            return None
-        node = this.index
-    return node
+
+    def passes(this: Node, _: object) -> bool:
+        return this.op in _MOVES or this.index in graph.factors
+
+    behind = (this.index for this in graph.forward(node, passes, alone=True))
+    return next((n for n in (node, *behind) if n in where), None)

@@ -1,0 +1,88 @@
+"""Walks over a graph, back and forward, on forward passes whose order is known."""
+
+import pytest
+import torch
+from torch import nn
+
+from depthmup.planning import trace
+
+
+class Diamond(nn.Module):
+    """x -> relu -> (neg, exp) -> sum of both -> view: one tensor with two readers."""
+
+    def forward(self, x):
+        y = x.relu()
+        return (y.neg() + y.exp()).view(-1)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return trace(Diamond(), torch.zeros(2, 3))
+
+
+def names(nodes):
+    return [node.op for node in nodes]
+
+
+def at(graph, op):
+    (index,) = [node.index for node in graph.nodes if node.op == op]
+    return index
+
+
+def everything(node, held=()):
+    return True
+
+
+def operands(node):
+    return [ref.node for ref in node.inputs]
+
+
+def test_back_by_operations_follows_the_first_operand(graph):
+    view = at(graph, "view")
+    assert names(graph.back(view, {"view", "add", "neg"})) == ["view", "add", "neg", "relu"]
+
+
+def test_back_visits_each_node_once(graph):
+    visited = [node.index for node in graph.back(at(graph, "view"), operands)]
+    assert len(visited) == len(set(visited))
+    assert set(visited) == graph.ancestors(at(graph, "view"))
+
+
+def test_back_from_several_nodes_and_from_none(graph):
+    starts = [at(graph, "neg"), at(graph, "exp")]
+    assert sorted(names(graph.back(starts, {"neg"}))) == ["exp", "neg", "relu"]
+    assert not [*graph.back((), operands)]
+
+
+def test_forward_goes_in_the_order_in_which_nodes_ran(graph):
+    behind = [node.index for node in graph.forward(at(graph, "input"), everything)]
+    assert behind == sorted(behind)
+    assert names(graph.nodes[i] for i in behind) == ["relu", "neg", "exp", "add", "view"]
+
+
+def test_a_node_is_offered_when_all_that_it_is_made_from_has_been(graph):
+    def made_from_held(node, held):
+        return all(ref.node in held for ref in node.inputs)
+
+    def without_exp(node, held):
+        return node.op != "exp" and made_from_held(node, held)
+
+    relu = at(graph, "relu")
+    assert names(graph.forward(relu, made_from_held)) == ["neg", "exp", "add", "view"]
+    assert names(graph.forward(relu, without_exp)) == ["neg"]
+
+
+def test_alone_ends_where_a_tensor_has_several_readers(graph):
+    assert names(graph.forward(at(graph, "input"), everything, alone=True)) == ["relu"]
+    assert names(graph.forward(at(graph, "neg"), everything, alone=True)) == ["add", "view"]
+
+
+def test_the_origin_is_the_operation_behind_changes_of_shape(graph):
+    assert graph.origin(at(graph, "view")) == at(graph, "add")
+    assert graph.origin(at(graph, "exp")) == at(graph, "exp")
+
+
+def test_returned_calls_stand_outermost_last():
+    graph = trace(nn.Sequential(nn.Sequential(nn.ReLU())), torch.zeros(2))
+    calls = graph.returned[graph.outputs[0]]
+    assert [(call.name, index) for call, index in calls] == [("0.0", 0), ("0", 0), ("", 0)]
