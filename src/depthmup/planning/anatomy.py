@@ -14,7 +14,7 @@ from depthmup.planning.depth import StreamDepth, membership_of
 from depthmup.planning.experts import MixtureGrowth, mixture_sites, mixtures_of
 from depthmup.planning.own_constants import unattributed_note
 from depthmup.planning.pair import paired
-from depthmup.planning.parameters import ParameterPlace, located
+from depthmup.planning.parameters import ParameterPlace, parameter_places
 from depthmup.planning.repeated import repeated_inside, repeated_note, with_numbers_left
 from depthmup.planning.sites import Site, growing_sums, product_sites, temperatures
 from depthmup.planning.stages import by_stage
@@ -106,17 +106,17 @@ def anatomy(
     inside = repeated_inside(pair, reading.branching, membership, mixtures.parts)
     sites = [*with_numbers_left(pair, membership.sites, inside)]
     notes = [*reading.notes, *membership.notes, *repeated_note(inside)]
-    location = located(pair, reading, membership, mixtures.parts)
-    notes += location.notes
+    places, unsure = parameter_places(pair, reading, membership, mixtures.parts)
+    notes += unsure
     gains: tuple[str, ...] = ()
     if (comparison := reading.comparison) is not None:
         gains = temperatures(comparison)
         notes += [*growing_sums(comparison), *unattributed_note(comparison.own, pair.match)]
-        sites += weight_sites(comparison, location.places)
+        sites += weight_sites(comparison, places)
         sites += product_sites(comparison)
         sites += mixture_sites(pair, comparison, mixtures)
     return Anatomy(
-        places=location.places,
+        places=places,
         sites=tuple(sites),
         notes=tuple(notes),
         temperatures=gains,

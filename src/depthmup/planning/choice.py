@@ -1,7 +1,6 @@
 """The scheme of a plan: the one that was named, or the one that suits a model's blocks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from depthmup.planning.anatomy import Anatomy
 from depthmup.planning.experts import MixtureGrowth, not_covered
@@ -10,16 +9,13 @@ from depthmup.rules import DEPTH_MUP, Kind, RunRule, Scheme, completep, with_exp
 from depthmup.tracing import pattern_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
-    """The scheme of a plan, and notes on why it was chosen and what it does not cover."""
+def chosen_scheme(
+    named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy
+) -> tuple[Scheme, tuple[str, ...]]:
+    """The scheme that was named, or else the default for the model, with its rule of the run.
 
-    scheme: Scheme
-    notes: tuple[str, ...]
-
-
-def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anatomy) -> Choice:
-    """The scheme that was named, or else the default for the model, with its rule of the run."""
+    Notes say why it was chosen and what it does not cover.
+    """
     scheme, why = (named, "") if named is not None else _default(anatomy.places, anatomy.mixtures)
     if run is not None:
         scheme = with_run(scheme, run)
@@ -27,7 +23,7 @@ def chosen_scheme(named: Scheme | None, run: str | RunRule | None, anatomy: Anat
     notes += [why] if why else []
     notes += _positive_branch(anatomy.positive, scheme)
     notes += _shared_branch(anatomy.places, scheme)
-    return Choice(scheme=scheme, notes=tuple(notes))
+    return scheme, tuple(notes)
 
 
 def _default(

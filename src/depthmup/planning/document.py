@@ -5,18 +5,15 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from depthmup.planning.content import PlanContent
-from depthmup.planning.depth import StreamDepth
-from depthmup.planning.experts import MixtureGrowth
-from depthmup.planning.measured import Measured
-from depthmup.planning.own_init import OwnInit, OwnLaw
-from depthmup.planning.prescribe import Multiplier, Prescription
-from depthmup.planning.sites import Where
-from depthmup.rules import Family, Kind, Laws, Part, Power, Ratios, Role
-from depthmup.tracing import Hook
+from depthmup.planning.own_init import OwnInit
+from depthmup.rules import Power
 
 VERSION = 1
 
@@ -110,16 +107,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:
     _check_texts(content)
-    names = {f.name for f in fields(PlanContent)}
-    if content.keys() != names:
-        raise ValueError(f"expected the fields {', '.join(sorted(names))}")
-    values = _values(content)
-    _check_types(PlanContent, values)
-    hooks = [hook for part in values["multipliers"] for hook in part.hooks]
-    measured = (*values["base_init"].values(), *values["own_laws"].values())
-    for part in (*values["prescriptions"], *values["multipliers"], *hooks, *measured):
-        _check_types(type(part), {f.name: getattr(part, f.name) for f in fields(part)})
-    return values
+    plan = _value(PlanContent, content, "plan")
+    return {f.name: getattr(plan, f.name) for f in fields(plan)}
 
 
 def _check_texts(value: Any) -> None:
@@ -135,80 +124,43 @@ def _check_texts(value: Any) -> None:
             _check_texts(item)
 
 
-def _check_types(kind: type, values: Mapping[str, Any]) -> None:
-    """Refuse plain fields of another type: a factor that is a text fails when it is used."""
-    hints = {f.name: f.type for f in fields(kind)}
-    for name, value in values.items():
-        expected = hints[name]
-        if is_dataclass(expected):
-            parts = {f.name: getattr(value, f.name) for f in fields(value)}
-            _check_types(type(value), parts)
-        elif expected is float or (expected == (float | None) and value is not None):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and math.isfinite(value)):
-                raise ValueError(f"expected {name} to be a finite number; got {value!r}")
-        elif expected in (str, bool, int) and not isinstance(value, expected):
-            raise ValueError(f"expected {name} to be {expected}; got {value!r}")
-        elif expected in _TUPLES and not all(type(item) is _TUPLES[expected] for item in value):
-            raise ValueError(
-                f"expected {name} to be of {_TUPLES[expected].__name__}; got {value!r}"
-            )
+def _value(kind: Any, content: Any, name: str) -> Any:
+    """What JSON holds of a field of this type; a factor that is a text fails when it is used."""
+    parts = get_args(kind)
+    if kind == OwnInit | None:
+        return _own_init(content)
+    if kind is Power:  # exponents are texts, and those of zero are left out
+        return Power(**content)
+    if is_dataclass(kind):
+        cls: Any = kind
+        hints = _hints(cls)
+        if content.keys() != hints.keys():
+            raise ValueError(f"expected {name} to have the fields {', '.join(sorted(hints))}")
+        values = {field: _value(hints[field], content[field], field) for field in hints}
+        return cls(**values)
+    if get_origin(kind) is UnionType:
+        return None if content is None else _value(parts[0], content, name)
+    if get_origin(kind) is Mapping:
+        return {key: _value(parts[1], item, name) for key, item in content.items()}
+    if get_origin(kind) is tuple:
+        if type(content) is not list:
+            raise ValueError(f"expected {name} to be a list; got {content!r}")
+        kinds = parts[:1] * len(content) if parts[-1] is ... else parts
+        return tuple(_value(k, item, name) for k, item in zip(kinds, content, strict=True))
+    if issubclass(kind, Enum):
+        return kind(content)
+    if kind is float:
+        number = isinstance(content, int | float) and not isinstance(content, bool)
+        if not (number and math.isfinite(content)):
+            raise ValueError(f"expected {name} to be a finite number; got {content!r}")
+    elif type(content) is not kind:
+        raise ValueError(f"expected {name} to be of {kind.__name__}; got {content!r}")
+    return content
 
 
-_TUPLES: dict[Any, type] = {tuple[str, ...]: str, tuple[int, ...]: int}
-
-
-def _values(content: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **content,
-        "family": Family(content["family"]),
-        "prescriptions": tuple(map(_prescription, content["prescriptions"])),
-        "multipliers": tuple(map(_multiplier, content["multipliers"])),
-        "notes": tuple(content["notes"]),
-        "own_init": _own_init(content["own_init"]),
-        **{
-            field: {k: Measured(**v) for k, v in content[field].items()}
-            for field in ("base_init", "base_default", "model_init")
-        },
-        "depths": tuple(StreamDepth(**d) for d in content["depths"]),
-        "mixtures": tuple(MixtureGrowth(**m) for m in content["mixtures"]),
-        "own_laws": {k: OwnLaw(**v) for k, v in content["own_laws"].items()},
-    }
-
-
-def _prescription(content: dict[str, Any]) -> Prescription:
-    role = content["role"]
-    part = role["part"]
-    return Prescription(
-        **{
-            **content,
-            "names": tuple(content["names"]),
-            "shape": tuple(content["shape"]),
-            "base_shape": tuple(content["base_shape"]),
-            "branches": tuple(content["branches"]),
-            "role": Role(
-                **{**role, "kind": Kind(role["kind"]), "part": None if part is None else Part(part)}
-            ),
-            "ratios": Ratios(**content["ratios"]),
-            "family": Family(content["family"]),
-            "laws": Laws(**{k: Power(**v) for k, v in content["laws"].items()}),
-        }
-    )
-
-
-def _multiplier(content: dict[str, Any]) -> Multiplier:
-    return Multiplier(
-        **{
-            **content,
-            "where": Where(content["where"]),
-            "law": Power(**content["law"]),
-            "folds": tuple(content["folds"]),
-            "hooks": tuple(
-                Hook(**{**hook, "part": tuple(map(tuple, hook["part"]))})
-                for hook in content["hooks"]
-            ),
-        }
-    )
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _own_init(content: Any) -> OwnInit | None:

@@ -17,7 +17,7 @@ from depthmup.planning.prescribe import Prescription
 from depthmup.rules import Kind, Power
 from depthmup.tracing import pattern_of
 
-OwnInit: TypeAlias = str | Power | Mapping[str, "str | Power"]
+OwnInit: TypeAlias = str | Power | Mapping[str, str | Power]
 
 # How far from a law a measurement may lie (at 5 sigma, 1 tensor in 1.7 million is refused by
 # chance), and how much better than the next law it must be: differences of squared scores are twice

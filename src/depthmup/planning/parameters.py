@@ -45,18 +45,10 @@ class ParameterPlace:
     embeds: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
-    """The place of every parameter, and notes on those that no rule covers."""
-
-    places: tuple[ParameterPlace, ...]
-    notes: tuple[str, ...]
-
-
-def located(
+def parameter_places(
     pair: Pair, reading: Reading, membership: Membership, parts: Mapping[str, MixturePart]
-) -> Located:
-    """The place of every parameter."""
+) -> tuple[tuple[ParameterPlace, ...], tuple[str, ...]]:
+    """The place of every parameter, and notes on those that no rule covers."""
     notes: list[str] = []
     outside = _repeated_outside(pair, reading, membership, parts)
     if outside:
@@ -70,7 +62,7 @@ def located(
         notes += _unused(pair, reading)
         _refuse_mixed_inputs(pair, reading.comparison)
     notes += _mixed_growth(pair.growth)
-    return Located(places=places, notes=tuple(notes))
+    return places, tuple(notes)
 
 
 def _place(

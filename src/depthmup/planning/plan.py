@@ -382,8 +382,8 @@ def plan(
         read_before=options.facts,
         numbers=numbers_of(drawn),
     )
-    choice = chosen_scheme(given, options.run, compared)
-    scheme, run = choice.scheme, Ratios(batch=options.batch, duration=options.duration)
+    scheme, of_scheme = chosen_scheme(given, options.run, compared)
+    run = Ratios(batch=options.batch, duration=options.duration)
     prescriptions, multipliers = prescribe(
         compared,
         scheme,
@@ -412,7 +412,7 @@ def plan(
         family=family,
         prescriptions=prescriptions,
         multipliers=multipliers,
-        notes=(*compared.notes, *choice.notes, *of_decay, *caveat, *start.notes),
+        notes=(*compared.notes, *of_scheme, *of_decay, *caveat, *start.notes),
         one_minus_beta=scheme.run.one_minus_beta.at(run),
         log_beta2=scheme.run.log_beta2.at(run),
         own_init=own_init,

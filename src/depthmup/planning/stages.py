@@ -30,18 +30,23 @@ def by_stage(comparison: Comparison, base_of: Mapping[str, str]) -> Comparison:
         match = counterparts(Nesting.of(parts), Nesting.of(base_parts), base_of).streams
     except UnrelatedModels:
         return comparison
+    streams, base_streams = _whole(facts.residuals), _whole(base.residuals)
     apart: dict[int, int] = {}  # streams to take apart -> those of the base
     for index, stream in enumerate(facts.residuals.streams):
-        here = [i for i, s in enumerate(_whole(facts.residuals)) if s == index]
-        there = [match[i] for i in here]
-        others = {_whole(base.residuals)[i] for i in there}
+        pairs = [(i, match[i]) for i, of in enumerate(streams) if of == index]
+        base_stages = {j for _, j in pairs}
         ratios = {
             Fraction(parts.residuals.streams[i].depth, base_parts.residuals.streams[j].depth)
-            for i, j in zip(here, there, strict=True)
+            for i, j in pairs
         }
-        alone = len(others) == 1 and _whole(base.residuals).count(min(others)) == len(set(there))
-        if stream.stages and len(ratios) > 1 and alone and len(set(there)) == len(there):
-            apart[index] = min(others)
+        if not stream.stages or len(ratios) == 1:
+            continue  # it has no parts, or all grow alike
+        of_base = {base_streams[j] for j in base_stages}
+        if len(base_stages) < len(pairs) or len(of_base) > 1:
+            continue  # two stages are one in the base, or they are of several streams there
+        whole = min(of_base)
+        if base_streams.count(whole) == len(base_stages):
+            apart[index] = whole
     if not apart or len(set(apart.values())) < len(apart):
         return comparison
     return replace(
