@@ -139,7 +139,7 @@ def _refuse_mixed_inputs(pair: Pair, comparison: Comparison) -> None:
     What reads n growing coordinates learns at 1/n and what reads fixed ones at 1: one learning rate
     for both would let the fixed ones vanish.
     """
-    for name in pair.names.keys() - pair.roles.keys():
+    for name in [name for name in pair.names if name not in pair.roles]:
         base_uses = comparison.base.uses[pair.base_of[name]]
         for i, use in enumerate(comparison.facts.uses[name]):
             base_use = base_uses[min(i, len(base_uses) - 1)] if base_uses else use
