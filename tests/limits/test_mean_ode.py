@@ -164,18 +164,6 @@ def test_more_inputs_than_directions(make_steps):
     assert np.abs(one.kernel - other.kernel).max() < 1e-12
 
 
-def test_held_out_inputs_are_what_a_batch_would_see(make_steps):
-    steps = make_steps(4)
-    options = {"activation": "tanh", "lr": 0.5, "neurons": limits.Sobol(points=256)}
-    s = flat.mean_ode(steps, held_out=steps[2].inputs, **options)
-    assert np.allclose(s.held_out[2], s.outputs[2], rtol=0, atol=1e-6)
-    longer = flat.mean_ode([*steps, steps[2]], **options)
-    assert np.allclose(s.held_out[3], longer.outputs[3], rtol=0, atol=1e-6)
-    assert np.abs(s.held_out[3] - s.held_out[2]).max() > 1e-3
-    assert [r.shape for r in s.rms] == [(len(s.positions), 2)] * 3
-    assert np.allclose(np.diag(s.kernel).reshape(3, 2), [r[-1] ** 2 for r in s.rms], rtol=1e-3)
-
-
 COMMON = {"activation": "sin", "alpha": 1, "gamma": 0}
 FEATURES = {
     "norm": {"lr": 0.6, "rms_norm": True},

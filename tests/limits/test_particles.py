@@ -247,12 +247,3 @@ def test_bad_particles_and_batches(make_steps):
         limits.Particles(count=1000)
     with pytest.raises(ValueError, match="at least 2"):
         limits.Particles(populations=1)
-
-
-def test_an_explosion_is_a_result(reference):
-    few = limits.Particles(count=1024, populations=2)
-    s = flat.nonlinear(
-        reference * 2, activation="relu", depth=4, lr=1e90, alpha=0, gamma=0, particles=few
-    )
-    assert s.status.kind == "exploded"
-    assert np.isnan(s.outputs[-1]).all()

@@ -140,19 +140,6 @@ def test_both_algorithms_agree(make_steps, case, depth):
     assert same == np.allclose(plain.outputs, one.outputs, rtol=0, atol=1e-4)
 
 
-def test_backward_is_the_gradient_of_forward(make_steps):
-    """chi_r . df_r/dxi_r = (Q(0) Xi)_r, by central differences of held-out outputs."""
-    steps, step_size = make_steps(5), 1e-4
-    options = {"depth": 6, "lr_readout": 0.3} | UNEQUAL
-    s = flat.two_matrix(steps, history=True, **options)
-    eye = np.eye(3) * step_size
-    rows = np.concatenate([steps[2].inputs[0] + eye, steps[2].inputs[0] - eye])
-    f = flat.two_matrix(steps, held_out=rows, **options).held_out[2]
-    chi = steps[2].loss.gradient(s.outputs[2])[0]
-    slope = (f[:3] - f[3:]) / (2 * step_size) @ chi
-    assert np.abs(slope - (s.history.q[0] @ s.history.inputs)[4]).max() < 1e-10
-
-
 def local_slopes(depths, errors):
     return np.diff(np.log(errors)) / np.diff(np.log(depths))
 
@@ -425,18 +412,6 @@ def test_linear_neurons_need_no_sampling(reference, norm):
     assert gap < 2 * sampled.error_estimate
     public = limits.two_matrix(reference, depth=4, **common)
     assert np.abs(np.subtract(exact.outputs, public.outputs)).max() < 1e-12
-
-
-def test_an_explosion_is_a_result(reference):
-    for options in (
-        {"depth": 6, "lr": 1e60, "alpha": 0, "gamma": 0},
-        {"depth": 6, "lr": 1e60, "alpha": 0, "gamma": 0, "activation": "relu"},
-        {"depth": math.inf, "lr": 1e80, "alpha": 1, "gamma": 0},
-    ):
-        s = flat.two_matrix(reference * 2, **options)
-        assert s.status.kind == "exploded", options
-        assert s.status.step >= 1
-        assert np.isnan(s.outputs[-1]).all()
 
 
 @pytest.mark.parametrize(
