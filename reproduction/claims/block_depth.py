@@ -334,7 +334,7 @@ def _best(log2_lrs: Sequence[float], losses: "Array") -> float:
     """The least log loss over (a, eta), from losses (a, eta, seeds)."""
     import numpy as np
 
-    from depthmup.statistics import best_log_loss
+    from reproduction.claims.best import best_log_loss
 
     return float(
         # NaN at a multiplier at which nothing trains.

@@ -135,7 +135,7 @@ def gain(
     sweep: Sweep, store: Store, scheme: Scheme, accepted: Accepted, *, paper: str
 ) -> Comparison:
     """How the best loss changes from the base depth to the deepest, in natural logarithm."""
-    from depthmup.statistics import log_ratio_of_best
+    from reproduction.claims.best import log_ratio_of_best
 
     values, rates = losses_of(sweep, store, scheme), rates_of(sweep)
     depths, first = depths_of(sweep), base_depth(sweep)
@@ -237,7 +237,7 @@ def _fig11(setting: Setting) -> Experiment:
     grid = fig11_grid(setting)
 
     def conclude(store: Store) -> Conclusion:
-        from depthmup.statistics import log_ratio_of_best
+        from reproduction.claims.best import log_ratio_of_best
 
         study = judged(grid, store)
         ode, rule = (losses_of(grid, store, s)[-1] for s in (ODE, setting.depth_mup))

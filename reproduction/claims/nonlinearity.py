@@ -64,7 +64,7 @@ def _shared(setting: Setting) -> dict[str, Any]:
 
 def _worse(above: Sweep, below: Sweep, store: Store, *, what: str, paper: str) -> Comparison:
     """log of the ratio of two networks' best losses at the deepest depth, paired by seed."""
-    from depthmup.statistics import log_ratio_of_best
+    from reproduction.claims.best import log_ratio_of_best
 
     # (learning rates, seeds) each, at the deepest depth.
     a, b = (losses_of(sweep, store)[-1] for sweep in (above, below))

@@ -42,7 +42,7 @@ def needs_layers(sweep: Sweep, store: Store) -> bool:
     Above it a network without layers would do as well: what is measured there is how soon a table
     of pairs is learned, and training has not come to what the paper calls its end.
     """
-    from depthmup.statistics import best_log_loss
+    from reproduction.claims.best import best_log_loss
 
     at_base = losses_of(sweep, store, window=END, depths=[base_depth(sweep)])[0]
     return best_log_loss(sweep.design.log2_lrs, at_base) < math.log(entropies()[1])
@@ -169,7 +169,7 @@ def _multiplier_picture(
 
 def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str:
     """On which side of a = 1 the range comes from."""
-    from depthmup.statistics import log_ratio_of_best
+    from reproduction.claims.best import log_ratio_of_best
 
     ratios = {a: log_ratio_of_best(curve, curves[0]) for a, curve in curves.items() if a}
     said = [
@@ -180,7 +180,7 @@ def _by_multiplier(curves: "Mapping[int, tuple[Sequence[float], Array]]") -> str
 
 def gain(sweep: Sweep, store: Store, *, window: int) -> Estimate:
     """log(best loss at the largest depth / best loss at the base), each at its own best rate."""
-    from depthmup.statistics import log_ratio_of_best
+    from reproduction.claims.best import log_ratio_of_best
 
     ends = [depths_of(sweep)[-1], base_depth(sweep)]
     deep, base = losses_of(sweep, store, window=window, depths=ends)
@@ -226,7 +226,7 @@ def _fig15(setting: Setting) -> Experiment:
 
 def _by_window(sweep: Sweep, store: Store) -> Picture:
     """The best loss by depth, one line for each fifth of training."""
-    from depthmup.statistics import best_log_loss
+    from reproduction.claims.best import best_log_loss
     from reproduction.claims.panels import Axis, lines
 
     rows = []

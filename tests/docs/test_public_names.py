@@ -43,7 +43,7 @@ WITHOUT_SOURCE = {
     "this package's own, derived in docs/statistics.md, docs/adaptive.md and docs/check.md": {
         "depthmup": "next_runs",
         "depthmup.diagnostics": "likely_cause",
-        "depthmup.statistics": "best_log2_lr best_log_loss centre_error cost drift excess_loss "
+        "depthmup.statistics": "centre_error cost drift excess_loss "
         "loss_estimate next_round optima pooled_law rate_estimate",
     },
 }

@@ -10,7 +10,7 @@ from pytest import approx
 from valleys import NAMES, SHAPES, fitted
 
 from depthmup.records import Place
-from depthmup.statistics import Curves, best_log2_lr, best_log_loss, log_ratio_of_best, optima
+from depthmup.statistics import Curves, optima
 from depthmup.statistics.cost import centre_error
 
 universal = settings(max_examples=40, deadline=None)
@@ -385,29 +385,6 @@ class TestExcess:
     def test_an_optimum_at_an_edge_has_no_excess_loss(self):
         with pytest.raises(ValueError, match="inside the grid"):
             fitted(X, X).excess(0, [0.0])
-
-
-class TestBest:
-    def test_of_one_curve(self):
-        losses = np.exp(0.2 * (X[:, None] + 3.1) ** 2 - 2 + np.array([-0.1, 0.1]))
-        assert best_log_loss(X, losses) == approx(-2)
-        assert best_log2_lr(X, losses) == approx(-3.1)
-
-    def test_of_nothing_is_unknown(self):
-        assert np.isnan(best_log_loss(X, np.full((8, 2), inf)))
-
-    def test_what_moves_both_curves_cancels_in_their_ratio(self):
-        """Seeds that shift both by their level: the ratio has no error, each best loss has."""
-        level = np.array([-0.3, 0.1, 0.4])
-        above, below = (
-            (X, np.exp(0.2 * (X[:, None] + at) ** 2 + k + level)) for at, k in ((3.1, 1.0), (4, 0))
-        )
-        ratio = log_ratio_of_best(above, below)
-        assert (ratio.value, ratio.low, ratio.high) == approx((1, 1, 1))
-
-    def test_a_curve_that_never_trains_has_no_ratio(self):
-        fine = np.exp(0.2 * (X[:, None] + 3) ** 2 + np.zeros(2))
-        assert not log_ratio_of_best((X, np.full((8, 2), inf)), (X, fine)).known
 
 
 def test_seeds_of_a_size_that_never_trains_say_nothing_of_the_others():

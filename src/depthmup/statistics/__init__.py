@@ -3,7 +3,6 @@
 Plain arrays come in, estimates go out; nothing here knows where the numbers came from.
 """
 
-from depthmup.statistics.best import best_log2_lr, best_log_loss, log_ratio_of_best
 from depthmup.statistics.certificate import calibrate, check_asked
 from depthmup.statistics.cost import centre_error, cost
 from depthmup.statistics.curve import Curves
@@ -67,8 +66,6 @@ __all__ = [
     "Size",
     "Slope",
     "around",
-    "best_log2_lr",
-    "best_log_loss",
     "calibrate",
     "centre_error",
     "check_asked",
@@ -85,7 +82,6 @@ __all__ = [
     "jackknife_error",
     "judge",
     "local_slopes",
-    "log_ratio_of_best",
     "log_slope",
     "log_slopes",
     "looked_at",

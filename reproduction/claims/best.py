@@ -1,13 +1,14 @@
 """The best log losses of curves, and their ratios, paired by seeds."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from depthmup.records import UNKNOWN, Estimate
-from depthmup.statistics.curve import Curves
-from depthmup.statistics.intervals import Array, Numbers, around, jackknife_error, student
-from depthmup.statistics.optimum import optima
+from depthmup.statistics import Array, Curves, around, jackknife_error, optima, student
+
+Numbers = Sequence[float] | Array
 
 
 def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
@@ -22,17 +23,6 @@ def best_log_loss(log2_lrs: Numbers, losses: Array) -> float:
     """
     level = float(optima(Curves.of(log2_lrs, [losses])).log_loss[0])
     return level if math.isfinite(level) else math.nan
-
-
-def best_log2_lr(log2_lrs: Numbers, losses: Array) -> float:
-    """The optimum of one seed-averaged curve, from losses (learning rates, seeds).
-
-    Example:
-        >>> losses = np.exp(np.array([[4.0, 4.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]))
-        >>> abs(round(best_log2_lr([-2, -1, 0, 1], losses), 6))
-        0.0
-    """
-    return float(optima(Curves.of(log2_lrs, [losses])).at[0])
 
 
 def log_ratio_of_best(above: tuple[Numbers, Array], below: tuple[Numbers, Array]) -> Estimate:
