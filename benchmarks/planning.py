@@ -37,10 +37,22 @@ def peak_gigabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def plan_70b() -> str:
-    with torch.device("meta"):
-        model = llama(8192, 80, vocabulary=128256, head=128)
-        base = llama(1024, 8, vocabulary=128256, head=128)
+def deepseek(width: int, depth: int) -> torch.nn.Module:
+    """DeepSeek-V3, 671e9 parameters at 7168 x 61: 256 experts in a layer, 8 of them active."""
+    config = transformers.DeepseekV3Config(
+        hidden_size=width,
+        intermediate_size=width * 18 // 7,
+        moe_intermediate_size=width * 2 // 7,
+        num_hidden_layers=depth,
+        num_attention_heads=width // 56,
+        num_key_value_heads=width // 56,
+        use_cache=False,
+    )
+    return transformers.DeepseekV3ForCausalLM(config)
+
+
+def plan_time(name: str, model: torch.nn.Module, base: torch.nn.Module) -> str:
+    """How long a model on the meta device takes to be planned."""
     count = sum(p.numel() for p in model.parameters())
     start, cpu = time.perf_counter(), time.process_time()
     plan = depthmup.plan(
@@ -54,9 +66,23 @@ def plan_70b() -> str:
     peak = peak_gigabytes()
     branches = sum(m.where == "branch" for m in plan.multipliers)
     return (
-        f"A Llama of {count / 1e9:.1f}e9 parameters, {branches} branches, is planned in "
+        f"A {name} of {count / 1e9:.1f}e9 parameters, {branches} branches, is planned in "
         f"{seconds:.1f} s ({cpu:.1f} s of processor time) with {peak:.1f} GB."
     )
+
+
+def plan_70b() -> str:
+    with torch.device("meta"):
+        model, base = (
+            llama(*size, vocabulary=128256, head=128) for size in ((8192, 80), (1024, 8))
+        )
+    return plan_time("Llama", model, base)
+
+
+def plan_671b() -> str:
+    with torch.device("meta"):
+        model, base = deepseek(7168, 61), deepseek(1792, 8)
+    return plan_time("DeepSeek-V3", model, base)
 
 
 def step_ratio(rounds: int, steps: int = 4) -> str:
@@ -92,4 +118,4 @@ def step_ratio(rounds: int, steps: int = 4) -> str:
 
 
 def table(quick: bool) -> list[str]:
-    return [plan_70b(), "", step_ratio(3 if quick else 15)]
+    return [plan_70b(), plan_671b(), "", step_ratio(3 if quick else 15)]
