@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks import engines, scaling
 from benchmarks.subjects import BATCH, PEAKS
-from depthmup.reports.style import configured
+from depthmup.reports.theme import configured
 
 ORDER = [row for row in engines.ROWS if row not in PEAKS]
 

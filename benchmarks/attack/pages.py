@@ -157,7 +157,14 @@ def _check() -> Check:
             Exponent(**at, axis="depth", expected="0", outcome=Outcome.FAIL, estimate=slope)
         )
         sizes += [
-            Size(**at, width=8, depth=depth, value=float(depth**off), spread=0.1)
+            Size(
+                **at,
+                width=8,
+                depth=depth,
+                value=float(depth**off),
+                spread=0.1,
+                seeds=(float(depth**off),),
+            )
             for depth in (2, 4)
         ]
     return Check(

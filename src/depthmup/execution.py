@@ -9,6 +9,9 @@ from depthmup.records import worker_count
 if TYPE_CHECKING:
     from depthmup.sweep import Executor
 
+MOST_THREADS = 1024
+"""Of one process; at a hundred thousand torch ends by a segmentation fault."""
+
 Engine = Literal["auto", "native", "stacked", "reference"]
 
 
@@ -97,8 +100,10 @@ class Execution:
 
 
 def _check(execution: Execution) -> None:
-    if execution.threads < 1:
-        raise ValueError(f"Expected threads to be at least 1; got {execution.threads}.")
+    if not 1 <= execution.threads <= MOST_THREADS:
+        raise ValueError(
+            f"Expected threads to be from 1 to {MOST_THREADS:,}; got {execution.threads}."
+        )
     if not 0 <= execution.trial_seconds < math.inf:
         raise ValueError(
             f"Expected trial-seconds to be positive, or 0 for no limit; got "

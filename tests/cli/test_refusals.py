@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -222,6 +223,8 @@ REFUSALS = {
     "an exponent of many digits": ["--schemes", "1/" + "9" * 5000 + ",0"],
     "seeds beyond sense": ["--seeds", "100000000000"],
     "no threads": ["--threads", "0"],
+    "threads beyond sense": ["--threads", "100000"],
+    "a target beyond sense": ["--target", "width=8", "depth=1" + "0" * 400],
     "an unknown device": ["--device", "tpu-9"],
     "a device that is not there": ["--device", "cuda:99"],
     "TensorBoard in a file": ["--log", "tensorboard:/dev/null/x"],
@@ -282,3 +285,27 @@ def test_next_takes_each_axis_once(tmp_path, capsys):
     table.write_text("depth,layers,lr,loss\n8,8,0.1,1.0\n")
     assert main(["next", str(table), "--axes", "depth=depth", "depth=layers"]) == 2
     assert "depth stands twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".", "..", "a..b", ".mine", "a b"])
+def test_a_name_that_no_module_can_have(name, tmp_path, capsys):
+    words = ["transfer", "--model", f"{name}:make", *TINY, "--out", str(tmp_path / "out")]
+    assert main(words) == REFUSED
+    assert "Expected a module such as mine" in capsys.readouterr().err
+
+
+def test_a_link_to_nothing_is_named(own, tmp_path, capsys):
+    (tmp_path / "out").symlink_to(tmp_path / "gone")
+    assert main(["transfer", "--model", own(), *TINY, "--out", str(tmp_path / "out")]) == REFUSED
+    assert re.search(r"is a link to .*gone, which does not exist", capsys.readouterr().err)
+
+
+def test_python_without_docstrings_is_refused_before_training(tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-OO", "-m", "depthmup", "transfer", "--preset", "tiny"]
+    done = subprocess.run(
+        [*command, "--out", str(out)], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == REFUSED
+    assert "without -OO" in done.stderr
+    assert not out.exists()

@@ -10,6 +10,7 @@ from depthmup.records.certificate import BandPoint, Metrics, Slope
 from depthmup.reports import Page, certificate_section, certificate_text, page
 from depthmup.reports.certificate import certificate_headline, certificate_sentences
 from depthmup.reports.certificate_charts import excess_loss_chart
+from depthmup.reports.theme import Style
 
 
 def estimate(value, half=0.1):
@@ -139,7 +140,7 @@ def test_a_section_has_its_charts_and_escapes_its_strings(hostile):
 )  # fmt: skip
 def test_words_beside_near_rates_stand_on_their_outer_sides(base, sides):
     certificate = issued(optima=(optimum(256, 4, base), optimum(512, 8, base)))
-    spec = excess_loss_chart(certificate, width=250, height=200).to_dict()
+    spec = excess_loss_chart(certificate, style=Style(width=250, height=200)).to_dict()
     drawn = {}
     for layer in spec["layer"]:
         if isinstance(layer["mark"], dict) and layer["mark"]["type"] == "text":

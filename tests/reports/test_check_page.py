@@ -31,6 +31,7 @@ def check():
             depth=depth,
             value=float(depth**off),
             spread=0.1,
+            seeds=(float(depth**off),),
         )
         for k, off in enumerate((4.0, 0.3))
         for depth in (2, 4)

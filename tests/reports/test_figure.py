@@ -6,20 +6,21 @@ import re
 import pytest
 
 from depthmup.reports import check_figure, study_figure
-from depthmup.reports.figure import KINDS
+from depthmup.reports.theme import FIGURES
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FIGURES)
 @pytest.mark.parametrize("name", ["transfer", "loss"])
 def test_the_file_has_the_column_width_and_its_type(study, tmp_path, kind, name):
     path = tmp_path / f"{name}.svg"
     study_figure(study, name, kind=kind).save(path)
     picture = path.read_text(encoding="utf-8")
     width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', picture).group(1))
-    assert width == pytest.approx(72 * KINDS[kind].inches, abs=1)
+    assert width == pytest.approx(FIGURES[kind].width, abs=1)
+    assert FIGURES[kind].width / 72 == {"paper": 3.25, "slide": 5.5}[kind]
     sizes = {float(size) for size in re.findall(r'font-size="([\d.]+)px"', picture)}
-    assert sizes == {KINDS[kind].points}
-    assert (">2⁻" in picture) == (name == "transfer"), "rates are powers of two, as text"
+    assert sizes == {FIGURES[kind].type}
+    assert bool(re.search(r">(0\.\d+|\de-\d)<", picture)), "numbers are plain, as text"
     assert "Flat lines transfer" not in picture
 
 
@@ -76,12 +77,12 @@ def test_the_check_draws_the_predicted_exponent_dashed():
         outcome=Outcome.PASS, exponents=(exponent,), sizes=sizes,
     )  # fmt: skip
     figure = check_figure(check)
-    panel = json.loads(figure.chart.to_json())["concat"][0]
-    dashed, lines = panel["layer"]
+    spec = json.loads(figure.chart.to_json())
+    dashed, *lines = spec["concat"][0]["layer"]
     assert dashed["mark"]["strokeDash"]
-    drawn = [row["value"] for row in dashed["data"]["values"]]
+    drawn = [row["value"] for row in spec["datasets"][dashed["data"]["name"]]]
     assert drawn == pytest.approx([1, 2**-0.5, 0.5])
-    rows = lines["data"]["values"]
+    rows = spec["datasets"][lines[0]["data"]["name"]]
     assert {row["seed"] for row in rows} == {0, 1}
     first = [row["value"] for row in rows if row["size"] == 2]
     assert first[0] * first[1] == pytest.approx(1)

@@ -14,20 +14,8 @@ def at(value, half=0.1):
 
 def rows(chart):
     """All data that a chart draws."""
-    spec = chart.to_dict()
-    found = []
-
-    def walk(node):
-        if isinstance(node, dict):
-            found.extend(node.get("values", []) if "values" in node else [])
-            for value in node.values():
-                walk(value)
-        elif isinstance(node, list):
-            for value in node:
-                walk(value)
-
-    walk(spec)
-    return [row for row in found if isinstance(row, dict) and "octaves" in row]
+    found = [row for values in chart.to_dict()["datasets"].values() for row in values]
+    return [row for row in found if "octaves" in row]
 
 
 PREDICTED = Movement(
@@ -69,5 +57,5 @@ def test_a_panel_for_each_axis():
         axes=(along("depth", [(16, 2), (16, 4)]), along("width", [(16, 2), (32, 2)])),
     )  # fmt: skip
     chart = reports.prediction_chart(prediction)
-    assert len(chart.to_dict()["hconcat"]) == 2
+    assert len(chart.to_dict()["concat"]) == 2
     assert {row["size"] for row in rows(chart)} == {2, 4, 16, 32}

@@ -3,6 +3,7 @@
 import math
 import random
 from array import array
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -126,6 +127,29 @@ def test_randomness_and_threads_outside_stay_as_they_were():
     assert random.getstate() == states[1]
     assert np.random.get_state()[1].tolist() == states[2]  # noqa: NPY002
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("where", ["make", "batch"])
+def test_a_run_does_not_depend_on_what_an_earlier_one_set(where):
+    def setting(function):
+        def calls(*args, **named):
+            result = function(*args, **named)
+            torch.set_default_dtype(torch.float64)
+            torch.set_grad_enabled(False)
+            return result
+
+        return calls
+
+    alone, functions = run_trial(TRIAL, OWN), {"make": make, "batch": batch}
+    with suppress(Exception):  # it may well not train
+        run_trial(TRIAL, Model(**{**functions, where: setting(functions[where])}))
+    try:
+        assert torch.get_default_dtype() is torch.float32
+        assert torch.is_grad_enabled()
+        assert run_trial(TRIAL, OWN).losses == alone.losses
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
 
 
 @pytest.mark.parametrize("name", ["muon", "muon-rms", "sgd", "rmsprop"])

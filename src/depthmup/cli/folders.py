@@ -15,6 +15,11 @@ RESULTS = ("results.sqlite", "report.html", "summary.json", "certificate.json")
 
 def prepare_folder(folder: Path, *, results: Sequence[str] = RESULTS) -> None:
     """Make the folder, or say why results could not be stored there."""
+    if folder.is_symlink() and not folder.exists():
+        raise ValueError(
+            f"Expected --out to be a folder; {folder} is a link to {os.readlink(folder)}, which "
+            "does not exist. Make that folder, or name another."
+        )
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

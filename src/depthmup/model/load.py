@@ -126,6 +126,11 @@ def _module(name: str) -> ModuleType:
         finally:
             sys.path.pop(0)
         return module
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(
+            f"Expected a module such as mine or mine.parts, or the path of a file such as "
+            f"path/to/mine.py; got {name!r}."
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)

@@ -63,7 +63,7 @@ class Size:
     depth: int
     value: float
     spread: float
-    seeds: tuple[float, ...] = ()
+    seeds: tuple[float, ...]
     along: Mapping[str, int] = field(default_factory=dict)
 
     def at(self, axis: str) -> int:

@@ -1,5 +1,6 @@
 """Packages that only some work needs, and the extras that install them."""
 
+import sys
 from importlib.util import find_spec
 
 EXTRAS = {
@@ -37,6 +38,7 @@ def need(what: str, *packages: str) -> None:
 
     Raises:
         ModuleNotFoundError: with the command that installs them.
+        ValueError: Python runs without docstrings, and the work needs them.
 
     Example:
         >>> need("A page", "json")
@@ -48,6 +50,11 @@ def need(what: str, *packages: str) -> None:
     for name in packages:
         if find_spec(name) is None:
             raise ModuleNotFoundError(without(what, name))
+    if sys.flags.optimize > 1 and "altair" in packages:
+        raise ValueError(
+            f"{what} needs altair, which reads its own docstrings: run Python without -OO and "
+            "PYTHONOPTIMIZE=2."
+        )
 
 
 def without(what: str, package: str) -> str:

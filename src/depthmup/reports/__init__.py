@@ -1,9 +1,15 @@
 """From a finished study to pages, charts, tables and files. No torch; Altair only when drawing."""
 
 from depthmup.records.codec import strict
-from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import certificate_section, certificate_text
-from depthmup.reports.charts import CHARTS, drift, loss_against_rate, rate_panel
+from depthmup.reports.charts import (
+    CHARTS,
+    drift,
+    loss_against_rate,
+    loss_against_size,
+    optimum_against_size,
+    rate_panel,
+)
 from depthmup.reports.dataframes import Frames, to_pandas
 from depthmup.reports.export import FORMATS, export
 from depthmup.reports.figure import Figure, certificate_figure, check_figure, study_figure

@@ -9,6 +9,7 @@ from depthmup.records.certificate import size_text
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
 from depthmup.reports.sentences import interval, number
+from depthmup.reports.theme import PAGE
 
 _MOVES = {
     Verdict.TRANSFERS: "The base's {} transfers",
@@ -171,7 +172,7 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
                 title="The law, up to the target",
                 lead=f"Dots: the best {tuned.name} of each size, with its 90% interval over seeds."
                 + (fitted if issued else ""),
-                chart=law_chart(certificate, width="container"),
+                chart=law_chart(certificate, style=PAGE),
             )
         )
     if certificate.penalty_curve:
@@ -183,7 +184,7 @@ def certificate_section(certificate: Certificate, *, name: str = "certificate") 
                     f"The loss above the best at {size_text(certificate.target)}, as predicted, "
                     f"with its 90% band. Blue: where the best {tuned.name} is expected."
                 ),
-                chart=excess_loss_chart(certificate, width="container"),
+                chart=excess_loss_chart(certificate, style=PAGE),
             )
         )
     axes = tuple(certificate.base)

@@ -6,187 +6,127 @@ from typing import Any
 
 from depthmup.records import Certificate, Optimum
 from depthmup.records.certificate import size_name
-from depthmup.reports.chart_layers import WINDOW, Width, data, known, tip_title
+from depthmup.reports.axes import Axis, plain, size_axis
+from depthmup.reports.by_size import against_size
+from depthmup.reports.chart import Chart, Layer, draw, known
 from depthmup.reports.study_rows import Row
-from depthmup.reports.theme import BAND, INK, MUTED, configured
+from depthmup.reports.theme import BAND, BLUE, INK, MUTED, SCREEN, Style
 
-BLUE = "#0072b2"
 CAP = 4.0
 """The chart of excess loss ends at this many times the largest value of interest, since near
 divergence it grows without bound and would squash the rest."""
 
 
-_BESIDE: Mapping[str, Mapping[str, Any]] = {
-    "right": {"align": "left", "dx": 5},
-    "left": {"align": "right", "dx": -5},
-}
-"""How words stand on a side of a line."""
-
-
-def law_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
-    """The best log2 learning rate against size, the fitted law and its 90% band, to the target.
-
-    Args:
-        certificate: an issued one.
-        width: in pixels, or "container".
-        height: in pixels.
-    """
-    import altair as alt
-
+def law_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
+    """The best value against size, the fitted law and its 90% band, to the target."""
     axis, positions, target = _positions(certificate)
-    points, band, domain = _law_rows(certificate, positions)
-    ticks = sorted({*positions, target})
-    x = alt.X(
-        "x:Q",
-        title=axis,
-        scale=alt.Scale(type="log", base=2, domain=[ticks[0] / 1.12, ticks[-1] * 1.12], nice=False),
-        axis=alt.Axis(values=ticks, format=".3~g", grid=False),
-    )
-    y = alt.Y(
-        "value:Q",
-        title=tip_title(f"best log2 {certificate.tuned.name}"),
-        scale=alt.Scale(domain=domain, nice=False, zero=False),
-        axis=alt.Axis(format="~g"),
-    )
-    y_low = alt.Y("low:Q", title=tip_title(f"best log2 {certificate.tuned.name}"))
-    law, dots = alt.Chart(data(band)), alt.Chart(data(points))
-    predicted = []
+    points, band, (low, high) = _law_rows(certificate, positions)
+    name, unit = certificate.tuned.name, certificate.rate_unit
+    aims = []
     if certificate.predicted.known:
         p = certificate.predicted
-        predicted = [{"x": target, "value": p.value, "low": p.low, "high": p.high}]
-    aim = alt.Chart(data(predicted))
-    what = tip_title(f"log2 {certificate.tuned.name}")
-    tips = [
-        alt.Tooltip("size:N"),
-        alt.Tooltip("measured:Q", title=f"best {what}", format=".3f"),
-        alt.Tooltip("place:N"),
-    ]
-    return configured(
-        alt.layer(
-            law.mark_area(color=BAND, opacity=0.75).encode(x=x, y=y_low, y2="high:Q"),
-            law.mark_line(color=MUTED, strokeDash=[5, 4], strokeWidth=1.4).encode(x=x, y=y),
-            dots.mark_rule(color=BLUE, strokeWidth=1.6).encode(x=x, y=y_low, y2="high:Q"),
-            dots.mark_point(color=BLUE, filled=True, size=70, opacity=1).encode(
-                x=x, y=y, tooltip=tips
-            ),
-            aim.mark_rule(color=INK, strokeWidth=2).encode(x=x, y=y_low, y2="high:Q"),
-            aim.mark_point(
-                shape="diamond", size=130, fill="white", stroke=INK, strokeWidth=2, opacity=1
-            ).encode(x=x, y=y),
-        )
-        .add_params(alt.param(name=WINDOW, value=0))
-        .properties(
-            width=width,
-            height=height,
-            description=(
-                f"Best {certificate.tuned.name} against size with the fitted law, up to the target"
-            ),
-            title=alt.TitleParams(
-                text="The law, and what it predicts at the target",
-                subtitle=["Dots: measured. Diamond: predicted. Grey: 90% band of the law."],
-            ),
-        )
-    )  # fmt: skip
+        value, least, most = (unit * 2.0**v for v in (p.value, p.low, p.high))
+        aims = [{"x": target, "value": value, "band_low": least, "band_high": most}]
+    chart = against_size(
+        x=size_axis(axis, [*positions, target]),
+        y=plain(Axis(low=low + math.log2(unit), high=high + math.log2(unit)), f"best {name}"),
+        points=points,
+        lines=(),
+        by="scheme",
+        colours={certificate.scheme: BLUE},
+        shapes={certificate.scheme: "circle"},
+        bands=band,
+        dashed=band,
+        aims=aims,
+        tips=[
+            ("size", "size", ""),
+            ("best", f"best {name}", ".3~g"),
+            ("measured", "its log2", ".3f"),
+            ("place", "place", ""),
+        ],
+        description=f"Best {name} against size with the fitted law, up to the target",
+        title="The law, and what it predicts at the target",
+        subtitle=["Dots: measured. Diamond: predicted. Grey: 90% band of the law."],
+    )
+    return draw(chart, style)
 
 
-def excess_loss_chart(certificate: Certificate, *, width: Width = 560, height: int = 320) -> Any:
-    """The predicted excess loss of each learning rate at the target, with its 90% band.
-
-    Args:
-        certificate: an issued one.
-        width: in pixels, or "container".
-        height: in pixels.
-    """
-    import altair as alt
-
+def excess_loss_chart(certificate: Certificate, *, style: Style = SCREEN) -> Any:
+    """The predicted excess loss of each learning rate at the target, with its 90% band."""
     rows, top = _excess_rows(certificate)
-    p, at_base = certificate.predicted, tip_title(f"log2 {certificate.tuned.name} at the base")
-    what = tip_title(f"log2 {certificate.tuned.name}")
-    ends = [row["x"] for row in rows]
-    x = alt.X(
-        "x:Q",
-        title=at_base,
-        scale=alt.Scale(domain=[min(ends), max(ends)], nice=False, zero=False),
-        axis=alt.Axis(format="~g", grid=False),
-    )
-    y = alt.Y(
-        "value:Q",
-        title="loss above the best",
-        scale=alt.Scale(domain=[0, top], nice=False),
-        axis=alt.Axis(format=".2~p"),
-    )
-    curve = alt.Chart(data(rows))
-    lines = alt.Chart(data(_rates(certificate)))
-    at_top = {"y": alt.value(10)}
-    return configured(
-        alt.layer(
-            alt.Chart(data([{"low": p.low, "high": p.high}]))
-            .mark_rect(color=BLUE, opacity=0.12)
-            .encode(x=alt.X("low:Q", title=at_base), x2="high:Q"),
-            curve.mark_area(color=BAND, opacity=0.75, clip=True).encode(
-                x=x, y=alt.Y("low:Q", title="loss above the best"), y2="high:Q"
-            ),
-            curve.mark_line(color=INK, strokeWidth=2, clip=True).encode(
-                x=x,
-                y=y,
-                tooltip=[
-                    alt.Tooltip("x:Q", title=what, format=".2f"),
-                    alt.Tooltip("excess:Q", title="loss above the best", format=".2~p"),
-                ],
-            ),
-            lines.mark_rule(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2).encode(x=x),
+    p, name, unit = certificate.predicted, certificate.tuned.name, certificate.rate_unit
+    log2 = [math.log2(row["x"]) for row in rows]
+    marks = _rates(certificate)
+    best = [{"low": unit * 2.0**p.low, "high": unit * 2.0**p.high}]
+    grey = {"color": MUTED}
+    curve: dict[str, Any] = {"x": "x", "rows": rows}
+    chart = Chart(
+        layers=[
+            Layer(mark="rect", rows=best, x="low", x2="high",
+                  look={"color": BLUE, "opacity": 0.12}),
+            Layer(mark="area", **curve, y="low", y2="high",
+                  look={"color": BAND, "opacity": 0.75, "clip": True}),
+            Layer(mark="line", **curve, y="value",
+                  look={"color": INK, "strokeWidth": 2, "clip": True},
+                  tips=[("x", name, ".3~g"), ("log2", "its log2", ".2f"),
+                        ("excess", "loss above the best", ".2~p")]),
+            Layer(mark="rule", rows=marks, x="x",
+                  look={"strokeDash": [5, 4], "strokeWidth": 1.2, **grey}),
             # Lines that are near each other have their words on their outer sides.
-            *(
-                lines.transform_filter(alt.datum.outside == side)
-                .mark_text(**beside, fontSize=12, color=MUTED)
-                .encode(x=x, text="text:N", **at_top)
-                for side, beside in _BESIDE.items()
-            ),
-        )
-        .add_params(alt.param(name=WINDOW, value=0))
-        .properties(
-            width=width,
-            height=height,
-            description=(
-                f"Predicted loss above the best at the target against {certificate.tuned.name}"
-            ),
-            title=alt.TitleParams(
-                text=f"What {certificate.tuned.one} costs at the target",
-                subtitle=[
-                    "Grey: 90% band. Blue: interval of the predicted best "
-                    f"{certificate.tuned.name}."
-                ],
-            ),
-        )
+            Layer(mark="text", rows=marks, x="x", text="text", where="datum.outside === 'right'",
+                  look={"align": "left", "dx": 5, "y": 10, **grey}),
+            Layer(mark="text", rows=marks, x="x", text="text", where="datum.outside === 'left'",
+                  look={"align": "right", "dx": -5, "y": 10, **grey}),
+        ],
+        x=plain(Axis(low=min(log2), high=max(log2)), f"{name} at the base", grid=False),
+        y=Axis(title="loss above the best", low=0, high=top, format=".2~p"),
+        description=f"Predicted loss above the best at the target against {name}",
+        title=f"What {certificate.tuned.one} costs at the target",
+        subtitle=[f"Grey: 90% band. Blue: interval of the predicted best {name}."],
     )  # fmt: skip
+    return draw(chart, style)
 
 
 def _law_rows(
     certificate: Certificate, positions: Sequence[float]
-) -> tuple[list[Row], list[Row], list[float]]:
-    """Measured optima, the fitted law with its band, and what the vertical axis has to hold."""
-    points: list[Row] = [
-        {
-            "x": x,
-            "value": o.log2_lr.value + (moved := _moved(certificate, o, x)),
-            "low": _drawn(o.log2_lr.low, o.log2_lr.value) + moved,
-            "high": _drawn(o.log2_lr.high, o.log2_lr.value) + moved,
-            "measured": o.log2_lr.value,
-            "size": size_name(o.size),
-            "place": o.place.value,
-        }
-        for o, x in zip(certificate.optima, positions, strict=True)
-        if o.log2_lr.known
-    ]
-    band: list[Row] = [
-        {"x": _along(certificate, p.at), "value": p.value, "low": p.low, "high": p.high}
-        for p in certificate.law
-    ]
-    values = [v for row in (*points, *band) for v in (row["value"], row["low"], row["high"])]
-    values = [v for v in values if known(v)]
-    low, high = (min(values), max(values)) if values else (-1.0, 1.0)
-    air = max(0.25, 0.08 * (high - low))
-    return points, band, [low - air, high + air]
+) -> tuple[list[Row], list[Row], tuple[float, float]]:
+    """Measured optima, the fitted law with its band, and the log2 that the axis has to hold."""
+    unit = certificate.rate_unit
+    points: list[Row] = []
+    band: list[Row] = []
+    held: list[float] = []
+    for o, x in zip(certificate.optima, positions, strict=True):
+        if not o.log2_lr.known:
+            continue
+        moved, at = _moved(certificate, o, x), o.log2_lr
+        value, low, high = (
+            v + moved for v in (at.value, _drawn(at.low, at.value), _drawn(at.high, at.value))
+        )
+        held += [value, low, high]
+        points.append(
+            {
+                "x": x,
+                "value": unit * 2.0**value,
+                "band_low": unit * 2.0**low,
+                "band_high": unit * 2.0**high,
+                "best": unit * 2.0**at.value,
+                "measured": at.value,
+                "scheme": certificate.scheme,
+                "mark": certificate.scheme,
+                "size": size_name(o.size),
+                "place": o.place.value,
+            }
+        )
+    for p in certificate.law:
+        held += [p.value, p.low, p.high]
+        centre, least, most = (unit * 2.0**v for v in (p.value, p.low, p.high))
+        band.append(
+            {"x": _along(certificate, p.at), "centre": centre, "least": least, "most": most}
+        )
+    held = [v for v in held if known(v)]
+    least, most = (min(held), max(held)) if held else (-1.0, 1.0)
+    air = max(0.25, 0.08 * (most - least))
+    return points, band, (least - air, most + air)
 
 
 def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
@@ -195,7 +135,8 @@ def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
     top = CAP * max(v for v in matters if math.isfinite(v))
     rows: list[Row] = [
         {
-            "x": p.at,
+            "x": certificate.rate_unit * 2.0**p.at,
+            "log2": p.at,
             "value": min(p.value, top),
             "low": min(p.low, top),
             "high": min(p.high, top),
@@ -208,13 +149,13 @@ def _excess_rows(certificate: Certificate) -> tuple[list[Row], float]:
 
 def _rates(certificate: Certificate) -> list[Row]:
     """The rates to mark: the predicted one, and the base's own where it is another."""
-    predicted = certificate.predicted.value
-    marks: list[Row] = [{"x": predicted, "text": "predicted", "outside": "right"}]
+    predicted, unit = certificate.predicted.value, certificate.rate_unit
+    marks: list[Row] = [{"x": unit * 2.0**predicted, "text": "predicted", "outside": "right"}]
     base = (o.log2_lr for o in certificate.optima if o.size == certificate.base and o.log2_lr.known)
     at_base = next(base, None)
     if at_base is not None and abs(at_base.value - predicted) > 1e-9:
-        below = at_base.value < predicted
-        marks.append({"x": at_base.value, "text": "base", "outside": "left" if below else "right"})
+        below, x = at_base.value < predicted, unit * 2.0**at_base.value
+        marks.append({"x": x, "text": "base", "outside": "left" if below else "right"})
         marks[0]["outside"] = "right" if below else "left"
     return marks
 

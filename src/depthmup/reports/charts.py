@@ -1,30 +1,26 @@
-"""The charts of a study, one definition for the page and for files.
+"""The charts of a study, one definition for the page, for files and for papers."""
 
-Every chart holds all windows of training and shows the one that its parameter ``window_index``
-names: the last, unless a slider says otherwise. Altair is imported inside the functions, so that
-importing this module costs nothing.
-"""
-
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from depthmup.records import Place, Study
-from depthmup.reports.by_size import loss_against_size, optimum_against_size
-from depthmup.reports.chart_layers import (
-    CROSS,
-    Width,
-    band_of,
-    data,
-    hollow,
-    known,
-    optimum_tips,
-    same,
-    scale_of,
-    shown,
-    tip_title,
-    window_param,
+from depthmup.reports import theme
+from depthmup.reports.axes import (
+    Axis,
+    best_loss_axis,
+    change_axis,
+    optimum_axis,
+    rate_axis,
+    size_axis,
+    spread,
+    study_loss_axis,
 )
-from depthmup.reports.sentences import folded, number
+from depthmup.reports.by_rate import against_rate
+from depthmup.reports.by_size import against_size
+from depthmup.reports.chart import Chart, Layer, Tip, band_of, draw, draw_together, known
+from depthmup.reports.sentences import folded, is_larger_better, number
 from depthmup.reports.study_rows import (
     Row,
     base_size,
@@ -35,16 +31,34 @@ from depthmup.reports.study_rows import (
     transfer_rows,
     transfers,
 )
-from depthmup.reports.style import Axis, rate_axis, size_colours, study_loss_axis
-from depthmup.reports.theme import BAND, INK, MUTED, configured, tone
+from depthmup.reports.theme import BAND, MUTED, SCREEN, Style, tone
 
 
-def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
-    """Loss against log2 of what is tuned: one panel per scheme, one line per size.
+def size_colours(study: Study) -> dict[float, str]:
+    """A colour per depth (or width), small light to large dark."""
+    measured = sizes(study)
+    return dict(zip(measured, theme.ramp(len(measured)), strict=True))
+
+
+def scheme_colours(study: Study) -> dict[str, str]:
+    """A colour per scheme, by its name; colours repeat after seven."""
+    names = [t.scheme for t in transfers(study)]
+    return dict(zip(names, theme.palette(len(names)), strict=True))
+
+
+def scheme_shapes(study: Study) -> dict[str, str]:
+    """A shape per scheme, by its name; shapes repeat after seven."""
+    names = [t.scheme for t in transfers(study)]
+    return dict(zip(names, theme.shapes(len(names)), strict=True))
+
+
+def loss_against_rate(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+    """Loss against what is tuned: one panel per scheme, one line per size.
 
     Args:
         study: to be drawn.
         window: index of the window of training; by default a parameter of the chart selects it.
+        style: of a page, a paper or a slide; its size is that of a panel.
 
     Returns:
         The chart.
@@ -55,43 +69,31 @@ def loss_against_rate(study: Study, *, window: int | None = None) -> Any:
         >>> len(loss_against_rate(example_study()).concat)  # a panel for each scheme
         2
     """
-    import altair as alt
-
     schemes = transfers(study)
-    panels = [
-        rate_panel(study, t.scheme, legend=True).properties(
-            title=alt.TitleParams(text=t.title, subtitle=t.verdict.value, fontSize=13, offset=6)
-        )
-        for t in schemes
-    ]
-    return configured(
-        alt.concat(*panels, columns=2 if len(schemes) > 1 else 1, spacing=26)
-        .add_params(window_param(study, window))
-        .properties(
-            title=alt.TitleParams(
-                text=f"Where the minima line up, {study.tuned.the} transfers",
-                subtitle=[
-                    f"Training loss against {study.tuned.name}. "
-                    "Diamonds: the optimum, with its interval.",
-                    f"Dashed: the optimum at {study.axis} {base_size(study)}. "
-                    "Crosses on top: every seed diverged.",
-                ],
-            )
-        )
+    chosen = window_of(study, window)
+    return draw_together(
+        [rate_chart(study, t.scheme, window=chosen) for t in schemes],
+        style,
+        columns=2 if len(schemes) > 1 else 1,
+        title=f"Where the minima line up, {study.tuned.the} transfers",
+        subtitle=[
+            f"Training loss against {study.tuned.name}. Diamonds: the optimum, with its interval.",
+            f"Dashed: the optimum at {study.axis} {base_size(study):.10g}. "
+            "Crosses on top: every seed diverged.",
+        ],
     )
 
 
 def rate_panel(
-    study: Study, scheme: str, *, width: Width = 330, height: int = 270, legend: bool = False
+    study: Study, scheme: str, *, window: int | None = None, style: Style = SCREEN
 ) -> Any:
-    """One scheme's panel of ``loss_against_rate``, without the parameter that selects the window.
+    """One scheme's panel of ``loss_against_rate``.
 
     Args:
         study: to draw.
         scheme: name of the variant.
-        width: in pixels, or "container".
-        height: in pixels.
-        legend: whether to show the colours of the sizes.
+        window: index of the window of training shown first, by default the last.
+        style: of a page, a paper or a slide.
 
     Returns:
         The chart.
@@ -101,192 +103,301 @@ def rate_panel(
         >>> type(rate_panel(example_study(), "depth-mup")).__name__
         'LayerChart'
     """
-    import altair as alt
-
-    name, losses = study.tuned.name, study_loss_axis(study)
-    points, best, top = _panel_rows(study, scheme, losses)
-    x, y, colour = _panel_encodings(study, losses, top, legend=legend)
-    axis = study.axis
-    tips = [
-        alt.Tooltip(f"{axis}:O"),
-        alt.Tooltip(f"{study.tuned.column}:Q", title=tip_title(f"log2 {name}"), format="~g"),
-        alt.Tooltip("loss:Q", format=".4~g"),
-        alt.Tooltip("low:Q", title="from", format=".4~g"),
-        alt.Tooltip("high:Q", title="to", format=".4~g"),
-        alt.Tooltip("seeds:Q"),
-        alt.Tooltip("diverged:Q"),
-    ]
-    every = alt.Chart(data(points)).transform_filter(shown()).encode(x=x, color=colour)
-    lost = f"!isValid(datum.loss) || datum.loss > {losses.high!r}"
-    optimum = alt.Chart(data(best)).transform_filter(shown())
-    reference = optimum.transform_filter(f"datum.{axis} === {base_size(study)}")
-
-    layers = [
-        reference.mark_rule(strokeDash=[5, 4], color=MUTED, strokeWidth=1.2).encode(x=x),
-        every.mark_area(opacity=0.12, clip=True).encode(
-            y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", detail=f"{axis}:O"
-        ),
-        every.mark_line(strokeWidth=2, clip=True).encode(y=y, detail=f"{axis}:O"),
-        every.transform_filter(f"!({lost})")
-        .mark_point(size=26, strokeWidth=1.4, opacity=1, clip=True)
-        .encode(y=y, tooltip=tips, fill=hollow("datum.diverged > 0", colour)),
-        every.transform_filter(lost)
-        .mark_point(size=24, strokeWidth=1.6, opacity=1)
-        .encode(
-            y=alt.Y("mark:Q", **same(y)),
-            tooltip=tips,
-            shape=alt.condition(
-                "isValid(datum.loss)", alt.value("triangle-up"), alt.value(CROSS)
-            ),
-        ),
-        optimum.mark_line(color=INK, strokeWidth=1.1, opacity=0.75).encode(
-            x=x, y=y, order=f"{axis}:Q"
-        ),
-        optimum.mark_rule(strokeWidth=1.6, color=INK, opacity=0.7).encode(
-            x=alt.X("band_low:Q", **same(x)), x2="band_high:Q", y=y
-        ),
-        optimum.mark_point(
-            shape="diamond", size=95, stroke=INK, strokeWidth=1.2, filled=True, opacity=1
-        ).encode(
-            x=x, y=y, fill=colour, tooltip=optimum_tips(alt, study)
-        ),
-    ]  # fmt: skip
-    return alt.layer(*layers).properties(
-        width=width,
-        height=height,
-        description=f"Training loss against {name} by {axis}: {title_of(study, scheme)}",
-    )
+    return draw(rate_chart(study, scheme, window=window_of(study, window)), style)
 
 
-def _panel_rows(study: Study, scheme: str, losses: Axis) -> tuple[list[Row], list[Row], float]:
-    """Points and optima of one scheme, and the upper end of the axis of losses.
-
-    Above the losses is one row of marks per size: values at which no run survived.
-    """
-    axis, measured, rates = study.axis, sizes(study), rate_axis(study)
-    column = study.tuned.column
+def rate_chart(study: Study, scheme: str, *, window: int) -> Chart:
+    """Losses of one scheme. The axes are those of all schemes and windows."""
+    axis, measured = study.axis, sizes(study)
+    rates, losses = rate_axis(study), study_loss_axis(study)
+    # Above the losses is one row of marks per size: values at which no run survived.
     row = min(0.035, 0.3 / max(len(measured), 1))
-    rows = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
+    margin = {size: losses.at(1 + row * (i + 1)) for i, size in enumerate(measured)}
     points = [
         {
-            **{key: p[key] for key in (axis, column, *_DRAWN)},
-            "mark": rows[p[axis]],
-            **band_of(p, "low", "high", losses),
+            **{key: p[key] for key in (axis, study.tuned.column, *_DRAWN)},
+            "rate": 2.0 ** p[study.tuned.column],
+            "mark": margin[p[axis]],
+            **_band(p, losses),
         }
         for p in point_rows(study)
-        if p["scheme"] == scheme and rates.low <= p[column] <= rates.high
+        if p["scheme"] == scheme and rates.low <= 2.0 ** p[study.tuned.column] <= rates.high
     ]
     best = [
-        {**o, **band_of(o, "low", "high", rates)}
+        {**_plain(o, study), **band_of(_plain(o, study), "rate_low", "rate_high", rates)}
         for o in optimum_rows(study)
         if o["scheme"] == scheme and o["place"] != Place.FAILED.value and known(o["loss"])
     ]
-    return points, best, losses.at(1 + row * (len(measured) + 1))
-
-
-def _panel_encodings(study: Study, losses: Axis, top: float, *, legend: bool) -> tuple[Any, ...]:
-    """What is across, what is up, and the colours of the sizes."""
-    import altair as alt
-
-    measured, rates, colours = sizes(study), rate_axis(study), size_colours(study)
-    x = alt.X(
-        f"{study.tuned.column}:Q",
-        title=tip_title(f"log2 {study.tuned.name}"),
-        scale=scale_of(rates),
-        axis=alt.Axis(
-            values=list(rates.ticks),
-            grid=False,
-            format=".4~g",
-            labelOverlap="greedy",
-            labelSeparation=6,
+    verdict = next((t.verdict.value for t in transfers(study) if t.scheme == scheme), "")
+    return against_rate(
+        x=rates,
+        y=replace(losses, top=losses.at(1 + row * (len(measured) + 1))),
+        points=points,
+        optima=best,
+        by=axis,
+        colours=size_colours(study),
+        reference=base_size(study),
+        tips=[
+            (axis, axis, ""),
+            ("rate", study.tuned.name, ".3~g"),
+            (study.tuned.column, f"log2 {study.tuned.name}", ".3~f"),
+            ("loss", "loss", ".4~g"),
+            ("low", "from", ".4~g"),
+            ("high", "to", ".4~g"),
+            ("seeds", "seeds", ""),
+            ("diverged", "diverged", ""),
+        ],
+        optimum_tips=_optimum_tips(study),
+        legend=axis,
+        title=title_of(study, scheme),
+        subtitle=[verdict],
+        description=(
+            f"Training loss against {study.tuned.name} by {axis}: {title_of(study, scheme)}"
         ),
+        window=window,
     )
-    y = alt.Y(
-        "loss:Q",
-        title="training loss",
-        scale=scale_of(losses, high=top),
-        axis=alt.Axis(values=list(losses.ticks), format=".3~g"),
-    )
-    colour = alt.Color(
-        f"{study.axis}:O",
-        title=study.axis,
-        sort=list(measured),
-        scale=alt.Scale(domain=list(measured), range=[colours[size] for size in measured]),
-        legend=alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
-        if legend
-        else None,
-    )
-    return x, y, colour
 
 
-def drift(study: Study, *, window: int | None = None, width: Width = 560) -> Any:
-    """Drift per scheme with its interval, beside the band inside which it counts as transfer.
+_DRAWN = ("window", "loss", "low", "high", "seeds", "diverged")
+
+
+def _band(point: Row, losses: Axis) -> Row:
+    """The interval over seeds; one seed has none, whatever its neighbours lend it."""
+    if point["seeds"] - point["diverged"] < 2:
+        return {"band_low": None, "band_high": None}
+    return band_of(point, "low", "high", losses)
+
+
+def _plain(row: Row, study: Study) -> Row:
+    """The row of an optimum, with the values whose log2 it has."""
+    ends = {"rate": study.tuned.column, "rate_low": "low", "rate_high": "high"}
+    return {**row, **{name: _power(row[column]) for name, column in ends.items()}}
+
+
+def _power(log2: float) -> float:
+    if math.isnan(log2):
+        return math.nan
+    return math.inf if log2 > 1000 else 2.0**log2
+
+
+def _optimum_tips(study: Study) -> list[Tip]:
+    name = study.tuned.name
+    return [
+        ("title", "scheme", ""),
+        (study.axis, study.axis, ""),
+        ("rate", f"best {name}", ".3~g"),
+        ("rate_low", "from", ".3~g"),
+        ("rate_high", "to", ".3~g"),
+        (study.tuned.column, "its log2", ".3f"),
+        ("loss", "loss there", ".4~g"),
+        ("place", "place", ""),
+    ]
+
+
+def optimum_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+    """The best value of what is tuned against size, a line per scheme, beside the base's.
 
     Args:
         study: to draw.
         window: index of the window of training shown first, by default the last.
-        width: in pixels, or "container".
+        style: of a page, a paper or a slide.
+
+    Returns:
+        The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study, Style
+        >>> optimum_against_size(example_study(), style=Style(height=240)).height
+        240
+    """
+    axis, rates, base = study.axis, optimum_axis(study), base_size(study)
+    points, failed = _by_scheme(study, "rate", "rate_low", "rate_high", rates)
+    # Under every scheme the base is the same network, so one reference serves all; where noise
+    # made them differ, their mean.
+    wedge: list[Row] = []
+    for index in range(len(study.windows)):
+        at_base = [r for r in points if r["window"] == index and r[axis] == base]
+        values = [math.log2(r["value"]) for r in at_base if known(r["value"])]
+        if values:
+            centre = sum(values) / len(values)
+            for size in sizes(study):
+                octaves = study.tolerance * abs(math.log2(size / base))
+                wedge.append(
+                    {
+                        "window": index,
+                        "x": size,
+                        "centre": 2.0**centre,
+                        "least": rates.clamp(2.0 ** (centre - octaves)),
+                        "most": rates.clamp(2.0 ** (centre + octaves)),
+                    }
+                )
+    chart = against_size(
+        **_series(study, points, failed),
+        y=replace(rates, bottom=rates.at(-0.09)),
+        bands=wedge,
+        dashed=wedge,
+        description=f"Best {study.tuned.name} against {axis}, one line per scheme",
+        title="Flat lines transfer, slopes drift",
+        subtitle=[
+            f"Best {study.tuned.name} against {axis}. Grey: the tolerance, "
+            f"{changes(study.tolerance)} per doubling away from {axis} {base:.10g}.",
+            "Triangles: on the edge of the grid. Crosses: nothing trains.",
+        ],
+        window=window_of(study, window),
+    )
+    return draw(chart, style)
+
+
+def changes(octaves: float) -> str:
+    """A tolerance in octaves, as the changes in percent that it allows.
+
+    Example:
+        >>> changes(0.15)
+        '−10% to +11%'
+    """
+    down, up = (100 * (2.0**o - 1) for o in (-octaves, octaves))
+    return f"−{abs(down):.0f}% to +{up:.0f}%"
+
+
+def loss_against_size(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+    """The loss at each size's own best learning rate, one line per scheme.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        style: of a page, a paper or a slide.
 
     Returns:
         The chart.
 
     Example:
         >>> from depthmup.reports import example_study
-        >>> drift(example_study(), width=400).width
+        >>> loss_against_size(example_study()).description
+        'Best loss against depth, one line per scheme'
+    """
+    axis = best_loss_axis(study)
+    points, failed = _by_scheme(study, "loss", "loss_low", "loss_high", axis)
+    chart = against_size(
+        **_series(study, points, failed),
+        y=replace(axis, top=axis.at(1.09)),
+        description=f"Best loss against {study.axis}, one line per scheme",
+        title=is_larger_better(study.axis),
+        subtitle=[
+            f"Loss at each {study.axis}'s own best {study.tuned.name}. Crosses: nothing trains."
+        ],
+        window=window_of(study, window),
+    )
+    return draw(chart, style)
+
+
+def _series(study: Study, points: list[Row], failed: list[Row]) -> dict[str, Any]:
+    """What the charts with one line per scheme have in common."""
+    return {
+        "x": size_axis(study.axis, sizes(study), room=True),
+        "points": points,
+        "failed": failed,
+        "by": "scheme",
+        "colours": scheme_colours(study),
+        "shapes": {**scheme_shapes(study), **_PLACE_SHAPES},
+        "tips": _optimum_tips(study),
+    }
+
+
+_PLACE_SHAPES = {Place.LOW_EDGE.value: "triangle-down", Place.HIGH_EDGE.value: "triangle-up"}
+
+
+def _by_scheme(
+    study: Study, value: str, low: str, high: str, axis: Axis
+) -> tuple[list[Row], list[Row]]:
+    """The rows of a chart against size: optima, and sizes at which nothing trains.
+
+    Schemes stand a little apart along the axis, so that equal values all stay visible.
+    """
+    names = [t.scheme for t in transfers(study)]
+    shift = {s: 2 ** (0.07 * (i - (len(names) - 1) / 2)) for i, s in enumerate(names)}
+    rows: list[Row] = []
+    failed: list[Row] = []
+    for optimum in optimum_rows(study):
+        row = _plain(optimum, study)
+        scheme, size, location = str(row["scheme"]), row[study.axis], row["place"]
+        words = folded(str(row["title"]), 14)
+        drawn: Row = {**row, "x": size * shift.get(scheme, 1.0), "mark": scheme, "words": words}
+        if location == Place.FAILED.value:
+            # Where nothing trains there is no value to draw: the mark stands in the margin, below
+            # the learning rates (all are too large), above the losses.
+            failed.append({**drawn, "value": axis.at(1.05 if value == "loss" else -0.05)})
+            drawn["value"] = None
+        else:
+            drawn["value"] = row[value]
+            drawn.update(band_of(row, low, high, axis))
+        if location in _PLACE_SHAPES:
+            drawn["mark"] = location
+        rows.append(drawn)
+    for index in range(len(study.windows)):
+        last: dict[object, Row] = {}
+        for row in rows:
+            if row["window"] == index and known(row["value"]):
+                before = last.get(row["scheme"])
+                if before is None or row[study.axis] > before[study.axis]:
+                    last[row["scheme"]] = row
+        # Labels at different sizes do not touch, so each size is spread on its own.
+        for size in {row[study.axis] for row in last.values()}:
+            ends = [row for row in last.values() if row[study.axis] == size]
+            wished = [axis.where(axis.clamp(row["value"])) for row in ends]
+            lines = 1 + max(row["words"].count("\n") for row in ends)
+            for row, place_ in zip(ends, spread(wished, 0.055 * lines), strict=True):
+                row["label"] = axis.at(place_)
+                row["label_x"] = size * max(shift.values())
+    return rows, failed
+
+
+def drift(study: Study, *, window: int | None = None, style: Style = SCREEN) -> Any:
+    """Drift per scheme with its interval, beside the band inside which it counts as transfer.
+
+    Args:
+        study: to draw.
+        window: index of the window of training shown first, by default the last.
+        style: of a page, a paper or a slide.
+
+    Returns:
+        The chart.
+
+    Example:
+        >>> from depthmup.reports import example_study, Style
+        >>> drift(example_study(), style=Style(width=400)).width
         400
     """
-    import altair as alt
-
     rows, names, axis = _drift_rows(study)
-    x = alt.X(
-        "drift:Q",
-        title=f"drift, octaves per doubling of {study.axis}",
-        scale=scale_of(axis),
-        axis=alt.Axis(tickCount=7, format="~g", grid=True),
-    )
-    y = alt.Y(
-        "name:N",
-        title=None,
-        sort=alt.EncodingSortField("order", op="min"),
-        axis=alt.Axis(labelExpr="split(datum.label, '\\n')", ticks=False),
-    )
-    band = alt.Chart(data([{"least": -study.tolerance, "most": study.tolerance}]))
-    every = alt.Chart(data(rows)).transform_filter(shown()).encode(y=y)
-    tone = alt.Color("tone:N", scale=None, legend=None)
+    band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance, "zero": 1.0}]
     tips = [
-        alt.Tooltip("title:N", title="scheme"),
-        alt.Tooltip("drift:Q", format="+.3f"),
-        alt.Tooltip("drift_low:Q", title="from", format="+.3f"),
-        alt.Tooltip("drift_high:Q", title="to", format="+.3f"),
-        alt.Tooltip("verdict:N"),
+        ("title", "scheme", ""),
+        ("change", "per doubling", "+.1%"),
+        ("drift", "octaves", "+.3f"),
+        ("drift_low", "from", "+.3f"),
+        ("drift_high", "to", "+.3f"),
+        ("verdict", "verdict", ""),
     ]
-    return configured(
-        alt.layer(
-            band.mark_rect(color=BAND, opacity=0.75).encode(
-                x=alt.X("least:Q", **same(x)), x2="most:Q"
-            ),
-            alt.Chart(data([{"zero": 0}]))
-            .mark_rule(color=MUTED, strokeDash=[5, 4])
-            .encode(x=alt.X("zero:Q", **same(x))),
-            every.mark_rule(strokeWidth=9, opacity=0.4).encode(
-                x=alt.X("band_low:Q", **same(x)), x2="band_high:Q", color=tone
-            ),
-            every.mark_point(filled=True, size=40, opacity=1).encode(x=x, color=tone, tooltip=tips),
-            every.mark_text(dy=-14, fontSize=12, fontWeight="bold").encode(
-                x=alt.X("text_at:Q", **same(x)), text="text:N", color=tone
-            ),
-        )
-        .add_params(window_param(study, window))
-        .properties(
-            width=width,
-            height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
-            description="Drift per scheme with its 95% interval",
-            title=alt.TitleParams(
-                text="Does the interval stay inside the band?",
-                subtitle=f"95% intervals. Grey: the tolerance, ±{number(study.tolerance)}.",
-            ),
-        )
-    )
+    chart = Chart(
+        layers=[
+            Layer(mark="rect", rows=band, x="least", x2="most",
+                  look={"color": BAND, "opacity": 0.75}),
+            Layer(mark="rule", rows=band, x="zero", look={"color": MUTED, "strokeDash": [5, 4]}),
+            Layer(mark="rule", rows=rows, x="band_low", x2="band_high", y="name", tone="tone",
+                  look={"strokeWidth": 9, "opacity": 0.4}),
+            Layer(mark="point", rows=rows, x="factor", y="name", tone="tone", tips=tips,
+                  look={"filled": True, "size": 40}),
+            Layer(mark="text", rows=rows, x="text_at", y="name", tone="tone", text="text",
+                  look={"dy": -14, "fontWeight": "bold"}),
+        ],
+        x=axis,
+        y=Axis(names=True),
+        height=sum(max(52, 15 * n.count("\n") + 45) for n in names.values()) + 8,
+        description="Drift per scheme with its 95% interval",
+        title="Does the interval stay inside the band?",
+        subtitle=[f"95% intervals. Grey: the tolerance, ±{number(study.tolerance)} octaves."],
+        window=window_of(study, window),
+    )  # fmt: skip
+    return draw(chart, style)
 
 
 def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
@@ -299,24 +410,33 @@ def _drift_rows(study: Study) -> tuple[list[Row], dict[str, str], Axis]:
     between = [row[end] for row in rows for end in ("drift_low", "drift_high")]
     ends += [min(max(v, -reach), reach) for v in between if known(v)]
     air = 0.12 * (max(ends) - min(ends)) or 1.0
-    axis = Axis(low=min(ends) - air, high=max(ends) + air, ticks=())
+    axis = change_axis(min(ends) - air, max(ends) + air, f"change per doubling of {study.axis}")
     titles = [t.title for t in transfers(study)]
     names = {
         t.scheme: folded(t.title if titles.count(t.title) == 1 else f"{t.title} [{t.scheme}]")
         for t in transfers(study)
     }
     for row in rows:
-        # Sorted by number: a sort by name would put names into an expression of Vega's.
         row["order"] = list(names).index(row["scheme"]) if row["scheme"] in names else len(names)
         row["name"] = names.get(row["scheme"], row["title"])
-        row.update(band_of(row, "drift_low", "drift_high", axis))
+        row["factor"] = _power(row["drift"])
+        row["change"] = row["factor"] - 1
+        row["low"], row["high"] = _power(row["drift_low"]), _power(row["drift_high"])
+        row.update(band_of(row, "low", "high", axis))
         row["text"] = row["verdict"] if known(row["drift"]) else f"{row['verdict']}: no estimate"
-        row["text_at"] = row["drift"] if known(row["drift"]) else 0.0
+        row["text_at"] = row["factor"] if known(row["drift"]) else 1.0
         row["tone"] = tone(str(row["verdict"]))
     return rows, names, axis
 
 
-_DRAWN = ("window", "loss", "low", "high", "seeds", "diverged")
+def window_of(study: Study, window: int | None) -> int:
+    """The window of training that a chart shows first."""
+    count = len(study.windows)
+    chosen = count - 1 if window is None else window
+    if not 0 <= chosen < count:
+        raise ValueError(f"The study has windows 0 to {count - 1}; got window={window}.")
+    return chosen
+
 
 CHARTS: dict[str, Callable[..., Any]] = {
     "drift": drift,

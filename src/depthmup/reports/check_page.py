@@ -3,10 +3,12 @@
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome, deviation
+from depthmup.reports.axes import Axis
+from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.growth import growth_panel, growth_rows
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import folded
-from depthmup.reports.theme import BAND, configured, tone
+from depthmup.reports.theme import BAND, PAGE, tone
 
 _ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
 
@@ -151,7 +153,7 @@ def _evidence(check: Check, exponents: list[Exponent], suffix: str) -> list[Sect
         Plot(
             name=f"growth{suffix}-{i}",
             title=f"{e.module}: {e.observable}, {e.outcome}",
-            chart=configured(growth_panel(check, e)),
+            chart=draw(growth_panel(check, e), PAGE),
         )
         for i, e in enumerate(judged)
         if growth_rows(check, e)
@@ -225,45 +227,37 @@ def _row(e: Exponent) -> dict[str, str]:
 
 
 _ROW = 27  # pixels: two lines of a name
-_LINES = "split(datum.label, '\\n')"
 
 
 def _deviations(check: Check, exponents: list[Exponent]) -> Any:
     """Dots with intervals, around the margin."""
-    import altair as alt
-
     rows = []
-    for e in exponents:
+    for order, e in enumerate(exponents):
         centre = e.estimate.value - deviation(e)
         rows.append(
             {
                 "name": folded(f"{e.module}: {e.observable} ({e.axis})", 28),
+                "order": order,
                 "value": deviation(e),
                 "low": e.estimate.low - centre,
                 "high": e.estimate.high - centre,
-                "outcome": str(e.outcome),
+                "tone": tone(str(e.outcome)),
             }
         )
-    band = alt.Chart(alt.Data(values=[{"low": -check.margin, "high": check.margin}])).mark_rect(
-        color=BAND, opacity=0.6, clip=True
-    )
-    y = alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelExpr=_LINES, labelOverlap=False))
-    colour = alt.Color(
-        "outcome:N",
-        title=None,
-        scale=alt.Scale(domain=list(map(str, _ORDER)), range=[tone(str(o)) for o in _ORDER]),
-        legend=None,
-    )
-    data = alt.Chart(alt.Data(values=rows))
+    tips = [("name", "observable", ""), *((key, key, "+.2f") for key in ("value", "low", "high"))]
+    band = [{"least": -check.margin, "most": check.margin}]
+    row: dict[str, Any] = {"rows": rows, "y": "name", "tone": "tone", "tips": tips}
     # A long interval must not squash the rest: it leaves the panel instead, which the text says.
-    domain = alt.Scale(domain=[-1.25, 1.25])
-    x = alt.X("low:Q", title="measured - expected", scale=domain)
-    tips = ["name:N", *(alt.Tooltip(f"{key}:Q", format="+.2f") for key in ("value", "low", "high"))]
-    layers = (
-        band.encode(x=x, x2="high:Q")
-        + data.mark_rule(clip=True).encode(x=x, x2="high:Q", y=y, color=colour, tooltip=tips)
-        + data.mark_point(filled=True, size=50, opacity=1, clip=True).encode(
-            x=alt.X("value:Q", scale=domain), y=y, color=colour, tooltip=tips
-        )
-    )
-    return configured(layers.properties(width="container", height=_ROW * len(rows)))
+    chart = Chart(
+        layers=[
+            Layer(mark="rect", rows=band, x="least", x2="most",
+                  look={"color": BAND, "opacity": 0.6, "clip": True}),
+            Layer(mark="rule", **row, x="low", x2="high", look={"clip": True}),
+            Layer(mark="point", **row, x="value", look={"filled": True, "size": 50, "clip": True}),
+        ],
+        x=Axis(title="measured - expected", low=-1.25, high=1.25, format="~g"),
+        y=Axis(names=True),
+        description="Measured minus expected exponents",
+        height=_ROW * len(rows),
+    )  # fmt: skip
+    return draw(chart, PAGE)

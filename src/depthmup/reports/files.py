@@ -1,6 +1,7 @@
 """Writing files in one step: a reader never sees half of one, and a failure leaves nothing."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,13 +64,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         draft.write_bytes(content)
 
 
-def save_chart(chart: Any, path: Path) -> None:
+def save_chart(chart: Any, path: Path, *, points: bool = False) -> None:
     """Write one chart; the file's suffix says how. HTML is self-contained and opens offline;
     titles and data are escaped.
 
     Args:
         chart: of Altair.
         path: ends in .html, .svg, .pdf or .png.
+        points: whether its units are points, as a PDF has them: an SVG says so, and a PNG has four
+            dots for each.
 
     Raises:
         ValueError: another suffix.
@@ -95,4 +98,11 @@ def save_chart(chart: Any, path: Path) -> None:
         )
         return
     with draft_of(path) as draft:
-        chart.save(str(draft), format=kind[1:], scale_factor=2 if kind == ".png" else 1)
+        scale = (4 if points else 2) if kind == ".png" else 1
+        chart.save(str(draft), format=kind[1:], scale_factor=scale)
+        if points and kind == ".svg":
+            sized = r'(<svg[^>]*?) width="([\d.]+)" height="([\d.]+)"'
+            picture = draft.read_text(encoding="utf-8")
+            draft.write_text(
+                re.sub(sized, r'\1 width="\2pt" height="\3pt"', picture, count=1), "utf-8"
+            )

@@ -2,12 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from depthmup.records import Check, Exponent, Outcome
+from depthmup.reports.axes import Axis, size_axis
+from depthmup.reports.chart import Chart, Layer, draw_together
 from depthmup.reports.sentences import folded
-from depthmup.reports.theme import INK, configured, tone
+from depthmup.reports.theme import INK, Style, tone
+
+SMALL = Style(width=150, height=110, type=9)
 
 
 def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
@@ -32,7 +37,7 @@ def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
         if any(size.at(axis) != value for axis, value in fixed.items()):
             continue
         if (size.module, size.observable) == (exponent.module, exponent.observable):
-            for seed, value in enumerate(size.seeds or (size.value,)):
+            for seed, value in enumerate(size.seeds):
                 at = size.at(exponent.axis)
                 cells.setdefault((seed, at), []).append(math.log(value))
     means = {key: sum(logs) / len(logs) for key, logs in sorted(cells.items())}
@@ -47,22 +52,8 @@ def growth_rows(check: Check, exponent: Exponent) -> list[dict[str, Any]]:
     ]
 
 
-def growth_panel(
-    check: Check, exponent: Exponent, *, width: int | str = "container", height: int = 150
-) -> Any:
-    """One observable against one dimension, log-log: a line per seed, dashed what is predicted.
-
-    Args:
-        check: with its sizes.
-        exponent: of the observable, along its axis.
-        width: in pixels, or "container".
-        height: in pixels.
-
-    Returns:
-        The chart, without configuration.
-    """
-    import altair as alt
-
+def growth_panel(check: Check, exponent: Exponent) -> Chart:
+    """One observable against one dimension, log-log: a line per seed, dashed what is predicted."""
     rows = growth_rows(check, exponent)
     sizes = sorted({row["size"] for row in rows})
     predicted = [
@@ -71,69 +62,50 @@ def growth_panel(
     ]
     # At least a factor of four is shown, so that noise does not look like growth.
     drawn = [row["value"] for row in (*rows, *predicted)]
-    low, high = min(*drawn, 0.5), max(*drawn, 2.0)
-    x = alt.X(
-        "size:Q",
-        title=exponent.axis,
-        scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(values=sizes, grid=False, format="d"),
-    )
-    y = alt.Y(
-        "value:Q",
-        title=None,
-        scale=alt.Scale(type="log", base=2, domain=[low / 1.1, high * 1.1], nice=False),
-        axis=alt.Axis(tickCount=4, format=".3~g"),
-    )
-    colour = tone(str(exponent.outcome))
-    lines = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(point={"size": 18, "color": colour}, strokeWidth=1.4, color=colour)
-        .encode(
-            x=x,
-            y=y,
-            detail="seed:N",
-            tooltip=["size:Q", alt.Tooltip("value:Q", format=".3g"), "seed:N"],
-        )
-    )
-    dashed = (
-        alt.Chart(alt.Data(values=predicted))
-        .mark_line(strokeDash=[5, 4], color=INK, strokeWidth=1.6)
-        .encode(x=x, y=y)
-    )
-    return (dashed + lines).properties(width=width, height=height)
+    low, high = min(*drawn, 0.5) / 1.1, max(*drawn, 2.0) * 1.1
+    powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+    colour = {"color": tone(str(exponent.outcome))}
+    place: dict[str, Any] = {"x": "size", "y": "value"}
+    tips = [("size", exponent.axis, ""), ("value", "value", ".3g"), ("seed", "seed", "")]
+    seeds = dict.fromkeys(sorted({row["seed"] for row in rows}), colour["color"])
+    return Chart(
+        layers=[
+            Layer(mark="line", rows=predicted, **place,
+                  look={"strokeDash": [5, 4], "color": INK, "strokeWidth": 1.6}),
+            Layer(mark="line", rows=rows, **place, by="seed", look={"strokeWidth": 1.4}),
+            Layer(mark="point", rows=rows, **place, by="seed", tips=tips,
+                  look={"size": 18, "filled": True}),
+        ],
+        x=size_axis(exponent.axis, sizes),
+        y=Axis(
+            low=low,
+            high=high,
+            ticks=tuple(2.0**k for k in powers[:: max(1, len(powers) // 4)]),
+            log=True,
+            base=2,
+            format=".3~g",
+        ),
+        colours=seeds,
+        description=f"{_name(exponent)} against {exponent.axis}",
+        height=150,
+    )  # fmt: skip
 
 
-def growth_chart(check: Check, *, columns: int = 3, width: int = 150, height: int = 110) -> Any:
+def growth_chart(check: Check, *, columns: int = 3, style: Style = SMALL) -> Any:
     """All judged observables as small multiples: the coordinate check for a paper.
-
-    Args:
-        check: with its sizes.
-        columns: panels beside each other.
-        width: of a panel, in pixels.
-        height: of a panel, in pixels.
-
-    Returns:
-        The chart.
 
     *Source:* the coordinate checks of Tensor Programs V (arXiv 2203.03466) Appendix D.1, with the
     exponent that the scheme predicts.
     """
-    import altair as alt
-
-    panels = [
-        growth_panel(check, e, width=width, height=height).properties(
-            title=alt.TitleParams(
-                # In lines: a name that is wider than its panel would be cut.
-                text=folded(_name(e), (width + 25) // 6).split("\n"),
-                fontSize=9,
-                anchor="start",
-                offset=3,
-            )
-        )
+    assert isinstance(style.width, int)
+    # In lines: a name that is wider than its panel would be cut.
+    letters = (style.width + 25) // 6
+    charts = [
+        replace(growth_panel(check, e), title=folded(_name(e), letters))
         for e in _judged(check.exponents)
         if growth_rows(check, e)
     ]
-    return configured(alt.concat(*panels, columns=columns, spacing=8))
+    return draw_together(charts, style, columns=columns)
 
 
 def _judged(exponents: Sequence[Exponent]) -> list[Exponent]:

@@ -1,10 +1,13 @@
 """A limit as pictures: the loss over training, and the size of the stream over depth."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from depthmup.reports.axes import Axis
+from depthmup.reports.chart import Chart, Layer, draw, draw_together
 from depthmup.reports.page import Page, Plot, Section, Table
-from depthmup.reports.theme import BLUE, configured, ramp
+from depthmup.reports.theme import BLUE, PAGE, Style, ramp
 
 if TYPE_CHECKING:
     import altair as alt
@@ -16,7 +19,7 @@ def limit_chart(
     rms: Sequence[Sequence[float]],
     *,
     title: str,
-) -> "alt.HConcatChart":
+) -> "alt.ConcatChart":
     """Loss against step, and RMS of x against depth p = l/L with one line per step.
 
     Args:
@@ -30,54 +33,64 @@ def limit_chart(
 
     Example:
         >>> chart = limit_chart([1.0, 0.5], [0.0, 1.0], [[1.0, 1.2], [1.0, 1.4]], title="Two steps")
-        >>> [part.title for part in chart.hconcat]
-        ['Loss', 'Residual stream']
+        >>> len(chart.concat)
+        2
     """
-    import altair as alt
-
-    size = {"width": 340, "height": 280}
-    loss = loss_chart(losses).properties(title="Loss", **size)
-    stream = stream_chart(positions, rms).properties(title="Residual stream", **size)
-    result: alt.HConcatChart = configured(alt.hconcat(loss, stream).properties(title=title))
+    charts = [loss_chart(losses), stream_chart(positions, rms)]
+    result: alt.ConcatChart = draw_together(charts, _PANEL, columns=2, title=title)
     return result
 
 
-def loss_chart(losses: Sequence[float]) -> Any:
+_PANEL = Style(width=340, height=280)
+
+
+def loss_chart(losses: Sequence[float]) -> Chart:
     """The loss before each update."""
-    import altair as alt
-
     rows = [{"step": t, "loss": loss} for t, loss in enumerate(losses)]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(point=True, color=BLUE)
-        .encode(
-            x=alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("loss:Q", title="training loss", scale=alt.Scale(zero=False)),
-            tooltip=["step:Q", alt.Tooltip("loss:Q", format=".4g")],
-        )
-    )
+    tips = [("step", "step", ""), ("loss", "loss", ".4g")]
+    place: dict[str, Any] = {"rows": rows, "x": "step", "y": "loss"}
+    return Chart(
+        layers=[
+            Layer(mark="line", **place, look={"color": BLUE, "strokeWidth": 2}),
+            Layer(mark="point", **place, tips=tips,
+                  look={"color": BLUE, "filled": True, "size": 40}),
+        ],
+        x=_around(range(len(losses)), "step", air=0.0, grid=False),
+        y=_around(losses, "training loss"),
+        title="Loss",
+        description="Training loss against step",
+        height=300,
+    )  # fmt: skip
 
 
-def stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> Any:
+def stream_chart(positions: Sequence[float], rms: Sequence[Sequence[float]]) -> Chart:
     """The RMS of x against depth, a line for each step."""
-    import altair as alt
-
     rows = [
         {"step": t, "position": p, "rms": value}
         for t, line in enumerate(rms)
         for p, value in zip(positions, line, strict=True)
     ]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line()
-        .encode(
-            x=alt.X("position:Q", title="depth, as a fraction"),
-            y=alt.Y("rms:Q", title="RMS of x", scale=alt.Scale(zero=False)),
-            color=alt.Color("step:Q", scale=alt.Scale(range=ramp(7)), title="step"),
-            detail="step:Q",
-            tooltip=["step:Q", "position:Q", alt.Tooltip("rms:Q", format=".4g")],
-        )
-    )
+    tips = [("step", "step", ""), ("position", "depth", ".3~g"), ("rms", "RMS of x", ".4g")]
+    return Chart(
+        layers=[
+            Layer(mark="line", rows=rows, x="position", y="rms", by="step", tips=tips,
+                  look={"strokeWidth": 1.6}),
+        ],
+        x=_around(positions, "depth, as a fraction", air=0.0, grid=False),
+        y=_around([row["rms"] for row in rows], "RMS of x"),
+        colours=dict(enumerate(ramp(len(rms)))),
+        title="Residual stream",
+        description="Root mean square entry of x against depth, from light to dark by step",
+        height=300,
+    )  # fmt: skip
+
+
+def _around(values: Iterable[float], title: str, *, air: float = 0.05, grid: bool = True) -> Axis:
+    """A linear axis of what is finite."""
+    finite = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    pad = air * (high - low) or (0.0 if high > low else 0.5)
+    return Axis(title=title, low=low - pad, high=high + pad, grid=grid)
 
 
 def limit_page(
@@ -120,7 +133,6 @@ def limit_page(
         {"step": str(t), "loss": f"{loss:.5f}", "RMS of x at the output": f"{line[-1]:.5f}"}
         for t, (loss, line) in enumerate(zip(losses, rms, strict=True))
     ]
-    tall = {"width": "container", "height": 300}
     return Page(
         title=title,
         headline=headline,
@@ -128,12 +140,12 @@ def limit_page(
         sections=[
             Section(
                 title="The loss",
-                plots=[Plot(chart=configured(loss_chart(losses).properties(**tall)))],
+                plots=[Plot(chart=draw(loss_chart(losses), PAGE))],
             ),
             Section(
                 title="The residual stream",
                 lead="Root mean square entry of x along the depth, one line for each step.",
-                plots=[Plot(chart=configured(stream_chart(positions, rms).properties(**tall)))],
+                plots=[Plot(chart=draw(stream_chart(positions, rms), PAGE))],
             ),
             Section(
                 title="The numbers",

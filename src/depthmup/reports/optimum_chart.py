@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from depthmup.records import AxisPrediction, Estimate, Prediction
-from depthmup.reports.theme import BAND, INK, MUTED, configured
+from depthmup.reports.axes import Axis, round_values, size_axis
+from depthmup.reports.by_size import against_size
+from depthmup.reports.chart import Chart, draw, draw_together
+from depthmup.reports.theme import BLUE, INK, Style
 
 if TYPE_CHECKING:
     import altair as alt
 
 PREDICTED, MEASURED = "predicted", "measured"
+PANEL = Style(width=420)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,15 +33,21 @@ class Movement:
 
 
 def optimum_chart(
-    predicted: Movement, *, measured: Movement | None = None, axis: str = "depth", title: str
+    predicted: Movement,
+    *,
+    measured: Movement | None = None,
+    axis: str = "depth",
+    title: str,
+    style: Style = PANEL,
 ) -> "alt.LayerChart":
-    """Octaves against size: the predicted line with its interval, measured points with theirs.
+    """Multiples of the base's rate against size: the predicted line, and measured points.
 
     Args:
         predicted: what the rule says.
         measured: what training found, where it is known.
         axis: what the sizes are, "depth" or "width".
         title: of the chart.
+        style: of a page, a paper or a slide.
 
     Returns:
         A chart for ``save_chart``.
@@ -50,54 +60,51 @@ def optimum_chart(
         >>> type(chart).__name__
         'LayerChart'
     """
-    import altair as alt
-
-    rows = [
-        *_rows(predicted, PREDICTED),
-        *([] if measured is None else _rows(measured, MEASURED)),
-    ]
-    sizes = sorted({row["size"] for row in rows})
-    x = alt.X(
-        "size:Q",
-        title=axis,
-        scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(values=sizes, format="d"),
-    )
-    y = alt.Y("octaves:Q", title="octaves of learning rate above the base's")
-    base = alt.Chart(alt.Data(values=rows))
-    line = base.transform_filter(alt.datum.kind == PREDICTED)
-    points = base.transform_filter(alt.datum.kind == MEASURED)
-    ends = {"y": alt.Y("low:Q", title=y["title"]), "y2": "high:Q"}
-    tooltip = [
-        "kind:N",
-        "size:Q",
-        *(alt.Tooltip(f"{n}:Q", format="+.2f") for n in ("octaves", "low", "high")),
-    ]
-    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=MUTED, strokeDash=[4, 4])
-    measured_layers = (
-        points.mark_rule(color="#d55e00").encode(x=x, **ends),
-        points.mark_point(color="#d55e00", filled=True, size=70, opacity=1).encode(
-            x=x, y=y, tooltip=tooltip
-        ),
-    )
-    result: alt.LayerChart = configured(
-        alt.layer(
-            zero.encode(y=alt.Y("zero:Q", title=y["title"])),
-            line.mark_area(color=BAND, opacity=0.7).encode(x=x, **ends),
-            line.mark_line(point=alt.OverlayMarkDef(color=INK), color=INK).encode(
-                x=x, y=y, tooltip=tooltip
-            ),
-            *(measured_layers if measured is not None else ()),
-        ).properties(
-            width=420,
-            height=300,
-            title=alt.Title(title, subtitle=_legend(predicted, measured)),
-        )
-    )
+    chart = _movement_chart(predicted, measured, axis=axis, title=title)
+    result: alt.LayerChart = draw(chart, style)
     return result
 
 
-def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
+def _movement_chart(
+    predicted: Movement, measured: Movement | None, *, axis: str, title: str
+) -> Chart:
+    line = _rows(predicted, PREDICTED)
+    points = [] if measured is None else _rows(measured, MEASURED)
+    rows = [*line, *points]
+    sizes = sorted({row["x"] for row in rows}) or [1]
+    ends = [v for row in rows for v in (row["low"], row["high"])] + [-0.5, 0.5]
+    low, high = min(ends), max(ends)
+    return against_size(
+        x=size_axis(axis, sizes),
+        y=Axis(
+            title="best learning rate, over the base's",
+            low=2.0 ** (low - 0.1),
+            high=2.0 ** (high + 0.1),
+            ticks=round_values(2.0 ** (low - 0.1), 2.0 ** (high + 0.1)),
+            log=True,
+            format=".3~g",
+        ),
+        points=rows,
+        lines=line,
+        by="kind",
+        colours={PREDICTED: INK, MEASURED: BLUE},
+        shapes={PREDICTED: "circle", MEASURED: "diamond"},
+        bands=[{"x": r["x"], "least": r["band_low"], "most": r["band_high"]} for r in line],
+        dashed=[{"x": size, "centre": 1.0} for size in sizes],
+        tips=[
+            ("kind", "kind", ""),
+            ("size", axis, ""),
+            ("value", "times the base's", ".3~g"),
+            *((name, name, "+.2f") for name in ("octaves", "low", "high")),
+        ],
+        description=f"The best learning rate against {axis}, as a multiple of the base's",
+        title=title,
+        subtitle=_legend(predicted, measured),
+        height=300,
+    )
+
+
+def prediction_chart(prediction: Prediction) -> "alt.ConcatChart":
     """One panel for each axis of a prediction.
 
     Args:
@@ -108,19 +115,15 @@ def prediction_chart(prediction: Prediction) -> "alt.HConcatChart":
 
     Example:
         >>> from depthmup.reports import example_prediction
-        >>> len(prediction_chart(example_prediction()).hconcat)  # one for each axis
+        >>> len(prediction_chart(example_prediction()).concat)  # one for each axis
         1
     """
-    import altair as alt
-
-    panels = [
-        optimum_chart(movement(along), axis=along.axis, title=f"Along {along.axis}")
+    charts = [
+        _movement_chart(movement(along), None, axis=along.axis, title=f"Along {along.axis}")
         for along in prediction.axes
     ]
-    for panel in panels:
-        panel.config = alt.Undefined  # the whole has one
     title = f"{prediction.title}, {prediction.scheme}, {prediction.optimizer}"
-    result: alt.HConcatChart = configured(alt.hconcat(*panels).properties(title=title))
+    result: alt.ConcatChart = draw_together(charts, PANEL, columns=len(charts), title=title)
     return result
 
 
@@ -138,10 +141,15 @@ def _rows(movement: Movement, kind: str) -> list[dict[str, Any]]:
     return [
         {
             "kind": kind,
+            "mark": kind,
             "size": size,
+            "x": size,
             "octaves": at.value,
-            "low": at.low if math.isfinite(at.low) else at.value,
-            "high": at.high if math.isfinite(at.high) else at.value,
+            "value": 2.0**at.value,
+            "low": (low := at.low if math.isfinite(at.low) else at.value),
+            "high": (high := at.high if math.isfinite(at.high) else at.value),
+            "band_low": 2.0**low,
+            "band_high": 2.0**high,
         }
         for size, at in zip(movement.sizes, movement.octaves, strict=True)
         if math.isfinite(at.value)

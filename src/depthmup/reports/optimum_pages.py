@@ -6,6 +6,7 @@ from depthmup.records import Prediction, sentence
 from depthmup.reports.optimum_chart import Movement, movement, optimum_chart
 from depthmup.reports.page import Page, Plot, Section, Table
 from depthmup.reports.sentences import interval, number
+from depthmup.reports.theme import PAGE
 
 
 def optimum_page(
@@ -40,7 +41,7 @@ def optimum_page(
     """
     sections = []
     for axis, (predicted, measured) in movements.items():
-        drawn = optimum_chart(predicted, measured=measured, axis=axis, title=f"Along {axis}")
+        drawn = optimum_chart(predicted, measured=measured, axis=axis, title="", style=PAGE)
         dots = "" if measured is None else " Dots: measured."
         columns = {axis: [str(size) for size in predicted.sizes], **_table(predicted, measured)}
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -48,7 +49,7 @@ def optimum_page(
             Section(
                 title=f"Along {axis}",
                 lead=f"{predicted.label[:1].upper()}{predicted.label[1:]}.{dots}",
-                plots=[Plot(chart=drawn.properties(width="container"))],
+                plots=[Plot(chart=drawn)],
                 table=Table(rows=rows, numbers=tuple(columns), name=f"Optima along {axis}"),
             )
         )

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from depthmup.records import Study
 from depthmup.records.certificate import Certificate
-from depthmup.reports.by_size import optimum_against_size
-from depthmup.reports.charts import loss_against_rate
+from depthmup.reports.charts import loss_against_rate, optimum_against_size
 from depthmup.reports.export import export
 from depthmup.reports.files import write_text
 from depthmup.reports.slices import drawn

@@ -6,12 +6,13 @@ from typing import Any
 
 from depthmup.records import LEARNING_RATE, Estimate, Study, Tuned
 from depthmup.records.search import Asked, SearchRound, SearchStory
-from depthmup.reports.chart_layers import Width, band_of, data, known, same, scale_of, window_param
+from depthmup.reports.axes import Axis, change_axis
+from depthmup.reports.chart import Chart, Layer, band_of, draw, known
+from depthmup.reports.charts import scheme_colours
 from depthmup.reports.page import Section, Table
 from depthmup.reports.sentences import interval, number
 from depthmup.reports.study_rows import Row, title_of, transfers
-from depthmup.reports.style import Axis, scheme_colours
-from depthmup.reports.theme import BAND, configured
+from depthmup.reports.theme import BAND, SCREEN, Style
 
 SHOWN = 6
 """Rates of one size from which on a round names the first and the last alone."""
@@ -90,88 +91,50 @@ def _runs(asked: Sequence[Asked]) -> str:
     )
 
 
-def narrowing(study: Study, *, window: int | None = None, width: Width = 560) -> Any:
-    """The drift's interval after every round, against the work done for the scheme so far.
-
-    Args:
-        study: whose learning rates were found as the sweep went.
-        window: index of the window of training; there is one.
-        width: in pixels, or "container".
-    """
-    import altair as alt
-
+def narrowing(study: Study, *, style: Style = SCREEN) -> Any:
+    """The drift's interval after every round, against the work done for the scheme so far."""
     rows, drifts = _narrowing_rows(study)
-    x, y, colour = _narrowing_encodings(study, rows, drifts)
-    every = alt.Chart(data(rows)).encode(x=x, color=colour)
-    tips = [
-        alt.Tooltip("title:N", title="scheme"),
-        alt.Tooltip("number:Q", title="round"),
-        alt.Tooltip("why:N"),
-        alt.Tooltip("drift:Q", format="+.3f"),
-        alt.Tooltip("low:Q", title="from", format="+.3f"),
-        alt.Tooltip("high:Q", title="to", format="+.3f"),
-    ]
-    band = alt.Chart(data([{"least": -study.tolerance, "most": study.tolerance}]))
-    return configured(
-        alt.layer(
-            band.mark_rect(color=BAND, opacity=0.75).encode(
-                y=alt.Y("least:Q", **same(y)), y2="most:Q"
-            ),
-            every.mark_rule(strokeWidth=4, opacity=0.35).encode(
-                y=alt.Y("band_low:Q", **same(y)), y2="band_high:Q", tooltip=tips
-            ),
-            every.mark_line(strokeWidth=1.4, opacity=0.8).encode(y=y, order="number:Q"),
-            every.mark_point(filled=True, size=34, opacity=1).encode(y=y, tooltip=tips),
-            every.transform_filter("datum.last")
-            .mark_text(align="right", dy=-12, fontSize=12, fontWeight="bold")
-            .encode(y=y, text="title:N"),
-        )
-        .add_params(window_param(study, window))
-        .properties(
-            width=width,
-            height=260,
-            description="The drift's interval after every round of the search",
-            title=alt.TitleParams(
-                text="How the interval narrowed",
-                subtitle=f"Grey: the tolerance, ±{number(study.tolerance)}.",
-            ),
-        )
-    )
-
-
-def _narrowing_encodings(study: Study, rows: list[Row], drifts: Axis) -> tuple[Any, ...]:
-    """What is across, what is up, and the colours of the schemes."""
-    import altair as alt
-
-    colours = scheme_colours(study)
     titles = {t.scheme: t.title for t in transfers(study)}
-    x = alt.X(
-        "work:Q",
-        title="share of the whole work",
-        axis=alt.Axis(format=".1~%", grid=False, tickCount=6),
-        scale=alt.Scale(
-            type="log",
-            nice=False,
-            domain=[
-                0.7 * min((r["work"] for r in rows), default=0.1),
-                1.3 * max((r["work"] for r in rows), default=1.0),
-            ],
+    colours = scheme_colours(study)
+    work = [r["work"] for r in rows]
+    band = [{"least": 2.0**-study.tolerance, "most": 2.0**study.tolerance}]
+    tips = [
+        ("title", "scheme", ""),
+        ("number", "round", ""),
+        ("why", "why", ""),
+        ("drift", "octaves", "+.3f"),
+        ("low", "from", "+.3f"),
+        ("high", "to", "+.3f"),
+    ]
+    place: dict[str, Any] = {"x": "work", "y": "factor", "by": "title"}
+    chart = Chart(
+        layers=[
+            Layer(mark="rect", rows=band, y="least", y2="most",
+                  look={"color": BAND, "opacity": 0.75}),
+            Layer(mark="rule", rows=rows, x="work", y="band_low", y2="band_high", by="title",
+                  tips=tips, look={"strokeWidth": 4, "opacity": 0.35}),
+            Layer(mark="line", rows=rows, **place, order="number",
+                  look={"strokeWidth": 1.4, "opacity": 0.8}),
+            Layer(mark="point", rows=rows, **place, tips=tips, look={"filled": True, "size": 34}),
+            Layer(mark="text", rows=rows, **place, where="datum.last", text="title",
+                  look={"align": "right", "dy": -12, "fontWeight": "bold"}),
+        ],
+        x=Axis(
+            title="share of the whole work",
+            low=0.7 * min(work, default=0.1),
+            high=1.3 * max(work, default=1.0),
+            log=True,
+            format=".1~%",
+            grid=False,
         ),
-    )
-    y = alt.Y(
-        "drift:Q",
-        title=f"drift, octaves per doubling of {study.axis}",
-        scale=scale_of(drifts),
-        axis=alt.Axis(tickCount=7, format="~g"),
-    )
-    colour = alt.Color(
-        "title:N",
-        title=None,
-        sort=list(titles.values()),
-        scale=alt.Scale(domain=list(titles.values()), range=[colours[s] for s in titles]),
-        legend=None,
-    )
-    return x, y, colour
+        y=drifts,
+        colours={titles[scheme]: colours[scheme] for scheme in titles},
+        height=260,
+        description="The drift's interval after every round of the search",
+        title="How the interval narrowed",
+        subtitle=[f"Grey: the tolerance, ±{number(study.tolerance)} octaves."],
+    )  # fmt: skip
+    return draw(chart, style)
 
 
 def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:
@@ -201,5 +164,10 @@ def _narrowing_rows(study: Study) -> tuple[list[Row], Axis]:
     # Early intervals span whole octaves: the axis shows what the later ones have, and clips them.
     reach = 4 * study.tolerance
     ends = [r["drift"] for r in rows] + [-reach, reach]
-    axis = Axis(low=min(ends) - 0.1, high=max(ends) + 0.1, ticks=())
-    return [{**row, **band_of(row, "low", "high", axis)} for row in rows], axis
+    title = f"change per doubling of {study.axis}"
+    axis = change_axis(min(ends) - 0.1, max(ends) + 0.1, title)
+    for row in rows:
+        row["factor"] = 2.0 ** row["drift"]
+        plain = {"low": 2.0 ** row["low"], "high": 2.0 ** row["high"]}
+        row.update(band_of(plain, "low", "high", axis))
+    return rows, axis

@@ -6,10 +6,17 @@ from typing import Any
 
 from depthmup.records import Place, Study, Transfer, Verdict, Window
 from depthmup.records.certificate import Certificate
-from depthmup.reports.by_size import loss_against_size, optimum_against_size
 from depthmup.reports.certificate import certificate_section
-from depthmup.reports.chart_layers import window_param
-from depthmup.reports.charts import drift, rate_panel
+from depthmup.reports.charts import (
+    changes,
+    drift,
+    loss_against_size,
+    optimum_against_size,
+    rate_panel,
+    scheme_colours,
+    scheme_shapes,
+    size_colours,
+)
 from depthmup.reports.findings import (
     bend_sentence,
     cost,
@@ -31,8 +38,7 @@ from depthmup.reports.sentences import (
 )
 from depthmup.reports.slices import drawn
 from depthmup.reports.study_rows import base_size, question, size_of, title_of, transfers
-from depthmup.reports.style import scheme_colours, scheme_shapes, size_colours
-from depthmup.reports.theme import configured, sign
+from depthmup.reports.theme import PAGE, sign
 
 _PLACES = {
     Place.INTERIOR: "inside the grid",
@@ -211,14 +217,13 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
     """Losses against the rate, optima and best losses against size, and the drifts."""
     whole, study = study, drawn(study)
     axis, tuned, base = study.axis, study.tuned, base_size(study)
-    wide: dict[str, Any] = {"width": "container", "window": None}
     colours, shapes = scheme_colours(study), scheme_shapes(study)
     signs = [(t.title, sign(shapes[t.scheme]), colours[t.scheme]) for t in transfers(study)]
     panels = [
         Plot(
             name=f"{prefix}panel-{i}",
             title=t.title,
-            chart=_panel(study, t),
+            chart=rate_panel(study, t.scheme, style=PAGE),
             verdicts=_verdicts(study, t),
         )
         for i, t in enumerate(transfers(study))
@@ -249,13 +254,13 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
                     name=f"{prefix}optimum",
                     title="Flat lines transfer, slopes drift",
                     lead=(
-                        f"The best {tuned.name} at each {axis}, with its interval. Grey: up to "
-                        f"{number(study.tolerance)} octaves per doubling away from {axis} "
+                        f"The best {tuned.name} at each {axis}, with its interval. Grey: the "
+                        f"tolerance, {changes(study.tolerance)} per doubling away from {axis} "
                         f"{base:.10g}. Triangles lie on the edge of the grid, crosses mark {axis}s "
                         "at which nothing trains."
                     ),
                     legend=signs,
-                    chart=optimum_against_size(study, **wide),
+                    chart=optimum_against_size(study, style=PAGE),
                 ),
                 Plot(
                     name=f"{prefix}loss",
@@ -265,7 +270,7 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
                         f"improving with {axis}. Crosses mark {axis}s at which nothing trains."
                     ),
                     legend=signs,
-                    chart=loss_against_size(study, **wide),
+                    chart=loss_against_size(study, style=PAGE),
                 ),
             ],
         ),
@@ -274,17 +279,11 @@ def _charts(study: Study, *, prefix: str) -> list[Section]:
             lead=(
                 f"Drift of the best {tuned.name} per doubling of {axis}, with 95% intervals. A "
                 "scheme transfers when its whole interval lies in the grey band, "
-                f"±{number(study.tolerance)} octaves; it drifts when the whole interval lies "
-                "outside."
+                f"{changes(study.tolerance)}; it drifts when the whole interval lies outside."
             ),
-            plots=[Plot(name=f"{prefix}drift", chart=drift(replace(whole, axis=axis), **wide))],
+            plots=[Plot(name=f"{prefix}drift", chart=drift(replace(whole, axis=axis), style=PAGE))],
         ),
     ]
-
-
-def _panel(study: Study, transfer: Transfer) -> Any:
-    panel = rate_panel(study, transfer.scheme, width="container")
-    return configured(panel.add_params(window_param(study, None)))
 
 
 def _story(study: Study, *, prefix: str) -> list[Section]:
@@ -300,10 +299,7 @@ def _story(study: Study, *, prefix: str) -> list[Section]:
                 "every round is accounted for."
             ),
             plots=[
-                Plot(
-                    name=f"{prefix}narrowing",
-                    chart=narrowing(study, window=None, width="container"),
-                )
+                Plot(name=f"{prefix}narrowing", chart=narrowing(study, style=PAGE)),
             ],
             details=rounds(study),
         )

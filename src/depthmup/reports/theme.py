@@ -126,7 +126,7 @@ class Style:
     fit: bool = False
     titled: bool = True
     labels_from: int = 400
-    room: float = 0.28
+    room: float = 0.2
 
 
 SCREEN = Style()
@@ -136,7 +136,7 @@ PAGE = Style(width="container", titled=False)
 """As wide as its place on a page, under the page's own heading, which wraps."""
 
 
-def figure_style(*, inches: float, type: float, aspect: float) -> Style:
+def figure_style(*, inches: float, type: float, aspect: float, room: float) -> Style:
     """The style of a figure; its units are points, as PDF and SVG take them."""
     width = round(72 * inches)
     return Style(
@@ -148,13 +148,13 @@ def figure_style(*, inches: float, type: float, aspect: float) -> Style:
         fit=True,
         titled=False,
         labels_from=100,
-        room=0.32,
+        room=room,
     )
 
 
 FIGURES = {
-    "paper": figure_style(inches=3.25, type=8, aspect=0.68),
-    "slide": figure_style(inches=5.5, type=9, aspect=0.6),
+    "paper": figure_style(inches=3.25, type=8, aspect=0.68, room=0.36),
+    "slide": figure_style(inches=5.5, type=9, aspect=0.6, room=0.26),
 }
 """A column of a two-column paper, and half of a slide or the width of a one-column paper."""
 

@@ -11,6 +11,9 @@ RUNS = 10**7
 VARIANTS = 10**4
 """Most variants of a sweep: schemes times optimizers, multipliers, decays and run rules."""
 
+LARGEST_SIZE = 2**80
+"""Of an axis, such as tokens; larger ones overflow where they are multiplied."""
+
 OCTAVES = 500
 """Largest log2 of a learning rate, up or down. Doubles end at 2^1023, and schemes multiply rates:
 this leaves as much room again."""

@@ -9,6 +9,7 @@ from depthmup.model import Model, check_axes, resolved
 from depthmup.rules import DEPTH_MUP, Family, Scheme, completep, family
 from depthmup.statistics import check_asked
 from depthmup.sweep.auto import Auto
+from depthmup.sweep.bounds import LARGEST_SIZE
 from depthmup.sweep.built_in import BuiltIn
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design, Size
@@ -152,6 +153,10 @@ def check_resolved(sweep: Sweep, target: Size | None, tolerance: float) -> None:
             f"Expected at least two sizes along an axis; got {dict(design.all_sizes[0])} alone. "
             "Transfer is measured between sizes: give Design(..., depth=(4, 8, 16)), or --depths "
             "4,8,16."
+        )
+    if beyond := [axis for axis, n in (target or {}).items() if n > LARGEST_SIZE]:
+        raise ValueError(
+            f"Expected a target of at most 2^80 along each axis; its {beyond[0]} is larger."
         )
     if target is not None and design.auto is None:
         check_asked(design.log2_values, target, design.tune)

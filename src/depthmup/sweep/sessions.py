@@ -12,6 +12,7 @@ from itertools import islice, product
 from typing import Any
 
 from depthmup.records.printable import printable_values
+from depthmup.sweep.bounds import LARGEST_SIZE
 from depthmup.sweep.built_in import BuiltIn
 from depthmup.sweep.custom import Custom
 from depthmup.sweep.design import Design
@@ -135,7 +136,9 @@ def _is_number(value: Any) -> bool:
 def _is_target(value: Any) -> bool:
     if value is None:
         return True
-    return isinstance(value, dict) and all(isinstance(n, int) for n in value.values())
+    return isinstance(value, dict) and all(
+        isinstance(n, int) and n <= LARGEST_SIZE for n in value.values()
+    )
 
 
 def _depth(value: Any) -> int:

@@ -235,13 +235,23 @@ def _tuples(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of Python, NumPy and torch; restore their state at the end."""
+    """Seed the global generators of Python, NumPy and torch; restore their state at the end.
+
+    So are torch's defaults, which a custom model may change: runs in one process would depend on
+    those before them.
+    """
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - models may use it
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    graded = torch.is_grad_enabled()
     try:
         with torch.random.fork_rng():
             _seed(seed)
             yield
     finally:
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
+        torch.set_grad_enabled(graded)
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
 

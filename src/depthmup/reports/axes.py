@@ -1,6 +1,7 @@
-"""What charts share: colours, axes and the place of labels.
+"""The axes of charts, and the place of labels.
 
-Axes are fixed over all windows, so that a slider moves the curves and never the frame.
+Axes are fixed over all windows, so that a slider moves the curves and never the frame. Learning
+rates stand on logarithmic axes in plain numbers, 1e-3 and 3e-3; tooltips have their log2.
 """
 
 import math
@@ -9,39 +10,43 @@ from dataclasses import dataclass
 from statistics import median
 
 from depthmup.records import Study
-from depthmup.reports import theme
-from depthmup.reports.study_rows import optimum_rows, point_rows, sizes, transfers
+from depthmup.reports.study_rows import optimum_rows, point_rows
 
-
-def size_colours(study: Study) -> dict[float, str]:
-    """A colour per depth (or width), small light to large dark."""
-    measured = sizes(study)
-    return dict(zip(measured, theme.ramp(len(measured)), strict=True))
-
-
-def scheme_colours(study: Study) -> dict[str, str]:
-    """A colour per scheme, by its name; colours repeat after seven."""
-    names = [t.scheme for t in transfers(study)]
-    return dict(zip(names, theme.palette(len(names)), strict=True))
-
-
-def scheme_shapes(study: Study) -> dict[str, str]:
-    """A shape per scheme, by its name; shapes repeat after seven."""
-    names = [t.scheme for t in transfers(study)]
-    return dict(zip(names, theme.shapes(len(names)), strict=True))
+RATE, PERCENT = "rate", "percent"
+"""Formats of ticks beside those of d3: 3e-4 and 0.03; and factors as changes, -20%."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """A value axis: what may be drawn lies in [low, high], labelled at ``ticks``.
+    """An axis: what may be drawn lies in [low, high], labelled at ``ticks``.
 
     ``log`` axes need positive values; a quantity that can be negative gets a linear one.
+
+    Attributes:
+        title: beside it.
+        low, high: its ends.
+        ticks: where labels stand; the library's choice if there are none.
+        log: whether it is logarithmic.
+        base: of the logarithm.
+        format: of the labels, as d3 has it, or ``RATE`` or ``PERCENT``.
+        grid: whether lines cross the chart at the ticks.
+        top: the end of the scale, if it is beyond ``high``; ``bottom``: if it is below ``low``.
+        room: whether the axis leaves room for labels beside the ends of lines.
+        names: whether it holds names, in the order of their rows, in place of numbers.
     """
 
-    low: float
-    high: float
-    ticks: tuple[float, ...]
+    title: str = ""
+    low: float = 0.0
+    high: float = 1.0
+    ticks: tuple[float, ...] = ()
     log: bool = False
+    base: int = 10
+    format: str = "~g"
+    grid: bool = True
+    top: float | None = None
+    bottom: float | None = None
+    room: bool = False
+    names: bool = False
 
     def at(self, fraction: float) -> float:
         """The value at a fraction of the axis' length."""
@@ -61,32 +66,33 @@ class Axis:
 
 
 def loss_axis(
-    values: Iterable[float], *, must_show: Iterable[float] = (), reach: float = math.inf
+    values: Iterable[float],
+    *,
+    must_show: Iterable[float] = (),
+    reach: float = math.inf,
+    title: str = "training loss",
 ) -> Axis:
     """An axis that a few exploded runs cannot squash.
 
     It ends at ``reach`` or 25 times the best loss, whichever is less, but above all values that
     must be visible; larger losses are drawn as leaving the panel.
-
-    Args:
-        values: all losses.
-        must_show: losses that the axis has to include.
-        reach: the loss up to which the axis is of interest.
     """
     finite = sorted(v for v in values if math.isfinite(v))
     needed = [v for v in must_show if math.isfinite(v)]
     if not finite:
-        return Axis(low=0.1, high=1.0, ticks=(0.1, 1.0), log=True)
+        return Axis(title=title, low=0.1, high=1.0, ticks=(0.1, 1.0), log=True, format=".3~g")
     best, worst = finite[0], finite[-1]
     if best > 0:
         # The minimum of a steep valley lies below every loss that was measured.
         low = min([best, *(v for v in needed if v > 0)]) / 1.12
         high = 1.12 * max(min(worst, 25 * best, max(reach, 4 * best)), *needed, best * 1.5)
-        return Axis(low=low, high=high, ticks=_log_ticks(low, high), log=True)
+        ticks = _log_ticks(low, high)
+        return Axis(title=title, low=low, high=high, ticks=ticks, log=True, format=".3~g")
     usual = finite[len(finite) // 2] - best
     high = max(min(worst, best + 4 * usual), *needed, best + 1e-6)
     pad = 0.06 * (high - best)
-    return Axis(low=best - pad, high=high + pad, ticks=_ticks(best - pad, high + pad))
+    ticks = _ticks(best - pad, high + pad)
+    return Axis(title=title, low=best - pad, high=high + pad, ticks=ticks, format=".3~g")
 
 
 def study_loss_axis(study: Study) -> Axis:
@@ -118,15 +124,15 @@ def best_loss_axis(study: Study) -> Axis:
     ends = [row[end] for row in rows for end in ("loss_low", "loss_high")]
     if best and min(best) > 0:
         ends = [min(max(v, min(best) / 2), 2 * max(best)) for v in ends if math.isfinite(v)]
-    return loss_axis([*best, *ends], must_show=[*best, *ends])
+    return loss_axis([*best, *ends], must_show=[*best, *ends], title="best training loss")
 
 
 AROUND = 3.0
 """Octaves beyond the optima that are drawn of a search."""
 
 
-def rate_axis(study: Study) -> Axis:
-    """The log2 learning rates of the grid, half a step of air on each side.
+def log2_axis(study: Study) -> Axis:
+    """The log2 of the grid's learning rates, half a step of air on each side.
 
     Of a search, which may have begun far away, those within ``AROUND`` octaves of an optimum.
     """
@@ -139,22 +145,96 @@ def rate_axis(study: Study) -> Axis:
     low, high = (rates[0], rates[-1]) if rates else (-1.0, 1.0)
     step = (high - low) / max(len(rates) - 1, 1) or 1.0
     air = min(step, 1.0) / 2
-    every = max(1, math.ceil((high - low) / 10))
-    ticks = tuple(float(t) for t in range(math.ceil(low), math.floor(high) + 1, every))
-    return Axis(low=low - air, high=high + air, ticks=ticks or (low, high))
+    return Axis(low=low - air, high=high + air)
+
+
+def plain(log2: Axis, title: str, *, grid: bool = True) -> Axis:
+    """The axis of the values themselves, logarithmic, given that of their log2."""
+    low, high = 2.0**log2.low, 2.0**log2.high
+    return Axis(
+        title=title,
+        low=low,
+        high=high,
+        ticks=round_values(low, high),
+        log=True,
+        format=RATE,
+        grid=grid,
+    )
+
+
+def rate_axis(study: Study) -> Axis:
+    """The learning rates of the grid."""
+    return plain(log2_axis(study), study.tuned.name, grid=False)
 
 
 def optimum_axis(study: Study) -> Axis:
     """The axis of the best learning rates: their range with half an octave, within the grid."""
-    grid, rows = rate_axis(study), optimum_rows(study)
+    grid, rows = log2_axis(study), optimum_rows(study)
     values = [row[key] for row in rows for key in (study.tuned.column, "low", "high")]
     values = [grid.clamp(v) for v in values if math.isfinite(v)]
-    if not values:
-        return grid
-    low, high = grid.clamp(min(values) - 0.5), grid.clamp(max(values) + 0.5)
-    if high - low < 2:
-        low, high = grid.clamp(low - 1), grid.clamp(high + 1)
-    return Axis(low=low, high=high, ticks=tuple(t for t in grid.ticks if low <= t <= high))
+    low, high = grid.low, grid.high
+    if values:
+        low, high = grid.clamp(min(values) - 0.5), grid.clamp(max(values) + 0.5)
+        if high - low < 2:
+            low, high = grid.clamp(low - 1), grid.clamp(high + 1)
+    return plain(Axis(low=low, high=high), f"best {study.tuned.name}")
+
+
+def size_axis(title: str, sizes: Sequence[float], *, room: bool = False) -> Axis:
+    """The axis of sizes: logarithmic, with ticks at those that were measured."""
+    measured = sorted(set(sizes)) or [1.0]
+    octaves = max(math.log2(measured[-1] / measured[0]), 1.0)
+    return Axis(
+        title=title,
+        low=measured[0] * 2 ** (-0.05 * octaves),
+        high=measured[-1] * 2 ** (0.06 * octaves),
+        ticks=tuple(measured),
+        log=True,
+        base=2,
+        format=".4~g",
+        grid=False,
+        room=room,
+    )
+
+
+_CHANGES = (-0.99, -0.97, -0.9, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 3.0, 9.0, 31.0, 99.0)
+
+
+def change_axis(low: float, high: float, title: str) -> Axis:
+    """The axis of factors from 2^low to 2^high, labelled as changes in percent."""
+    ends = 2.0**low, 2.0**high
+    ticks = tuple(1 + c for c in _CHANGES if ends[0] <= 1 + c <= ends[1])
+    if len(ticks) < 5:
+        fine = [k / 100 for k in range(-90, 101, 5 if high - low > 0.5 else 2)]
+        ticks = tuple(1 + c for c in fine if ends[0] <= 1 + c <= ends[1])
+    return Axis(title=title, low=ends[0], high=ends[1], ticks=ticks, log=True, format=PERCENT)
+
+
+def round_values(low: float, high: float) -> tuple[float, ...]:
+    """Round numbers on a logarithmic axis, as many as are told apart.
+
+    Example:
+        >>> round_values(1e-4, 1e-2)
+        (0.0001, 0.0003, 0.001, 0.003, 0.01)
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    best: tuple[float, ...] = ()
+    for digits in _DIGITS:
+        marks = (float(f"{d}e{k}") for k in decades for d in digits)
+        ticks = tuple(m for m in marks if low <= m <= high)
+        if len(ticks) > 6 and len(best) > 1:
+            break
+        best = ticks
+    return best
+
+
+_DIGITS: tuple[tuple[float, ...], ...] = (
+    (1,),
+    (1, 3),
+    (1, 2, 5),
+    (1, 1.5, 2, 3, 5, 7),
+    (1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+)
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:

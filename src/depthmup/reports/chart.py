@@ -1,0 +1,323 @@
+"""A chart is layers over two axes; a layer is rows that are drawn alike.
+
+One function draws all charts in the style of a page, a paper or a slide. A chart may hold several
+windows of training: it shows the one that its parameter ``window_index`` names, the last unless a
+slider says otherwise. Altair is imported inside the functions, so that this module costs nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from depthmup.records.codec import strict
+from depthmup.reports.axes import PERCENT, RATE, Axis
+from depthmup.reports.study_rows import Row
+from depthmup.reports.theme import SCREEN, Style, configured
+
+WINDOW = "window_index"
+CROSS = "M-1,-1L1,1M-1,1L1,-1"  # an x; Vega's own "cross" is a plus
+
+Mark = Literal["line", "area", "point", "rule", "rect", "text"]
+Tip = tuple[str, str, str]
+"""A line of a tooltip: the column, its title, and the format of numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """Rows drawn alike.
+
+    Attributes:
+        mark: a line, an area, points, rules, rectangles or text.
+        rows: with the columns named below; ``window`` if they belong to one.
+        x, y: the columns of the places.
+        x2, y2: where areas, rules and rectangles end.
+        by: the column of the series, whose colour a row has.
+        tone: the column of a row's own colour.
+        shape: the column of its shape.
+        text: the column of words.
+        beside: whether the words stand beside the ends of lines, if there is room.
+        tips: what a tooltip says.
+        where: a test of Vega's that a row must pass.
+        hollow: a test of Vega's for points that are white inside.
+        filled: whether points with an outline have the colour of their series inside.
+        look: settings of the mark; widths and areas are those of a page.
+    """
+
+    mark: Mark
+    rows: Sequence[Row]
+    x: str = ""
+    y: str = ""
+    x2: str = ""
+    y2: str = ""
+    by: str = ""
+    tone: str = ""
+    shape: str = ""
+    text: str = ""
+    beside: bool = False
+    tips: Sequence[Tip] = ()
+    where: str = ""
+    hollow: str = ""
+    filled: bool = False
+    order: str = ""
+    look: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Layers over two axes.
+
+    Attributes:
+        layers: from the lowest to the topmost.
+        x, y: the axes.
+        colours: of the series.
+        shapes: by the values of the columns of shapes.
+        legend: the title of a legend of the series, where the style has room for one.
+        title, subtitle: above it, where the style has titles.
+        description: for readers who do not see it.
+        height: in pixels, unless the style has one.
+        window: the number of the window of training that is shown first.
+    """
+
+    layers: Sequence[Layer]
+    x: Axis
+    y: Axis
+    colours: Mapping[Any, str] = field(default_factory=dict)
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    legend: str = ""
+    title: str = ""
+    subtitle: Sequence[str] = ()
+    description: str = ""
+    height: int = 320
+    window: int = 0
+
+
+def draw(chart: Chart, style: Style = SCREEN) -> Any:
+    """The chart in a style."""
+    import altair as alt
+
+    drawn = panel(chart, style).add_params(alt.param(name=WINDOW, value=chart.window))
+    if style.titled and chart.title:
+        drawn = drawn.properties(
+            title=alt.TitleParams(text=chart.title, subtitle=list(chart.subtitle))
+        )
+    return configured(drawn, style)
+
+
+def draw_together(
+    charts: Sequence[Chart], style: Style, *, columns: int, title: str = "", subtitle: Any = ()
+) -> Any:
+    """Charts beside each other under their own titles, each as large as the style says."""
+    import altair as alt
+
+    small = style.type < SCREEN.type
+    panels = [
+        panel(chart, style).properties(
+            title=alt.TitleParams(
+                text=chart.title.split("\n"),
+                subtitle=alt.Undefined if small else list(chart.subtitle),
+                fontSize=style.type if small else 13,
+                anchor="middle" if small else "start",
+                offset=3 if small else 6,
+            )
+        )
+        for chart in charts
+    ]
+    together = alt.concat(*panels, columns=columns, spacing=8 if small else 26)
+    together = together.add_params(alt.param(name=WINDOW, value=charts[0].window if charts else 0))
+    if style.titled and title:
+        together = together.properties(title=alt.TitleParams(text=title, subtitle=list(subtitle)))
+    return configured(together, style)
+
+
+def panel(chart: Chart, style: Style = SCREEN) -> Any:
+    """The layers of a chart, without the theme and the parameter that a whole chart has once."""
+    import altair as alt
+
+    height = chart.height if style.height is None else style.height
+    return alt.layer(*(_layer(chart, layer, style) for layer in chart.layers)).properties(
+        width=style.width, height=height, description=chart.description
+    )
+
+
+def _layer(chart: Chart, layer: Layer, style: Style) -> Any:
+    import altair as alt
+
+    made = alt.Chart(data(layer.rows))
+    if any("window" in row for row in layer.rows):
+        made = made.transform_filter(f"datum.window === {WINDOW}")
+    if layer.where:
+        made = made.transform_filter(layer.where)
+    made = getattr(made, f"mark_{layer.mark}")(**_look(layer, style))
+    return made.encode(**_places(chart, layer, style), **_series(chart, layer, style))
+
+
+def _look(layer: Layer, style: Style) -> dict[str, Any]:
+    look = dict(layer.look)
+    for name, factor in (("strokeWidth", style.stroke), ("size", style.area)):
+        if name in look:
+            look[name] *= factor
+    if layer.mark == "point":
+        look = {"opacity": 1, **look}
+    if layer.mark == "text":
+        look = {"lineBreak": "\n", **look}
+    return look
+
+
+def _places(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
+    """The channels of where a row is drawn."""
+    import altair as alt
+
+    channels: dict[str, Any] = {}
+    for channel, axis, column, end in (
+        (alt.X, chart.x, layer.x, layer.x2),
+        (alt.Y, chart.y, layer.y, layer.y2),
+    ):
+        name = channel.__name__.lower()
+        if column:
+            channels[name] = _channel(channel, axis, column, style)
+        if end:
+            channels[f"{name}2"] = f"{end}:Q"
+    if layer.order:
+        channels["order"] = f"{layer.order}:Q"
+    return channels
+
+
+def _channel(channel: Any, axis: Axis, column: str, style: Style) -> Any:
+    import altair as alt
+
+    if axis.names:
+        # Sorted by number: a sort by name would put names into an expression of Vega's.
+        return channel(
+            f"{column}:N",
+            title=None,
+            sort=alt.EncodingSortField("order", op="min"),
+            axis=alt.Axis(labelExpr="split(datum.label, '\\n')", ticks=False, labelOverlap=False),
+        )
+    return channel(
+        f"{column}:Q",
+        title=tip_title(axis.title) or None,
+        scale=_scale(axis, style),
+        axis=alt.Axis(
+            grid=axis.grid,
+            labelOverlap="greedy",
+            labelSeparation=4,
+            **({"values": list(axis.ticks)} if axis.ticks else {"tickCount": 6}),
+            **_labels(axis),
+        ),
+    )
+
+
+def _labels(axis: Axis) -> dict[str, Any]:
+    if axis.format == RATE:
+        small_or_large = "datum.value < 0.0099 || datum.value >= 9999"
+        return {"labelExpr": f"format(datum.value, {small_or_large} ? '~e' : '.3~g')"}
+    if axis.format == PERCENT:
+        return {"labelExpr": "datum.value == 1 ? '0%' : format(datum.value - 1, '+.0%')"}
+    return {"format": axis.format}
+
+
+def _scale(axis: Axis, style: Style) -> Any:
+    """The axis as a scale, fixed whatever is drawn on it."""
+    import altair as alt
+
+    low = axis.low if axis.bottom is None else axis.bottom
+    high: Any = axis.high if axis.top is None else axis.top
+    if axis.room:
+        roomy = axis.at(1 + style.room)
+        high = alt.ExprRef(f"width < {style.labels_from} ? {high!r} : {roomy!r}")
+    if axis.log:
+        return alt.Scale(type="log", base=axis.base, domain=[low, high], nice=False)
+    return alt.Scale(domain=[low, high], nice=False, zero=False)
+
+
+def _series(chart: Chart, layer: Layer, style: Style) -> dict[str, Any]:
+    """The channels of colour, shape, words and tooltips."""
+    import altair as alt
+
+    channels: dict[str, Any] = {}
+    if layer.by:
+        names = list(chart.colours)
+        scale = alt.Scale(domain=names, range=[chart.colours[name] for name in names])
+        legend = None
+        if chart.legend and style.titled | style.fit and not layer.filled:
+            legend = alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+        colour: dict[str, Any] = {
+            "scale": scale,
+            "legend": legend,
+            "title": chart.legend or None,
+        }
+        # Names are not sorted: a sort would put them into an expression of Vega's.
+        field_ = f"{layer.by}:N"
+        if layer.filled:
+            channels["fill"] = alt.Fill(field_, **colour)
+        else:
+            channels["color"] = alt.Color(field_, **colour)
+        if layer.hollow:
+            channels["fill"] = alt.Fill(
+                layer.by,
+                type="nominal",
+                **{**colour, "legend": None},
+                condition={"test": layer.hollow, "value": "white"},
+            )
+        if layer.mark in ("line", "area"):
+            channels["detail"] = field_
+    if layer.tone:
+        channels["color"] = alt.Color(f"{layer.tone}:N", scale=None, legend=None)
+    if layer.shape:
+        scale = alt.Scale(domain=list(chart.shapes), range=list(chart.shapes.values()))
+        channels["shape"] = alt.Shape(f"{layer.shape}:N", scale=scale, legend=None)
+    if layer.text:
+        words: Any = f"{layer.text}:N"
+        # Without text there is nothing that the layout would keep room for.
+        narrow = f"width < {style.labels_from}"
+        channels["text"] = alt.condition(narrow, alt.value(""), words) if layer.beside else words
+    if layer.tips:
+        channels["tooltip"] = [
+            alt.Tooltip(f"{column}:Q", title=tip_title(title), format=form)
+            if form
+            else alt.Tooltip(f"{column}:N", title=tip_title(title))
+            for column, title, form in layer.tips
+        ]
+    return channels
+
+
+def data(rows: Sequence[Row]) -> Any:
+    import altair as alt
+
+    # InlineData, unlike Data, is stored once however many layers draw it; a tuple, unlike a list,
+    # is not copied whenever a chart is (half of a page's time).
+    values: Any = strict(list(rows))
+    return alt.InlineData(values=tuple(values))
+
+
+def band_of(row: Row, low: str, high: str, axis: Axis) -> Row:
+    """The interval clipped to the axis; nulls if there is none."""
+    ends = [row[low], row[high]]
+    if not all(isinstance(end, (int, float)) and not math.isnan(end) for end in ends):
+        return {"band_low": None, "band_high": None}
+    return {
+        "band_low": axis.clamp(ends[0]),
+        "band_high": axis.clamp(ends[1]),
+    }
+
+
+def known(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+# Vega-Lite writes titles into the expressions of tooltips and of descriptions, with quotes escaped
+# and nothing else.
+_ENDING_EXPRESSIONS = str.maketrans(
+    {"\\": "\N{SET MINUS}", **dict.fromkeys("\n\r\u2028\u2029", " ")}
+)
+
+
+def tip_title(text: str) -> str:
+    """A person's words as the title of an axis or of a line in a tooltip.
+
+    Example:
+        >>> tip_title("log2 " + chr(92) + "rate")
+        'log2 ∖rate'
+    """
+    return text.translate(_ENDING_EXPRESSIONS)
