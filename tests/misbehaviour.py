@@ -60,12 +60,20 @@ def leave(log, number):
     raise SystemExit(f"number {number} leaves")
 
 
+def close(log, number, seconds):
+    """Closes what it has not opened, and works on."""
+    noted(log, number=number)
+    os.closerange(3, 4096)
+    time.sleep(seconds)
+    return {"value": number + 1}
+
+
 def fail(log, number):
     noted(log, number=number)
     raise ZeroDivisionError(f"number {number} has no inverse")
 
 
-BY_NAME = {f.__name__: f for f in (add_one, hang, die, die_once, exhaust, leave, fail)}
+BY_NAME = {f.__name__: f for f in (add_one, hang, die, die_once, exhaust, leave, close, fail)}
 
 
 def task(name, log, number, **settings) -> Task:

@@ -224,7 +224,10 @@ REFUSALS = {
     "seeds beyond sense": ["--seeds", "100000000000"],
     "no threads": ["--threads", "0"],
     "threads beyond sense": ["--threads", "100000"],
-    "a target beyond sense": ["--target", "width=8", "depth=1" + "0" * 400],
+    "a target beyond sense": [
+        *("--log2-lrs", "-8", "-7", "-6", "-5", "--depths", "2", "4", "8"),
+        *("--target", "width=16", "depth=1" + "0" * 400),
+    ],
     "an unknown device": ["--device", "tpu-9"],
     "a device that is not there": ["--device", "cuda:99"],
     "TensorBoard in a file": ["--log", "tensorboard:/dev/null/x"],

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,18 @@ def test_what_keeps_killing_its_worker_is_reported_after_three(log):
     [(name, why)] = heard.failures
     assert name == "doing die 1"
     assert re.search(r"died 3 times.*exit code 9.*\n.*out of memory: use fewer --workers", why)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 600.0])
+def test_what_closes_the_workers_files_is_told_so(log, seconds):
+    closing = Several(tasks=(task("close", log, 0, seconds=seconds),))
+    heard = Heard()
+    ONE([closing, Several(tasks=(task("add_one", log, 1),))], heard)
+    assert heard.numbers == [1]
+    assert done(log) == [0, 1]
+    [(name, why)] = heard.failures
+    assert name == "doing close 0"
+    assert "closed the connection of its worker" in why
 
 
 def test_memory_that_is_not_there_is_tried_three_times_then_reported(log):
@@ -216,14 +229,19 @@ def test_what_the_listener_raises_comes_through_and_leaves_no_worker(log, error)
 ORPHANS = """
 import sys
 from unittest.mock import Mock
+from depthmup.cli.interrupts import interruptible
 from misbehaviour import Several, task
 from depthmup.sweep import Processes
 if __name__ == "__main__":
-    Processes(workers=1)([Several(tasks=(task("hang", sys.argv[1], 0),))], Mock())
+    jobs = [Several(tasks=(task("hang", sys.argv[1], number),)) for number in range(2)]
+    with interruptible():
+        Processes(workers=2)(jobs, Mock())
 """
 
 
-def test_a_worker_that_hangs_ends_with_its_parent(tmp_path, log):
+@pytest.fixture
+def hanging(tmp_path, log):
+    """A driver of two workers that hang, and where the system shows these."""
     script = tmp_path / "sweep.py"
     script.write_text(ORPHANS)
     tests = Path(__file__).parents[1]
@@ -231,14 +249,37 @@ def test_a_worker_that_hangs_ends_with_its_parent(tmp_path, log):
         [sys.executable, script, log],
         env={**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
     )
-    until = time.monotonic() + 300
-    while not lines(log) and time.monotonic() < until:
+    wait_until(lambda: len(lines(log)) == 2)
+    workers = [Path(f"/proc/{line.split()[0]}") for line in lines(log)]
+    yield sweep, workers
+    sweep.kill()
+    for worker in workers:
+        with suppress(ProcessLookupError):
+            os.kill(int(worker.name), signal.SIGKILL)
+
+
+def wait_until(true):
+    until = time.monotonic() + 120
+    while not true() and time.monotonic() < until:
         time.sleep(0.05)
-    worker = Path(f"/proc/{lines(log)[0].split()[0]}")
-    assert worker.exists()
+    assert true()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_workers_end_with_their_parent(hanging, stopped):
+    sweep, workers = hanging
+    if stopped:
+        os.kill(int(workers[0].name), signal.SIGSTOP)
     sweep.send_signal(signal.SIGKILL)
     sweep.wait()
-    until = time.monotonic() + 120
-    while worker.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not worker.exists()
+    wait_until(lambda: not any(worker.exists() for worker in workers))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.01, 0.1])
+def test_a_second_signal_ends_the_driver_too(hanging, seconds):
+    sweep, workers = hanging
+    for _ in range(3):
+        sweep.send_signal(signal.SIGTERM)
+        time.sleep(seconds)
+    sweep.wait(timeout=120)
+    wait_until(lambda: not any(worker.exists() for worker in workers))

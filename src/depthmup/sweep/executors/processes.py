@@ -1,5 +1,6 @@
 """Jobs done in processes of this machine."""
 
+import ctypes
 import math
 import multiprocessing
 import os
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -21,8 +22,17 @@ from depthmup.sweep.executors.backlog import Attempt, Backlog
 from depthmup.sweep.executors.executor import Listener, WorkerError
 from depthmup.sweep.jobs import Job, StepLoss
 
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that a process gets when the thread that started it ends."""
+
 STARTUP = 120.0
 """Seconds for a new process to load its libraries; a job's time limit counts from there."""
+
+CLOSED = 79
+"""Exit code of a worker whose connection the code of a run has closed."""
+
+SECONDS_TO_END = 5.0
+"""For a worker whose connection has ended: one that works on has closed it."""
 
 UNGUARDED = 78
 """Exit code of a worker that was asked to start a sweep while it was starting itself."""
@@ -52,8 +62,7 @@ class Processes:
         try:
             yield team
         finally:
-            for worker in team.idle:
-                worker.stop()
+            _stop(team.idle)
 
 
 @dataclass(kw_only=True)
@@ -85,8 +94,7 @@ class _Team:
                         worker.stop()
                         backlog.overdue(worker.attempt)
         finally:
-            for worker in busy.values():
-                worker.stop()
+            _stop(busy.values())
 
     def _dismiss(self, worker: "_Worker") -> None:
         if worker.free:
@@ -111,7 +119,8 @@ class _Worker:
         self.connection, worker_end = context.Pipe()
         # Not a daemon, which may not have children: a custom trainer may use them to load data.
         self.process = context.Process(target=_work, args=(worker_end,))
-        with _holding_interrupts_back():
+        # Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself.
+        with _holding_back(signal.SIGINT):
             self.process.start()
         worker_end.close()
 
@@ -128,8 +137,10 @@ class _Worker:
         try:
             kind, content = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            self.process.join()
-            code = self.process.exitcode
+            code = self._exit_code()
+            if code in (None, CLOSED):
+                backlog.raised(self.attempt, CLOSED_BY_RUN)
+                return False
             # A signal (below 0) may come at any time; code that ends early does so every time.
             if not self.ready and code is not None and code >= 0:
                 raise WorkerError(_not_started(code)) from None
@@ -157,19 +168,32 @@ class _Worker:
             self.give(backlog.take(), backlog)
         return True
 
+    def _exit_code(self) -> int | None:
+        """None if it works on. Asked for, not joined: what ``join`` waits by may be closed too."""
+        until = time.monotonic() + SECONDS_TO_END
+        while (code := self.process.exitcode) is None and time.monotonic() < until:
+            time.sleep(0.01)
+        return code
+
     def stop(self) -> None:
         self.process.kill()
         self.process.join()
         self.connection.close()
 
 
+def _stop(workers: Iterable[_Worker]) -> None:
+    """Stop all workers, also where a second signal comes: one left alone is waited for at exit."""
+    with _holding_back(signal.SIGINT, signal.SIGTERM):
+        for worker in workers:
+            worker.stop()
+
+
 @contextmanager
-def _holding_interrupts_back() -> Iterator[None]:
-    """Ctrl-C reaches the whole group: a worker inherits this until it ignores it by itself."""
+def _holding_back(*signals: signal.Signals) -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
@@ -184,6 +208,12 @@ def leave_if_starting() -> None:
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
+
+
+CLOSED_BY_RUN = (
+    "The code of this run closed the connection of its worker. It may close the files that it "
+    "opened, and no others (os.closerange)."
+)
 
 
 def _not_started(code: int) -> str:
@@ -208,6 +238,7 @@ def _work(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _killed_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
@@ -219,6 +250,8 @@ def _work(connection: Connection) -> None:
             connection.send((kind, content))
         except (BrokenPipeError, ConnectionResetError):
             os._exit(0)
+        except OSError:  # a bad file descriptor
+            os._exit(CLOSED)
 
     def tell(fraction: float, losses: Sequence[StepLoss] = (), /) -> None:
         nonlocal spoke
@@ -252,5 +285,17 @@ def _end_with_parent() -> None:
     """Leave no orphan at work, not even one that hangs, when the parent is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(0)
+    with suppress(OSError):  # what it waits by was closed
+        parent.join()
+    os._exit(CLOSED if os.getppid() == parent.pid else 0)
+
+
+def _killed_with_parent() -> None:
+    """Where the system can: a worker that is stopped cannot end by itself."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
