@@ -438,6 +438,25 @@ def test_with_a_broken_compiler_too(tmp_path):
     assert not list(tmp_path.glob("depthmup/*"))
 
 
+BROKEN = {
+    "garbage": "while [ $1 != -o ]; do shift; done; echo garbage > $2",
+    "messages without end": "yes error: no headers >&2; exit 1",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_with_a_compiler_that_writes_nonsense_too(how, tmp_path):
+    broken = tmp_path / "bin" / "cc"
+    broken.parent.mkdir()
+    broken.write_text(f"#!/bin/sh\n[ $1 = --version ] || {{ {BROKEN[how]}; }}\n")
+    broken.chmod(0o755)
+    path = os.pathsep.join([str(broken.parent), os.environ["PATH"]])
+    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))" + TRAIN_ONE
+    out = said(python(code, tmp_path, PATH=path))
+    assert out.startswith("stacked: The ")
+    assert not list(tmp_path.glob("depthmup/*"))
+
+
 def test_with_a_cache_that_cannot_be_written_too(tmp_path):
     taken = tmp_path / "file"
     taken.touch()

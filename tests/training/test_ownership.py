@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from depthmup.training.native import build, compiler
+from depthmup.training.native.build import TEMPORARY
 from depthmup.training.native.ownership import is_private, is_trusted
 
 NOBODY = 65534
@@ -61,6 +62,40 @@ def test_a_planted_kernel_is_not_loaded(tmp_path, whose):
     else:
         assert library.parent not in (folder, *folder.parents)
         assert is_private(library.parent)
+
+
+DRIVER = """
+import subprocess, sys
+from depthmup.training.native import build
+here = build()
+if sys.argv[1:] != ["worker"]:
+    done = subprocess.run([sys.executable, "-c", sys.argv[1], "worker"], capture_output=True)
+    there = done.stdout.decode()
+    print(here, here.exists(), there == f"{here} True\\n", sep="|")
+else:
+    print(here, here.exists())
+    sys.stdout.flush()
+    import os, signal
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@needs_compiler
+def test_where_a_cache_is_not_to_be_trusted_workers_use_their_drivers_kernel(tmp_path):
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o777)
+    around = {name: value for name, value in os.environ.items() if name != TEMPORARY}
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, DRIVER],
+        env={**around, "XDG_CACHE_HOME": str(above), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    where, there_was_one, the_same = done.stdout.strip().split("|")
+    assert (there_was_one, the_same) == ("True", "True"), done.stderr
+    assert not Path(where).parent.exists()
+    assert not list(tmp_path.glob("depthmup-*"))
 
 
 @needs_compiler

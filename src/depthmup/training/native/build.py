@@ -14,9 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from depthmup.training.native.ownership import is_private, is_trusted
 
@@ -28,6 +30,11 @@ PATIENCE = 10.0
 """Seconds after which a message says what is being waited for."""
 GAVE_UP = "_DEPTHMUP_COMPILER_GAVE_UP"
 """In the environment of the processes that this one starts: why they need not try again."""
+
+TEMPORARY = "_DEPTHMUP_KERNELS"
+"""In the same environment: the temporary folder of this process, which removes it at its end."""
+MESSAGES = 100_000
+"""Characters that are read of what a compiler prints; one that prints on is cut off."""
 
 # No -ffast-math: sums keep their order, and NaN must stay NaN for divergence to be seen. Without
 # errno a square root is one instruction. Multiply-adds may be contracted (the GNU default).
@@ -101,10 +108,31 @@ def _run(command: Sequence[str]) -> str:
 
 
 def _waited_for(process: "subprocess.Popen[str]", name: str) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=min(PATIENCE, SECONDS))
-    except subprocess.TimeoutExpired:
-        pass
+    """What a process printed, of it at most ``MESSAGES`` characters of each kind.
+
+    A pipe that nobody reads any longer is closed, and whoever writes on is ended by the system.
+    """
+    said: dict[IO[str], str] = {}
+
+    def read(pipe: IO[str]) -> None:
+        said[pipe] = pipe.read(MESSAGES)
+        pipe.close()
+
+    pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+    readers = [threading.Thread(target=read, args=(pipe,), daemon=True) for pipe in pipes]
+    for reader in readers:
+        reader.start()
+    _wait(process, name)
+    for reader in readers:
+        reader.join(PATIENCE)  # a compiler's children may hold a pipe open
+    out, errors = (said.get(pipe, "") for pipe in pipes)
+    return out, errors
+
+
+def _wait(process: "subprocess.Popen[str]", name: str) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=min(PATIENCE, SECONDS))
+        return
     print(
         f"depthmup: waiting for the C compiler {name}, which builds the kernel once per machine; "
         f"the attempt ends after {SECONDS:g} s.",
@@ -112,7 +140,7 @@ def _waited_for(process: "subprocess.Popen[str]", name: str) -> tuple[str, str]:
         flush=True,
     )
     try:
-        return process.communicate(timeout=max(0.0, SECONDS - PATIENCE))
+        process.wait(timeout=max(0.0, SECONDS - PATIENCE))
     except subprocess.TimeoutExpired:
         reason = f"The C compiler {name} was stopped: it had not ended after {SECONDS:g} s."
         os.environ[GAVE_UP] = reason  # workers would each wait as long
@@ -128,7 +156,7 @@ def build(*, extra_flags: Sequence[str] = (), folder: Path | None = None) -> Pat
 
     A file is only loaded where nobody but this user can have put it: the hashes are of public
     things, so a planted file could bear the right name. Where the cache folder is another's, the
-    kernel is built into a temporary folder of this process.
+    kernel is built into a temporary folder, which the processes that this one starts use too.
 
     Raises:
         BuildError: there is no compiler, it fails, or the cache cannot be written.
@@ -175,7 +203,10 @@ def _own_folder(folder: Path) -> Path:
         ) from error
     if is_private(folder):
         return folder
+    if (shared := os.environ.get(TEMPORARY)) and is_private(Path(shared)):
+        return Path(shared)
     temporary = Path(tempfile.mkdtemp(prefix="depthmup-"))
+    os.environ[TEMPORARY] = str(temporary)
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return temporary
 

@@ -84,7 +84,12 @@ def load(path: Path) -> Library:
 def _attempt() -> Library | BuildError:
     """Failure is remembered too: a compiler that fails would do so once per group of cells."""
     try:
-        return load(build())
+        path = build()
+        try:
+            return load(path)
+        except BuildError:
+            path.unlink(missing_ok=True)  # a compiler wrote it that may be mended
+            raise
     except BuildError as error:
         return error
 
