@@ -46,6 +46,8 @@ def charts_of(reader: Reader) -> dict:
 def test_headline_verdicts_and_numbers_come_from_the_study(study):
     text = Reader(page(study)).text
     assert headline(study) in text
+    assert text.index("Use learning rate 0.13 with Depth-muP.") < text.index(headline(study))
+    assert "It moves by −1% per doubling of depth, 95% interval −3% to +1%." in text
     for transfer in study.headline.transfers:
         assert transfer.title in text
         assert transfer.why in text

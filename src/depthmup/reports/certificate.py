@@ -8,7 +8,8 @@ from depthmup.records import Certificate, Verdict
 from depthmup.records.certificate import size_text
 from depthmup.reports.certificate_charts import excess_loss_chart, law_chart
 from depthmup.reports.page import Card, Plot, Section, Table
-from depthmup.reports.sentences import interval, number
+from depthmup.reports.sentences import interval, number, rate
+from depthmup.reports.text import aligned
 from depthmup.reports.theme import PAGE
 
 _MOVES = {
@@ -16,19 +17,6 @@ _MOVES = {
     Verdict.DRIFTS: "The best {} drifts",
     Verdict.UNDECIDED: "Whether the best {} drifts is undecided",
 }
-
-
-def rate(value: float) -> str:
-    """A learning rate, or a value of what is tuned instead, with two digits.
-
-    Example:
-        >>> rate(0.0021), rate(0.25), rate(3.0), rate(math.inf)
-        ('2.1e-3', '0.25', '3', '∞')
-    """
-    if not math.isfinite(value) or value == 0 or 0.01 <= abs(value) < 100:
-        return number(value) if not math.isfinite(value) else f"{value:.2g}"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
 
 
 def percent(value: float) -> str:
@@ -136,8 +124,7 @@ def certificate_text(certificate: Certificate) -> str:
         (*r["size"], r["rate"], r["interval"], r["curvature"], r["loss"], r["place"])
         for r in _rows(certificate)
     ]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    lines += ["", *(_aligned(row, widths) for row in table)]
+    lines += ["", *aligned(table, left=())]
     if facts := metric_facts(certificate):
         lines += ["", *(f"{label}: {text}" for label, text in facts)]
     return "\n".join(lines)
@@ -272,7 +259,3 @@ def _measured_on(certificate: Certificate) -> str:
 def _signed(value: float) -> str:
     text = number(value)
     return text if text.startswith("−") or math.isnan(value) else f"+{text}"
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip()

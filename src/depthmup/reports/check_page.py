@@ -8,6 +8,7 @@ from depthmup.reports.chart import Chart, Layer, draw
 from depthmup.reports.growth import growth_panel, growth_rows
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.sentences import folded
+from depthmup.reports.text import aligned
 from depthmup.reports.theme import BAND, PAGE, tone
 
 _ORDER = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS, Outcome.SHOWN)
@@ -53,12 +54,7 @@ def check_text(check: Check, *, everything: bool = False) -> str:
             )
             for e in shown
         ]
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        lines.append("")
-        lines += [
-            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-            for row in table
-        ]
+        lines += ["", *aligned(table, left=range(len(table[0])))]
     causes = dict.fromkeys(e.cause for e in check.failures if e.cause)
     if causes:
         lines += ["", "Likely, causes before consequences:", *(f"  - {cause}" for cause in causes)]

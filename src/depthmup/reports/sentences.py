@@ -45,6 +45,19 @@ def number(value: float, digits: int = 2) -> str:
     return text.replace("-", "−")
 
 
+def rate(value: float) -> str:
+    """A learning rate, or a value of what is tuned instead, with two digits.
+
+    Example:
+        >>> rate(0.0021), rate(0.25), rate(3.0), rate(math.inf)
+        ('2.1e-3', '0.25', '3', '∞')
+    """
+    if not math.isfinite(value) or value == 0 or 0.01 <= abs(value) < 100:
+        return number(value) if not math.isfinite(value) else f"{value:.2g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
 def significant(value: float) -> str:
     """A loss: three decimals, or three significant digits where decimals would hide it.
 
@@ -130,6 +143,61 @@ def headline(study: Study) -> str:
     else:
         return f"Whether any scheme transfers its {best} {reach} is undecided."
     return text + (f"; undecided: {_join(open_)}." if open_ else ".")
+
+
+def advice(study: Study, *more: Study) -> str:
+    """What to do, where a scheme transfers along every axis: the value, and where it holds."""
+    for first in transfers(study):
+        along = [(s, t) for s in (study, *more) for t in transfers(s) if t.scheme == first.scheme]
+        at = _at_base(study, first)
+        if at is None or any(t.verdict is not Verdict.TRANSFERS for _, t in along):
+            continue
+        with_scheme = f" with {first.title}" if len(transfers(study)) > 1 else ""
+        reach = [f"from {s.axis} {base_size(s):.10g} to {_largest(s, (t,)):.10g}" for s, t in along]
+        return (
+            f"Use {study.tuned.name} {rate(2.0**at.value)}{with_scheme}. It holds {_join(reach)}."
+        )
+    return ""
+
+
+def movement_sentence(study: Study, transfer: Transfer) -> str:
+    """The best value at the base, and how it moves with size, in plain numbers."""
+    at = _at_base(study, transfer)
+    name, axis = study.tuned.name, study.axis
+    best = ""
+    if at is not None:
+        between = f" ({rate(2.0**at.low)} to {rate(2.0**at.high)})" if interval(at) else ""
+        best = f"Best {name} at {axis} {base_size(study):.10g}: {rate(2.0**at.value)}{between}."
+    if not transfer.drift.known:
+        return best
+    moves = f"It moves by {change(transfer.drift.value)} per doubling of {axis}"
+    if interval(transfer.drift):
+        low, high = change(transfer.drift.low), change(transfer.drift.high)
+        moves += f", 95% interval {low} to {high}"
+    return f"{best} {moves}.".strip()
+
+
+def change(octaves: float) -> str:
+    """A shift in octaves as a change in percent.
+
+    Example:
+        >>> change(-0.06), change(1.0), change(0.0), change(math.inf)
+        ('−4%', '+100%', '0%', '+∞%')
+    """
+    if math.isinf(octaves):
+        return "+∞%" if octaves > 0 else "−100%"
+    percent = 100 * (2.0**octaves - 1)
+    text = number(percent, 0)
+    return f"{text}%" if text.startswith("−") or text == "0" else f"+{text}%"
+
+
+def _at_base(study: Study, transfer: Transfer) -> Estimate | None:
+    """The log2 of the best value at the base, unless it is unknown or a bound."""
+    base = base_size(study)
+    for optimum in transfer.optima:
+        if size_of(study, optimum) == base and optimum.place is Place.INTERIOR:
+            return optimum.log2_lr if optimum.log2_lr.known else None
+    return None
 
 
 def regret_sentence(study: Study, transfer: Transfer) -> str:

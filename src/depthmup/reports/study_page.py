@@ -28,10 +28,12 @@ from depthmup.reports.html import page_spec
 from depthmup.reports.page import Card, Page, Plot, Section, Table
 from depthmup.reports.search_story import narrowing, rounds, saved_sentence
 from depthmup.reports.sentences import (
+    advice,
     best_rate,
     headline,
     interval,
     is_larger_better,
+    movement_sentence,
     number,
     regret_sentence,
     significant,
@@ -85,14 +87,15 @@ def page(study: Study, *more: Study, certificates: Sequence[Certificate] = ()) -
         sections += _rules(s)
         sections.append(_numbers(s, elsewhere))
     sections += [*_laws(studies), *_notes(studies)]
+    use, found = advice(*studies), " ".join(headline(s) for s in studies)
     verdict = transfers(study)[0].verdict.value if transfers(study) else "nothing measured"
     command: Any = study.config.get("command", "")
     settings = {k: v for k, v in study.config.items() if k not in ("command", "question", "tuned")}
     return Page(
         title=study.title,
         tab=f"{verdict.capitalize()}: {study.title}",
-        headline=" ".join(headline(s) for s in studies),
-        lead=max(map(question, studies), key=len),
+        headline=use or found,
+        lead=[*([found] if use else []), *max(map(question, studies), key=len)],
         sections=sections,
         command=command or "",
         files=["summary.json", *(["certificate.json"] if certificates else [])],
@@ -124,7 +127,14 @@ def _card(study: Study, transfer: Transfer) -> Card:
         verdict=transfer.verdict.value,
         symbol=_symbol(transfer),
         aside=f"α = {transfer.alpha}, γ = {transfer.gamma}" if transfer.alpha else "",
-        text=[transfer.why + bend_sentence(transfer.bend)],
+        text=[
+            sentence
+            for sentence in (
+                movement_sentence(study, transfer),
+                transfer.why + bend_sentence(transfer.bend),
+            )
+            if sentence
+        ],
         notes=[
             note
             for note in (

@@ -9,9 +9,10 @@ from depthmup.records.certificate import Certificate
 from depthmup.records.printable import printable
 from depthmup.reports.certificate import certificate_text
 from depthmup.reports.findings import cost, law_sentence, span_sentence
-from depthmup.reports.sentences import best_rate, headline, interval, number, significant
+from depthmup.reports.sentences import advice, best_rate, headline, interval, number, significant
 from depthmup.reports.slices import by_slice
 from depthmup.reports.study_rows import question, size_of, title_of, transfers
+from depthmup.reports.text import aligned
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,7 +41,7 @@ def table(study: Study) -> "Table":
     schemes = transfers(study)
     # Text, not markup: a scheme's name may hold square brackets.
     grid = Table(
-        title=Text(headline(study)),
+        title=Text("\n".join(said(study))),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -114,24 +115,22 @@ def plain_table(study: Study) -> str:
     Example:
         >>> from depthmup.reports import example_study
         >>> print(plain_table(example_study()).splitlines()[0])
-        Depth-muP transfers its best learning rate from depth 8 to 64; 1 other drifts.
+        Use learning rate 2.8e-3 with Depth-muP. It holds from depth 8 to 64.
     """
     schemes, lined = transfers(study), by_slice(study)
     lines = [_header(study), *(_cells(lined, transfer) for transfer in transfers(lined))]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    text = aligned(lines)
     rule = "-" * max(map(len, text))
     why = [f"{t.title}: {t.verdict.value}. {t.why}{_ended(study, t)}" for t in schemes if t.why]
     asked = [line for sentence in question(study) for line in textwrap.wrap(sentence, 100)]
     return "\n".join(
-        [headline(study), *asked, "", text[0], rule, *text[1:], "", _caption(study), *why]
+        [*said(study), *asked, "", text[0], rule, *text[1:], "", _caption(study), *why]
     )
+
+
+def said(study: Study) -> list[str]:
+    """What to do, if a scheme transfers; then what was found."""
+    return [line for line in (advice(study), headline(study)) if line]
 
 
 def _ended(study: Study, transfer: Transfer) -> str:
