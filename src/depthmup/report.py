@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -68,8 +69,9 @@ PAGE, JSON, EXCLUDED = "report.html", "summary.json", "excluded.csv"
 FILES = (PAGE, JSON, EXCLUDED)
 """What ``save`` writes; the last where rows of a table are left out."""
 
-# Spreadsheets run a cell that begins with one of these.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+# Spreadsheets run a cell that begins with one of these, some of them full-width forms too; and
+# where the decimal sign is a comma, a semicolon begins a cell, quoted or not.
+_FORMULA = re.compile(r"(^|[;\t\r\n])(?=\s*[=+\-@\t\r\n|%＝＋－＠])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -541,11 +543,11 @@ FitReport = Report
 
 def _as_text(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula; numbers stay numbers."""
-    if isinstance(value, str) and value.lstrip().startswith(_FORMULA):
+    if isinstance(value, str) and _FORMULA.search(value):
         try:
             float(value)
         except ValueError:
-            return "'" + value
+            return _FORMULA.sub(r"\1'", value)
     return value
 
 
