@@ -396,6 +396,16 @@ def test_a_table_of_many_names_is_refused_in_bounded_memory(name, tmp_path):
         tracemalloc.stop()
 
 
+def test_a_small_parquet_of_many_cells_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "wide.parquet"
+    pd.DataFrame(0, index=range(100_000), columns=[f"n{i}" for i in range(30)]).to_parquet(path)
+    assert path.stat().st_size < 100_000
+    assert len(names_of(path)) == 30
+    monkeypatch.setattr("depthmup.tables.formats.MOST_CELLS", 2_000_000)
+    with pytest.raises(ValueError, match=r"at most 2,000,000 cells; wide.parquet has 3,000,000"):
+        fit(path, axes={"depth": "n0"}, lr="n1", loss="n2")
+
+
 def test_lines_that_lack_a_third_of_their_names_are_a_table(tmp_path):
     path = tmp_path / "sparse.jsonl"
     rows = [{**RUN, "depth": d, "lr": 2.0**-k, "loss": 2 + k * k} for d in (4, 8) for k in range(9)]

@@ -22,6 +22,8 @@ LARGEST_FILE = 2 * 2**30
 
 MOST_ROWS = 5_000_000
 MOST_COLUMNS = 5_000
+MOST_CELLS = 200_000_000
+"""Of Parquet, in which a column of one value takes no room: a megabyte may hold billions."""
 CHUNK = 50_000
 """Rows that are in memory as text at once."""
 
@@ -269,6 +271,11 @@ def _parquet(path: Path) -> Any:
     if file.metadata.num_rows > MOST_ROWS:
         raise too_many(file.metadata.num_rows)
     _bounded(file.schema_arrow.names)
+    if (cells := file.metadata.num_rows * len(file.schema_arrow.names)) > MOST_CELLS:
+        raise ValueError(
+            f"Expected at most {MOST_CELLS:,} cells; {printable(path.name)} has {cells:,}. Write "
+            "one row for each run, and the columns needed."
+        )
     return file
 
 
